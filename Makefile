@@ -1,0 +1,81 @@
+# make: out/gagen          make test: all tests but the long ones          make test-all          make clean
+# CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
+CFLAGS   ?= -O2
+BUILD    ?= out/.build
+GAGEN    ?= out/gagen
+SHELL    := /bin/sh
+Q        ?= @
+
+PKG      := pkg-config
+LUA_LIB  := $(shell $(PKG) --variable=libdir lua5.4)
+STRICT   := -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
+INCLUDES := -Igen/host -Iruntime $(shell $(PKG) --cflags lua5.4 jansson zlib)
+# Lua is linked statically: the version the tests saw is the version that runs
+LIBS     := -L$(LUA_LIB) -l:liblua5.4.a $(shell $(PKG) --libs jansson zlib) -lm -ldl -lpthread -lrt
+
+HOST     := $(filter-out gen/host/main.c gen/host/embed.c,$(wildcard gen/host/*.c))
+RUNTIME  := $(filter-out runtime/comm_mpi.c runtime/comm_nccl.c,$(wildcard runtime/*.c))
+UNIT     := $(wildcard tests/unit/test_*.c)
+EMBEDDED := $(shell LC_ALL=C; export LC_ALL; \
+              { find gen -name '*.lua'; find templates -type f; find runtime -name '*.[ch]'; } | sort)
+object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
+
+all: $(GAGEN)
+
+$(GAGEN): $(call object,gen/host/main.c) $(BUILD)/libgagen.a $(BUILD)/libruntime.a
+	@mkdir -p $(@D); echo "LD $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/libgagen.a: $(call object,$(HOST)) $(BUILD)/embedded_files.o
+$(BUILD)/libruntime.a: $(call object,$(RUNTIME))
+$(BUILD)/lib%.a:
+	@echo "AR $@"; rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D); echo "CC $<"
+	$(Q)$(CC) $(STRICT) $(INCLUDES) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# -- the texts in the binary: rewritten when one changes, comes or goes
+$(BUILD)/embed: gen/host/embed.c
+	@mkdir -p $(@D); echo "CC $<"
+	$(Q)$(CC) $(STRICT) $(CFLAGS) $(LDFLAGS) -o $@ $<
+
+$(BUILD)/embedded.list: FORCE
+	@mkdir -p $(@D); echo '$(EMBEDDED)' | cmp -s - $@ || echo '$(EMBEDDED)' > $@
+
+$(BUILD)/embedded_files.c: $(BUILD)/embed $(BUILD)/embedded.list $(EMBEDDED)
+	@echo "EMBED $@"
+	$(Q)$(BUILD)/embed $(EMBEDDED) > $@.new && mv $@.new $@
+
+$(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
+	$(Q)$(CC) $(STRICT) $(INCLUDES) -c -o $@ $<
+
+# -- tests
+test: $(GAGEN) $(BUILD)/tests/run
+	$(Q)rm -rf $(BUILD)/tests/tmp
+	$(Q)$(BUILD)/tests/run $(PATTERN)
+
+test-all: test
+
+$(BUILD)/tests/groups.h: FORCE
+	@mkdir -p $(@D)
+	@for f in $(patsubst test_%,%,$(basename $(notdir $(UNIT)))); do echo "GROUP($$f)"; done > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+
+TEST_FLAGS := -Itests -I$(BUILD)/tests -DGA_TEST_FOLDER='"$(BUILD)/tests/tmp"'
+$(BUILD)/tests/%.o: INCLUDES += $(TEST_FLAGS)
+$(call object,tests/main.c): $(BUILD)/tests/groups.h
+
+$(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c $(UNIT)) $(BUILD)/libgagen.a $(BUILD)/libruntime.a
+	@echo "LD $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(shell $(PKG) --libs cmocka)
+
+clean:
+	rm -rf $(BUILD) $(GAGEN)
+
+FORCE:
+.PHONY: all test test-all clean FORCE
+.DELETE_ON_ERROR:
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,154 @@
+-- check: declared fields of words, layers, ops and optimizers, and the one function that applies
+-- them. A schema is an array of { name, type, default = , position = , required = , min = , max = ,
+-- above = , below = , values = , doc = }; types: int, num, bool, str, glob, size, name, any, list.
+-- Invariant: no unknown field is ignored, no missing required field gets a silent value.
+local diag = require "base.diag"
+local ordered = require "base.ordered"
+
+local check = {}
+
+local function range_text(field)
+    if field.values then
+        local names = {}
+        for i, v in ipairs(field.values) do
+            names[i] = type(v) == "string" and "'" .. v .. "'" or tostring(v)
+        end
+        return table.concat(names, ", ")
+    end
+    local low = field.above and ("> " .. field.above) or field.min and (">= " .. field.min)
+    local high = field.below and ("< " .. field.below) or field.max and ("<= " .. field.max)
+    if field.min and field.max then return ("%s..%s"):format(field.min, field.max) end
+    return low and high and low .. " and " .. high or low or high
+end
+
+local NOUN = {
+    int = "an integer", num = "a number", bool = "true or false", str = "a string",
+    glob = "a name pattern", size = "a number of elements or a size such as \"25MiB\"",
+    name = "a name", list = "a list",
+}
+
+local function describe(value)
+    if type(value) == "string" then return "'" .. value .. "'" end
+    if type(value) == "number" then return ("%.17g"):format(value):gsub("^(%-?%d+)%.0$", "%1") end
+    if type(value) == "table" then
+        if value.tensor then return "a tensor" elseif value.layer then return "a layer" end
+        return "a table"
+    end
+    return tostring(value)
+end
+
+local function right_type(field, value)
+    local kind = field.type
+    if kind == "any" then return true end
+    if kind == "int" then
+        return math.type(value) == "integer" or
+            (math.type(value) == "float" and math.tointeger(value) ~= nil)
+    elseif kind == "num" then return type(value) == "number"
+    elseif kind == "bool" then return type(value) == "boolean"
+    elseif kind == "list" then return type(value) == "table" and not value.tensor and not value.layer
+    elseif kind == "size" then
+        return math.type(value) == "integer" or
+            (type(value) == "string" and value:match("^%d+[KMG]?i?B$") ~= nil)
+    end
+    return type(value) == "string"
+end
+
+local UNIT = { [""] = 1, K = 10 ^ 3, M = 10 ^ 6, G = 10 ^ 9, Ki = 2 ^ 10, Mi = 2 ^ 20, Gi = 2 ^ 30 }
+
+local function size_value(value)
+    if type(value) == "number" then return { elements = value } end
+    local n, unit = value:match("^(%d+)([KMG]?i?)B$")
+    return { bytes = math.tointeger(tonumber(n) * UNIT[unit]) }
+end
+
+local function in_range(field, value)
+    if field.values then return ordered.find(field.values, value) ~= nil end
+    if type(value) ~= "number" then return true end
+    return not (field.min and value < field.min) and not (field.max and value > field.max)
+        and not (field.above and value <= field.above)
+        and not (field.below and value >= field.below)
+end
+
+local function fail(context, field, value, suffix)
+    local range = range_text(field)
+    local expected = NOUN[field.type] or "one"
+    if field.values then
+        expected = "one of " .. range
+    elseif range then
+        expected = expected .. " " .. range
+    end
+    local hint
+    if field.values and type(value) == "string" then hint = diag.suggest(value, field.values) end
+    diag.fail(context.locate(field.name), ("%s: %s is %s, expected %s%s"):format(
+        context.what, field.name, describe(value), expected, suffix or ""),
+        { hint = hint, found = type(value) == "string" and value or nil })
+end
+
+--- The value of one field, checked and made canonical (integers as integers, sizes as tables).
+function check.value(field, value, context)
+    if type(value) == "number" and (value ~= value or value == math.huge or value == -math.huge)
+        and not field.infinite then
+        diag.fail(context.locate(field.name), ("%s: %s is not finite"):format(
+            context.what, field.name), {})
+    end
+    if field.alternatives then        -- another type is allowed as it is: "inf", "auto", a table
+        for _, alternative in ipairs(field.alternatives) do
+            if value == alternative or type(value) == alternative then return value end
+        end
+    end
+    if not right_type(field, value) or not in_range(field, value) then
+        fail(context, field, value)
+    end
+    if field.type == "int" then return math.tointeger(value) end
+    if field.type == "size" then return size_value(value) end
+    return value
+end
+
+local function names(schema)
+    local list = {}
+    for i, field in ipairs(schema) do list[i] = field.name end
+    return list
+end
+
+--- Applies a schema to the arguments of a word or layer.
+-- context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
+-- Returns a new table with every field of the schema that has a value or a default.
+function check.fields(schema, args, context)
+    local known, positions = {}, {}
+    for _, field in ipairs(schema) do
+        known[field.name] = field
+        if field.position then positions[field.position] = field end
+    end
+    local out = {}
+    for key, value in ordered.each(args) do
+        local field = math.type(key) and positions[key] or known[key]
+        if not field then
+            if math.type(key) then
+                diag.fail(context.locate(), ("%s: unexpected value %s at position %d"):format(
+                    context.what, describe(value), key), {})
+            end
+            diag.fail(context.locate(key), ("%s: unknown field '%s'"):format(context.what, key), {
+                found = key, hint = diag.suggest(key, names(schema)),
+                notes = { { at = false, message = context.what .. " takes: " ..
+                    table.concat(names(schema), ", ") } },
+            })
+        end
+        if out[field.name] ~= nil then
+            diag.fail(context.locate(field.name), ("%s: %s is given twice"):format(
+                context.what, field.name), {})
+        end
+        out[field.name] = check.value(field, value, context)
+    end
+    for _, field in ipairs(schema) do
+        if out[field.name] == nil then
+            if field.required then
+                diag.fail(context.locate(), ("%s: %s is missing, expected %s"):format(context.what,
+                    field.name, NOUN[field.type] or range_text(field) or "a value"), {})
+            end
+            out[field.name] = field.default
+        end
+    end
+    return out
+end
+
+return check

@@ -1,0 +1,247 @@
+-- expr: scalar expressions, built with Lua's operators, evaluated in Lua, printed for a target.
+-- Pointwise ops, optimizers, schedules and gradient handlers are all written in this one language.
+-- Invariant: printing keeps the order of operations (float arithmetic is not associative).
+local expr = {}
+
+local mt = {}
+mt.__index = mt
+
+local PRECEDENCE = { ["+"] = 1, ["-"] = 1, ["*"] = 2, ["/"] = 2, neg = 3 }
+
+local function make(op, ...)
+    local node = { op = op }
+    for i = 1, select("#", ...) do
+        node[i] = expr.lift((select(i, ...)))
+    end
+    return setmetatable(node, mt)
+end
+
+--- Whether x is an expression.
+function expr.is(x) return getmetatable(x) == mt end
+
+--- A number becomes a constant, an expression stays itself.
+function expr.lift(x)
+    if expr.is(x) then return x end
+    if type(x) ~= "number" then
+        error("expression expected a number, got a " .. type(x), 2)
+    end
+    return setmetatable({ op = "num", value = x }, mt)
+end
+
+--- A free variable.
+function expr.var(name) return setmetatable({ op = "var", name = name }, mt) end
+
+local function is_number(x, value)
+    if expr.is(x) then
+        if x.op ~= "num" then return false end
+        x = x.value
+    end
+    return value == nil or x == value
+end
+
+local function number(x) return expr.is(x) and x.value or x end
+
+-- Numbers are folded in double; adding 0 and multiplying by 1 leave no trace.
+mt.__add = function(a, b)
+    if is_number(a) and is_number(b) then return expr.lift(number(a) + number(b)) end
+    if is_number(a, 0) then return b elseif is_number(b, 0) then return a end
+    return make("+", a, b)
+end
+mt.__sub = function(a, b)
+    if is_number(a) and is_number(b) then return expr.lift(number(a) - number(b)) end
+    if is_number(b, 0) then return a end
+    return make("-", a, b)
+end
+mt.__mul = function(a, b)
+    if is_number(a) and is_number(b) then return expr.lift(number(a) * number(b)) end
+    if is_number(a, 1) then return b elseif is_number(b, 1) then return a end
+    return make("*", a, b)
+end
+mt.__div = function(a, b)
+    if is_number(a) and is_number(b) then return expr.lift(number(a) / number(b)) end
+    if is_number(b, 1) then return a end
+    return make("/", a, b)
+end
+mt.__unm = function(a)
+    if is_number(a) then return expr.lift(-number(a)) end
+    return make("neg", a)
+end
+mt.__pow = function(a, b) return make("pow", a, b) end
+local function refuse_comparison()
+    error("expressions cannot be compared: write where(lt(a, b), x, y)", 2)
+end
+mt.__lt, mt.__le = refuse_comparison, refuse_comparison
+
+local function erf(x)          -- Maclaurin series near 0, continued fraction of erfc outside
+    local a = math.abs(x)
+    if a < 2.5 then
+        local sum, term, n = a, a, 0
+        repeat
+            n = n + 1
+            term = -term * a * a / n
+            local add = term / (2 * n + 1)
+            sum = sum + add
+        until math.abs(add) < 1e-18
+        sum = 2 / math.sqrt(math.pi) * sum
+        return x < 0 and -sum or sum
+    end
+    local f = 0.0
+    for k = 60, 1, -1 do f = k / 2 / (a + f) end
+    local c = math.exp(-a * a) / math.sqrt(math.pi) / (a + f)
+    return x < 0 and c - 1 or 1 - c
+end
+
+local function tanh(x)
+    if math.abs(x) > 20 then return x > 0 and 1.0 or -1.0 end
+    local e = math.exp(2 * x)
+    return (e - 1) / (e + 1)
+end
+
+-- name -> { arity, value in Lua }. Comparisons give booleans and are only read by `where`.
+local CALLS = {
+    sqrt = { 1, math.sqrt }, exp = { 1, math.exp }, log = { 1, math.log },
+    sin = { 1, math.sin }, cos = { 1, math.cos }, abs = { 1, math.abs },
+    floor = { 1, math.floor }, tanh = { 1, tanh }, erf = { 1, erf },
+    pow = { 2, function(a, b) return a ^ b end },
+    min = { 2, math.min }, max = { 2, math.max },
+    lt = { 2, function(a, b) return a < b end }, le = { 2, function(a, b) return a <= b end },
+    gt = { 2, function(a, b) return a > b end }, ge = { 2, function(a, b) return a >= b end },
+    where = { 3, function(c, a, b) if c then return a end return b end },
+}
+for name, call in pairs(CALLS) do
+    expr[name] = function(...)
+        if select("#", ...) ~= call[1] then
+            error(("%s takes %d values"):format(name, call[1]), 2)
+        end
+        local e = make(name, ...)
+        return e
+    end
+end
+
+local BINARY = {
+    ["+"] = function(a, b) return a + b end, ["-"] = function(a, b) return a - b end,
+    ["*"] = function(a, b) return a * b end, ["/"] = function(a, b) return a / b end,
+}
+
+--- The value of e in double precision; env maps variable names to numbers.
+function expr.evaluate(e, env)
+    if e.op == "num" then return e.value end
+    if e.op == "var" then
+        local value = env[e.name]
+        if value == nil then error("no value for '" .. e.name .. "'", 2) end
+        return value
+    end
+    local values = {}
+    for i, child in ipairs(e) do values[i] = expr.evaluate(child, env) end
+    if e.op == "neg" then return -values[1] end
+    local f = BINARY[e.op] or CALLS[e.op][2]
+    local value = f(values[1], values[2], values[3])
+    return value
+end
+
+--- e with every variable replaced by map[name] (an expression or number) where it has an entry.
+function expr.substitute(e, map)
+    if e.op == "var" then
+        local to = map[e.name]
+        return to ~= nil and expr.lift(to) or e
+    end
+    if e.op == "num" then return e end
+    local node = { op = e.op }
+    for i, child in ipairs(e) do node[i] = expr.substitute(child, map) end
+    return setmetatable(node, mt)
+end
+
+--- The names of the variables of e, each once, in order of appearance.
+function expr.variables(e, found)
+    found = found or {}
+    if e.op == "var" then
+        for _, name in ipairs(found) do
+            if name == e.name then return found end
+        end
+        found[#found + 1] = e.name
+    end
+    for _, child in ipairs(e) do expr.variables(child, found) end
+    return found
+end
+
+--- The number of operations of e.
+function expr.count(e)
+    local n = (e.op == "num" or e.op == "var") and 0 or 1
+    for _, child in ipairs(e) do n = n + expr.count(child) end
+    return n
+end
+
+--- Moves every largest sub-expression that reads no element variable out of e.
+-- `is_element(name)` tells element variables; `hoisted` collects { name, e } and is shared by the
+-- statements of one kernel, so that equal sub-expressions are computed once.
+-- Constants and single variables stay where they are.
+function expr.hoist(e, is_element, hoisted, prefix)
+    local constant = true
+    for _, name in ipairs(expr.variables(e)) do
+        if is_element(name) then constant = false end
+    end
+    if constant then
+        if e.op == "var" or e.op == "num" then return e end
+        local text = expr.text(e)
+        for _, h in ipairs(hoisted) do
+            if expr.text(h.e) == text then return expr.var(h.name) end
+        end
+        local name = prefix .. (#hoisted + 1)
+        hoisted[#hoisted + 1] = { name = name, e = e }
+        return expr.var(name)
+    end
+    local node = { op = e.op, value = e.value, name = e.name }
+    for i, child in ipairs(e) do node[i] = expr.hoist(child, is_element, hoisted, prefix) end
+    return setmetatable(node, mt)
+end
+
+--- The shortest text that reads back as x: "f64" or "f32" (with suffix f). x must be finite.
+function expr.literal(x, dtype)
+    if x ~= x or x == math.huge or x == -math.huge then error("a literal must be finite", 2) end
+    local f32 = dtype == "f32"
+    local goal = f32 and string.unpack("f", string.pack("f", x)) or x
+    for digits = 1, 17 do
+        local text = ("%." .. digits .. "g"):format(goal)
+        local back = tonumber(text)
+        if f32 then back = string.unpack("f", string.pack("f", back)) end
+        if back == goal then
+            text = text:gsub("e([+-])0+(%d)", "e%1%2")
+            if not text:find("[%.e]") then text = text .. ".0" end
+            return text .. (f32 and "f" or "")
+        end
+    end
+    error("a number that does not print")
+end
+
+local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=" }
+
+--- Prints e with the fewest parentheses that keep its meaning.
+-- spelling = { number = f(value), call = { name -> C name }, variable = f(name) } (all optional).
+function expr.text(e, spelling, outer)
+    spelling, outer = spelling or {}, outer or 0
+    if e.op == "num" then
+        local text = spelling.number and spelling.number(e.value) or expr.literal(e.value, "f64")
+        return e.value < 0 and outer > 0 and "(" .. text .. ")" or text
+    elseif e.op == "var" then
+        return spelling.variable and spelling.variable(e.name) or e.name
+    elseif e.op == "neg" then
+        local text = "-" .. expr.text(e[1], spelling, 3)
+        return outer > 1 and "(" .. text .. ")" or text
+    elseif e.op == "where" or COMPARE[e.op] then
+        local a, b = expr.text(e[1], spelling, 1), expr.text(e[2], spelling, 1)
+        if COMPARE[e.op] then return ("(%s %s %s)"):format(a, COMPARE[e.op], b) end
+        return ("(%s ? %s : %s)"):format(a, b, expr.text(e[3], spelling, 1))
+    end
+    local p = PRECEDENCE[e.op]
+    if not p then
+        local args = {}
+        for i, child in ipairs(e) do args[i] = expr.text(child, spelling) end
+        local name = spelling.call and spelling.call[e.op] or e.op
+        return name .. "(" .. table.concat(args, ", ") .. ")"
+    end
+    local left, right = expr.text(e[1], spelling, p), expr.text(e[2], spelling, p + 1)
+    local text = ("%s %s %s"):format(left, e.op, right)
+    return p < outer and "(" .. text .. ")" or text
+end
+
+return expr

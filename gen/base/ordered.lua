@@ -1,0 +1,86 @@
+-- ordered: maps and sets that remember insertion order, and the only home of `pairs`.
+-- Lua's own table order changes from run to run; whatever reaches a file goes through here.
+local ordered = {}
+
+local map = {}
+map.__index = map
+
+--- An empty map. `m:set(k, v)`, `m:get(k)`, `m:has(k)`, `m:size()`; `for k, v in m:each()` in
+--- insertion order. Setting an existing key keeps its place.
+function ordered.map()
+    return setmetatable({ keys = {}, values = {} }, map)
+end
+
+function map:set(key, value)
+    if self.values[key] == nil then
+        self.keys[#self.keys + 1] = key
+    end
+    self.values[key] = value
+    return value
+end
+
+function map:get(key) return self.values[key] end
+function map:has(key) return self.values[key] ~= nil end
+function map:size() return #self.keys end
+
+function map:each()
+    local i = 0
+    return function()
+        i = i + 1
+        local key = self.keys[i]
+        if key ~= nil then
+            return key, self.values[key]
+        end
+    end
+end
+
+--- The keys of a plain table with string or number keys, sorted: numbers first, then names.
+function ordered.keys(t)
+    local keys = {}
+    for key in pairs(t) do
+        keys[#keys + 1] = key
+    end
+    table.sort(keys, function(a, b)
+        local ta, tb = math.type(a) and 0 or 1, math.type(b) and 0 or 1
+        if ta ~= tb then return ta < tb end
+        return a < b
+    end)
+    return keys
+end
+
+--- Iterates over a plain table in the order of `ordered.keys`.
+function ordered.each(t)
+    local keys, i = ordered.keys(t), 0
+    return function()
+        i = i + 1
+        if keys[i] ~= nil then
+            return keys[i], t[keys[i]]
+        end
+    end
+end
+
+--- A shallow copy of a plain table; fields of `over`, if given, win.
+function ordered.copy(t, over)
+    local out = {}
+    for key, value in pairs(t) do out[key] = value end
+    for key, value in pairs(over or {}) do out[key] = value end
+    return out
+end
+
+--- An array of f(x) for each x of an array; nil results are left out.
+function ordered.collect(array, f)
+    local out = {}
+    for i, x in ipairs(array) do
+        out[#out + 1] = f(x, i)
+    end
+    return out
+end
+
+--- The position of x in an array, or nil.
+function ordered.find(array, x)
+    for i, y in ipairs(array) do
+        if y == x then return i end
+    end
+end
+
+return ordered

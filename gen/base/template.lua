@@ -1,0 +1,121 @@
+-- template: files of C with three rules.
+--   //@ name(a, b)    opens a block with declared parameters
+--   //% lua           a directive line; vanishes from the output
+--   $name  $(expr)    interpolation of a typed value or an integer; $$ is a dollar sign.
+--                     Alone on its line it takes the line's indentation; empty, the line vanishes.
+-- In files whose comment sign is #, `#@` and `#%` are the same rules.
+-- One template line becomes one Lua line, so an error names the template's own file and line.
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local template = {}
+
+local function to_lua(line)
+    local code = line:match("^%s*[/#]/?%%(.*)$")
+    if code then return code end
+    local pad, alone = line:match("^(%s*)%$(%b())%s*$")
+    if not pad then pad, alone = line:match("^(%s*)%$([%a_][%w_]*)%s*$") end
+    if alone then return ("_indented(%q, %s)"):format(pad, alone) end
+    local out, pos = {}, 1
+    while true do
+        local from, to, inner = line:find("%$(%b())", pos)
+        local from2, to2, name = line:find("%$([%a_$][%w_]*)", pos)
+        if from2 and (not from or from2 < from) then from, to, inner = from2, to2, name end
+        if not from then break end
+        if from > pos then out[#out + 1] = ("%q"):format(line:sub(pos, from - 1)) end
+        if inner:sub(1, 1) == "$" then
+            out[#out + 1], to = '"$"', from + 1
+        else
+            out[#out + 1] = "_value(" .. inner .. ")"
+        end
+        pos = to + 1
+    end
+    out[#out + 1] = (("%q"):format(line:sub(pos) .. "\n"):gsub("\\\n", "\\n"))
+    return "_put(" .. table.concat(out, ", ") .. ")"
+end
+
+local function compile(source, file)
+    local lua, open = {}, false
+    for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
+        local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
+        if name then
+            lua[#lua + 1] = (open and "end " or "") ..
+                ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)")
+                :format(name, name, params)
+            open = true
+        else
+            lua[#lua + 1] = open and to_lua(line) or ""
+        end
+    end
+    if open then lua[#lua] = lua[#lua] .. " end" end
+    local chunk = table.concat(lua, "\n")
+    return chunk, "@" .. file
+end
+
+local function interpolate(v)
+    if text.is(v) then return v.text end
+    if math.type(v) == "integer" then return tostring(v) end
+    error("template value is a " .. (math.type(v) or type(v)) ..
+        ", expected an identifier, literal, block or integer", 3)
+end
+
+local function indent(out, pad, v)
+    local s = interpolate(v)
+    if s == "" then return end
+    for line in (s:gsub("\n?$", "\n")):gmatch("(.-)\n") do
+        out[#out + 1] = (line == "" and "" or pad .. line) .. "\n"
+    end
+end
+
+--- Loads a template file. Returns render(block, arguments) -> text.block; an undeclared, missing or
+--- unknown name is an error that names the template's line.
+function template.load(source, file)
+    local out
+    local blocks = {}
+    local env = { _blocks = blocks, ipairs = ipairs }
+    env._value = function(v) local s = interpolate(v) return s end
+    env._put = function(...)
+        for i = 1, select("#", ...) do out[#out + 1] = (select(i, ...)) end
+    end
+    env._indented = function(pad, v) indent(out, pad, v) end
+    env._open = function(arguments, block, params)
+        local declared = {}
+        for name in params:gmatch("[%a_][%w_]*") do
+            declared[name] = true
+            if arguments[name] == nil then
+                error(("%s: missing argument '%s'"):format(block, name), 3)
+            end
+        end
+        for name in ordered.each(arguments) do
+            if not declared[name] then
+                error(("%s: unknown argument '%s'"):format(block, name), 3)
+            end
+        end
+        return setmetatable({}, {
+            __index = function(_, key)
+                local v = env[key]
+                if v == nil and declared[key] then v = arguments[key] end
+                if v == nil then error("undefined template name '" .. key .. "'", 2) end
+                return v
+            end,
+            __newindex = function(_, key)
+                error("template assigns to the global '" .. key .. "'", 2)
+            end,
+        })
+    end
+    local code, name = compile(source, file)
+    local chunk, message = load(code, name, "t", env)
+    if not chunk then error(message, 2) end
+    chunk()
+    return function(block, arguments)
+        if not blocks[block] then error(file .. ": no block '" .. block .. "'", 2) end
+        local saved = out
+        out = {}
+        blocks[block](arguments)
+        local result = text.block(table.concat(out))
+        out = saved
+        return result
+    end
+end
+
+return template

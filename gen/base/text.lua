@@ -1,0 +1,43 @@
+-- text: the three kinds of values that may reach a template, and the only makers of C text from data.
+-- A plain string is refused by the template engine, so no word of a spec reaches C, make or a shell
+-- except as a checked identifier or an escaped literal.
+local expr = require "base.expr"
+
+local text = {}
+
+local typed = {}
+typed.__index = typed
+typed.__tostring = function(v) return v.text end
+
+local function value(kind, s) return setmetatable({ kind = kind, text = s }, typed) end
+
+--- Whether v is a typed value.
+function text.is(v) return getmetatable(v) == typed end
+
+--- A C identifier; anything else is a bug of the caller.
+function text.ident(s)
+    if not s:match("^[%a_][%w_]*$") then error("not an identifier: " .. s, 2) end
+    return value("ident", s)
+end
+
+--- A floating constant of the program's type ("f32" or "f64").
+function text.number(x, dtype) return value("literal", expr.literal(x, dtype)) end
+
+--- A C string literal: printable ASCII as it is, the rest in three-digit octal.
+function text.string(s)
+    local body = s:gsub('[^%w !#-&(-/:-@%[%]-`{-~]', function(c)
+        return ("\\%03o"):format(c:byte())
+    end)
+    return value("literal", '"' .. body:gsub("%?", "\\077") .. '"')
+end
+
+--- C text made by emit: expressions, declarations, calls, the result of other templates.
+function text.block(s) return value("block", s) end
+
+--- Text for a comment: ASCII only, no comment delimiters, no trailing backslash.
+function text.comment(s)
+    s = s:gsub("[^\32-\126]", "?"):gsub("%*/", "* /"):gsub("/%*", "/ *"):gsub("%?%?", "? ?")
+    return value("block", (s:gsub("\\$", "")))
+end
+
+return text

@@ -1,0 +1,111 @@
+-- catalog: loads what gagen knows, one folder per kind, one file per family, in sorted order.
+-- An entry missing a required part (doc, gradient, sample ...) is an error when gagen starts.
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+
+local catalog = {}
+
+local function parse_operand(line)
+    local name, dtype, shape, mark = line:match("^([%w_]+)%s+(%w*)%s*%(([^)]*)%)%s*(%??)$")
+    if not name then error("bad operand '" .. line .. "'") end
+    return name, dtype ~= "" and dtype or "real", shape, mark == "?"
+end
+
+-- "x (..., K)", "bias (N) ?", "target i32 (...)" -> names in order, shapes, dtypes, optional.
+local function signature(ins, outs)
+    local s = { ins = {}, outs = {}, shape = {}, dtype = {}, optional = {} }
+    for key, list in ordered.each { ins = ins, outs = outs } do
+        for i, line in ipairs(list) do
+            local name, dtype, shape, optional = parse_operand(line)
+            s[key][i], s.shape[name], s.dtype[name] = name, shape, dtype
+            s.optional[name] = optional or nil
+        end
+    end
+    return s
+end
+catalog.signature = signature
+
+local function require_parts(kind, name, entry, parts)
+    for _, part in ipairs(parts) do
+        if entry[part] == nil then
+            error(("%s '%s' has no %s"):format(kind, name, part))
+        end
+    end
+end
+
+local function run_folder(folder, env)
+    for key in ordered.each(expr) do
+        if env[key] == nil then env[key] = expr[key] end
+    end
+    local scope = setmetatable({}, { __index = function(_, key)
+        local v = env[key]
+        if v == nil then error("undefined name '" .. key .. "'", 2) end
+        return v
+    end })
+    for _, name in ipairs(host.embedded_names("gen/catalog/" .. folder .. "/")) do
+        local chunk, message = load(host.embedded(name), "@" .. name, "t", scope)
+        if not chunk then error(message) end
+        chunk()
+    end
+end
+
+local function lua_names()
+    return { ipairs = ipairs, table = table, math = math, require = require, error = error,
+        string = string, type = type, ordered = ordered, expr = expr }
+end
+
+-- Ops: structured ops with a template each, and pointwise ops as expressions.
+local function load_ops()
+    local ops, words = ordered.map(), ordered.map()
+    local env = lua_names()
+    function env.op(name)
+        return function(entry)
+            require_parts("op", name, entry, { "doc", "ins", "outs", "cost", "lower" })
+            entry.name, entry.signature = name, signature(entry.ins, entry.outs)
+            if not entry.internal then require_parts("op", name, entry, { "grad", "sample" }) end
+            ops:set(name, entry)
+        end
+    end
+    function env.pointwise(name)
+        return function(entry)
+            require_parts("pointwise op", name, entry, { "doc", "arity", "value", "grad", "sample" })
+            entry.name, entry.fields = name, entry.fields or {}
+            words:set(name, entry)
+        end
+    end
+    run_folder("ops", env)
+    return ops, words
+end
+
+local function load_plain(folder, word, parts)
+    local entries = ordered.map()
+    local env = lua_names()
+    env[word] = function(name)
+        return function(entry)
+            require_parts(word, name, entry, parts)
+            entry.name = name
+            entries:set(name, entry)
+        end
+    end
+    run_folder(folder, env)
+    return entries
+end
+
+local loaded
+
+--- The whole catalog: { ops, pointwise, layers, losses, optimizers, schedules }: ordered maps.
+function catalog.load()
+    if not loaded then
+        local ops, words = load_ops()
+        loaded = {
+            ops = ops, pointwise = words,
+            layers = load_plain("layers", "layer", { "doc", "fields", "apply" }),
+            losses = load_plain("loss", "loss", { "doc", "fields", "rows" }),
+            optimizers = load_plain("optim", "optimizer", { "doc", "fields", "state", "update" }),
+            schedules = load_plain("schedule", "schedule", { "doc", "fields", "factor" }),
+        }
+    end
+    return loaded
+end
+
+return catalog

@@ -1,0 +1,61 @@
+-- loss: losses give one value per row; `tally` adds the rows' loss and weight to the cycle's sums,
+-- `loss_seed` starts the backward pass with scale / nominal weight for each counted row.
+
+local function elements(node)
+    local n = 1
+    for _, extent in ipairs(node.size.lead) do n = n * extent end
+    return n
+end
+
+op "cross_entropy" {
+    doc = "-log softmax(logits)[target] per row; a row whose target is `ignore` gives 0",
+    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y (...)", "lse (...)" },
+    grad = function(b, n, dy)
+        return { logits = b:value("cross_entropy_dx", { dy = dy.y, logits = n.ins.logits,
+            target = n.ins.target, lse = n.outs.lse.tensor }, n.attrs) }
+    end,
+    cost = function(n)
+        return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (n.size.C + 3) }
+    end,
+    lower = "loss", sample = "loss",
+}
+
+op "cross_entropy_dx" {
+    doc = "dlogits = dy (softmax(logits) - one_hot(target))",
+    ins = { "dy (...)", "logits (..., C)", "target i32 (...)", "lse (...)" },
+    outs = { "y (..., C)" },
+    internal = true, lower = "loss",
+    cost = function(n)
+        return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (2 * n.size.C + 3) }
+    end,
+}
+
+op "loss_seed" {
+    doc = "the gradient of the cycle's mean loss with respect to each row's loss",
+    ins = { "target i32 (...)", "seed ()" }, outs = { "y (...)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
+}
+
+op "tally" {
+    doc = "adds the rows' loss and weight to the sums of the cycle",
+    ins = { "loss (...)", "target i32 (...)" }, outs = { "sums f64 (4)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = 2 * elements(n), elements = 2 * elements(n) } end,
+}
+
+op "tally_hits" {
+    doc = "adds the rows' hits to the sums of an evaluation",
+    ins = { "hits (...)", "target i32 (...)" }, outs = { "sums f64 (4)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = elements(n), elements = 2 * elements(n) } end,
+}
+
+op "hit" {
+    doc = "1 where the largest logit is the target's, else 0",
+    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y (...)" },
+    internal = true, lower = "loss",
+    cost = function(n)
+        return { flops = elements(n) * n.size.C, elements = elements(n) * (n.size.C + 2) }
+    end,
+}

@@ -1,0 +1,72 @@
+-- matmul: the linear layer and its three products, all lowered to one blocked GEMM.
+-- C(i, j) = sum over k of A(i, k) B(k, j); a, b and c give the strides of each (rows, columns).
+
+local function product(m, n, k, a, b)
+    return { M = m, N = n, K = k, a_row = a[1], a_col = a[2], b_row = b[1], b_col = b[2] }
+end
+
+local function rows(node)
+    local n = 1
+    for _, extent in ipairs(node.size.lead) do n = n * extent end
+    return n
+end
+
+local function cost(node)
+    local s, m = node.size, rows(node)
+    return { flops = 2 * m * s.N * s.K, elements = m * s.K + s.N * s.K + m * s.N }
+end
+
+op "linear" {
+    doc = "y = x weight^T + bias over the last axis",
+    ins = { "x (..., K)", "weight (N, K)", "bias (N) ?" }, outs = { "y (..., N)" },
+    grad = function(b, n, dy)
+        local d = {}
+        d.x = b:value("linear_dx", { dy = dy.y, weight = n.ins.weight })
+        d.weight = b:value("linear_dw", { dy = dy.y, x = n.ins.x })
+        if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
+        return d
+    end,
+    cost = cost, lower = "matmul",
+    gemm = function(n)
+        local s = n.size
+        return product(rows(n), s.N, s.K, { s.K, 1 }, { 1, s.K })
+    end,
+    sample = 'linear "sample" { 5 }',
+}
+
+op "linear_packed" {
+    doc = "linear with the weight stored as (in, out): rows of the product are contiguous",
+    ins = { "x (..., K)", "weight (K, N)", "bias (N) ?" }, outs = { "y (..., N)" },
+    internal = true, cost = cost, lower = "matmul",
+    gemm = function(n)
+        local s = n.size
+        return product(rows(n), s.N, s.K, { s.K, 1 }, { s.N, 1 })
+    end,
+}
+
+op "linear_dx" {
+    doc = "dx = dy weight",
+    ins = { "dy (..., N)", "weight (N, K)" }, outs = { "y (..., K)" },
+    internal = true, cost = cost, lower = "matmul",
+    gemm = function(n)
+        local s = n.size
+        return product(rows(n), s.K, s.N, { s.N, 1 }, { s.K, 1 })
+    end,
+}
+
+op "linear_dw" {
+    doc = "dweight = dy^T x, summed over the rows",
+    ins = { "dy (..., N)", "x (..., K)" }, outs = { "y (N, K)" },
+    internal = true, cost = cost, lower = "matmul",
+    gemm = function(n)
+        local s = n.size
+        return product(s.N, s.K, rows(n), { 1, s.N }, { s.K, 1 })
+    end,
+}
+
+op "pack_in_out" {
+    doc = "the transpose of a weight, made once per update",
+    ins = { "x (N, K)" }, outs = { "y (K, N)" },
+    internal = true, lower = "layout",
+    cost = function(n) return { flops = 0, elements = 2 * n.size.N * n.size.K } end,
+}

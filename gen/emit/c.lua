@@ -1,0 +1,85 @@
+-- c: how the C target spells types, literals, pointers and calls. Everything here is C text made
+-- from checked names and numbers; templates get it as text.block.
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local text = require "base.text"
+
+local c = {}
+
+c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
+
+local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", erf = "erff",
+    sin = "sinf", cos = "cosf", abs = "fabsf", pow = "powf", min = "fminf", max = "fmaxf",
+    floor = "floorf" }
+local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
+
+--- How expressions are printed for elements of `dtype`; `variable` maps names to C text.
+function c.spelling(dtype, variable)
+    return { number = function(x) return expr.literal(x, dtype) end,
+        call = dtype == "f32" and F32_CALL or F64_CALL, variable = variable }
+end
+
+--- The name of a math function in the program's type.
+function c.call(name, dtype)
+    return text.ident(dtype == "f32" and F32_CALL[name] or F64_CALL[name] or name)
+end
+
+-- Number of iterations finished when the loop variable of `region` is l.
+local function finished(region)
+    if region.step > 0 then return "l" end
+    return ("(%d - l)"):format(region.count - 1)
+end
+
+local function slot_offset(t)
+    local p = t.place
+    if not t.scope or p.slots == 1 then return "" end
+    local index = "l"
+    if p.carry then
+        local k = finished(p.carry.region)
+        if p.carry.kept then
+            index = p.slot == "now" and k or "(" .. k .. " + 1)"
+        else
+            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("(%s + 1 & 1)"):format(k)
+        end
+    end
+    return (" + %s * (size_t)%d"):format(index, p.stride)
+end
+
+--- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.
+function c.pointer(t)
+    local arena = t.place.arena
+    if arena == "batch" then return "b->" .. t.name end
+    if arena == "step" then return "m->step.seed" end
+    if arena == "sums" then return "m->sums" end
+    if arena == "parameters" then return "m->w." .. t.name .. slot_offset(t) end
+    if arena == "gradients" then return "m->g." .. t.param.value.name .. slot_offset(t) end
+    if arena == "views" then return "m->v." .. t.name .. slot_offset(t) end
+    return "m->a." .. t.name .. slot_offset(t)
+end
+
+--- "real *y" or "const int32_t *target"; scalars by value.
+function c.parameter(t, name, writes)
+    if t.kind == "scalar" and t.dtype ~= "f64" then
+        return ("%s %s"):format("real", name)
+    end
+    local type_name = t.dtype == "i32" and "int32_t" or t.kind == "scalar" and "double" or "real"
+    return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
+end
+
+--- The expression of "add to what is there" for an output, in a role; nil: the kernel never adds.
+function c.adds(out, role_adds)
+    local acc = out.acc
+    if not acc then return nil end
+    if not acc.first then return "true" end
+    local loop
+    for _, region in ipairs(acc.regions) do
+        loop = ("l != %d"):format(region.first)
+    end
+    if out.tensor.kind == "gradient" and role_adds then return "true" end
+    return loop or "false"
+end
+
+--- "(16, 64)" for comments.
+function c.shape(t) return graph.shape_text(t.shape) end
+
+return c

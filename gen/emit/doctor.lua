@@ -1,0 +1,45 @@
+-- doctor: what this machine has for building and running programs.
+local profile = require "emit.profile"
+
+local doctor = {}
+
+local function first_line(text) return (text or ""):match("^[^\n]*") end
+
+local function tool(argv)
+    local status, output = host.run(argv)
+    return status == 0 and first_line(output) or nil
+end
+
+local function quiet(...)
+    local argv = { ... }
+    argv.quiet = true
+    return tool(argv)
+end
+
+--- Prints one line per thing; returns 0, or 3 if programs cannot be built here.
+function doctor.run()
+    local failures, warnings = 0, 0
+    local function line(name, ok, found, missing, needed)
+        local word = ok and "ok" or needed and "fail" or "warn"
+        if not ok and needed then failures = failures + 1 end
+        if not ok and not needed then warnings = warnings + 1 end
+        io.write(("  %-12s%-6s%s\n"):format(name, word, ok and found or missing))
+    end
+    local cc = quiet(host.environment("CC") or "cc", "--version")
+    line("compiler", cc, cc, "cc not found: apt install gcc", true)
+    local make = quiet("make", "--version")
+    line("make", make, make, "make not found: apt install make", true)
+    line("cpu", true, "profile " .. profile.native(host.cpu()))
+    line("lua", true, host.lua_release .. ", static")
+    for _, library in ipairs { { "jansson", "libjansson-dev" }, { "zlib", "zlib1g-dev" } } do
+        local version = quiet("pkg-config", "--modversion", library[1])
+        line(library[1], version, version, "not found: apt install " .. library[2], true)
+    end
+    local mpi = quiet("mpirun", "--version")
+    line("mpi", mpi, mpi, "not found, one process only: apt install libopenmpi-dev openmpi-bin")
+    io.write(("  %d warnings, %d failures%s\n"):format(warnings, failures,
+        failures == 0 and ": ready for CPU training" or ""))
+    return failures == 0 and 0 or 3
+end
+
+return doctor

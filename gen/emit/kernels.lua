@@ -1,0 +1,207 @@
+-- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
+-- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
+local c = require "emit.c"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local text = require "base.text"
+
+local kernels = {}
+
+-- What each input and output is called inside a template.
+local PARAMETER_NAME = {
+    linear = { y = "c", x = "a", weight = "b" },
+    linear_packed = { y = "c", x = "a", weight = "b" },
+    linear_dx = { y = "c", dy = "a", weight = "b" },
+    linear_dw = { y = "c", dy = "a", x = "b" },
+}
+
+local function parameter_name(node, name)
+    local map = PARAMETER_NAME[node.op]
+    return map and map[name] or name
+end
+
+local function rows_of(node)
+    local n = 1
+    for _, extent in ipairs(node.size.lead or {}) do n = n * extent end
+    return n
+end
+
+local function function_name(node, section)
+    local out = graph.writes(node)[1].tensor
+    if out.kind == "scalar" then return node.op end
+    local name = out.name
+    if section == "views" then return "pack_" .. name end
+    if section ~= "backward" then return name:gsub("_out$", ""):gsub("_y$", "") .. "_forward" end
+    if name:sub(1, 2) == "d_" then return "backward_" .. name:sub(3) end
+    return "backward_" .. name
+end
+
+-- The statement that writes `value` to y[index], adding if the kernel can.
+local function store(kernel, target, value)
+    if kernel.can_add then
+        return text.block(("%s = add ? %s + %s : %s;"):format(target, target, value, value))
+    end
+    return text.block(("%s = %s;"):format(target, value))
+end
+
+-- Arguments of each op's template beside fn, params and source.
+local ARGUMENTS = {}
+
+-- "(size_t)i * 64 + k" for strides 64 and 1.
+local function index_text(i, i_stride, j, j_stride)
+    local function term(name, stride)
+        return stride == 1 and name or ("(size_t)%s * %d"):format(name, stride)
+    end
+    return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
+end
+
+local function gemm(kernel, node, op)
+    local g = op.gemm(node)
+    local init = "0"
+    if node.ins.bias then init = "bias[j0 + j]" end
+    if kernel.can_add then
+        init = ("add ? c[(size_t)i * N + j0 + j] : %s"):format(init)
+    end
+    return { real = text.ident("real"), M = g.M, N = g.N, K = g.K, init = text.block(init),
+        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j0", g.b_col),
+        column = text.block(g.b_col == 1 and "j" or ("j * (size_t)%d"):format(g.b_col)) }
+end
+for _, name in ipairs { "linear", "linear_packed", "linear_dx", "linear_dw" } do
+    ARGUMENTS[name] = gemm
+end
+
+function ARGUMENTS.column_sum(kernel, node)
+    return { real = text.ident("real"), rows = rows_of(node), N = node.size.N,
+        init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0") }
+end
+
+function ARGUMENTS.mean(kernel, node, _, dtype)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        factor = text.number(1 / node.size.C, dtype), store = store(kernel, "y[i]", "value") }
+end
+
+function ARGUMENTS.mean_dx(kernel, node, _, dtype)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        factor = text.number(1 / node.size.C, dtype), store = store(kernel, "y[i]", "value") }
+end
+
+function ARGUMENTS.copy(kernel, node)
+    return { n = graph.elements(node.ins.x.shape), store = store(kernel, "y[i]", "x[i]") }
+end
+
+function ARGUMENTS.cross_entropy(_, node, _, dtype)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        exp = c.call("exp", dtype), log = c.call("log", dtype) }
+end
+
+function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        exp = c.call("exp", dtype), store = store(kernel, "y[i]", "value") }
+end
+
+function ARGUMENTS.loss_seed(_, node)
+    return { real = text.ident("real"), rows = rows_of(node) }
+end
+
+function ARGUMENTS.tally(_, node) return { rows = rows_of(node) } end
+function ARGUMENTS.tally_hits(_, node) return { rows = rows_of(node) } end
+
+function ARGUMENTS.hit(_, node)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
+end
+
+function ARGUMENTS.pack_in_out(_, node) return { N = node.size.N, K = node.size.K } end
+
+function ARGUMENTS.map(kernel, node, _, dtype)
+    local loads = {}
+    for i, key in ipairs(node.signature.ins) do
+        local t = node.ins[key]
+        if t.kind ~= "scalar" then
+            loads[i] = ("const real %s = %s%s[i];"):format(key, t.dtype == "i32" and "(real)" or "",
+                t.name)
+        else
+            loads[i] = ("const real %s = %s;"):format(key, t.name)
+        end
+    end
+    local names = {}
+    for _, key in ipairs(node.signature.ins) do names[key] = node.ins[key].name end
+    local formula = expr.text(node.exprs.y, { variable = function(v) return names[v] end })
+    local value = expr.text(node.exprs.y, c.spelling(dtype))
+    if kernel.can_add then
+        loads[#loads + 1] = ("const real value = %s;"):format(value)
+        value = "value"
+    end
+    return { n = graph.elements(graph.writes(node)[1].tensor.shape),
+        formula = text.comment(formula), loads = text.block(table.concat(loads, "\n")),
+        store = store(kernel, graph.writes(node)[1].tensor.name .. "[i]", value) }
+end
+
+local function parameters(kernel, node)
+    local list = { "ga_worker *w" }
+    local is_map = node.op == "map"
+    for _, name in ipairs(node.signature.outs) do
+        if node.outs[name] then
+            local t = node.outs[name].tensor
+            list[#list + 1] = c.parameter(t, is_map and t.name or parameter_name(node, name), true)
+        end
+    end
+    for _, name in ipairs(node.signature.ins) do
+        if node.ins[name] then
+            local t = node.ins[name]
+            list[#list + 1] = c.parameter(t, is_map and t.name or parameter_name(node, name), false)
+        end
+    end
+    if kernel.can_add then list[#list + 1] = "bool add" end
+    return table.concat(list, ", ")
+end
+
+local function cost_of(node, op)
+    if node.op == "map" then
+        local n = graph.elements(graph.writes(node)[1].tensor.shape)
+        return { flops = n * expr.count(node.exprs.y), elements = n * (1 + #node.signature.ins) }
+    end
+    return op.cost(node)
+end
+
+--- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
+function kernels.make(node, section, context)
+    local op = context.ops[node.op]
+    local kernel = { node = node, name = function_name(node, section), section = section }
+    for _, out in ipairs(graph.writes(node)) do
+        kernel.can_add = kernel.can_add or out.acc ~= nil
+    end
+    local dtype = context.real
+    local cost = cost_of(node, op)
+    kernel.flops = cost.flops
+    kernel.bytes = cost.elements * (dtype == "f64" and 8 or 4)
+    local family = node.op == "map" and "pointwise" or op.lower
+    local arguments = ARGUMENTS[node.op](kernel, node, op, dtype)
+    arguments.fn = text.ident(kernel.name)
+    arguments.params = text.block(parameters(kernel, node))
+    arguments.source = text.comment(("%s, templates/c/%s.c%s"):format(node.at, family,
+        node.why and "; " .. node.why or ""))
+    local block = node.op:match("^linear") and "linear" or node.op
+    kernel.text = context.template("c/" .. family .. ".c")(block, arguments).text:gsub("\n+$", "\n")
+    return kernel
+end
+
+--- The call of a kernel in step.c, for a role that adds or not.
+function kernels.call(kernel, role_adds)
+    local node, list = kernel.node, { "w" }
+    local comment = {}
+    for _, out in ipairs(graph.writes(node)) do
+        list[#list + 1] = c.pointer(out.tensor)
+        comment[#comment + 1] = c.shape(out.tensor)
+    end
+    for _, t in ipairs(graph.reads(node)) do list[#list + 1] = c.pointer(t) end
+    if kernel.can_add then
+        for _, out in ipairs(graph.writes(node)) do
+            local adds = c.adds(out, role_adds)
+            if adds then list[#list + 1] = adds end
+        end
+    end
+    return ("%s(%s); // %s"):format(kernel.name, table.concat(list, ", "),
+        table.concat(comment, " "))
+end
+
+return kernels

@@ -1,0 +1,174 @@
+-- plan: every byte, kernel and collective of the program, before it runs. The emitted program
+-- takes its sizes from here, so what `gagen plan` prints is what it allocates.
+local graph = require "graph.graph"
+
+local plan = {}
+
+local PAGE = 4096
+plan.NORM_TILE = 4096
+
+local function pages(bytes) return (bytes + PAGE - 1) // PAGE * PAGE end
+local function padded(bytes) return (bytes + 63) // 64 * 64 end
+
+-- What the runtime's own objects need: team, communicator, log and checkpoint tables.
+local RUNTIME = 512 * 1024
+
+local function runtime_bytes(g)
+    local names = 0
+    for _, param in ipairs(g.params) do names = names + param.count end
+    return RUNTIME + names * (1 + #g.state_names) * 512
+end
+
+--- The arenas of the program: { name, bytes, what }.
+function plan.arenas(g, config)
+    local size = g.real == "f64" and 8 or 4
+    local data = config.data
+    local list = {}
+    local function add(name, bytes, what)
+        list[#list + 1] = { name = name, bytes = pages(bytes), what = what }
+    end
+    for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
+    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+    add("partials", tiles * 16, "sums of the gradient norm")
+    local rows = data.shape.rows * (data.width * size + 4) + 128
+    if data.eval then rows = rows + data.eval_shape.rows * (data.width * size + 4) + 128 end
+    add("data", rows, "the rows of the data files")
+    local batch = padded(config.batch * data.width * size) + padded(config.batch * 4)
+    add("loader", 4096 + (2 * config.accumulate + 1) * batch, "read-ahead: two cycles of batches")
+    add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
+    return list
+end
+
+local function calls_of(g)
+    local calls = {}
+    local function count(body, times, section)
+        for _, node in ipairs(body) do
+            if node.op == "times" then
+                count(node.body, times * node.count, section)
+            else
+                calls[node.kernel] = times
+            end
+        end
+    end
+    count(g.forward, g.accumulate, "forward")
+    count(g.backward, g.accumulate, "backward")
+    count(g.views, 1, "views")
+    count(g.evaluation, 0, "evaluation")
+    return calls
+end
+
+--- All facts of a lowered graph. `kernel_list` is what emit.step made.
+function plan.facts(g, config, kernel_list, sweeps)
+    local size = g.real == "f64" and 8 or 4
+    local facts = { format = 1, name = config.name, target = config.target,
+        profile = config.profile, precision = g.real, ranks = config.ranks,
+        threads = config.threads or 0, parameters = {}, arenas = plan.arenas(g, config),
+        tensors = {}, kernels = {}, collectives = {}, outside = {
+            "thread stacks", "the C library, zlib and jansson while files are opened",
+        } }
+    local parameters, total = 0, 0
+    for _, arena in ipairs(facts.arenas) do total = total + arena.bytes end
+    for _, param in ipairs(g.params) do
+        parameters = parameters + graph.elements(param.shape) * param.count
+        facts.parameters[#facts.parameters + 1] = { name = param.name, shape = param.shape,
+            group = param.group or -1, layout = "plain", offset = param.flat.offset,
+            stride = param.flat.stride, count = param.count, trainable = param.used }
+    end
+    for _, t in ipairs(g.tensors) do
+        if t.place and t.place.arena == "activations" then
+            facts.tensors[#facts.tensors + 1] = { name = t.name, arena = "activations",
+                offset = t.place.offset * size, bytes = graph.elements(t.shape) * size,
+                stride = (t.place.stride or 0) * size, slots = t.place.slots,
+                from = t.place.from or 0, to = t.place.to or 0 }
+        end
+    end
+    local calls, flops = calls_of(g), 0
+    for _, kernel in ipairs(kernel_list) do
+        local n = calls[kernel]
+        flops = flops + kernel.flops * n
+        facts.kernels[#facts.kernels + 1] = { name = kernel.name, at = kernel.node.at,
+            role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
+            why = kernel.node.why or kernel.node.op }
+    end
+    for _, sweep in ipairs(sweeps) do
+        local n = 0
+        for _, s in ipairs(g.segments) do
+            if s.group == sweep.group.index then n = n + s.n * s.count end
+        end
+        facts.kernels[#facts.kernels + 1] = { name = sweep.name, at = config.optimizer.at,
+            role = "boundary", calls = 1, flops = 10 * n,
+            bytes = n * size * (3 + 2 * #g.state_names), why = config.optimizer.rule.name }
+    end
+    local bytes = 0
+    for _, collective in ipairs(g.collectives) do
+        bytes = bytes + collective.n * size
+        facts.collectives[#facts.collectives + 1] = { kind = collective.kind,
+            role = g.accumulate == 1 and "only" or "last", dtype = g.real,
+            bytes = collective.n * size, calls = 1 }
+    end
+    if config.parallel ~= "none" then
+        facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",
+            dtype = "f64", bytes = 64, calls = 1 }
+        facts.outside[#facts.outside + 1] = "MPI"
+    end
+    facts.cycle = { accumulate = g.accumulate, rows = config.batch,
+        global_rows = config.batch * g.accumulate * config.ranks,
+        updates_per_epoch = config.cycles_per_epoch, tail_rows = config.data.train_rows -
+            config.cycles_per_epoch * config.batch * g.accumulate * config.ranks }
+    facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
+    facts.totals = { parameters = parameters, bytes = total, flops_per_cycle = flops,
+        comm_bytes_per_cycle = bytes }
+    return facts
+end
+
+local function commas(n)
+    local s = tostring(n)
+    repeat
+        local k
+        s, k = s:gsub("^(%-?%d+)(%d%d%d)", "%1,%2")
+    until k == 0
+    return s
+end
+
+local function binary(bytes)
+    if bytes < 1024 then return bytes .. " B" end
+    if bytes < 1 << 20 then return ("%.1f KiB"):format(bytes / 1024) end
+    return ("%.1f MiB"):format(bytes / 1048576)
+end
+
+--- The plan as text for people.
+function plan.text(facts)
+    local out = {}
+    local function line(...) out[#out + 1] = string.format(...) end
+    line("%-12s%s parameters   target %s, %s, profile %s", facts.name,
+        commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
+    local cycle = facts.cycle
+    line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail dropped",
+        "update", cycle.accumulate, cycle.accumulate > 1 and "s" or "", cycle.rows, facts.ranks,
+        facts.ranks > 1 and "s" or "", cycle.updates_per_epoch, cycle.tail_rows)
+    line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
+        commas(facts.totals.bytes))
+    for _, arena in ipairs(facts.arenas) do
+        line("  %-14s%14s  %s", arena.name, commas(arena.bytes), arena.what)
+    end
+    line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
+    line("  %-28s%-12s%8s%14s%12s  %s", "kernel", "section", "calls", "FLOP", "bytes", "from")
+    for _, k in ipairs(facts.kernels) do
+        line("  %-28s%-12s%8d%14s%12s  %s", k.name, k.role, k.calls, commas(k.flops),
+            binary(k.bytes), k.at)
+    end
+    if #facts.collectives == 0 then
+        line("%-12snone", "network")
+    else
+        line("%-12s%d collectives per update, %s bytes in buckets; none in other micro-steps", "network",
+            #facts.collectives, commas(facts.totals.comm_bytes_per_cycle))
+        for _, x in ipairs(facts.collectives) do
+            line("  %-12s in %-10s %s, %s bytes", x.kind, x.role, x.dtype, commas(x.bytes))
+        end
+    end
+    line("%-12s%s: %s", "boundary", facts.update.form, facts.update.why)
+    line("%-12s%s", "outside", table.concat(facts.outside, "; "))
+    return table.concat(out, "\n") .. "\n"
+end
+
+return plan

@@ -1,0 +1,422 @@
+-- program: the list of files of an emitted program, their header, and writing them so that edits
+-- survive. Output depends on spec, options, profile and version alone.
+local c = require "emit.c"
+local diag = require "base.diag"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local plan = require "emit.plan"
+local step = require "emit.step"
+local template = require "base.template"
+local text = require "base.text"
+
+local program = {}
+
+local loaded = {}
+
+local function template_of(name)
+    if not loaded[name] then
+        local file = "templates/" .. name
+        loaded[name] = template.load(host.embedded(file), file)
+    end
+    return loaded[name]
+end
+
+local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "cycle", "data", "folder", "ga", "layout",
+    "log", "options", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog",
+    "comm_self", "comm_mpi" }
+
+local function lines(list) return text.block(table.concat(list, "\n")) end
+
+-- First lines of every emitted file: what, from what, how to get it again, whose it is.
+local function header_of(config, facts, open, middle, close)
+    return function(file, what)
+        local rows = {
+            ("%s: %s"):format(file, what),
+            ("From %s (sha256 %s...) by gagen %s: gagen %s"):format(config.shown_path,
+                config.sha256:sub(1, 12), host.version, config.shown_path),
+            ("%d parameters, %d bytes planned, 0 allocations after start."):format(
+                facts.totals.parameters, facts.totals.bytes),
+            "Edit freely: nothing but cc is needed to rebuild. SPDX-License-Identifier: 0BSD",
+        }
+        local out = {}
+        for i, row in ipairs(rows) do
+            out[i] = (i == 1 and open or middle) .. text.comment(row).text
+        end
+        return table.concat(out, "\n") .. close .. "\n"
+    end
+end
+
+local function used_first(g)
+    local list = {}
+    for _, wanted in ipairs { true, false } do
+        for _, param in ipairs(g.params) do
+            if param.used == wanted then list[#list + 1] = param end
+        end
+    end
+    table.sort(list, function(a, b) return a.flat.offset < b.flat.offset end)
+    return list
+end
+
+local function shape_comment(shape, count)
+    if count > 1 then shape = { count, table.unpack(shape) } end
+    return graph.shape_text(shape)
+end
+
+local function pad(s, width) return s .. (" "):rep(width - #s) end
+
+-- "real *fc1_weight;   /* (64, 64) */" for each tensor.
+local function fields(tensors)
+    local width, list = 0, {}
+    for _, t in ipairs(tensors) do width = math.max(width, #t.name) end
+    for i, t in ipairs(tensors) do
+        local count = t.scope and t.place.slots or 1
+        list[i] = ("real *%s /* %s */"):format(pad(t.name .. ";", width + 1),
+            shape_comment(t.shape, count))
+    end
+    return lines(list)
+end
+
+local function activations(g)
+    return ordered.collect(g.tensors, function(t)
+        if t.place and t.place.arena == "activations" then return t end
+    end)
+end
+
+local function view_tensors(g)
+    return ordered.collect(g.tensors, function(t)
+        if t.place and t.place.arena == "views" then return t end
+    end)
+end
+
+local function size_lines(g, config)
+    local list = {
+        ("B = %d, /* rows of a micro-batch */"):format(config.batch),
+        ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
+        ("INPUT = %d, /* values of one row */"):format(config.data.width),
+        ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
+        ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
+        ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
+            #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
+        ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
+        "IGNORE = -100, /* target of a row that does not count */",
+    }
+    return lines(list)
+end
+
+-- One enum constant per arena, in the order of the plan.
+local function arena_names(facts)
+    local names = ordered.collect(facts.arenas, function(a) return "ARENA_" .. a.name:upper() end)
+    return text.block(table.concat(names, ",\n") .. ",\nARENAS")
+end
+
+local function render_header(g, config, facts, context, sweeps, header)
+    local real = g.real == "f64" and "double" or "float"
+    local _, group_fields = step.scalars(sweeps)
+    local states = ordered.collect(g.state_names, function(name)
+        return ("real *flat_%s;"):format(name)
+    end)
+    local params = ordered.collect(used_first(g), function(p) return p.value end)
+    return context.template("program/model.h")("model", {
+        header = text.block(header("model.h", "sizes, memory and functions of the program")),
+        guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
+        real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
+        sizes = size_lines(g, config), arenas = arena_names(facts), parameters = fields(params),
+        views = fields(view_tensors(g)), activations = fields(activations(g)),
+        batch = lines { ("const real *input;     /* %s */"):format(c.shape(g.inputs[1])),
+            ("const int32_t *target; /* %s */"):format(c.shape(g.inputs[2])) },
+        groups = group_fields, state_fields = lines(states),
+        sum_names = text.block("SUM_LOSS, SUM_WEIGHT, SUM_HITS, SUMS = 4"),
+    }).text
+end
+
+local function param_rows(params)
+    return ordered.collect(params, function(p)
+        local shape = ordered.collect(p.shape, function(n) return tostring(n) end)
+        return ("{%s, %d, %d, %d, {%s}, %d, %d, %d},"):format(text.string(p.name).text, p.first,
+            p.count, #p.shape, table.concat(shape, ", "), p.flat.offset, p.flat.stride, p.flat.n)
+    end)
+end
+
+local KIND = { uniform = "UNIFORM", normal = "NORMAL", value = "VALUE" }
+
+local function glob_matches(glob, name)
+    local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
+    return (name:gsub("%%d", "0")):match(pattern) ~= nil
+end
+
+local function init_rows(params, config)
+    return ordered.collect(params, function(p)
+        local kind, value = p.init.kind, p.init.bound or p.init.value
+        for _, rule in ipairs(config.init) do
+            if glob_matches(rule.glob, p.name) then
+                for _, name in ipairs { "uniform", "normal", "value" } do
+                    if rule[name] then kind, value = name, rule[name] end
+                end
+                break
+            end
+        end
+        return ("{%s, %s}, /* %s */"):format(KIND[kind], expr.literal(value, "f64"), p.name)
+    end)
+end
+
+local function place_rows(list, base)
+    return ordered.collect(list, function(entry)
+        return (".%s = %s + %d,"):format(entry[1], base, entry[2])
+    end)
+end
+
+local function data_lines(config)
+    local data, out = config.data, {}
+    local function read(name, shape, input, target, index)
+        table.move({
+            ("GA_TRY(ga_data_path(path, sizeof path, o->data, folder, %s, e));"):format(
+                text.string(data[name]).text),
+            ("const ga_csv_spec %s_file = {%d, %d, %d, %d, %s, REAL};"):format(name, shape.rows,
+                shape.columns, data.target - 1, config.classes, expr.literal(data.scale, "f64")),
+            ("real *%s = ga_take(arena, sizeof(real) * %d * INPUT, 64, e);"):format(input, shape.rows),
+            ("int32_t *%s = ga_take(arena, sizeof(int32_t) * %d, 64, e);"):format(target, shape.rows),
+            ("if (!%s || !%s) return GA_BUG;"):format(input, target),
+            ("GA_TRY(ga_csv_read(path, &%s_file, %s, %s, e));"):format(name, input, target),
+            ("GA_TRY(ga_data_file_read(path, %s, &m->files[%d], e));"):format(
+                text.string(data[name]).text, index),
+        }, 1, 7, #out + 1, out)
+    end
+    read("train", data.shape, "input", "target", 0)
+    if data.eval then read("eval", data.eval_shape, "eval_input", "eval_target", 1) end
+    return lines(out)
+end
+
+local function split_text(config)
+    local s = config.data.split
+    if not s then return ("{.rows = %d}"):format(config.data.shape.rows) end
+    return ("{.rows = %d, .fold = %d, .of = %d, .seed = %d, .eval_rows = %d}"):format(
+        config.data.shape.rows, s.fold or 0, s.of or 0, s.seed, s.eval or 0)
+end
+
+local function eval_source(config)
+    if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
+    return text.block(("m->eval_data = (ga_dataset){eval_input, eval_target, REAL, INPUT, "
+        .. "{.rows = %d}};"):format(config.data.eval_shape.rows))
+end
+
+local function render_model(g, config, facts, context, header)
+    local params = used_first(g)
+    local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
+        "m->flat_g = (real *)m->memory[ARENA_GRADIENTS].base;" }
+    local states = {}
+    for i, name in ipairs(g.state_names) do
+        flat[#flat + 1] = ("m->flat_%s = (real *)m->memory[ARENA_%s].base;"):format(name, name:upper())
+        states[i] = ("a->state[%d] = (ga_array){PARAMS, TRAINED_PARAMS, %s, REAL, m->flat_%s};")
+            :format(i - 1, text.string("." .. name).text, name)
+    end
+    local views = view_tensors(g)
+    local view_lines = {}
+    if #views > 0 then
+        view_lines = { "real *const v = (real *)m->memory[ARENA_VIEWS].base;", "m->v = (views){" }
+        for _, t in ipairs(views) do
+            view_lines[#view_lines + 1] = ("    .%s = v + %d,"):format(t.name, t.place.offset)
+        end
+        view_lines[#view_lines + 1] = "};"
+    end
+    return context.template("program/model.c")("model", {
+        header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
+        facts = text.block(program.facts_text(config, facts)),
+        name = text.ident(config.name), params = lines(param_rows(params)),
+        init = lines(init_rows(params, config)),
+        places = lines(place_rows(ordered.collect(params, function(p)
+            return { p.value.name, p.flat.offset }
+        end), "flat")),
+        flat_places = lines(flat), view_places = lines(view_lines),
+        activation_places = lines(place_rows(ordered.collect(activations(g), function(t)
+            return { t.name, t.place.offset }
+        end), "a")),
+        arenas = lines(ordered.collect(facts.arenas, function(a)
+            return ("{%s, %d},"):format(text.string(a.name).text, a.bytes)
+        end)),
+        read_data = data_lines(config), split = text.block(split_text(config)),
+        eval_source = eval_source(config), states = lines(states),
+        accuracy = text.block(config.wants_accuracy and " | GA_HAS_ACCURACY" or ""),
+    }).text
+end
+
+-- Constants of model.c and main.c that come straight from the spec.
+function program.facts_text(config, facts)
+    local train = config.train
+    local cycles = train.updates and tostring(train.updates)
+        or ("(int64_t)floor(%s * (double)(per_epoch))"):format(expr.literal(train.epochs, "f64"))
+    return table.concat({
+        ("#define VERSION %s"):format(text.string(host.version).text),
+        ("#define SPEC_SHA256 %s"):format(text.string(config.sha256).text),
+        ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
+            config.sha256:sub(1, 16)),
+        ("#define PROFILE %s"):format(text.string(config.profile).text),
+        "#define TRAIN_CYCLES(per_epoch) " .. cycles,
+        ("#define SCHEDULE_TOTAL %d /* 0: the run's */"):format(config.schedule.fields.total or 0),
+        ("#define PARAMETERS %d"):format(facts.totals.parameters),
+        ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
+        "",
+        "enum {",
+        ("    SEED = %d, SHUFFLE = %d, DATA_FILES = %d, KEEP = %d,"):format(train.seed,
+            config.data.shuffle and 1 or 0, config.data.eval and 2 or 1,
+            config.checkpoint and config.checkpoint.keep or 3),
+        ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
+            config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
+            config.eval and config.eval.batches or 0),
+        "};", "" }, "\n")
+end
+
+local function due(every)
+    if every == "epoch" then return "epoch_ends" end
+    if every == 1 then return "true" end
+    return ("m->count.cycle %% %d == 0"):format(every)
+end
+
+local function render_main(config, context, header)
+    local checkpoint = "last"
+    if config.checkpoint and config.checkpoint.every then
+        checkpoint = due(config.checkpoint.every) .. " || last"
+    end
+    local check = {}
+    for _, feature in ipairs(config.cpu_features) do
+        check[#check + 1] = ("if (!__builtin_cpu_supports(%s)) {"):format(text.string(feature).text)
+        check[#check + 1] = ("    ga_say(\"%s: built for a CPU with %s, which this one has not; generate "
+            .. "with --march generic\");"):format(config.name, feature)
+        check[#check + 1] = "    return 3;"
+        check[#check + 1] = "}"
+    end
+    return context.template("program/main.c")("main", {
+        header = text.block(header("main.c", "command line and training loop")
+            .. ("enum { STOP_AT_NONFINITE = %d };\n"):format(
+                config.train.on_nonfinite == "stop" and 1 or 0)),
+        name = text.ident(config.name), check_cpu = lines(check),
+        eval_due = text.block(config.eval and
+            ("%s || last"):format(due(config.eval.every)) or "false"),
+        checkpoint_due = text.block(checkpoint),
+        log_due = text.block(config.log.every == 1 and "true"
+            or due(config.log.every) .. " || last"),
+    }).text
+end
+
+local function render_makefile(config, context, header)
+    local sources = {}
+    for _, name in ipairs(RUNTIME) do
+        if not name:match("^comm_") then sources[#sources + 1] = "runtime/" .. name .. ".c" end
+    end
+    return context.template("program/Makefile")("makefile", {
+        header = text.block(header("Makefile", "builds train")), name = text.ident(config.name),
+        flags = text.block(table.concat(config.compiler_flags, " ")),
+        sources = text.block(table.concat(sources, " \\\n    ")),
+        comm = text.ident(config.parallel == "none" and "self" or "mpi"),
+    }).text
+end
+
+local function render_readme(g, config, facts, context)
+    local rows = ordered.collect(used_first(g), function(p)
+        return ("| `%s`%s | %s |"):format((p.name:gsub("%%d", "N")),
+            p.count > 1 and (", N < " .. p.count) or "", graph.shape_text(p.shape))
+    end)
+    local cycle = facts.cycle
+    return context.template("program/README.md")("readme", {
+        name = text.ident(config.name), spec = text.comment(config.shown_path),
+        version = text.comment(host.version), parameters = facts.totals.parameters,
+        memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
+        cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
+        table = lines(rows),
+    }).text
+end
+
+--- All files of the program as an ordered map from name to text, and the plan's facts.
+function program.render(g, config)
+    local context = { ops = config.ops, real = g.real, template = template_of }
+    local all = step.kernels(g, context)
+    local sweeps = step.sweeps(g, config, context)
+    local facts = plan.facts(g, config, all, sweeps)
+    local header = header_of(config, facts, "/* ", " * ", " */")
+    local files = ordered.map()
+    files:set("model.h", render_header(g, config, facts, context, sweeps, header))
+    local kernels_text, step_text = step.render(g, config, context, all, sweeps, header)
+    files:set("kernels.c", kernels_text)
+    files:set("step.c", step_text)
+    files:set("model.c", render_model(g, config, facts, context, header))
+    files:set("main.c", render_main(config, context, header))
+    files:set("Makefile", render_makefile(config, context,
+        header_of(config, facts, "# ", "# ", "")))
+    files:set("README.md", render_readme(g, config, facts, context))
+    files:set("plan.json", host.json(facts) .. "\n")
+    files:set("spec.lua", config.text)
+    for _, name in ipairs(RUNTIME) do
+        files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
+    end
+    for _, name in ipairs(host.embedded_names("runtime/")) do
+        if name:match("%.h$") and not name:match("device") and not name:match("cuda")
+            and not name:match("nccl") then
+            files:set(name, host.embedded(name))
+        end
+    end
+    return files, facts
+end
+
+-- A name that gagen itself could have written: never a path out of the folder.
+local function is_own_name(name)
+    return name:match("^[%a][%w_.]*$") or name:match("^runtime/[%w_]+%.[ch]$")
+end
+
+local function read_manifest(folder)
+    local manifest = ordered.map()
+    local listing = host.exists(folder .. "/MANIFEST") and host.read(folder .. "/MANIFEST")
+    for hash, name in (listing or ""):gmatch("(%x+)  ([%w_./]+)\n") do
+        if is_own_name(name) then manifest:set(name, hash) end
+    end
+    return manifest
+end
+
+-- Files that differ from what was written there: somebody edited them.
+local function edited_files(folder, manifest, files)
+    return ordered.collect(files.keys, function(name)
+        local known = manifest:get(name)
+        local now = host.exists(folder .. "/" .. name) and host.read(folder .. "/" .. name)
+        if now and known and host.sha256(now) ~= known and now ~= files:get(name) then
+            return name
+        end
+    end)
+end
+
+--- Writes the files below `folder`. Edited files stop it, unless `force`: then a copy is kept.
+function program.write(folder, files, force)
+    local made, message = host.folder(folder .. "/runtime")
+    if not made then diag.fail(folder, message, { kind = "environment" }) end
+    local manifest = read_manifest(folder)
+    local edited = edited_files(folder, manifest, files)
+    if #edited > 0 and not force then
+        diag.fail(folder, ("%d file%s edited after gagen wrote %s: %s"):format(#edited,
+            #edited > 1 and "s were" or " was", #edited > 1 and "them" or "it",
+            table.concat(edited, ", ")),
+            { notes = { "use --force to overwrite (a copy goes to " .. folder .. "/edited), or -o "
+                .. "another folder" } })
+    end
+    local function write(name, content)
+        local result, why = host.write(folder, name, content)
+        if not result then diag.fail(folder .. "/" .. name, why, { kind = "environment" }) end
+        return result
+    end
+    if #edited > 0 then host.folder(folder .. "/edited") end
+    for _, name in ipairs(edited) do
+        host.write(folder .. "/edited", name:gsub("/", "_"), host.read(folder .. "/" .. name))
+    end
+    local listing = {}
+    for name, content in files:each() do
+        write(name, content)
+        listing[#listing + 1] = host.sha256(content) .. "  " .. name .. "\n"
+    end
+    for name, hash in manifest:each() do       -- what an earlier version wrote and nobody edited
+        local file = folder .. "/" .. name
+        if not files:has(name) and host.exists(file) == "file"
+            and host.sha256(host.read(file)) == hash then
+            host.remove(file)
+        end
+    end
+    write("MANIFEST", table.concat(listing))
+end
+
+return program

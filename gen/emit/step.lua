@@ -1,0 +1,324 @@
+-- step: the text of step.c and kernels.c: forward, backward per role, the boundary, the cycle.
+-- A role is one printing of the same body with its own decisions: add or write, reduce or not.
+local c = require "emit.c"
+local expr = require "base.expr"
+local kernels = require "emit.kernels"
+local text = require "base.text"
+
+local step = {}
+
+local function collect(body, section, context, list)
+    for _, node in ipairs(body) do
+        if node.op == "times" then
+            collect(node.body, section, context, list)
+        else
+            local kernel = kernels.make(node, section, context)
+            node.kernel = kernel
+            list[#list + 1] = kernel
+        end
+    end
+end
+
+--- All kernels of the graph, in the order of the program; each node gets its record.
+function step.kernels(g, context)
+    local list = {}
+    for _, section in ipairs { "forward", "evaluation", "backward", "views" } do
+        collect(g[section], section, context, list)
+    end
+    return list
+end
+
+-- The lines of a body for one role. `starts` prints the start of a bucket after the node that
+-- completes it.
+local function lines_of(body, role, pad, out)
+    for _, node in ipairs(body) do
+        if node.op == "times" then
+            local last = node.count - 1
+            out[#out + 1] = pad .. (node.step > 0
+                and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
+                or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
+            lines_of(node.body, role, pad .. "    ", out)
+            out[#out + 1] = pad .. "}"
+        else
+            if node.barrier then out[#out + 1] = pad .. "ga_barrier(w);" end
+            out[#out + 1] = pad .. kernels.call(node.kernel, role and role.adds)
+        end
+        if role and role.reduces then
+            for _, bucket in ipairs(node.completes or {}) do
+                out[#out + 1] = ("%sbucket_start(w, m, %d);"):format(pad, bucket - 1)
+            end
+        end
+    end
+    return out
+end
+
+local function block_of(lines) return text.block(table.concat(lines, "\n")) end
+
+local ROLE_COMMENT = {
+    only = "the only micro-step of a cycle: gradients are written",
+    first = "the first micro-step of a cycle: gradients are written, so nothing is ever zeroed",
+    next = "gradients are added to what is there, in the kernel that makes them",
+    last = "the last micro-step: gradients are added",
+}
+
+local function backward_functions(g)
+    local out = {}
+    for _, role in ipairs(g.roles) do
+        local reduces = role.reduces and #g.collectives > 0
+        out[#out + 1] = ("/* backward_%s: %s%s */"):format(role.name, ROLE_COMMENT[role.name],
+            reduces and ", and each bucket is summed over the ranks as soon as it is complete" or "")
+        out[#out + 1] = ("static void backward_%s(ga_worker *w, model *m, const batch *b) {")
+            :format(role.name)
+        lines_of(g.backward, role, "    ", out)
+        out[#out + 1] = "    ga_barrier(w);"
+        out[#out + 1] = "}"
+        out[#out + 1] = ""
+    end
+    table.remove(out)
+    return block_of(out)
+end
+
+local function micro_functions(g)
+    local out, cases = {}, {}
+    for _, role in ipairs(g.roles) do
+        out[#out + 1] = ("static void micro_%s(ga_worker *w, model *m, int k) {"):format(role.name)
+        out[#out + 1] = "    const batch b = batch_at(m, k);"
+        out[#out + 1] = "    forward(w, m, &b);"
+        out[#out + 1] = ("    backward_%s(w, m, &b);"):format(role.name)
+        out[#out + 1] = "}"
+        out[#out + 1] = ""
+        cases[#cases + 1] = ("case GA_%s: micro_%s(w, call->m, call->k); break;"):format(
+            role.name:upper(), role.name)
+    end
+    table.remove(out)
+    return block_of(out), block_of(cases)
+end
+
+local function cycle_function(g, unroll)
+    local a = g.accumulate
+    local out = { ("/* %d micro-step%s and one update. */"):format(a, a > 1 and "s" or ""),
+        ("static void cycle_%d(ga_worker *w, void *arg) {"):format(a), "    model *m = arg;" }
+    if a == 1 then
+        out[#out + 1] = "    micro_only(w, m, 0);"
+    else
+        out[#out + 1] = "    micro_first(w, m, 0);"
+        if a <= unroll then
+            for k = 1, a - 2 do out[#out + 1] = ("    micro_next(w, m, %d);"):format(k) end
+        else
+            out[#out + 1] = ("    for (int k = 1; k < %d; k++) micro_next(w, m, k);"):format(a - 1)
+        end
+        out[#out + 1] = ("    micro_last(w, m, %d);"):format(a - 1)
+    end
+    out[#out + 1] = "    boundary(w, m);"
+    out[#out + 1] = "}"
+    return block_of(out)
+end
+
+local function bucket_functions(g)
+    if #g.collectives == 0 then return text.block("") end
+    local out = { "/* Buckets of the gradient: offset and elements. Only the last micro-step of a "
+        .. "cycle starts them. */",
+        "static const struct { int64_t offset, n; } BUCKETS[] = {" }
+    for _, bucket in ipairs(g.buckets) do
+        out[#out + 1] = ("    {%d, %d},"):format(bucket.offset, bucket.n)
+    end
+    table.move({ "};", "",
+        "static void bucket_start(ga_worker *w, model *m, int i) {",
+        "    ga_barrier(w);",
+        "    if (w->index != 0) return;",
+        "    const int code = ga_comm_start(m->comm, i, m->flat_g + BUCKETS[i].offset, "
+            .. "(size_t)BUCKETS[i].n, REAL, &m->error);",
+        "    if (code < 0) ga_team_fail(w, code);",
+        "}", "",
+        "static void buckets_finish(ga_worker *w, model *m) {",
+        "    if (w->index == 0) {",
+        ("        for (int i = 0; i < %d; i++) {"):format(#g.buckets),
+        "            const int code = ga_comm_wait(m->comm, i, &m->error);",
+        "            if (code < 0) ga_team_fail(w, code);",
+        "        }",
+        "    }",
+        "    ga_barrier(w);",
+        "}" }, 1, 17, #out + 1, out)
+    return block_of(out)
+end
+
+-- One sweep per parameter group: the optimizer's statements with its scalars hoisted.
+local function sweep_of(g, config, group, context)
+    local rule = config.optimizer.rule
+    local hoisted, element = {}, { w = true, g = true }
+    local state = {}
+    for _, name in ipairs(g.state_names) do element[name], state[name] = true, expr.var(name) end
+    local statements = rule.update(group.fields, expr.var "w", expr.var "g", state,
+        expr.var "lr", expr.var "t")
+    local prefix = ("u%d_"):format(group.index)
+    local spelling = c.spelling(g.real, function(name)
+        return element[name] and name or "s->" .. name
+    end)
+    local loads = { "const real w = flat_w[i], g = s->factor * flat_g[i];" }
+    local params = "ga_worker *worker, const step *s, real *flat_w, const real *flat_g"
+    for _, name in ipairs(g.state_names) do
+        loads[#loads + 1] = ("real %s = flat_%s[i];"):format(name, name)
+        params = params .. (", real *flat_%s"):format(name)
+    end
+    local lines, formula, stores = {}, {}, {}
+    for _, s in ipairs(statements) do
+        local target, e = s[1], expr.lift(s[2])
+        formula[#formula + 1] = (" *   %s = %s"):format(target, expr.text(e))
+        local value = expr.text(expr.hoist(e, function(n) return element[n] end, hoisted, prefix),
+            spelling)
+        if target == "w" then
+            lines[#lines + 1] = ("flat_w[i] = %s;"):format(value)
+        else
+            lines[#lines + 1] = ("%s = %s;"):format(target, value)
+            stores[#stores + 1] = ("flat_%s[i] = %s;"):format(target, target)
+        end
+    end
+    local name = "update_" .. group.index
+    local kernel = { name = name, section = "boundary", flops = 0, bytes = 0,
+        hoisted = hoisted, group = group }
+    kernel.text = context.template("c/update.c")("sweep", {
+        fn = text.ident(name), params = text.block(params .. ", int64_t from, int64_t to"),
+        source = text.comment(config.optimizer.at .. ", templates/c/update.c"),
+        formula = text.block(table.concat(formula, "\n")),
+        loads = text.block(table.concat(loads, "\n")),
+        statements = text.block(table.concat(lines, "\n")),
+        stores = text.block(table.concat(stores, "\n")),
+    }).text:gsub("\n+$", "\n")
+    return kernel
+end
+
+--- The update kernels, one per parameter group.
+function step.sweeps(g, config, context)
+    local list = {}
+    for _, group in g.groups:each() do
+        list[#list + 1] = sweep_of(g, config, group, context)
+    end
+    return list
+end
+
+local function sweep_calls(g, sweeps)
+    local by_group, out = {}, {}
+    for _, sweep in ipairs(sweeps) do by_group[sweep.group.index] = sweep end
+    local states = ""
+    for _, name in ipairs(g.state_names) do states = states .. ", m->flat_" .. name end
+    for _, s in ipairs(g.segments) do
+        local call = ("%s(w, &m->step, m->flat_w, m->flat_g%s, %s, %s);"):format(
+            by_group[s.group].name, states, "%s", "%s")
+        if s.count == 1 then
+            out[#out + 1] = call:format(s.offset, s.offset + s.n)
+        else
+            out[#out + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(s.count)
+            out[#out + 1] = "    " .. call:format(("%d + l * %d"):format(s.offset, s.stride),
+                ("%d + l * %d"):format(s.offset + s.n, s.stride))
+        end
+    end
+    return block_of(out)
+end
+
+-- Assignments of the hoisted scalars, in double, and the fields that hold them.
+local function scalars(sweeps)
+    local assignments, fields = {}, {}
+    for _, sweep in ipairs(sweeps) do
+        local scale = sweep.group.lr_scale
+        local spelling = { number = function(x) return expr.literal(x, "f64") end,
+            call = { abs = "fabs", min = "fmin", max = "fmax" },
+            variable = function(name)
+                if name == "t" then return "(double)(t + 1)" end
+                if scale == 1 then return "s->lr" end
+                return ("(s->lr * %s)"):format(expr.literal(scale, "f64"))
+            end }
+        for _, h in ipairs(sweep.hoisted) do
+            assignments[#assignments + 1] = ("s->%s = (real)(%s);"):format(h.name,
+                expr.text(h.e, spelling))
+            fields[#fields + 1] = ("real %s; /* %s */"):format(h.name, expr.text(h.e))
+        end
+    end
+    return block_of(assignments), block_of(fields)
+end
+
+--- The learning rate as an expression of t (updates done), total and the base rate.
+function step.rate(config)
+    local s = config.schedule
+    local t, total, base = expr.var "t", expr.var "total", expr.lift(config.optimizer.fields.lr)
+    local rate
+    if s.warmup == 0 then
+        rate = expr.lift(s.rule.factor(s.fields, t, total, base))
+    else
+        local after = expr.lift(s.rule.factor(s.fields, t - s.warmup, total - s.warmup, base))
+        rate = expr.where(expr.lt(t, s.warmup), base * ((t + 1) / s.warmup), after)
+    end
+    return rate
+end
+
+local function rate_function(config)
+    local name, s = config.name, config.schedule
+    local e = step.rate(config)
+    local body = expr.text(e, { call = { abs = "fabs", min = "fmin", max = "fmax" },
+        variable = function(v) return v == "t" and "(double)t" or "total" end })
+    local reads_total = false
+    for _, v in ipairs(expr.variables(e)) do reads_total = reads_total or v == "total" end
+    return block_of { ("/* %s, from %s */"):format(s.rule.name, s.at),
+        ("double %s_lr(const model *m, int64_t t) {"):format(name),
+        reads_total and "    const double total = (double)m->schedule_total;" or "    (void)m, (void)t;",
+        ("    return %s;"):format(body), "}" }
+end
+
+local function small_sum(config)
+    if config.parallel == "none" then
+        return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n(void)e;")
+    end
+    return text.block("/* the one small sum over the ranks: loss, weight, a request to stop */\n"
+        .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], 0, ga_stop_requested() != 0};\n"
+        .. "GA_TRY(ga_comm_small(m->comm, sums, 8, e));\nm->stop = sums[3] > 0;")
+end
+
+local function clip_lines(config)
+    if not config.clip then return text.block("") end
+    local limit = expr.literal(config.clip, "f64")
+    return text.block(("const double clip = %s / (s->grad_norm + 1e-6);\n"):format(limit)
+        .. "if (clip < 1) factor *= clip;")
+end
+
+local SKIP = {
+    ignore = "s->weight == 0", stop = "s->nonfinite > 0 || s->weight == 0",
+    skip = "s->nonfinite > 0 || s->weight == 0",
+}
+
+--- kernels.c and step.c as texts.
+function step.render(g, config, context, all, sweeps, header)
+    local kernel_texts = {}
+    for _, kernel in ipairs(all) do kernel_texts[#kernel_texts + 1] = kernel.text end
+    kernel_texts[#kernel_texts + 1] = context.template("c/update.c")("gradient_partials",
+        { real = text.ident("real"), finite = text.ident("isfinite") }).text:gsub("\n+$", "\n")
+    for _, sweep in ipairs(sweeps) do
+        kernel_texts[#kernel_texts + 1] = sweep.text
+    end
+    local kernels_text = header("kernels.c", "one function per kernel; step.c calls them in order")
+        .. "\n" .. table.concat(kernel_texts, "\n")
+    local assignments = scalars(sweeps)
+    local micro, cases = micro_functions(g)
+    local step_text = context.template("program/step.c")("step", {
+        header = text.block(header("step.c", ("forward, backward, boundary: one update of \"%s\"")
+            :format(config.name))),
+        name = text.ident(config.name),
+        forward = block_of(lines_of(g.forward, nil, "", {})),
+        evaluation = block_of(#g.evaluation > 0 and lines_of(g.evaluation, nil, "", {})
+            or { "(void)m, (void)b;" }),
+        backward = backward_functions(g), 
+        view_calls = block_of(#g.views > 0 and lines_of(g.views, nil, "", {}) or { "(void)m;" }),
+        sweep_calls = sweep_calls(g, sweeps), lr = rate_function(config), scalars = assignments,
+        cycle_function = cycle_function(g, config.unroll),
+        cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro, micro_cases = cases,
+        bucket_functions = bucket_functions(g),
+        finish = text.block(#g.collectives > 0 and "buckets_finish(w, m);" or ""),
+        small = small_sum(config), clip = clip_lines(config),
+        skip = text.block(SKIP[config.train.on_nonfinite]),
+        t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
+            or "m->count.update"),
+    }).text
+    return kernels_text, step_text
+end
+
+step.scalars = scalars
+
+return step

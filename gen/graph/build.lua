@@ -1,0 +1,226 @@
+-- build: the builder used by layers, gradients and passes. It appends nodes to the current body,
+-- infers shapes from the op's signature and names what it makes after the layer that asked.
+-- Invariant: a tensor has one writer, except gradients, whose further writers add (Out.acc).
+local diag = require "base.diag"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local build = {}
+build.__index = build
+
+--- A builder on graph g. `ops` is the catalog's map from op name to entry.
+function build.new(g, ops)
+    return setmetatable({
+        graph = g, ops = ops, body = g.forward, scope = nil, path = {}, at = g.name,
+    }, build)
+end
+
+local function substitute_shape(pattern, letters, lead)
+    local shape = {}
+    for token in pattern:gmatch("[^,%s]+") do
+        if token == "..." then
+            for _, extent in ipairs(lead) do shape[#shape + 1] = extent end
+        else
+            shape[#shape + 1] = math.tointeger(tonumber(token)) or letters[token]
+        end
+    end
+    return shape
+end
+
+-- Unifies one shape with a pattern such as "..., K"; fills letters and lead.
+local function unify(self, node, name, pattern, shape, seen)
+    local tokens = {}
+    for token in pattern:gmatch("[^,%s]+") do tokens[#tokens + 1] = token end
+    local ellipsis = tokens[1] == "..."
+    local fixed = ellipsis and #tokens - 1 or #tokens
+    local lead_rank = #shape - fixed
+    local function refuse(found, expected)
+        diag.fail(self.at, ("%s: '%s' has shape %s: %s, expected %s"):format(
+            node.op, name, graph.shape_text(shape), found, expected), {})
+    end
+    if lead_rank < 0 or (lead_rank > 0 and not ellipsis) then
+        refuse(#shape .. " axes", "(" .. pattern .. ")")
+    end
+    if ellipsis then
+        local lead = table.move(shape, 1, lead_rank, 1, {})
+        if seen.lead and graph.shape_text(seen.lead) ~= graph.shape_text(lead) then
+            refuse("leading axes " .. graph.shape_text(lead), graph.shape_text(seen.lead))
+        end
+        seen.lead = lead
+    end
+    for i = 1, fixed do
+        local token, extent = tokens[(ellipsis and 1 or 0) + i], shape[lead_rank + i]
+        local bound = math.tointeger(tonumber(token)) or seen[token]
+        if bound and bound ~= extent then
+            refuse("axis " .. (lead_rank + i) .. " is " .. extent, bound)
+        end
+        seen[token] = extent
+    end
+end
+
+--- The dotted path of the current block, with `name` behind it.
+function build:full_name(name)
+    local parts = table.move(self.path, 1, #self.path, 1, {})
+    if name and name ~= "" then parts[#parts + 1] = name end
+    return table.concat(parts, ".")
+end
+
+--- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
+-- Returns the node; node.outs[x].tensor are its results.
+function build:node(op, ins, attrs, names)
+    local entry = self.ops[op] or error("no op '" .. tostring(op) .. "' in the catalog")
+    local node = { op = op, ins = ins, outs = {}, attrs = attrs or {}, at = self.at,
+        scope = self.scope, signature = entry.signature, path = self:full_name() }
+    local seen = {}
+    for _, name in ipairs(entry.signature.ins) do
+        local tensor = ins[name]
+        if tensor then
+            unify(self, node, name, entry.signature.shape[name], tensor.shape, seen)
+        elseif not entry.signature.optional[name] then
+            error(op .. ": missing input '" .. name .. "'")
+        end
+    end
+    if entry.letters then entry.letters(node, seen) end
+    node.size = seen
+    for _, name in ipairs(entry.signature.outs) do
+        if not entry.omit or not entry.omit(node, name) then
+            local shape = substitute_shape(entry.signature.shape[name], seen, seen.lead or {})
+            local tensor = graph.tensor(self.graph, {
+                name = names and names[name] or self:value_name(node, name), shape = shape,
+                dtype = entry.signature.dtype[name] or "real", kind = "value", at = self.at,
+                def = node, scope = self.scope,
+            })
+            node.outs[name] = { tensor = tensor }
+        end
+    end
+    self.body[#self.body + 1] = node
+    return node
+end
+
+--- The name of a result: the layer's path and the op, unless the layer said otherwise.
+function build:value_name(node, out)
+    local name = self:full_name(self.layer_name or node.op)
+    return name .. (out == "y" and "_out" or "_" .. out)
+end
+
+--- The single result "y" of an op.
+function build:value(op, ins, attrs, name)
+    local node = self:node(op, ins, attrs, name and { y = name })
+    return node.outs.y.tensor
+end
+
+-- The distinct tensors with a variable each; `variables` has one entry per given tensor.
+local function name_inputs(self, tensors, what)
+    local keys, variables, shape = ordered.map(), {}, nil
+    for i, tensor in ipairs(tensors) do
+        if not keys:has(tensor) then keys:set(tensor, "x" .. (keys:size() + 1)) end
+        variables[i] = expr.var(keys:get(tensor))
+        if tensor.kind ~= "scalar" then
+            if shape and graph.shape_text(shape) ~= graph.shape_text(tensor.shape) then
+                diag.fail(self.at, ("%s: shapes %s and %s differ, expected equal ones"):format(
+                    what, graph.shape_text(shape), graph.shape_text(tensor.shape)), {})
+            end
+            shape = tensor.shape
+        end
+    end
+    return keys, variables, shape
+end
+
+--- A pointwise node: f(variables) gives the expression over the inputs; only inputs it reads are
+-- kept, and an expression that is one of the inputs adds no node. rule = { entry, fields } is what
+-- autodiff differentiates.
+function build:map(tensors, f, name, rule)
+    local keys, variables, shape = name_inputs(self, tensors, rule and rule.entry.name or "map")
+    local e = expr.lift(f(table.unpack(variables)))
+    local read = expr.variables(e)
+    local ins, order = {}, {}
+    for tensor, key in keys:each() do
+        if e.op == "var" and e.name == key then return tensor end
+        if ordered.find(read, key) or rule then ins[key], order[#order + 1] = tensor, key end
+    end
+    local node = { op = "map", ins = ins, outs = {}, attrs = { rule = rule, variables = variables },
+        at = self.at, scope = self.scope, path = self:full_name(), exprs = { y = e },
+        signature = { ins = order, outs = { "y" } } }
+    local tensor = graph.tensor(self.graph, { name = name or self:value_name(node, "y"),
+        shape = shape, kind = "value", at = self.at, def = node, scope = self.scope })
+    node.outs.y = { tensor = tensor }
+    self.body[#self.body + 1] = node
+    return tensor
+end
+
+--- A trainable parameter of the current layer. init = { kind, ... } as the catalog's layers give.
+function build:param(suffix, shape, init)
+    local g = self.graph
+    local name = self:full_name(suffix)
+    local shared = self.shared and self.shared[suffix]
+    if shared then return self:share(shared, shape) end
+    for _, other in ipairs(g.params) do
+        if other.name == name then
+            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
+                name), { notes = { { at = other.at, message = "the first one is here" } } })
+        end
+    end
+    local region = self.scope
+    local param = { name = name, shape = shape, region = region, at = self.at, init = init,
+        count = region and region.count or 1, first = region and region.first or 0, state = {},
+        views = {} }
+    param.value = graph.tensor(g, { name = name, shape = shape, kind = "param",
+        at = self.at, param = param, scope = region })
+    g.params[#g.params + 1] = param
+    if self.shared then self.shared[suffix] = param end
+    return param.value
+end
+
+--- The parameter of a layer that is applied once more.
+function build:share(param, shape)
+    if graph.shape_text(param.shape) ~= graph.shape_text(shape) then
+        diag.fail(self.at, ("'%s' is %s from its first use, here it would be %s"):format(param.name,
+            graph.shape_text(param.shape), graph.shape_text(shape)), {})
+    end
+    if not graph.inside(self.scope, param.region) then
+        diag.fail(self.at, ("'%s' belongs to a `times`: its layer cannot be used outside"):format(
+            param.name), {})
+    end
+    return param.value
+end
+
+--- Opens a region; close_region ends it. Carries are added by build:carry.
+function build:open_region(name, count, first, step)
+    local region = { op = "times", name = name, count = count, first = first or 0,
+        step = step or 1, body = {}, carries = {}, scope = self.scope, at = self.at }
+    self.body[#self.body + 1] = region
+    region.outer_body = self.body
+    self.body, self.scope = region.body, region
+    return region
+end
+
+function build:close_region(region)
+    self.body, self.scope = region.outer_body, region.scope
+    region.outer_body = nil
+end
+
+--- A value carried by a region: returns the carry with its inner argument; set carry.result later
+-- by build:carry_result, which also makes the outer value carry.out.
+function build:carry(region, init, name)
+    local carry = { init = init, region = region }
+    carry.arg = graph.tensor(self.graph, { name = name .. "_in", shape = init.shape,
+        dtype = init.dtype, kind = "value", at = self.at, scope = region, carry = carry })
+    region.carries[#region.carries + 1] = carry
+    return carry
+end
+
+function build:carry_result(carry, result, name)
+    local def = result.def
+    if not def or def.scope ~= carry.region or result.carried then
+        result = self:value("copy", { x = result }, nil, name .. "_next")
+    end
+    result.carried = carry
+    carry.result = result
+    carry.out = graph.tensor(self.graph, { name = name, shape = result.shape,
+        dtype = result.dtype, kind = "value", at = self.at, scope = carry.region.scope,
+        def = carry.region, carry_out = carry })
+    return carry.out
+end
+
+return build

@@ -1,0 +1,103 @@
+-- graph: the data structure between spec and text. Everything is made here and in build.lua.
+--
+--   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
+--     kind   input | value | param | gradient | state | view | scalar
+--     dtype  real (the program's type) | i32 | f64
+--     scope  the region it is computed in: one value per iteration
+--   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why }
+--   Out    = { tensor, acc = nil | { first, regions } }   see passes/autodiff.lua
+--   Region = { op = "times", name, count, first, step, body, carries, scope, at }
+--   Carry  = { init, arg, result, out, slots }
+--   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
+local graph = {}
+
+local DTYPES = { real = true, i32 = true, f64 = true }
+
+--- An empty graph of a program called `name`.
+function graph.new(name)
+    return {
+        name = name, inputs = {}, params = {}, tensors = {}, names = {},
+        forward = {}, backward = {}, boundary = {}, start = {}, evaluation = {},
+    }
+end
+
+--- A dotted path as a C identifier: "h.%d.fc1.weight" is h_fc1_weight.
+function graph.identifier(path)
+    return (path:gsub("%.%%d", ""):gsub("[^%w_]", "_"):gsub("^%d", "_%0"))
+end
+
+--- A name not used in the graph yet: the wanted one, or with _2, _3 ... behind it.
+function graph.unique(g, wanted)
+    local name, n = wanted, 1
+    while g.names[name:lower()] do
+        n = n + 1
+        name = wanted .. "_" .. n
+    end
+    g.names[name:lower()] = true
+    return name
+end
+
+--- A new tensor. t needs name, shape, kind; dtype defaults to real.
+function graph.tensor(g, t)
+    t.dtype = t.dtype or "real"
+    assert(DTYPES[t.dtype], "unknown dtype")
+    assert(t.kind and t.shape and t.name, "a tensor needs name, shape and kind")
+    t.name = graph.unique(g, graph.identifier(t.name))
+    g.tensors[#g.tensors + 1] = t
+    return t
+end
+
+--- The number of elements of a shape.
+function graph.elements(shape)
+    local n = 1
+    for _, extent in ipairs(shape) do
+        n = n * extent
+        if n > (1 << 46) then error("a tensor of more than 2^46 elements") end
+    end
+    return n
+end
+
+--- "(16, 64)".
+function graph.shape_text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
+
+--- Whether `scope` is `ancestor` or lies inside it; nil is the outermost scope.
+function graph.inside(scope, ancestor)
+    while scope ~= ancestor do
+        if scope == nil then return false end
+        scope = scope.scope
+    end
+    return true
+end
+
+--- Calls f(node, body, index) for every node of a body, regions first entered then their content.
+function graph.walk(body, f)
+    for i, node in ipairs(body) do
+        f(node, body, i)
+        if node.op == "times" then graph.walk(node.body, f) end
+    end
+end
+
+--- The tensors a node reads, in the order of its op's signature; for a region the carries' inits.
+function graph.reads(node)
+    local list = {}
+    if node.op == "times" then
+        for _, carry in ipairs(node.carries) do list[#list + 1] = carry.init end
+        return list
+    end
+    for _, name in ipairs(node.signature.ins) do
+        if node.ins[name] then list[#list + 1] = node.ins[name] end
+    end
+    return list
+end
+
+--- The Outs of a node in the order of its op's signature; for a region none.
+function graph.writes(node)
+    local list = {}
+    if node.op == "times" then return list end
+    for _, name in ipairs(node.signature.outs) do
+        if node.outs[name] then list[#list + 1] = node.outs[name] end
+    end
+    return list
+end
+
+return graph

@@ -1,0 +1,189 @@
+/* process.c: see process.h. A program that cannot be started is told apart from one that fails by a pipe
+ * that closes on exec. */
+#define _GNU_SOURCE
+#include "process.h"
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { KEPT_MAX = 64 << 20 };
+
+typedef struct {
+    int fd; /* -1: closed or not captured */
+    char *text;
+    size_t size, room;
+} stream;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* In the child: never returns. */
+static void start(const ga_command *c, int out, int err, int started) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (c->seconds > 0) setpgid(0, 0);
+    int failed = (out >= 0 && dup2(out, 1) < 0) || (err >= 0 && dup2(err, 2) < 0)
+        || (c->cwd && chdir(c->cwd) != 0);
+    if (!failed) execvp(c->argv[0], c->argv);
+    int code = errno;
+    ssize_t ignored = write(started, &code, sizeof code);
+    (void)ignored;
+    _exit(127);
+}
+
+/* Reads what is there; closes the stream at its end. */
+static int take(stream *s) {
+    if (s->room - s->size < 65536) {
+        size_t room = s->room ? 2 * s->room : 131072;
+        char *text = realloc(s->text, room);
+        if (!text) return ENOMEM;
+        s->text = text;
+        s->room = room;
+    }
+    ssize_t n = read(s->fd, s->text + s->size, 65535);
+    if (n < 0 && errno == EINTR) return 0;
+    if (n > 0 && s->size < KEPT_MAX) s->size += (size_t)n;
+    if (n <= 0) {
+        close(s->fd);
+        s->fd = -1;
+    }
+    s->text[s->size] = '\0';
+    return 0;
+}
+
+/* Reads both streams to their end or the deadline; 1: the deadline has passed. */
+static int collect(stream s[2], double deadline) {
+    while (s[0].fd >= 0 || s[1].fd >= 0) {
+        struct pollfd p[2] = { { s[0].fd, POLLIN, 0 }, { s[1].fd, POLLIN, 0 } };
+        double left = deadline > 0 ? deadline - now() : 1;
+        if (left <= 0) return 1;
+        if (poll(p, 2, deadline > 0 ? (int)(left * 1000) + 1 : -1) < 0 && errno != EINTR) return 1;
+        for (int i = 0; i < 2; i++) {
+            if (s[i].fd >= 0 && p[i].revents && take(&s[i]) != 0) return 1;
+        }
+    }
+    return 0;
+}
+
+/* Waits for the process, killing its group when the deadline has passed. */
+static int await(pid_t child, double deadline, int late, int *timed_out) {
+    int status = 0;
+    for (;;) {
+        pid_t done = waitpid(child, &status, deadline > 0 && !late ? WNOHANG : 0);
+        if (done == child) break;
+        if (done < 0 && errno != EINTR) break;
+        if (done == 0 && now() < deadline) {
+            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+        } else if (done == 0) {
+            late = 1;
+        }
+        if (late && !*timed_out) {
+            kill(-child, SIGKILL);
+            *timed_out = 1;
+        }
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void close_pair(int ends[2]) {
+    if (ends[0] >= 0) close(ends[0]);
+    if (ends[1] >= 0) close(ends[1]);
+    ends[0] = ends[1] = -1;
+}
+
+/* Forks the command; *failed becomes the errno value of a program that could not be started. */
+static pid_t launch(const ga_command *c, int out, int err, int *failed) {
+    int started[2];
+    *failed = 0;
+    if (pipe2(started, O_CLOEXEC) != 0) {
+        *failed = errno;
+        return -1;
+    }
+    pid_t child = fork();
+    if (child == 0) start(c, out, err, started[1]);
+    if (child < 0) *failed = errno;
+    close(started[1]);
+    started[1] = -1;
+    ssize_t n = 0;
+    while (child > 0 && (n = read(started[0], failed, sizeof *failed)) < 0 && errno == EINTR) continue;
+    close_pair(started);
+    if (child > 0 && n > 0) {
+        waitpid(child, NULL, 0);
+        return -1;
+    }
+    return child;
+}
+
+int ga_command_run(const ga_command *c, ga_outcome *o) {
+    int out[2] = { -1, -1 }, err[2] = { -1, -1 }, failed;
+    *o = (ga_outcome){ 0 };
+    if ((c->capture && pipe2(out, O_CLOEXEC) != 0) || (c->capture == 1 && pipe2(err, O_CLOEXEC) != 0)) {
+        failed = errno;
+        close_pair(out);
+        return failed;
+    }
+    double began = now(), deadline = c->seconds > 0 ? began + c->seconds : 0;
+    pid_t child = launch(c, out[1], c->capture == 2 ? out[1] : err[1], &failed);
+    if (out[1] >= 0) close(out[1]);
+    if (err[1] >= 0) close(err[1]);
+    stream s[2] = { { .fd = out[0] }, { .fd = err[0] } };
+    if (child > 0) {
+        int late = collect(s, deadline);
+        if (late && deadline == 0) kill(child, SIGKILL);
+        o->status = await(child, deadline, late, &o->timed_out);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (s[i].fd >= 0) close(s[i].fd);
+    }
+    o->out = s[0].text;
+    o->out_size = s[0].size;
+    o->err = s[1].text;
+    o->err_size = s[1].size;
+    o->seconds = now() - began;
+    return child > 0 ? 0 : failed;
+}
+
+void ga_outcome_free(ga_outcome *o) {
+    free(o->out);
+    free(o->err);
+    o->out = o->err = NULL;
+}
+
+/* host.run { argv..., cwd=, quiet= } */
+int ga_process_host(lua_State *L) {
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+    luaL_argcheck(L, n > 0, 1, "no program");
+    ga_command c = { 0 };
+    c.argv = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *c.argv, 0);
+    for (lua_Integer i = 1; i <= n; i++) {
+        if (lua_rawgeti(L, 1, i) != LUA_TSTRING) return luaL_argerror(L, 1, "an argument that is no string");
+        c.argv[i - 1] = (char *)lua_tostring(L, -1);
+        lua_pop(L, 1);
+    }
+    c.argv[n] = NULL;
+    lua_getfield(L, 1, "cwd");
+    c.cwd = lua_tostring(L, -1);
+    lua_getfield(L, 1, "quiet");
+    c.capture = lua_toboolean(L, -1) ? 2 : 0;
+    ga_outcome o;
+    fflush(stdout);
+    int failed = ga_command_run(&c, &o);
+    if (failed) return ga_host_refuse(L, "%s: %s", c.argv[0], strerror(failed));
+    lua_pushinteger(L, o.status);
+    lua_pushlstring(L, o.out ? o.out : "", o.out_size);
+    ga_outcome_free(&o);
+    return c.capture ? 2 : 1;
+}

@@ -1,0 +1,277 @@
+-- autodiff: adds the backward pass.
+--
+--   forward   y = linear(x, w)       backward   d_w  = linear_dw(d_y, x)     acc: first
+--             loss = f(y)                       d_x  = linear_dx(d_y, w)
+--
+-- One function serves the graph and, recursively, the bodies of `times` regions: the reverse of a
+-- region is a region that runs the other way, with the gradients of its carries carried.
+-- A gradient that gets several contributions has one tensor: the first writes it, the others add
+-- in their own kernel. Out.acc = { first, regions }: `regions` are the loops around the writer
+-- that the gradient does not belong to, so only their first iteration may write.
+local diag = require "base.diag"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local autodiff = { name = "autodiff", doc = "adds backward nodes and gradient tensors" }
+
+local Gradients = {}
+Gradients.__index = Gradients
+
+-- The gradients of the values of one forward scope (a region or nil), collected in one body.
+local function gradients(builder, parent, forward)
+    return setmetatable({ b = builder, scope = builder.scope, entries = {}, parent = parent,
+        forward = forward }, Gradients)
+end
+
+-- The loops between the writer's scope and the scope that owns the gradient.
+local function loops_between(scope, owner)
+    local list = {}
+    while scope ~= owner do
+        list[#list + 1] = scope
+        scope = scope.scope
+    end
+    return list
+end
+
+local function redirect(b, d, fresh, target, acc)
+    if not fresh then d = b:value("copy", { x = d }, nil, target.name .. "_part") end
+    local node = d.def
+    for _, name in ipairs(node.signature.outs) do
+        if node.outs[name].tensor == d then
+            node.outs[name] = { tensor = target, acc = acc }
+        end
+    end
+    target.def = target.def or node
+end
+
+-- Level of the gradients table whose forward region is the tensor's scope.
+local function level_of(self, tensor)
+    local level = self
+    while level.forward ~= tensor.scope do
+        level = level.parent
+        if not level then error("gradient of a tensor outside every open scope: " .. tensor.name) end
+    end
+    return level
+end
+
+function Gradients:add_param(param, d, fresh)
+    if not param.gradient then
+        param.gradient = graph.tensor(self.b.graph, { name = "d_" .. param.value.name,
+            shape = param.shape, kind = "gradient", at = param.at, param = param,
+            scope = param.region })
+    end
+    local level = self
+    while level.forward ~= param.region do level = level.parent end
+    local regions = loops_between(self.b.scope, level.scope)
+    redirect(self.b, d, fresh, param.gradient, { first = param.gradient.def == nil,
+        regions = regions })
+end
+
+function Gradients:add(tensor, d, fresh)
+    if tensor.param then return self:add_param(tensor.param, d, fresh) end
+    local b, level = self.b, level_of(self, tensor)
+    local entry = level.entries[tensor]
+    local regions = loops_between(b.scope, level.scope)
+    if #regions == 0 then
+        if not entry then
+            local wanted = "d_" .. tensor.name
+            if fresh and d.name ~= wanted then d.name = graph.unique(b.graph, wanted) end
+            level.entries[tensor] = { tensor = d, fresh = fresh }
+        elseif entry.fresh then
+            redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
+        else
+            local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end,
+                "d_" .. tensor.name)
+            level.entries[tensor] = { tensor = sum, fresh = true }
+        end
+        return
+    end
+    if entry and not entry.fresh then     -- the value before the loop needs a place of its own
+        entry = { tensor = level:own(entry.tensor, regions[#regions], tensor), fresh = true }
+        level.entries[tensor] = entry
+    end
+    if not entry then
+        local target = graph.tensor(b.graph, { name = "d_" .. tensor.name, shape = tensor.shape,
+            dtype = tensor.dtype, kind = "value", at = tensor.at, scope = level.scope })
+        level.entries[tensor] = { tensor = target, fresh = true }
+        redirect(b, d, fresh, target, { first = true, regions = regions })
+    else
+        redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
+    end
+end
+
+-- A copy of `value` in this level's body, placed before the open region `before`.
+function Gradients:own(value, before, tensor)
+    local b = self.b
+    local body, scope = b.body, b.scope
+    b.body, b.scope = before.outer_body, self.scope
+    local copied = b:value("copy", { x = value }, nil, "d_" .. tensor.name)
+    local list = before.outer_body
+    table.insert(list, ordered.find(list, before), table.remove(list))
+    b.body, b.scope = body, scope
+    return copied
+end
+
+function Gradients:take(tensor)
+    local entry = self.entries[tensor]
+    self.entries[tensor] = nil
+    return entry and entry.tensor
+end
+
+-- Marks what depends on a trainable parameter.
+local function mark(body)
+    for _, node in ipairs(body) do
+        local needs = false
+        if node.op == "times" then
+            repeat
+                local changed = false
+                for _, c in ipairs(node.carries) do
+                    local want = c.init.needs or c.result.needs or
+                        (c.init.param and not c.init.param.frozen)
+                    if want and not c.arg.needs then c.arg.needs, changed = true, true end
+                end
+                mark(node.body)
+            until not changed
+            for _, c in ipairs(node.carries) do c.out.needs = c.result.needs or c.arg.needs end
+        else
+            for _, t in ipairs(graph.reads(node)) do
+                if t.needs or (t.param and not t.param.frozen) then needs = true end
+            end
+            for _, out in ipairs(graph.writes(node)) do
+                out.tensor.needs = needs or out.tensor.needs
+            end
+        end
+    end
+end
+
+local function wants_gradient(t)
+    return t.needs or (t.param and not t.param.frozen)
+end
+
+-- The contributions of one node, by input name in signature order; `grad` is the op's rule.
+local function node_gradients(b, ops, node, dy)
+    if node.op ~= "map" then return ops[node.op].grad(b, node, dy) end
+    local rule, d = node.attrs.rule, {}
+    local xs, n = {}, #node.attrs.variables
+    for i, v in ipairs(node.attrs.variables) do xs[i] = node.ins[v.name] end
+    local tensors = { dy.y, table.unpack(xs) }
+    tensors[#tensors + 1] = node.outs.y.tensor
+    for i = 1, n do
+        if wants_gradient(xs[i]) then
+            local function partial(...)
+                local results = table.pack(rule.entry.grad(rule.fields, ...))
+                return results[i]
+            end
+            local result = b:map(tensors, partial, "d_" .. xs[i].name)
+            d[#d + 1] = { xs[i], result }
+        end
+    end
+    return nil, d
+end
+
+local function differentiate_region(b, ops, node, level)
+    local live = {}
+    for _, c in ipairs(node.carries) do
+        local d_out = level:take(c.out)
+        if d_out then live[#live + 1] = { c, d_out } end
+    end
+    if #live == 0 then return end
+    local last = node.first + (node.count - 1) * node.step
+    local back = b:open_region(node.name, node.count, last, -node.step)
+    back.reverse_of = node
+    local inner = gradients(b, level, node)
+    for _, pair in ipairs(live) do
+        local c = pair[1]
+        pair.back = b:carry(back, pair[2], "d_" .. c.out.name)
+        inner.entries[c.result] = { tensor = pair.back.arg, fresh = false }
+    end
+    autodiff.differentiate(b, ops, node.body, inner)
+    for _, pair in ipairs(live) do
+        local c = pair[1]
+        local d_arg = inner:take(c.arg)
+        if not d_arg then
+            diag.fail(node.at, "times: the body does not use its input", {})
+        end
+        pair.out = b:carry_result(pair.back, d_arg, "d_" .. c.init.name)
+    end
+    b:close_region(back)
+    for _, pair in ipairs(live) do
+        if wants_gradient(pair[1].init) then level:add(pair[1].init, pair.out, true) end
+    end
+end
+
+local function differentiate_node(b, ops, node, level)
+    local dy, any = {}, false
+    for _, name in ipairs(node.signature.outs) do
+        dy[name] = level:take(node.outs[name].tensor)
+        any = any or dy[name] ~= nil
+    end
+    if not any then return end
+    b.at, b.path = node.at, { node.path ~= "" and node.path or nil }
+    local before = #b.body
+    local by_name, list = node_gradients(b, ops, node, dy)
+    if by_name then
+        list = {}
+        for _, name in ipairs(node.signature.ins) do
+            if by_name[name] then list[#list + 1] = { node.ins[name], by_name[name] } end
+        end
+    end
+    local seen = {}
+    for _, pair in ipairs(list) do
+        local tensor, d = pair[1], pair[2]
+        local fresh = false
+        for i = before + 1, #b.body do
+            if b.body[i] == d.def then fresh = not seen[d] end
+        end
+        seen[d] = true
+        if wants_gradient(tensor) then
+            level:add(tensor, d, fresh)
+        elseif fresh then
+            d.unused = true
+        end
+    end
+end
+
+--- Appends the reverse of `body` to the builder's body; `level` holds the gradients so far.
+function autodiff.differentiate(b, ops, body, level)
+    for i = #body, 1, -1 do
+        local node = body[i]
+        if node.op == "times" then
+            differentiate_region(b, ops, node, level)
+        else
+            differentiate_node(b, ops, node, level)
+        end
+    end
+end
+
+-- Nodes whose only result nobody asked for (the gradient of an input) are not kept.
+local function drop_unused(body)
+    for i = #body, 1, -1 do
+        local node = body[i]
+        if node.op == "times" then
+            drop_unused(node.body)
+        else
+            local used = false
+            for _, out in ipairs(graph.writes(node)) do
+                used = used or not out.tensor.unused
+            end
+            if not used then table.remove(body, i) end
+        end
+    end
+end
+
+function autodiff.run(g, config)
+    local b = config.builder
+    mark(g.forward)
+    b.body, b.scope, b.path, b.at = g.backward, nil, {}, g.loss.at
+    local level = gradients(b, nil)
+    local d_loss = b:value("loss_seed", { target = g.loss.target, seed = g.seed }, nil, "d_loss")
+    level.entries[g.loss.rows] = { tensor = d_loss, fresh = true }
+    autodiff.differentiate(b, config.ops, g.forward, level)
+    drop_unused(g.backward)
+    for _, param in ipairs(g.params) do
+        param.used = param.gradient ~= nil
+    end
+end
+
+return autodiff

@@ -1,0 +1,87 @@
+-- fusion: a pointwise node whose result has one reader, another pointwise node of the same body,
+-- is computed inside that reader.
+--
+--   a = x1 * x2 ; y = a + x3   ->   y = x1 * x2 + x3
+local expr = require "base.expr"
+local graph = require "graph.graph"
+
+local fusion = { name = "fusion", optional = true,
+    doc = "chains of pointwise nodes become one kernel" }
+
+-- Number of readers of each tensor, over the whole graph; carries and the loss count as readers.
+local function count_readers(g)
+    local readers = {}
+    local function count(t) readers[t] = (readers[t] or 0) + 1 end
+    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
+        graph.walk(body, function(node)
+            for _, t in ipairs(graph.reads(node)) do count(t) end
+            for _, c in ipairs(node.carries or {}) do count(c.result) end
+        end)
+    end
+    return readers
+end
+
+
+-- Puts producer's expression in the place of the reader's input `key`.
+local function absorb(producer, reader, key)
+    local inputs, key_of = {}, {}
+    local function add(t)
+        if not key_of[t] then
+            inputs[#inputs + 1] = t
+            key_of[t] = "x" .. #inputs
+        end
+        return expr.var(key_of[t])
+    end
+    local inner = {}
+    for _, k in ipairs(producer.signature.ins) do inner[k] = add(producer.ins[k]) end
+    local value = expr.substitute(producer.exprs.y, inner)
+    local outer = {}
+    for _, k in ipairs(reader.signature.ins) do
+        outer[k] = k == key and value or add(reader.ins[k])
+    end
+    reader.exprs = { y = expr.substitute(reader.exprs.y, outer) }
+    reader.ins, reader.signature = {}, { ins = {}, outs = { "y" } }
+    for i, t in ipairs(inputs) do
+        reader.ins["x" .. i] = t
+        reader.signature.ins[i] = "x" .. i
+    end
+    reader.why = "fused with the pointwise op before it"
+end
+
+local function fuse_body(body, readers)
+    local position = {}
+    for i, node in ipairs(body) do position[node] = i end
+    local absorbed = {}
+    for _, node in ipairs(body) do
+        if node.op == "times" then
+            fuse_body(node.body, readers)
+        elseif node.op == "map" then
+            local again = true
+            while again do
+                again = false
+                for _, key in ipairs(node.signature.ins) do
+                    local t = node.ins[key]
+                    local def = t.def
+                    if def and def.op == "map" and position[def] and readers[t] == 1
+                        and not def.outs.y.acc and not t.carried
+                        and graph.elements(t.shape) == graph.elements(node.outs.y.tensor.shape) then
+                        absorb(def, node, key)
+                        absorbed[def], again = true, true
+                        break
+                    end
+                end
+            end
+        end
+    end
+    for i = #body, 1, -1 do
+        if absorbed[body[i]] then table.remove(body, i) end
+    end
+end
+
+function fusion.run(g)
+    local readers = count_readers(g)
+    fuse_body(g.forward, readers)
+    fuse_body(g.backward, readers)
+end
+
+return fusion

@@ -1,0 +1,145 @@
+-- layout: the flat space of all trainable parameters, its segments and buckets, and packed views.
+--
+--   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...      one array for values,
+--   gradients and each optimizer state; a region's parameters lie layer by layer.
+--
+-- A segment is a run with one update rule, a bucket is what one collective moves.
+-- View: a weight that a forward product reads row by row gets a transposed copy, made once per
+-- update, so that the inner loop runs along contiguous memory in every micro-step.
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local layout = { name = "layout", optional = true, always = true,
+    doc = "the flat space, buckets, packed views" }
+
+layout.ALIGN = 16      -- elements: 64 bytes of f32
+
+local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
+
+-- Runs of the flat space in order: one per parameter outside regions, one per region. Parameters
+-- that the loss does not depend on lie behind all others, in no segment and no bucket.
+local function items_of(g, used)
+    local items, of_region = {}, {}
+    for _, param in ipairs(g.params) do
+        if param.used == used then
+            if not param.region then
+                items[#items + 1] = { params = { param }, count = 1 }
+            else
+                local item = of_region[param.region]
+                if not item then
+                    item = { params = {}, region = param.region, count = param.count }
+                    of_region[param.region] = item
+                    items[#items + 1] = item
+                end
+                item.params[#item.params + 1] = param
+            end
+        end
+    end
+    for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
+        for i, param in ipairs(item.params) do param.forward_index = i end
+        table.sort(item.params, function(a, b)
+            if used and a.group ~= b.group then return a.group < b.group end
+            return a.forward_index < b.forward_index
+        end)
+    end
+    return items
+end
+
+-- Gives each run its offset from `offset` on; returns the end.
+local function place_parameters(items, offset)
+    for _, item in ipairs(items) do
+        local size = 0
+        for _, param in ipairs(item.params) do size = size + aligned(graph.elements(param.shape)) end
+        item.offset, item.size = offset, size
+        local at = offset
+        for _, param in ipairs(item.params) do
+            local n = graph.elements(param.shape)
+            param.flat = { offset = at, stride = size, n = n }
+            at = at + aligned(n)
+        end
+        offset = offset + size * item.count
+    end
+    return offset
+end
+
+-- Neighbouring runs of the same group outside regions are one segment; a region gives one segment
+-- per run of equal groups inside a layer, repeated `count` times.
+local function segments(g, items)
+    g.segments = {}
+    for _, item in ipairs(items) do
+        for _, param in ipairs(item.params) do
+            local last = g.segments[#g.segments]
+            local n = aligned(param.flat.n)
+            if last and last.group == param.group and last.region == item.region
+                and last.offset + last.n == param.flat.offset then
+                last.n = last.n + n
+            else
+                g.segments[#g.segments + 1] = { group = param.group, offset = param.flat.offset,
+                    n = n, count = item.count, stride = item.size, region = item.region }
+            end
+        end
+    end
+    for _, s in ipairs(g.segments) do   -- a whole layer under one rule: one contiguous run
+        if s.n == s.stride then s.n, s.count, s.stride = s.n * s.count, 1, 0 end
+    end
+end
+
+local function buckets(g, items, limit)
+    g.buckets = {}
+    for _, item in ipairs(items) do
+        local n = item.size * item.count
+        local last = g.buckets[#g.buckets]
+        if last and last.n + n <= limit then
+            last.n = last.n + n
+        else
+            last = { offset = item.offset, n = n, params = {} }
+            g.buckets[#g.buckets + 1] = last
+        end
+        table.move(item.params, 1, #item.params, #last.params + 1, last.params)
+    end
+end
+
+local function view_of(g, builder, param)
+    local view = param.views.in_out
+    if not view then
+        builder.at, builder.path = param.at, {}
+        builder.body, builder.scope = g.views, nil
+        local region = param.region and
+            builder:open_region(param.region.name, param.region.count, 0, 1)
+        local node = builder:node("pack_in_out", { x = param.value }, nil,
+            { y = param.value.name .. "_in_out" })
+        view = node.outs.y.tensor
+        view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.real
+        if region then
+            node.scope = region
+            builder:close_region(region)
+        end
+        param.views.in_out = view
+    end
+    return view
+end
+
+local function pack_views(g, config)
+    for _, body in ipairs { g.forward, g.backward } do
+        graph.walk(body, function(node)
+            if node.op == "linear" and node.ins.weight.param and node.ins.weight.param.used then
+                node.ins = ordered.copy(node.ins,
+                    { weight = view_of(g, config.builder, node.ins.weight.param) })
+                node.op, node.signature = "linear_packed", config.ops.linear_packed.signature
+                node.why = "weight packed once per update"
+            end
+        end)
+    end
+end
+
+function layout.run(g, config)
+    local items = items_of(g, true)
+    g.trained_elements = place_parameters(items, 0)
+    g.flat_elements = place_parameters(items_of(g, false), g.trained_elements)
+    segments(g, items)
+    buckets(g, items, config.bucket_elements)
+    g.views = {}
+    if not config.without:has("layout") then pack_views(g, config) end
+end
+
+return layout

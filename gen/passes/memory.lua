@@ -1,0 +1,214 @@
+-- memory: gives every tensor an arena and an offset, in elements of the program's type.
+--
+--   y: activations at 1024, alive from forward 0 to backward 3
+--
+-- Values of the outermost scope and whole regions share one timeline: forward, backward,
+-- evaluation. What a region computes and its reverse reads later has `count` slots there; all else
+-- inside a region lives in the region's frame, planned the same way as one block of the timeline.
+-- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
+-- else two that alternate.
+local graph = require "graph.graph"
+
+local memory = { name = "memory", doc = "an arena and an offset for every tensor" }
+
+local ALIGN = 16
+
+local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
+
+-- blocks: { size, from, to }. Largest first, each at the lowest free offset; returns the height.
+local function pack(blocks)
+    local order = table.move(blocks, 1, #blocks, 1, {})
+    for i, block in ipairs(order) do block.rank = i end
+    table.sort(order, function(a, b)
+        if a.size ~= b.size then return a.size > b.size end
+        return a.rank < b.rank
+    end)
+    local height, placed = 0, {}
+    for _, block in ipairs(order) do
+        local overlapping = {}
+        for _, other in ipairs(placed) do
+            if block.from <= other.to and other.from <= block.to then
+                overlapping[#overlapping + 1] = other
+            end
+        end
+        table.sort(overlapping, function(a, b) return a.offset < b.offset end)
+        local offset = 0
+        for _, other in ipairs(overlapping) do
+            if offset + block.size <= other.offset then break end
+            offset = math.max(offset, other.offset + other.size)
+        end
+        block.offset = offset
+        placed[#placed + 1] = block
+        height = math.max(height, offset + block.size)
+    end
+    return height
+end
+
+-- Blocks of one scope: first and last position at which each of its values is touched.
+local function touch(blocks, index, key, size, position)
+    local block = index[key]
+    if not block then
+        block = { key = key, size = size, from = position, to = position }
+        index[key], blocks[#blocks + 1] = block, block
+    end
+    block.from, block.to = math.min(block.from, position), math.max(block.to, position)
+end
+
+-- The tensors a node touches, everything inside a region included.
+local function touched(node)
+    local list = {}
+    graph.walk({ node }, function(inner)
+        for _, t in ipairs(graph.reads(inner)) do list[#list + 1] = t end
+        for _, out in ipairs(graph.writes(inner)) do list[#list + 1] = out.tensor end
+        for _, c in ipairs(inner.carries or {}) do
+            for _, t in ipairs { c.arg, c.result, c.out } do list[#list + 1] = t end
+        end
+    end)
+    return list
+end
+
+local function carry_of(g)
+    local map = {}
+    for _, body in ipairs { g.forward, g.backward } do
+        graph.walk(body, function(node)
+            for _, c in ipairs(node.carries or {}) do
+                map[c.init], map[c.arg], map[c.result], map[c.out] = c, c, c, c
+            end
+        end)
+    end
+    return map
+end
+
+-- Values of a region that are touched outside it (by its reverse).
+local function kept_values(g)
+    local kept = {}
+    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
+        graph.walk(body, function(node)
+            if node.op ~= "times" then
+                for _, t in ipairs(graph.reads(node)) do
+                    if t.kind == "value" and t.scope and not graph.inside(node.scope, t.scope) then
+                        kept[t] = true
+                    end
+                end
+            end
+        end)
+    end
+    return kept
+end
+
+local function size_of(t) return aligned(graph.elements(t.shape)) end
+
+-- Plans the frame of one region; places get absolute offsets when the frame has its own.
+local function plan_frame(region, context)
+    local blocks, index = {}, {}
+    for position, node in ipairs(region.body) do
+        for _, t in ipairs(touched(node)) do
+            if t.kind == "value" and t.scope == region and not context.carry[t]
+                and not context.kept[t] then
+                touch(blocks, index, t, size_of(t), position)
+            end
+        end
+    end
+    region.frame = { blocks = blocks, size = pack(blocks) }
+    return region.frame.size
+end
+
+local function plan_timeline(g, context)
+    local blocks, index, position = {}, {}, 0
+    local position_of = {}
+    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
+        for _, node in ipairs(body) do
+            position = position + 1
+            position_of[node] = position
+            if node.op == "times" then
+                touch(blocks, index, node, plan_frame(node, context), position)
+            end
+            for _, t in ipairs(touched(node)) do
+                local carry = context.carry[t]
+                if carry then
+                    touch(blocks, index, carry, size_of(t) * carry.slots, position)
+                elseif t.kind == "value" and (not t.scope or context.kept[t]) then
+                    local slots = t.scope and t.scope.count or 1
+                    touch(blocks, index, t, size_of(t) * slots, position)
+                end
+            end
+        end
+    end
+    return blocks, pack(blocks)
+end
+
+local function place_carry(carry, offset)
+    local stride = size_of(carry.arg)
+    local count, kept = carry.region.count, carry.kept
+    local function at(t, slot)   -- slot: "first", "now", "next", "last"
+        t.place = { arena = "activations", offset = offset, stride = stride, slots = carry.slots,
+            slot = slot, carry = carry }
+    end
+    at(carry.arg, "now")
+    at(carry.result, "next")
+    carry.init.place = { arena = "activations", offset = offset, slots = 1 }
+    local last = kept and count or count % 2
+    carry.out.place = { arena = "activations", offset = offset + last * stride, slots = 1 }
+end
+
+local function place_all(blocks)
+    for _, block in ipairs(blocks) do
+        local key = block.key
+        if key.op == "times" then
+            for _, inner in ipairs(key.frame.blocks) do
+                inner.key.place = { arena = "activations", slots = 1,
+                    offset = block.offset + inner.offset }
+            end
+        elseif key.region then
+            place_carry(key, block.offset)
+        else
+            local slots = key.scope and key.scope.count or 1
+            key.place = { arena = "activations", offset = block.offset, stride = size_of(key),
+                slots = slots, from = block.from, to = block.to }
+        end
+    end
+end
+
+-- Parameters, gradients, state: arrays over the flat space. Views: an arena of their own.
+local function place_flat(g)
+    local views = 0
+    for _, param in ipairs(g.params) do
+        local function at(t, arena)
+            t.place = { arena = arena, offset = param.flat.offset, stride = param.flat.stride,
+                slots = param.count }
+        end
+        at(param.value, "parameters")
+        if param.gradient then at(param.gradient, "gradients") end
+        for _, name in ipairs(g.state_names) do
+            if param.state[name] then at(param.state[name], name) end
+        end
+        local view = param.views.in_out
+        if view then
+            view.place = { arena = "views", offset = views, stride = size_of(view),
+                slots = param.count }
+            views = views + size_of(view) * param.count
+        end
+    end
+    return views
+end
+
+function memory.run(g)
+    local context = { carry = carry_of(g), kept = kept_values(g) }
+    local blocks, height = plan_timeline(g, context)
+    place_all(blocks)
+    for _, t in ipairs(g.inputs) do t.place = { arena = "batch", offset = 0, slots = 1 } end
+    g.seed.place = { arena = "step", offset = 0, slots = 1 }
+    g.sums.place = { arena = "sums", offset = 0, slots = 1 }
+    local views = place_flat(g)
+    g.arenas = {
+        { name = "parameters", elements = g.flat_elements },
+        { name = "gradients", elements = g.flat_elements },
+    }
+    for _, name in ipairs(g.state_names) do
+        g.arenas[#g.arenas + 1] = { name = name, elements = g.flat_elements, state = true }
+    end
+    g.arenas[#g.arenas + 1] = { name = "views", elements = views }
+    g.arenas[#g.arenas + 1] = { name = "activations", elements = height }
+end
+
+return memory

@@ -1,0 +1,47 @@
+-- optimize: gives every trainable parameter its update rule.
+--
+--   fc1.weight  ->  group 1 { adamw, weight_decay = 0.01 }, state m, v
+--
+-- Groups come from the optimizer's `groups` list; the first entry that matches wins, parameters
+-- that match none form the default group.
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local optimize = { name = "optimize", doc = "parameter groups and optimizer state" }
+
+local function matches(entry, param)
+    if entry.rank then return #param.shape == entry.rank end
+    local pattern = "^" .. entry.glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
+    return (param.name:gsub("%.%%d", ".0")):match(pattern) ~= nil
+end
+
+local function group_of(g, config, param)
+    for i, entry in ipairs(config.groups) do
+        if matches(entry, param) then return i end
+    end
+    return 0
+end
+
+function optimize.run(g, config)
+    local rule, fields = config.optimizer.rule, config.optimizer.fields
+    g.groups = ordered.map()
+    for _, param in ipairs(g.params) do
+        if param.used then
+            local index = group_of(g, config, param)
+            if not g.groups:has(index) then
+                local entry = config.groups[index] or {}
+                g.groups:set(index, { index = index, lr_scale = entry.lr_scale or 1,
+                    fields = ordered.copy(fields, entry.fields) })
+            end
+            param.group = index
+            for _, name in ipairs(rule.state(fields)) do
+                param.state[name] = graph.tensor(g, { name = name .. "_" .. param.value.name,
+                    shape = param.shape, kind = "state", at = param.at, param = param,
+                    scope = param.region })
+            end
+        end
+    end
+    g.state_names = rule.state(fields)
+end
+
+return optimize

@@ -1,0 +1,69 @@
+-- order: makes sure that every carried value can start in the place of the value it starts from.
+--
+--   h = times(x)   with x an input, or read again later   ->   x' = copy(x); h = times(x')
+--
+-- A carry's slots hold init, then the results; see memory. It needs `init` to be a plain value of
+-- the scope around the region that nobody else keeps, or, where all slots are kept, just a value.
+local graph = require "graph.graph"
+
+local order = { name = "order", doc = "copies where a carried value has no place of its own" }
+
+local function readers_of(g)
+    local readers = {}
+    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
+        graph.walk(body, function(node)
+            for _, t in ipairs(graph.reads(node)) do
+                readers[t] = readers[t] or {}
+                table.insert(readers[t], node)
+            end
+        end)
+    end
+    return readers
+end
+
+-- Whether the arguments or results of a carry are read outside their own region.
+local function is_kept(carry, readers)
+    for _, t in ipairs { carry.arg, carry.result } do
+        for _, node in ipairs(readers[t] or {}) do
+            if not graph.inside(node.scope, carry.region) then return true end
+        end
+    end
+    return false
+end
+
+local function insert_copy(g, builder, body, index, carry)
+    builder.at, builder.path = carry.region.at, {}
+    builder.body, builder.scope = {}, carry.region.scope
+    local copied = builder:value("copy", { x = carry.init }, nil, carry.init.name .. "_start")
+    copied.dtype = carry.init.dtype
+    builder.body[1].rate = "micro"
+    table.insert(body, index, builder.body[1])
+    carry.init = copied
+end
+
+function order.run(g, config)
+    local readers = readers_of(g)
+    local taken = {}
+    for _, body in ipairs { g.forward, g.backward } do
+        local i = 1
+        while i <= #body do
+            local node = body[i]
+            for _, carry in ipairs(node.carries or {}) do
+                carry.kept = is_kept(carry, readers)
+                local init = carry.init
+                local own = init.kind == "value" and init.def and init.def.op ~= "times"
+                    and init.scope == node.scope and not taken[init]
+                    and (carry.kept or #(readers[init] or {}) <= 1)
+                if not own then
+                    insert_copy(g, config.builder, body, i, carry)
+                    i = i + 1
+                end
+                taken[carry.init] = true
+                carry.slots = carry.kept and node.count + 1 or 2
+            end
+            i = i + 1
+        end
+    end
+end
+
+return order

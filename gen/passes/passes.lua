@@ -1,0 +1,66 @@
+-- passes: the list, in order. A pass takes the graph and the configuration and changes the graph;
+-- the runner verifies after each one and writes a dump with --trace. Passes marked `optional` can
+-- be left out (--without NAME): the result must agree.
+local diag = require "base.diag"
+local print_graph = require "graph.print"
+local verify = require "graph.verify"
+
+local passes = {}
+
+passes.list = {
+    require "passes.autodiff",     -- backward nodes and gradient tensors
+    require "passes.optimize",     -- parameter groups and optimizer state
+    require "passes.precision",    -- a concrete type for every tensor
+    require "passes.recompute",    -- values computed again instead of kept (optional)
+    require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
+    require "passes.rates",        -- how often each node runs
+    require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
+    require "passes.shard",        -- which collective follows which node
+    require "passes.roles",        -- the roles that A needs
+    require "passes.order",        -- places for carried values: copies where one is missing
+    require "passes.memory",       -- an arena and an offset for every tensor
+    (require "passes.sync"),       -- barriers between kernels that share memory
+}
+
+--- Names of all passes, and of the optional ones.
+function passes.names(optional)
+    local names = {}
+    for _, pass in ipairs(passes.list) do
+        if not optional or pass.optional then names[#names + 1] = pass.name end
+    end
+    return names
+end
+
+local function check_name(option, name, allowed)
+    for _, other in ipairs(allowed) do
+        if other == name then return end
+    end
+    diag.fail("gagen", ("%s: no pass '%s' there, expected one of %s"):format(option, name,
+        table.concat(allowed, ", ")), { hint = diag.suggest(name, allowed) })
+end
+
+--- Runs the list over g. config.without: set of names; config.stop_after; config.trace(name, text).
+function passes.run(g, config)
+    for name in config.without:each() do
+        check_name("--without", name, passes.names(true))
+    end
+    if config.stop_after then check_name("--stop-after", config.stop_after, passes.names()) end
+    verify(g, "build")
+    local before = config.trace and print_graph(g)
+    for i, pass in ipairs(passes.list) do
+        if not (pass.optional and not pass.always and config.without:has(pass.name)) then
+            pass.run(g, config)
+        end
+        verify(g, pass.name)
+        if config.trace then
+            local after = print_graph(g)
+            config.trace(("%02d-%s.txt"):format(i, pass.name),
+                after == before and "(unchanged)\n" or after)
+            before = after
+        end
+        if pass.name == config.stop_after then return g end
+    end
+    return g
+end
+
+return passes

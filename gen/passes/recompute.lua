@@ -1,0 +1,82 @@
+-- recompute: values under the chosen names are computed again in the backward pass instead of kept.
+--
+--   forward h: a = relu(x)             backward h: a' = relu(x)      (clone)
+--   backward h: d = dx(a)                          d  = dx(a')
+--
+-- A clone stands before its first reader; what a clone reads is cloned too if it is chosen, else
+-- it is a kept value. The same node gives the same bits, so results do not change.
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local recompute = { name = "recompute", optional = true,
+    doc = "values computed again instead of kept" }
+
+local function chosen(config, tensor)
+    if not config.is_forward[tensor] or tensor.def.op == "cross_entropy" then return false end
+    for _, glob in ipairs(config.recompute) do
+        local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
+        if tensor.name:match(pattern) then return true end
+    end
+    return false
+end
+
+local function clone(g, config, tensor, body, scope, made, list)
+    if made[tensor] then return made[tensor] end
+    local node = tensor.def
+    local copy = ordered.copy(node, { ins = {}, outs = {}, scope = scope,
+        why = "computed again, not kept" })
+    for _, name in ipairs(node.signature.ins) do
+        local t = node.ins[name]
+        if t and t.scope == tensor.scope and chosen(config, t) then
+            t = clone(g, config, t, body, scope, made, list)
+        end
+        copy.ins[name] = t
+    end
+    for _, name in ipairs(node.signature.outs) do
+        local out = node.outs[name]
+        if out then
+            local t = graph.tensor(g, { name = out.tensor.name .. "_again", shape = out.tensor.shape,
+                dtype = out.tensor.dtype, kind = "value", at = node.at, def = copy, scope = scope })
+            copy.outs[name] = { tensor = t }
+            made[out.tensor] = t
+        end
+    end
+    list[#list + 1] = copy
+    return made[tensor]
+end
+
+local function rewrite(g, config, body, scope, forward_scope)
+    local made, i = {}, 1
+    while i <= #body do
+        local node = body[i]
+        if node.op == "times" then
+            rewrite(g, config, node.body, node, node.reverse_of)
+        else
+            local list = {}
+            for _, name in ipairs(node.signature.ins) do
+                local t = node.ins[name]
+                if t and t.scope == forward_scope and chosen(config, t) then
+                    node.ins[name] = clone(g, config, t, body, scope, made, list)
+                end
+            end
+            for _, copy in ipairs(list) do
+                table.insert(body, i, copy)
+                i = i + 1
+            end
+        end
+        i = i + 1
+    end
+end
+
+function recompute.run(g, config)
+    if #config.recompute == 0 then return end
+    local is_forward = {}
+    graph.walk(g.forward, function(node)
+        for _, out in ipairs(graph.writes(node)) do is_forward[out.tensor] = true end
+    end)
+    local inner = ordered.copy(config)
+    inner.is_forward = is_forward
+    rewrite(g, inner, g.backward, nil, nil)
+end
+
+return recompute

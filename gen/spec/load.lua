@@ -1,0 +1,113 @@
+-- load: a spec file becomes a configuration and the forward graph.
+local build = require "graph.build"
+local catalog = require "catalog.catalog"
+local config = require "spec.config"
+local diag = require "base.diag"
+local graph = require "graph.graph"
+local model = require "spec.model"
+local ordered = require "base.ordered"
+local words = require "spec.words"
+
+local load_spec = {}
+
+--- The words a spec may use, for the sandbox.
+function load_spec.words(known)
+    local layers, pointwise = {}, {}
+    for _, entry in ipairs(words.structure) do
+        layers[#layers + 1] = { name = entry.name, named = entry.named }
+    end
+    for name, layer in known.layers:each() do
+        layers[#layers + 1] = { name = name, named = layer.named or false }
+    end
+    for name in known.pointwise:each() do pointwise[#pointwise + 1] = name end
+    for name, op in known.ops:each() do
+        if op.word then pointwise[#pointwise + 1] = name end
+    end
+    local names = ordered.collect(words.list, function(word) return word.name end)
+    return { config = table.move({ "model" }, 1, 1, #names + 1, names), layers = layers,
+        pointwise = pointwise }
+end
+
+local function default_name(path)
+    local name = path:match("([^/]*)$"):gsub("%.lua$", "")
+    return name
+end
+
+local function check_classes(c, output, at)
+    local shape = output.shape
+    if #shape ~= 2 then
+        diag.fail(at, ("loss: the model gives shape %s, expected (rows, classes)"):format(
+            graph.shape_text(shape)), {})
+    end
+    c.classes = shape[2]
+    local data = c.data
+    for _, file in ipairs { data.shape, data.eval_shape } do
+        if data.target == file.columns then
+            if not file.integer_last then
+                diag.fail(data.at, "data: the target column has values that are not whole numbers, "
+                    .. "expected class numbers", {})
+            end
+            if file.max_last >= c.classes then
+                diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
+                    c.classes, file.max_last), {})
+            end
+        end
+    end
+end
+
+-- The loss per row, its sums, and what an evaluation adds.
+local function finish(g, b, c, output, traced_rows)
+    b.at, b.path = c.loss.at, {}
+    local target = g.inputs[2]
+    if traced_rows then
+        c.classes = 1 << 24      -- any whole number a float holds
+        g.loss = { rows = traced_rows, target = target, at = c.loss.at }
+    else
+        check_classes(c, output, c.loss.at)
+        g.loss = { rows = c.loss.rule.rows(b, {}, output, target), target = target, at = c.loss.at }
+    end
+    if graph.shape_text(g.loss.rows.shape) ~= graph.shape_text(target.shape) then
+        diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value per row, %s")
+            :format(graph.shape_text(g.loss.rows.shape), graph.shape_text(target.shape)), {})
+    end
+    local function tally(op, ins)
+        local node = b:node(op, ins, nil, { sums = "sums" })
+        node.outs.sums.tensor = g.sums
+    end
+    tally("tally", { loss = g.loss.rows, target = target })
+    if c.wants_accuracy then
+        b.body = g.evaluation
+        tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target })
+        b.body = g.forward
+    end
+end
+
+--- Evaluates, checks and builds. Returns the graph and the configuration.
+function load_spec.load(path, options)
+    local source, message = host.read(path, 256 * 1024)
+    if not source then diag.fail(path, message, {}) end
+    local known = catalog.load()
+    local events, problem = host.evaluate { path = path, text = source,
+        words = load_spec.words(known) }
+    if not events then diag.raise(problem) end
+    if options.prepare then options.prepare(events) end
+    local c = config.read(path, events, known, default_name(path))
+    c.text, c.sha256 = source, host.sha256(source)
+    c.ops = ordered.copy(known.ops.values)
+    c.ops.map = { lower = "pointwise" }
+    local g = graph.new(c.name)
+    g.inputs = {
+        graph.tensor(g, { name = "input", shape = { c.batch, c.data.width }, kind = "input" }),
+        graph.tensor(g, { name = "target", shape = { c.batch }, dtype = "i32", kind = "input" }),
+    }
+    g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar" })
+    g.sums = graph.tensor(g, { name = "sums", shape = { 4 }, dtype = "f64", kind = "scalar" })
+    local b = build.new(g, c.ops)
+    c.builder = b
+    local output, rows = model.play(b, known, path, events,
+        { input = g.inputs[1], target = g.inputs[2] })
+    finish(g, b, c, output, rows)
+    return g, c
+end
+
+return load_spec

@@ -1,0 +1,292 @@
+-- model: plays the recorded events of a spec back into the builder: layers become nodes.
+-- Invariant: a layer makes its parameters at its first application; later ones share them.
+local check = require "base.check"
+local diag = require "base.diag"
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+
+local model = {}
+
+local Player = {}
+Player.__index = Player
+
+local function context(player, event, what)
+    local at = player.path .. ":" .. event.line
+    return { what = what, locate = function(name)
+        if name then return diag.field(at, name) end
+        return at
+    end }
+end
+
+local function check_name(player, event)
+    local name = event.name
+    local ok = name and #name <= 96 and not name:find("__", 1, true)
+    for part in (name or ""):gmatch("[^.]+") do
+        ok = ok and part:match("^[%w_]+$") ~= nil
+    end
+    if not ok or name:find("%.%.") or name:find("^%.") or name:find("%.$") then
+        diag.fail(player.path .. ":" .. event.line, ("%s: name '%s': letters, digits and _ expected, "
+            .. "parts separated by dots"):format(event.kind, name or ""), { found = name })
+    end
+end
+
+local function what_of(event)
+    return event.name and ("%s '%s'"):format(event.kind, event.name) or event.kind
+end
+
+-- A number operand becomes part of the rule, so that only tensors are inputs of the node.
+local function bind_numbers(entry, operands)
+    local tensors, constants = {}, {}
+    for i, operand in ipairs(operands) do
+        if type(operand) == "number" then
+            constants[i] = operand
+        else
+            tensors[#tensors + 1] = operand
+        end
+    end
+    if #tensors == #operands then return entry, tensors end
+    local function spread(values)
+        local all, next_value = {}, 0
+        for i = 1, #operands do
+            if constants[i] then
+                all[i] = expr.lift(constants[i])
+            else
+                next_value = next_value + 1
+                all[i] = values[next_value]
+            end
+        end
+        return all
+    end
+    return { name = entry.name, arity = #tensors, doc = entry.doc,
+        value = function(fields, ...) return entry.value(fields, table.unpack(spread { ... })) end,
+        grad = function(fields, dy, ...)
+            local values = { ... }
+            local y = table.remove(values)
+            local all = spread(values)
+            all[#all + 1] = y
+            local partials = table.pack(entry.grad(fields, dy, table.unpack(all)))
+            local kept = {}
+            for i = 1, #operands do
+                if not constants[i] then kept[#kept + 1] = partials[i] end
+            end
+            return table.unpack(kept)
+        end }, tensors
+end
+
+function Player:pointwise(entry, fields, operands, at)
+    local b = self.b
+    b.at = at
+    if #operands ~= entry.arity then
+        diag.fail(at, ("%s: takes %d values, got %d"):format(entry.name, entry.arity, #operands), {})
+    end
+    local bound, tensors = bind_numbers(entry, operands)
+    if #tensors == 0 then
+        diag.fail(at, entry.name .. ": at least one operand must be a tensor", {})
+    end
+    local name = b:full_name(entry.name) .. "_out"
+    return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
+        { entry = bound, fields = fields })
+end
+
+function Player:chain(list, x, event)
+    for i, item in ipairs(list) do
+        if type(item) ~= "table" then
+            diag.fail(self.path .. ":" .. event.line,
+                ("%s: position %d is not a layer"):format(event.kind, i), {})
+        end
+        if item.layer then
+            x = self:apply(item.layer, { x })
+        else
+            x = self:chain(item, x, event)
+        end
+    end
+    return x
+end
+
+function Player:inside(event, component, f)
+    local path = self.b.path
+    self.b.path = table.move(path, 1, #path, 1, {})
+    table.insert(self.b.path, component)
+    local result = f()
+    self.b.path = path
+    return result
+end
+
+function Player:open_times(event, x)
+    local b, at = self.b, self.path .. ":" .. event.line
+    check_name(self, event)
+    b.at = at
+    if b.scope then diag.fail(at, "times: inside another times is not available", {}) end
+    local count = check.value({ name = "count", type = "int", min = 1, max = 65536 }, event.count,
+        context(self, event, "times"))
+    local region = b:open_region(b:full_name(event.name), count, 0, 1)
+    region.path = b.path
+    b.path = table.move(b.path, 1, #b.path, 1, {})
+    table.insert(b.path, event.name .. ".%d")
+    local carry = b:carry(region, x, region.name)
+    return region, carry
+end
+
+function Player:close_times(region, carry, result)
+    local b = self.b
+    if table.concat(result.shape, ",") ~= table.concat(carry.arg.shape, ",") then
+        diag.fail(region.at, ("times '%s': the body turns shape (%s) into (%s), expected the same")
+            :format(region.name, table.concat(carry.arg.shape, ", "),
+            table.concat(result.shape, ", ")), {})
+    end
+    b.path = region.path
+    local out = b:carry_result(carry, result, region.name .. "_out")
+    b:close_region(region)
+    return out
+end
+
+local STRUCTURE = {}
+
+function STRUCTURE.times(self, event, ins)
+    local region, carry = self:open_times(event, ins[1])
+    return self:close_times(region, carry, self:chain(event.args, carry.arg, event))
+end
+
+function STRUCTURE.block(self, event, ins)
+    check_name(self, event)
+    return self:inside(event, event.name, function()
+        return self:chain(event.args, ins[1], event)
+    end)
+end
+
+function STRUCTURE.residual(self, event, ins)
+    local x = ins[1]
+    local y = self:chain(event.args, x, event)
+    local shortcut = event.args.shortcut
+    if shortcut then x = self:chain(shortcut, x, event) end
+    return self:pointwise(self.catalog.pointwise:get("add"), {}, { x, y },
+        self.path .. ":" .. event.line)
+end
+
+--- Applies layer `id` to tensors; the result is a tensor.
+function Player:apply(id, ins)
+    local event = self.layers[id]
+    local at = self.path .. ":" .. event.line
+    if STRUCTURE[event.kind] then
+        local y = STRUCTURE[event.kind](self, event, ins)
+        return y
+    end
+    local b = self.b
+    local entry = self.catalog.pointwise:get(event.kind)
+    if entry then
+        local fields = check.fields(entry.fields, event.args, context(self, event, event.kind))
+        local y = self:pointwise(entry, fields, ins, at)
+        return y
+    end
+    b.at = at
+    local op = self.catalog.ops:get(event.kind)
+    if op and op.word then
+        check.fields({}, event.args, context(self, event, event.kind))
+        local y = b:value(event.kind, { x = ins[1] })
+        return y
+    end
+    local layer = self.catalog.layers:get(event.kind)
+    if layer.named then check_name(self, event) end
+    local fields = check.fields(layer.fields, event.args, context(self, event, what_of(event)))
+    event.shared = event.shared or {}
+    local shared = b.shared
+    b.shared = event.shared
+    local y = self:inside(event, event.name, function() return layer.apply(b, fields, ins[1]) end)
+    b.shared = shared
+    return y
+end
+
+function Player:operand(value)
+    if type(value) == "number" then return value end
+    return self.values[value.tensor]
+end
+
+local PLAY = {}
+
+function PLAY.layer(self, event) self.layers[event.id] = event end
+
+function PLAY.field(self, event)
+    local tensor = self.inputs[event.name]
+    if not tensor then
+        diag.fail(self.path .. (event.line and ":" .. event.line or ""),
+            ("batch has no field '%s', expected input or target"):format(event.name),
+            { found = event.name })
+    end
+    self.values[event.out] = tensor
+end
+
+function PLAY.apply(self, event)
+    self.b.at = self.path .. ":" .. event.line
+    local ins = ordered.collect(event.ins, function(id) return self.values[id] end)
+    self.values[event.out] = self:apply(event.layer, ins)
+end
+
+function PLAY.op(self, event)
+    local at = self.path .. ":" .. event.line
+    local operands = ordered.collect(event.ins, function(v) return self:operand(v) end)
+    local op = self.catalog.ops:get(event.op)
+    if op and op.word then
+        self.b.at = at
+        self.values[event.out] = self.b:value(event.op, { x = operands[1] })
+        return
+    end
+    local entry = self.catalog.pointwise:get(event.op)
+    if not entry then
+        diag.fail(at, ("'%s' of tensors is not available"):format(event.op), {})
+    end
+    self.values[event.out] = self:pointwise(entry, {}, operands, at)
+end
+
+function PLAY.enter(self, event)
+    local layer = self.layers[event.layer]
+    local x = self.values[event.ins[1]]
+    local frame = { layer = layer, path = self.b.path }
+    if layer.kind == "times" then
+        frame.region, frame.carry = self:open_times(layer, x)
+        self.values[event.arg] = frame.carry.arg
+    else
+        check_name(self, layer)
+        self.b.path = table.move(frame.path, 1, #frame.path, 1, {})
+        table.insert(self.b.path, layer.name)
+        self.values[event.arg] = x
+    end
+    table.insert(self.frames, frame)
+end
+
+function PLAY.leave(self, event)
+    local frame = table.remove(self.frames)
+    local result = self.values[event.result]
+    if frame.region then
+        result = self:close_times(frame.region, frame.carry, result)
+    end
+    self.b.path = frame.path
+    self.values[event.out] = result
+end
+
+function PLAY.model(self, event)
+    self.output = self:chain(event.args, self.inputs.input, { kind = "model", line = event.line })
+end
+
+function PLAY.model_end(self, event) self.output = self:operand(event.result) end
+function PLAY.model_begin() end
+
+function PLAY.loss_begin(self, event) self.values[event.out] = self.output end
+
+function PLAY.loss_end(self, event)
+    self.loss_rows = self:operand(event.result)
+    self.loss_rows.at = self.path .. ":" .. event.line
+end
+
+--- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
+-- Returns the model's output and, if the loss is a function, its value per row.
+function model.play(b, catalog, path, events, inputs)
+    local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
+        layers = {}, values = {}, frames = {} }, Player)
+    for _, event in ipairs(events) do
+        local play = PLAY[event.event]
+        if play then play(player, event) end
+    end
+    return player.output, player.loss_rows
+end
+
+return model

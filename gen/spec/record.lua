@@ -1,0 +1,277 @@
+-- The words of a spec, as its sandboxed process sees them: each word only records that it was called.
+-- This file runs in the child process (gen/host/box_child.c) before the user's chunk and makes its
+-- environment; the list of events it fills crosses a pipe and is checked again by gagen.
+-- Invariant: what an event holds was copied when the word was called; nothing recorded can change later.
+--
+-- Events, in order; a tensor or layer is defined once, numbered from 1, and only referred to afterwards:
+--   word            name, line, args                    a config word: data, batch, optimizer, ...
+--   layer           id, kind, name?, count?, line, args, body?    body = true: a function stands for args
+--   enter           layer, arg, ins, line               a body begins: its arguments are arg, arg + 1, ...
+--   leave           layer, result, out
+--   apply           layer, ins, out, line
+--   op              op, ins, out, line                  an operand is { tensor = id } or a number
+--   field           name, of?, out, line                batch.name, or a field of tensor `of`
+--   model           form = "list", args, line
+--   model_begin     line, args           model_end      result    (args: the fields beside the function)
+--   loss_begin      line, out, args      loss_end       result
+--   schedule_begin  line, t, base, args  schedule_end   result
+-- Values in args and result: numbers, strings, booleans, tables, { layer = id }, { tensor = id }.
+
+local math, ipairs, type, select, setmetatable = math, ipairs, type, select, setmetatable
+local format, unpack = string.format, table.unpack
+
+local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min", "sin",
+               "sqrt", "tan" }
+local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor",
+                 schedule = "a number or an expression" }
+
+local function one(what, nodes, line, ...)
+    if select("#", ...) > 1 then
+        nodes.fail(line, format("%s: found %d values, expected one: put them in a table, %s { ... }", what,
+            select("#", ...), what))
+    end
+    return (...)
+end
+
+-- === layers ============================================================================================
+
+-- Makes the functions that record layers: make(kind, line, value) and named(kind, line, count, with_body).
+local function layer_words(box, nodes)
+    local fail, layers = nodes.fail, 0
+
+    local function apply(layer, r, ...)
+        local line = box.line() or r.line
+        local what, count, ins = r.text, select("#", ...), { ... }
+        if count == 0 then fail(line, format("attempt to call %s with nothing: expected a tensor", what)) end
+        for i = 1, count do nodes.check_tensor(ins[i], what, line) end
+        if not r.body then
+            local out = nodes.tensor()
+            nodes.record { event = "apply", layer = layer, ins = ins, out = out, line = line }
+            return out
+        end
+        local result = nodes.inside(what, line, function()
+            local inner = {}
+            for i = 1, count do inner[i] = nodes.tensor() end
+            nodes.record { event = "enter", layer = layer, arg = inner[1], ins = ins, line = line }
+            local value = r.body(unpack(inner))
+            nodes.check_tensor(value, what .. ": result of the function", line)
+            return value
+        end)
+        local out = nodes.tensor()
+        nodes.record { event = "leave", layer = layer, result = result, out = out }
+        return out
+    end
+
+    local function make(kind, line, value, name, count, with_body)
+        local text = name and format("%s '%s'", kind, name) or kind
+        local body
+        if with_body and type(value) == "function" then body, value = value, {} end
+        if nodes.is_tensor(value) then
+            fail(line, format("%s: expected its fields before the tensor: %s%s {} (x)", text, kind,
+                name and format(" \"%s\"", name) or ""))
+        end
+        if value == nil then fail(line, text .. ": expected a value or a table of fields") end
+        if type(value) ~= "table" then value = { value } end
+        local args = box.copy(value, text, line)
+        layers = layers + 1
+        local r = { kind = "layer", id = layers, body = body, line = line, text = text }
+        local layer = nodes.node(r)
+        r.call = function(...)
+            local out = apply(layer, r, ...)
+            return out
+        end
+        nodes.record { event = "layer", id = layer, kind = kind, name = name, count = count, line = line,
+                       args = args, body = body and true or nil }
+        return layer
+    end
+
+    local function named(kind, line, count, with_body)
+        return function(...)
+            local name = one(kind, nodes, line, ...)
+            if type(name) ~= "string" then
+                fail(line, format("%s: expected a name, found %s: %s \"name\" { ... }", kind,
+                    nodes.describe(name), kind))
+            end
+            name = box.copy({ name }, kind .. ": name", line)[1]
+            return nodes.waiting(format("%s \"%s\" without its fields", kind, name), function(...)
+                local layer = make(kind, line, one(kind, nodes, line, ...), name, count, with_body)
+                return layer
+            end)
+        end
+    end
+
+    return make, named
+end
+
+local function times_word(nodes, named, line)
+    return function(...)
+        local count = one("times", nodes, line, ...)
+        if not math.type(count) or count % 1 ~= 0 or count < 1 or count > 2^31 - 1 then
+            nodes.fail(line, format("times: expected a whole number from 1, found %s",
+                math.type(count) and format("%.14g", count) or nodes.describe(count)))
+        end
+        return nodes.waiting("times(n) without its name", named("times", line, math.tointeger(count), true))
+    end
+end
+
+-- A word that takes numbers, tensors or, as a layer, its fields.
+local function pointwise_word(nodes, make, name, line)
+    return function(...)
+        local result
+        if nodes.any_tensor(...) then
+            result = nodes.operation(name, line, ...)
+        elseif nodes.all_numbers(...) then
+            result = nodes.number(name, ...)
+            if not result then
+                nodes.fail(line, format("%s of a number is not available in a spec: expected a tensor", name))
+            end
+        else
+            result = make(name, line, one(name, nodes, line, ...))
+        end
+        return result
+    end
+end
+
+-- === config words ======================================================================================
+
+-- Runs the function of a model, loss or schedule between its begin and end events.
+local function trace(box, nodes, name, line, body, args)
+    local result = nodes.inside(name, line, function()
+        local begin, value = { event = name .. "_begin", line = line, args = args }, nil
+        local batch = nodes.node { kind = "fields", text = "the batch", fields = {} }
+        nodes.record(begin)
+        if name == "model" then
+            value = body(batch)
+        elseif name == "loss" then
+            begin.out = nodes.tensor()
+            box.record(begin.out).fields = {}
+            value = body(begin.out, batch)
+        else
+            begin.t, begin.base = nodes.tensor(), nodes.tensor()
+            value = body(begin.t, begin.base)
+        end
+        if not (nodes.is_tensor(value) or name == "model" and type(value) == "table"
+                or name == "schedule" and math.type(value)) then
+            nodes.fail(line, format("%s: the function must return %s, found %s", name, RESULT[name],
+                nodes.describe(value)))
+        end
+        return box.copy({ value }, name .. ": result", line)[1]
+    end)
+    nodes.record { event = name .. "_end", result = result }
+end
+
+local function config_word(box, nodes, name, line)
+    local done = nodes.waiting(format("the word '%s'", name), function()
+        nodes.fail(line, format("%s takes one value or one table: %s { \"name\", field = value }", name, name))
+    end)
+    return function(...)
+        local value = one(name, nodes, line, ...)
+        if value == nil then nodes.fail(line, name .. ": expected a value or a table of fields") end
+        if nodes.scope then nodes.fail(line, name .. ": stands outside of functions") end
+        if type(value) ~= "table" then value = { value } end
+        local body = RESULT[name] and type(value[1]) == "function" and value[1]
+        local args = box.copy(value, name, line, body and true or false)
+        if body then
+            trace(box, nodes, name, line, body, args)
+        elseif name == "model" then
+            nodes.record { event = "model", form = "list", args = args, line = line }
+        else
+            nodes.record { event = "word", name = name, line = line, args = args }
+        end
+        return done
+    end
+end
+
+-- Map from each word to the function that makes it for the line it is named on.
+local function vocabulary(box, nodes, words)
+    local known = {}
+    local make, named = layer_words(box, nodes)
+    local function define(name, maker) known[name] = known[name] or maker end
+
+    for _, name in ipairs(words.config) do
+        define(name, function(line) return config_word(box, nodes, name, line) end)
+    end
+    for _, entry in ipairs(words.layers) do
+        local kind = entry.name
+        define(kind, function(line)
+            if kind == "times" then return times_word(nodes, named, line) end
+            if entry.named then return named(kind, line, nil, kind == "block") end
+            return function(...)
+                local layer = make(kind, line, one(kind, nodes, line, ...))
+                return layer
+            end
+        end)
+    end
+    for _, name in ipairs(words.pointwise) do
+        define(name, function(line) return pointwise_word(nodes, make, name, line) end)
+    end
+    return known
+end
+
+-- === what the chunk sees ===============================================================================
+
+local function closed(nodes, prefix, index, advice)
+    return setmetatable({}, {
+        __index = index,
+        __newindex = function(_, key, value)
+            local text = nodes.text(key)
+            nodes.fail(nodes.here(), format("may not set '%s%s': %s", prefix, text, advice(text, value)), text)
+        end,
+        __metatable = false,
+    })
+end
+
+local function math_table(nodes, words)
+    local fields = { pi = math.pi, huge = math.huge, maxinteger = math.maxinteger,
+                     mininteger = math.mininteger, tointeger = math.tointeger, type = math.type }
+    local traced = {}
+    for _, name in ipairs(words.pointwise) do traced[name] = true end
+    for _, name in ipairs(MATH) do
+        fields[name] = function(...)
+            local line, result = nodes.here(), nil
+            local numbers, other = nodes.all_numbers(...)
+            if numbers then
+                result = nodes.number(name, ...)
+            elseif traced[name] and nodes.any_tensor(...) then
+                result = nodes.operation(name, line, ...)
+            else
+                nodes.fail(line, format("math.%s: expected a number%s, found %s", name,
+                    traced[name] and " or a tensor" or "", nodes.describe(other)))
+            end
+            return result
+        end
+    end
+    return closed(nodes, "math.", function(_, key)
+        if fields[key] == nil then
+            nodes.fail(nodes.here(), format("math has no field '%s' in a spec", nodes.text(key)))
+        end
+        return fields[key]
+    end, function() return "math is the same for every spec" end)
+end
+
+-- box: functions of the host; words: { config, layers, pointwise }. Returns environment and events.
+return function(box, words)
+    local nodes = require "spec.record_nodes" (box)
+    local known = vocabulary(box, nodes, words)
+    local math_of_spec = math_table(nodes, words)
+    for _, name in ipairs(MATH) do
+        known[name] = known[name] or function() return math_of_spec[name] end
+    end
+
+    local environment = closed(nodes, "", function(_, key)
+        nodes.named = nodes.here()
+        if key == "math" then return math_of_spec end
+        if key == "ipairs" then return ipairs end
+        local maker = known[key]
+        if not maker then
+            local text = nodes.text(key)
+            nodes.fail(nodes.named, format("unknown word '%s'", text), text, true)
+        end
+        return nodes.waiting(format("the word '%s'", key), maker(nodes.named))
+    end, function(text, value)
+        if not known[text] then return "use local" end
+        local shown = math.type(value) and format("(%.14g)", value) or "{ ... }"
+        return format("use local; a word is called: %s %s", text, shown)
+    end)
+    return environment, nodes.events
+end

@@ -1,0 +1,125 @@
+-- words: what the words of a spec take, as data. The types are those of base/check.lua; choices
+-- list what this version can do, so anything else is refused by name.
+-- A word's `select` takes its first position from a registry of the catalog.
+local words = {}
+
+local function field(name, type, more)
+    local f = { name = name, type = type }
+    for _, key in ipairs { "default", "position", "required", "min", "max", "above", "below",
+        "values", "doc", "alternatives" } do
+        f[key] = more[key]
+    end
+    return f
+end
+
+local LIMIT = 2 ^ 31 - 1
+
+words.list = {
+    { name = "name", doc = "the program's name; default: the spec's file name", fields = {
+        field("name", "str", { position = 1, required = true, doc = "[a-z][a-z0-9_]*" }),
+    } },
+    { name = "data", required = true, doc = "where the rows come from", fields = {
+        field("kind", "str", { position = 1, required = true, values = { "csv" },
+            doc = "the file format" }),
+        field("train", "str", { required = true, doc = "path of the training file" }),
+        field("eval", "str", { doc = "path of the evaluation file" }),
+        field("target", "int", { default = "last", alternatives = { "last" }, min = 1,
+            doc = "the target's column, from 1, or \"last\"" }),
+        field("scale", "num", { default = 1, doc = "factor of the inputs" }),
+        field("split", "list", { doc = "{ fold, of, seed } or { eval = rows, seed }" }),
+        field("shuffle", "bool", { default = true, doc = "a new order each epoch" }),
+        field("last", "str", { default = "drop", values = { "drop" },
+            doc = "what happens to the last incomplete micro-batch" }),
+    } },
+    { name = "batch", required = true, doc = "rows per micro-step and rank", fields = {
+        field("rows", "int", { position = 1, required = true, min = 1, max = LIMIT,
+            doc = "rows of one micro-batch" }),
+        field("global", "int", { min = 1, max = LIMIT,
+            doc = "rows per update over all ranks; gives accumulate" }),
+    } },
+    { name = "accumulate", doc = "micro-steps per update", fields = {
+        field("count", "int", { position = 1, default = 1, min = 1, max = 65536,
+            doc = "micro-steps of one cycle" }),
+        field("tail", "str", { default = "drop", values = { "drop" },
+            doc = "what happens to the last incomplete cycle of an epoch" }),
+        field("unroll", "int", { default = 16, min = 1, max = 1024,
+            doc = "up to this count the cycle is written out" }),
+    } },
+    { name = "init", doc = "initial values: { glob, normal = sd | uniform = a | value = v }" },
+    { name = "loss", required = true, doc = "what is minimised", fields = {
+        field("kind", "str", { position = 1, required = true, doc = "name of a loss" }),
+        field("weight", "str", { default = "token", values = { "token", "sample" },
+            doc = "what the mean of a cycle counts" }),
+    } },
+    { name = "optimizer", required = true, doc = "the update rule", select = "optimizers" },
+    { name = "schedule", doc = "the learning rate over updates", select = "schedules", fields = {
+        field("by", "str", { default = "update", values = { "update" }, doc = "what t counts" }),
+        field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
+            doc = "whether t moves when an update is skipped" }),
+    } },
+    { name = "clip", doc = "gradient clipping at the boundary", fields = {
+        field("norm", "num", { position = 1, above = 0, doc = "largest global 2-norm" }),
+    } },
+    { name = "precision", doc = "the type of all arithmetic", fields = {
+        field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64" },
+            doc = "f32 or f64" }),
+    } },
+    { name = "parallel", doc = "several processes", fields = {
+        field("mode", "str", { position = 1, default = "none", values = { "none", "ddp" },
+            doc = "how the work is shared" }),
+        field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
+        field("bucket", "size", { default = "25MiB", doc = "what one collective moves" }),
+    } },
+    { name = "memory", doc = "what is kept for the backward pass", fields = {
+        field("recompute", "list", { default = {}, doc = "globs of values to compute again" }),
+    } },
+    { name = "train", required = true, doc = "how long", fields = {
+        field("updates", "int", { min = 1, doc = "cycles" }),
+        field("epochs", "num", { above = 0, doc = "passes over the training rows" }),
+        field("seed", "int", { default = 1, min = 0, doc = "of initial values and order" }),
+        field("on_nonfinite", "str", { default = "stop", values = { "stop", "skip", "ignore" },
+            doc = "what a gradient that is not finite does" }),
+    } },
+    { name = "eval", doc = "measuring on rows not trained on", fields = {
+        field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
+            doc = "cycles between evaluations, or \"epoch\"" }),
+        field("batches", "int", { min = 1, doc = "at most so many batches; default: all" }),
+        field("metrics", "list", { default = { "loss" }, doc = "\"loss\", \"accuracy\"" }),
+    } },
+    { name = "checkpoint", doc = "saving the state", fields = {
+        field("every", "int", { min = 1, doc = "cycles between checkpoints" }),
+        field("keep", "int", { default = 3, min = 1, doc = "how many stay" }),
+    } },
+    { name = "log", doc = "how often a line is written", fields = {
+        field("every", "int", { default = 1, min = 1, doc = "cycles between lines" }),
+    } },
+    { name = "target", doc = "what the program is written in", fields = {
+        field("kind", "str", { position = 1, default = "c", values = { "c" }, doc = "c" }),
+        field("march", "str", { default = "native", values = { "native", "generic", "x86-64-v3",
+            "x86-64-v4", "aarch64" }, doc = "the profile the program is built for" }),
+        field("threads", "int", { min = 1, max = 1024, doc = "default: the CPUs there are" }),
+    } },
+}
+
+--- The names of all words that configure; `model` is apart, it builds.
+function words.names()
+    local names = { "model" }
+    for _, word in ipairs(words.list) do names[#names + 1] = word.name end
+    return names
+end
+
+--- The declaration of a word.
+function words.find(name)
+    for _, word in ipairs(words.list) do
+        if word.name == name then return word end
+    end
+end
+
+--- The layers of the spec language that are structure, not arithmetic.
+words.structure = {
+    { name = "times", named = true, doc = "the same layers n times: times(n) \"h\" { ... }" },
+    { name = "block", named = true, doc = "a name in front of the names inside" },
+    { name = "residual", named = false, doc = "x + layers(x)" },
+}
+
+return words

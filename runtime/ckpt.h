@@ -1,0 +1,85 @@
+/* ckpt.h: checkpoints: DIR/cycle-000001000/ (mid-cycle cycle-000001000-r3/) with safetensors files
+ * and manifest.json. Written under .tmp-000001000-RUN, synced, renamed; a folder with a valid
+ * manifest is whole. */
+#ifndef GA_CKPT_H
+#define GA_CKPT_H
+
+#include "comm.h"
+#include "safetensors.h"
+
+enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 4 };
+
+typedef struct ga_data_file {
+    char path[256]; /* as in the spec */
+    int64_t bytes;
+    uint32_t checksum; /* crc32 of the file */
+} ga_data_file;
+
+/* Size and crc32 of a file, for ga_ckpt_state.data; path may differ from the name that is recorded.
+ */
+int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_err *e);
+
+/* All that a manifest says. weight and loss_sum are those of the partial cycle of this rank. */
+typedef struct ga_ckpt_state {
+    int64_t micro, cycle, update, skipped, skipped_in_row;
+    int64_t epoch, position; /* of the loader */
+    int accumulate, r;
+    double weight, loss_sum;
+    uint64_t seed; /* below 2^63 */
+    double scale;  /* loss scaler; 1 without */
+    int64_t growth_step, hysteresis_step;
+    int world;
+    char version[32], spec_sha256[65], target[16], profile[32], tuning_sha256[65];
+    int data_count;
+    ga_data_file data[GA_DATA_FILES];
+} ga_ckpt_state;
+
+/* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. */
+typedef struct ga_ckpt_file {
+    const char *name;
+    const ga_array *arrays;
+    int count;
+} ga_ckpt_file;
+
+typedef struct ga_ckpt_config {
+    const char *folder; /* made if missing */
+    int keep;           /* how many stay, >= 1 */
+    const ga_ckpt_file *files;
+    int file_count;           /* 1..8 */
+    const ga_array *gradient; /* of this rank, saved mid-cycle only */
+    ga_comm *comm;
+} ga_ckpt_config;
+
+typedef struct ga_ckpt ga_ckpt;
+
+size_t ga_ckpt_bytes(const ga_ckpt_config *c); /* taken from the arena */
+
+/* Opens the folder and locks it (rank 0): a second run is refused with the first one's pid and
+ * host. Removes what a killed run left. Refuses a disk without room for the checkpoints.
+ * Collective, as all below. */
+int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *c, ga_arena *a, ga_err *e);
+void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
+
+/* Writes a checkpoint, mid-cycle if s->r > 0, and deletes older ones beyond `keep`. On failure what
+ * was there stays as it was; the caller may go on training and try again later. No allocation. The
+ * path of the new checkpoint, GA_PATH_MAX bytes, is left in path (NULL allowed). GA_NONFINITE:
+ * refused for a value in it. */
+int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
+
+/* Where `--resume what` points: "latest" is the checkpoint of `folder` with the highest micro whose
+ * manifest, sizes and checksums are right (each one rejected is named on stderr), else a path,
+ * which is checked too. Rank 0 decides; the path (GA_PATH_MAX bytes) is the same on all ranks.
+ * GA_INPUT if there is none. */
+int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path, ga_err *e);
+
+/* Loads the arrays of files (and gradient if mid-cycle) and fills out. `now` is what this run has:
+ * data files must be equal, and accumulate and world too if mid-cycle; other differences are said
+ * on stderr. */
+int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
+                 ga_ckpt_state *out, ga_err *e);
+
+/* Name of a checkpoint's folder, into out[64]; and back: false if name is none. */
+void ga_ckpt_name(int64_t cycle, int r, char *out);
+bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r);
+
+#endif

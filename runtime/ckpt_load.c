@@ -1,0 +1,399 @@
+/* ckpt_load.c: the reading side of checkpoints: manifest, verification, search, resume. */
+#include "ckpt.h"
+
+#include "folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { LAST_LINE = 23, NAME = 64 }; /* bytes of `"checksum":"xxxxxxxx"}` and its newline */
+
+void ga_ckpt_name(int64_t cycle, int r, char *out) {
+    int n = snprintf(out, NAME, "cycle-%09lld", (long long)cycle);
+    if (r > 0) snprintf(out + n, NAME - (size_t)n, "-r%d", r);
+}
+
+bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r) {
+    char again[NAME], *end;
+    if (strncmp(name, "cycle-", 6) != 0) return false;
+    *cycle = strtoll(name + 6, &end, 10);
+    *r = strncmp(end, "-r", 2) == 0 ? (int)strtol(end + 2, NULL, 10) : 0;
+    ga_ckpt_name(*cycle, *r, again);
+    return *cycle >= 0 && strcmp(name, again) == 0;
+}
+
+static int open_regular(int folder, const char *name, int64_t *bytes, ga_err *e) {
+    struct stat st;
+    int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return ga_fail(e, GA_INPUT, "%s: %s", name, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return ga_fail(e, GA_INPUT, "%s: not a regular file", name);
+    }
+    *bytes = st.st_size;
+    return fd;
+}
+
+/* crc32 of the first `bytes` of fd. */
+static bool crc_of(int fd, int64_t bytes, uint32_t *crc) {
+    unsigned char buffer[1 << 14];
+    *crc = (uint32_t)crc32(0, NULL, 0);
+    for (int64_t at = 0; at < bytes;) {
+        int64_t left = bytes - at;
+        ssize_t n =
+            pread(fd, buffer, left < (int64_t)sizeof buffer ? (size_t)left : sizeof buffer, at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        *crc = (uint32_t)crc32(*crc, buffer, (unsigned)n);
+        at += n;
+    }
+    return true;
+}
+
+int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_err *e) {
+    int fd = open_regular(AT_FDCWD, path, &out->bytes, e);
+    if (fd < 0) return fd;
+    bool read = crc_of(fd, out->bytes, &out->checksum);
+    close(fd);
+    if (!read) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(errno));
+    if (snprintf(out->path, sizeof out->path, "%s", name) >= (int)sizeof out->path)
+        return ga_fail(e, GA_INPUT, "%.64s...: the path is longer than %zu bytes", name,
+                       sizeof out->path - 1);
+    return GA_OK;
+}
+
+static int64_t get_int(const json_t *o, const char *name, bool *ok) {
+    const json_t *v = json_object_get(o, name);
+    if (!json_is_integer(v) || json_integer_value(v) < 0) *ok = false;
+    return json_integer_value(v);
+}
+
+static double get_number(const json_t *o, const char *name, bool *ok) {
+    const json_t *v = json_object_get(o, name);
+    if (json_is_string(v)) return strtod(json_string_value(v), NULL); /* "nan", "inf", "-inf" */
+    if (!json_is_number(v)) *ok = false;
+    return json_number_value(v);
+}
+
+static void get_text(const json_t *o, const char *name, char *out, size_t size, bool *ok) {
+    const char *text = json_string_value(json_object_get(o, name));
+    if (!text || strlen(text) >= size) *ok = false;
+    snprintf(out, size, "%s", text ? text : "");
+}
+
+static uint32_t get_checksum(const json_t *v, bool *ok) {
+    const char *text = json_string_value(v);
+    if (!text || strlen(text) != 8 || strspn(text, "0123456789abcdef") != 8) *ok = false;
+    return text ? (uint32_t)strtoul(text, NULL, 16) : 0;
+}
+
+static bool fill_state(const json_t *o, ga_ckpt_state *s) {
+    bool ok = true;
+    const json_t *scaler = json_object_get(o, "scaler"), *data = json_object_get(o, "data");
+    *s = (ga_ckpt_state){.micro = get_int(o, "micro", &ok), .cycle = get_int(o, "cycle", &ok)};
+    s->update = get_int(o, "update", &ok);
+    s->skipped = get_int(o, "skipped", &ok);
+    s->skipped_in_row = get_int(o, "skipped_in_row", &ok);
+    s->epoch = get_int(o, "epoch", &ok);
+    s->position = get_int(o, "position", &ok);
+    s->accumulate = (int)get_int(o, "accumulate", &ok);
+    s->r = (int)get_int(o, "r", &ok);
+    s->weight = get_number(o, "weight", &ok);
+    s->loss_sum = get_number(o, "loss_sum", &ok);
+    s->seed = (uint64_t)get_int(o, "seed", &ok);
+    s->scale = get_number(scaler, "scale", &ok);
+    s->growth_step = get_int(scaler, "growth_step", &ok);
+    s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);
+    s->world = (int)get_int(o, "world", &ok);
+    get_text(o, "version", s->version, sizeof s->version, &ok);
+    get_text(o, "spec_sha256", s->spec_sha256, sizeof s->spec_sha256, &ok);
+    get_text(o, "target", s->target, sizeof s->target, &ok);
+    get_text(o, "profile", s->profile, sizeof s->profile, &ok);
+    get_text(o, "tuning_sha256", s->tuning_sha256, sizeof s->tuning_sha256, &ok);
+    s->data_count = (int)json_array_size(data);
+    if (s->data_count > GA_DATA_FILES) return false;
+    for (int i = 0; i < s->data_count; i++) {
+        const json_t *one = json_array_get(data, (size_t)i);
+        get_text(one, "path", s->data[i].path, sizeof s->data[i].path, &ok);
+        s->data[i].bytes = get_int(one, "bytes", &ok);
+        s->data[i].checksum = get_checksum(json_object_get(one, "checksum"), &ok);
+    }
+    return ok && s->world >= 1 && s->accumulate >= 1 && s->r < s->accumulate;
+}
+
+/* Reads and checks the manifest of an open folder; *root is the caller's to release. */
+static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e) {
+    char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
+    int64_t bytes;
+    uint32_t crc = 0;
+    json_error_t error;
+    *root = NULL;
+    int fd = open_regular(folder, "manifest.json", &bytes, e);
+    if (fd < 0) return fd;
+    bool whole = bytes > LAST_LINE && crc_of(fd, bytes - LAST_LINE, &crc) &&
+                 pread(fd, last, LAST_LINE, bytes - LAST_LINE) == LAST_LINE;
+    snprintf(expected, sizeof expected, "\"checksum\":\"%08x\"}\n", (unsigned)crc);
+    if (whole && memcmp(last, expected, LAST_LINE) == 0)
+        *root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+    close(fd);
+    if (!*root)
+        return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
+    json_int_t format = json_integer_value(json_object_get(*root, "format"));
+    int code = GA_OK;
+    if (format != 1)
+        code =
+            ga_fail(e, GA_INPUT,
+                    "manifest.json: format %lld found, 1 expected: written by another version (%s)",
+                    (long long)format, json_string_value(json_object_get(*root, "version")));
+    else if (!fill_state(*root, s))
+        code = ga_fail(e, GA_INPUT, "manifest.json: a field is missing or out of range");
+    if (code < 0) {
+        json_decref(*root);
+        *root = NULL;
+    }
+    return code;
+}
+
+static int verify_blocks(int fd, const char *name, int64_t bytes, const json_t *checksums,
+                         ga_err *e) {
+    bool ok = true;
+    if ((int64_t)json_array_size(checksums) != (bytes + GA_BLOCK - 1) / GA_BLOCK)
+        return ga_fail(e, GA_INPUT, "%s: %zu checksums for %lld bytes", name,
+                       json_array_size(checksums), (long long)bytes);
+    unsigned char buffer[1 << 16];
+    uint32_t crc = 0;
+    for (int64_t at = 0; at < bytes;) {
+        ssize_t n = pread(fd, buffer, sizeof buffer - (size_t)(at % (int64_t)sizeof buffer), at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return ga_fail(e, GA_INPUT, "%s: cannot be read at byte %lld", name, (long long)at);
+        crc = (uint32_t)crc32(at % GA_BLOCK ? crc : 0, buffer, (unsigned)n);
+        at += n;
+        if (at % GA_BLOCK && at < bytes) continue;
+        int64_t block = (at - 1) / GA_BLOCK;
+        if (crc != get_checksum(json_array_get(checksums, (size_t)block), &ok) || !ok)
+            return ga_fail(e, GA_INPUT, "%s: bytes %lld..%lld are damaged (wrong checksum)", name,
+                           (long long)block * GA_BLOCK, (long long)at - 1);
+    }
+    return GA_OK;
+}
+
+static int verify_files(int folder, const json_t *root, ga_err *e) {
+    const json_t *files = json_object_get(root, "files");
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *one = json_array_get(files, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        int64_t found, bytes = json_integer_value(json_object_get(one, "bytes"));
+        if (!name || !*name || strchr(name, '/'))
+            return ga_fail(e, GA_INPUT, "manifest.json: a file without a name");
+        int fd = open_regular(folder, name, &found, e);
+        if (fd < 0) return fd;
+        int code = found == bytes
+                       ? verify_blocks(fd, name, bytes, json_object_get(one, "checksums"), e)
+                       : ga_fail(e, GA_INPUT, "%s: %lld bytes found, %lld expected", name,
+                                 (long long)found, (long long)bytes);
+        close(fd);
+        GA_TRY(code);
+    }
+    return json_array_size(files) ? GA_OK : ga_fail(e, GA_INPUT, "manifest.json: lists no files");
+}
+
+static int open_folder(int parent, const char *name, ga_err *e) {
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 ? fd : ga_fail(e, GA_INPUT, "%s: %s", name, strerror(errno));
+}
+
+/* Manifest of a checkpoint, and with `whole` the content of its files. */
+static int verify(int parent, const char *name, bool whole, ga_ckpt_state *s, ga_err *e) {
+    json_t *root;
+    int fd = open_folder(parent, name, e);
+    if (fd < 0) return fd;
+    int code = read_manifest(fd, &root, s, e);
+    if (code == GA_OK && whole) code = verify_files(fd, root, e);
+    json_decref(root);
+    close(fd);
+    return code;
+}
+
+/* Looks for the highest (micro, name) below a bound. */
+typedef struct {
+    int folder;
+    const char *path;
+    bool first; /* first pass: unreadable manifests are named */
+    bool bounded, found;
+    int64_t bound, micro;
+    char bound_name[NAME], name[NAME];
+} search;
+
+static bool before(int64_t micro, const char *name, int64_t other, const char *other_name) {
+    return micro != other ? micro < other : strcmp(name, other_name) < 0;
+}
+
+static int consider(void *arg, const char *name) {
+    search *s = arg;
+    ga_ckpt_state state;
+    ga_err e;
+    int64_t cycle;
+    int r;
+    if (!ga_ckpt_name_parse(name, &cycle, &r)) return GA_OK;
+    if (verify(s->folder, name, false, &state, &e) < 0) {
+        if (s->first) ga_say("checkpoint %s/%s rejected: %s", s->path, name, e.msg);
+        return GA_OK;
+    }
+    if (s->bounded && !before(state.micro, name, s->bound, s->bound_name)) return GA_OK;
+    if (s->found && before(state.micro, name, s->micro, s->name)) return GA_OK;
+    s->found = true;
+    s->micro = state.micro;
+    snprintf(s->name, sizeof s->name, "%s", name);
+    return GA_OK;
+}
+
+static int find_latest(const char *folder, char *path, ga_err *e) {
+    ga_ckpt_state state;
+    ga_err why;
+    search s = {.folder = open_folder(AT_FDCWD, folder, e), .path = folder, .first = true};
+    if (s.folder < 0) return s.folder;
+    int code = GA_INPUT;
+    for (;;) {
+        s.found = false;
+        if (ga_folder_each(s.folder, consider, &s) < 0 || !s.found) break;
+        code = verify(s.folder, s.name, true, &state, &why);
+        if (code == GA_OK) break;
+        ga_say("checkpoint %s/%s rejected: %s", folder, s.name, why.msg);
+        s.first = false;
+        s.bounded = true;
+        s.bound = s.micro;
+        memcpy(s.bound_name, s.name, sizeof s.name);
+    }
+    close(s.folder);
+    if (code < 0) return ga_fail(e, GA_INPUT, "%s: no usable checkpoint found", folder);
+    if (snprintf(path, GA_PATH_MAX, "%s/%s", folder, s.name) >= GA_PATH_MAX)
+        return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", folder);
+    return GA_OK;
+}
+
+static int find_path(const char *what, char *path, ga_err *e) {
+    ga_ckpt_state state;
+    ga_err why;
+    if (strlen(what) >= GA_PATH_MAX) return ga_fail(e, GA_INPUT, "--resume: the path is too long");
+    if (verify(AT_FDCWD, what, true, &state, &why) < 0)
+        return ga_fail(e, GA_INPUT, "--resume: %.200s: %.250s", what, why.msg);
+    snprintf(path, GA_PATH_MAX, "%s", what);
+    return GA_OK;
+}
+
+int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path, ga_err *e) {
+    char found[GA_PATH_MAX] = ""; /* what may lie in path */
+    int code = GA_OK;
+    if (ga_comm_rank(comm) == 0)
+        code =
+            strcmp(what, "latest") == 0 ? find_latest(folder, found, e) : find_path(what, found, e);
+    GA_TRY(ga_comm_agree(comm, code, e));
+    memcpy(path, found, sizeof found);
+    return ga_comm_broadcast(comm, path, GA_PATH_MAX, 0, e);
+}
+
+static int compare_data(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
+    if (now->data_count != then->data_count)
+        return ga_fail(e, GA_INPUT, "resume: %d data files now, %d in the checkpoint",
+                       now->data_count, then->data_count);
+    for (int i = 0; i < now->data_count; i++) {
+        const ga_data_file *a = &now->data[i], *b = &then->data[i];
+        if (a->bytes != b->bytes || a->checksum != b->checksum)
+            return ga_fail(e, GA_INPUT,
+                           "resume: %s has %lld bytes, checksum %08x; the checkpoint was made with "
+                           "%lld bytes, "
+                           "checksum %08x: give it the same data",
+                           a->path, (long long)a->bytes, (unsigned)a->checksum, (long long)b->bytes,
+                           (unsigned)b->checksum);
+    }
+    return GA_OK;
+}
+
+static void say_text(const char *what, const char *now, const char *then) {
+    if (strcmp(now, then) != 0)
+        ga_say("resume: %s is '%s', the checkpoint has '%s'", what, now, then);
+}
+
+static void say_number(const char *what, int64_t now, int64_t then) {
+    if (now != then)
+        ga_say("resume: %s is %lld, the checkpoint has %lld", what, (long long)now,
+               (long long)then);
+}
+
+/* What may differ and is said; the position in the epoch is converted, down to a whole cycle, so
+ * that no row of the epoch is left out. */
+static void accept_differences(const ga_ckpt_state *now, ga_ckpt_state *then, bool speak) {
+    if (speak) {
+        say_text("spec_sha256", now->spec_sha256, then->spec_sha256);
+        say_text("target", now->target, then->target);
+        say_text("profile", now->profile, then->profile);
+        say_text("tuning_sha256", now->tuning_sha256, then->tuning_sha256);
+        say_number("accumulate", now->accumulate, then->accumulate);
+        say_number("the number of ranks", now->world, then->world);
+        say_number("seed", (int64_t)now->seed, (int64_t)then->seed);
+    }
+    if (now->accumulate == then->accumulate && now->world == then->world) return;
+    then->position = then->position * then->world / now->world / now->accumulate * now->accumulate;
+}
+
+static int compare(const ga_ckpt_state *now, ga_ckpt_state *then, bool speak, ga_err *e) {
+    GA_TRY(compare_data(now, then, e));
+    if (then->r > 0 && (now->accumulate != then->accumulate || now->world != then->world))
+        return ga_fail(e, GA_INPUT,
+                       "resume: the checkpoint lies inside a cycle of %d micro-steps on %d ranks, "
+                       "this run has "
+                       "%d on %d: use the same numbers, or a checkpoint of a whole cycle",
+                       then->accumulate, then->world, now->accumulate, now->world);
+    accept_differences(now, then, speak);
+    return GA_OK;
+}
+
+static int join(char *out, const char *path, const char *name, ga_err *e) {
+    if (snprintf(out, GA_PATH_MAX, "%s/%s", path, name) < GA_PATH_MAX) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
+}
+
+static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
+    char file[GA_PATH_MAX], name[NAME];
+    ga_note notes[2] = {{.key = "weight"}, {.key = "loss_sum"}};
+    if (!c->gradient)
+        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume",
+                       path);
+    snprintf(name, sizeof name, "gradient-%dof%d.safetensors", ga_comm_rank(c->comm) + 1,
+             ga_comm_size(c->comm));
+    GA_TRY(join(file, path, name, e));
+    GA_TRY(ga_safetensors_load(file, c->gradient, 1, notes, 2, e));
+    s->weight = strtod(notes[0].value, NULL);
+    s->loss_sum = strtod(notes[1].value, NULL);
+    return GA_OK;
+}
+
+static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
+    char file[GA_PATH_MAX];
+    for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
+        GA_TRY(join(file, path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count, e));
+    }
+    for (int i = 0; i < c->file_count; i++) {
+        GA_TRY(join(file, path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_load(file, c->files[i].arrays, c->files[i].count, NULL, 0, e));
+    }
+    return GA_OK;
+}
+
+int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
+                 ga_ckpt_state *out, ga_err *e) {
+    int code = verify(AT_FDCWD, path, false, out, e);
+    if (code == GA_OK) code = compare(now, out, ga_comm_rank(c->comm) == 0, e);
+    if (code == GA_OK) code = load_files(path, c, e);
+    if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
+    return ga_comm_agree(c->comm, code, e);
+}

@@ -1,0 +1,39 @@
+/* cycle.h: the three counters of training, and the only place that decides a role or a boundary.
+ * micro counts passes, cycle counts boundaries passed, update counts updates applied (cycle -
+ * skipped). */
+#ifndef GA_CYCLE_H
+#define GA_CYCLE_H
+
+#include "ga.h"
+
+enum { GA_SKIP_LIMIT = 50 }; /* so many skipped updates in a row end the run */
+
+typedef struct ga_cycle {
+    int64_t micro, cycle, update, skipped;
+    int64_t skipped_in_row;
+    int r; /* micro-steps accumulated in the present cycle, 0..a */
+    int a; /* micro-steps of a full cycle, > 0 */
+} ga_cycle;
+
+/* What a micro-step does with gradients: ONLY and FIRST write them, NEXT and LAST add;
+ * ONLY and LAST reduce them over the ranks. */
+typedef enum ga_role { GA_ONLY, GA_FIRST, GA_NEXT, GA_LAST } ga_role;
+
+/* Role of the micro-step about to run in a cycle of r_total micro-steps (c->r < r_total <= c->a).
+ */
+ga_role ga_cycle_role(const ga_cycle *c, int r_total);
+
+/* Counts one finished micro-step. GA_INPUT if the cycle was already full. */
+int ga_cycle_micro_done(ga_cycle *c, ga_err *e);
+
+/* True if the cycle is full (r == a): time for the boundary. */
+bool ga_cycle_boundary(const ga_cycle *c);
+
+/* Passes a boundary (with 1 <= r <= a: r < a is a flush): r = 0, cycle + 1, update + 1 if applied,
+ * else skipped + 1. GA_NONFINITE at the GA_SKIP_LIMIT-th skip in a row, GA_BUG with r == 0. */
+int ga_cycle_commit(ga_cycle *c, bool applied, ga_err *e);
+
+/* Gives up a partial cycle: r = 0; its passes stay counted in micro. */
+void ga_cycle_discard(ga_cycle *c);
+
+#endif

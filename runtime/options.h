@@ -1,0 +1,42 @@
+/* options.h: the command line of a training program, and where its data lies. */
+#ifndef GA_OPTIONS_H
+#define GA_OPTIONS_H
+
+#include "ga.h"
+
+/* Strings point into argv; NULL or the value in brackets: not given. */
+typedef struct ga_options {
+    int64_t cycles;         /* [0] end when so many cycles are done */
+    const char *data;       /* folder of the data */
+    const char *checkpoint; /* folder of the checkpoints */
+    const char *resume;     /* "latest" or a checkpoint's path */
+    const char *init;       /* .safetensors with the parameters */
+    const char *log;        /* file for JSON lines */
+    const char *watch;      /* name of a parameter; not terminated: see watch_length */
+    size_t watch_length;    /* bytes of that name */
+    int watch_count;        /* elements to show, 1..1000000 */
+    const char *dump;       /* folder for tensors at boundaries */
+    const char *save_init;  /* file for the initial parameters */
+    int threads;            /* [0] 1..1024 */
+    int64_t seed;           /* [-1] 0..2^63-1 */
+    int64_t stop_micro;     /* [0] save and stop when so many micro-steps are done */
+    bool eval, quiet, help;
+} ga_options;
+
+/* Fills o from the command line. GA_INPUT with one line that names the option, its value and its
+ * range. */
+int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e);
+
+/* Text of --help, to stdout. */
+void ga_options_help(const char *program);
+
+/* Folder of the running program, without a final slash. */
+int ga_program_folder(char *out, size_t size, ga_err *e);
+
+/* Path of a data file: `relative` under option_dir (if not NULL), $GAGEN_DATA (if set),
+ * program_dir/data; the first that has the file. An absolute path is taken as it is. GA_INPUT lists
+ * the places looked at. */
+int ga_data_path(char *out, size_t size, const char *option_dir, const char *program_dir,
+                 const char *relative, ga_err *e);
+
+#endif

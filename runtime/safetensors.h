@@ -1,0 +1,47 @@
+/* safetensors.h: named arrays in a .safetensors file, written and read whole.
+ * Files hold F32 or F64; memory of the other width is converted (rounded once). */
+#ifndef GA_SAFETENSORS_H
+#define GA_SAFETENSORS_H
+
+#include "layout.h"
+
+enum { GA_BLOCK = 4 << 20 }; /* bytes covered by one checksum */
+
+/* Text pairs of __metadata__, at most 2, or NULL keys. */
+typedef struct ga_note {
+    const char *key;
+    char value[48];
+} ga_note;
+
+/* What was written, for the manifest. */
+typedef struct ga_written {
+    int64_t bytes;
+    uint32_t *checksums; /* crc32 of each GA_BLOCK bytes; NULL: not wanted */
+    int64_t blocks;      /* in: room, out: used */
+} ga_written;
+
+/* Exact size of the file; dtype of file = dtype of the arrays. */
+int64_t ga_safetensors_bytes(const ga_array *arrays, int count, const ga_note *notes,
+                             int note_count);
+
+/* Writes to an open, empty file; no allocation, no sync. Refuses a non-finite value (GA_NONFINITE,
+ * tensor named) if finite_only. path is for messages. */
+int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int count,
+                         const ga_note *notes, int note_count, bool finite_only, ga_written *out,
+                         ga_err *e);
+
+/* Writes PATH.tmp, syncs, renames to path. Values are written as they are. For --save-init and
+ * --dump. */
+int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_err *e);
+
+/* Reads a file that must hold exactly these names, in any order, with these shapes. Everything
+ * about the header is checked first: with any difference nothing is loaded and e lists the
+ * differences (GA_INPUT). Notes with the given keys are filled in ("" if absent). For --init and
+ * checkpoints. Not after `ready`. */
+int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                        int note_count, ga_err *e);
+
+/* The same checks without loading. */
+int ga_safetensors_check(const char *path, const ga_array *arrays, int count, ga_err *e);
+
+#endif

@@ -1,0 +1,84 @@
+// loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
+
+//@ cross_entropy(fn, params, source, real, rows, C, exp, log)
+/* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 8 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+            const $real *row = logits + (size_t)i * C;
+            $real largest = row[0], sum = 0;
+            for (int c = 1; c < C; c++) largest = row[c] > largest ? row[c] : largest;
+            for (int c = 0; c < C; c++) sum += $exp(row[c] - largest);
+            lse[i] = largest + $log(sum);
+            y[i] = target[i] == IGNORE ? 0 : lse[i] - row[target[i]];
+        }
+    }
+}
+
+//@ cross_entropy_dx(fn, params, source, real, rows, C, exp, store)
+/* $fn: dy (softmax(logits) - one_hot(target))
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 8 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int r = from; r < to; r++) {
+            for (int c = 0; c < C; c++) {
+                const size_t i = (size_t)r * C + c;
+                const $real value = dy[r] * ($exp(logits[i] - lse[r]) - (c == target[r]));
+                $store
+            }
+        }
+    }
+}
+
+//@ loss_seed(fn, params, source, real, rows)
+/* $fn: scale / nominal weight for each counted row
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows };
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
+        for (int i = 0; i < ROWS; i++) y[i] = target[i] == IGNORE ? 0 : seed;
+}
+
+//@ tally(fn, params, source, rows)
+/* $fn: loss and weight of the counted rows, in row order
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows };
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        for (int i = 0; i < ROWS; i++) {
+            sums[SUM_LOSS] += loss[i];
+            sums[SUM_WEIGHT] += target[i] != IGNORE;
+        }
+    }
+}
+
+//@ tally_hits(fn, params, source, rows)
+/* $fn: rows whose largest logit is the target's
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows };
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
+        for (int i = 0; i < ROWS; i++)
+            if (target[i] != IGNORE) sums[SUM_HITS] += hits[i];
+}
+
+//@ hit(fn, params, source, real, rows, C)
+/* $fn: 1 where the first of the largest logits is the target's
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+            const $real *row = logits + (size_t)i * C;
+            int best = 0;
+            for (int c = 1; c < C; c++) best = row[c] > row[best] ? c : best;
+            y[i] = best == target[i];
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// pointwise: one expression per element; the body comes from the op's formula.
+
+//@ map(fn, params, source, n, formula, loads, store)
+/* $fn: $formula
+ * $source */
+static void $fn($params) {
+    enum { N = $n, TILE = 1024 };
+    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < N ? from + TILE : N;
+        for (int i = from; i < to; i++) {
+            $loads
+            $store
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//@ main(header, name, check_cpu, eval_due, checkpoint_due, log_due)
+$header
+#include "model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/stop.h"
+
+enum { RUNNING, DONE, STOPPED };
+
+static void log_update(model *m, double start, ga_comm_counts before) {
+    const step *s = &m->step;
+    const ga_comm_counts now = ga_comm_counted(m->comm);
+    const double seconds = ga_clock() - start;
+    const int64_t rows = (int64_t)s->weight;
+    ga_log_update(m->log, &(ga_update_event){
+        .fields = GA_HAS_GRAD_NORM, .cycle = m->count.cycle, .cycles = m->cycles,
+        .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_epoch(m->loader),
+        .rows = rows, .loss = s->loss / s->weight, .lr = s->lr, .grad_norm = s->grad_norm,
+        .skipped = m->count.skipped, .weight = s->weight,
+        .ms = 1e3 * seconds, .rows_per_s = (double)rows / seconds,
+        .collectives = now.collectives + now.small - before.collectives - before.small,
+        .comm_bytes = now.bytes - before.bytes});
+}
+
+static int evaluate(model *m, ga_err *e) {
+    ga_eval_event event;
+    GA_TRY($(name)_evaluate(m, &event, e));
+    ga_log_eval(m->log, &event);
+    return 0;
+}
+
+/* One cycle in steps, where something is to be seen or saved between them. */
+static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e) {
+    const int total = m->count.r + batches;
+    for (int k = 0; k < batches; k++) {
+        GA_TRY($(name)_micro(m, k, total, e));
+        if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_boundary(m, e));
+        if (o->watch) GA_TRY($(name)_watch(m, o, e));
+        if (m->count.micro == o->stop_micro) {
+            ga_loader_release(m->loader, k + 1);
+            GA_TRY($(name)_save(m, e));
+            return STOPPED;
+        }
+    }
+    ga_loader_release(m->loader, batches);
+    return RUNNING;
+}
+
+static int one_cycle(model *m, const ga_options *o, ga_err *e) {
+    const int batches = ga_loader_cycle(m->loader, e);
+    if (batches < 0) return batches;
+    if (o->watch || o->stop_micro || batches < A) return cycle_by_steps(m, o, batches, e);
+    GA_TRY($(name)_cycle(m, e));
+    ga_loader_release(m->loader, batches);
+    return RUNNING;
+}
+
+static int train(model *m, const ga_options *o, ga_err *e) {
+    while (m->count.cycle < m->cycles) {
+        const double start = ga_clock();
+        const ga_comm_counts before = ga_comm_counted(m->comm);
+        const int64_t epoch = ga_loader_epoch(m->loader);
+        const int code = one_cycle(m, o, e);
+        if (code < 0) return code;
+        if (code == STOPPED) return STOPPED;
+        const bool epoch_ends = ga_loader_epoch(m->loader) != epoch;
+        const bool last = m->count.cycle == m->cycles;
+        if ($log_due) log_update(m, start, before);
+        if (STOP_AT_NONFINITE && m->step.nonfinite > 0)
+            return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
+                           "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
+                           m->step.nonfinite);
+        if ($eval_due) GA_TRY(evaluate(m, e));
+        if (m->stop) {
+            GA_TRY($(name)_save(m, e));
+            return STOPPED;
+        }
+        if (m->checkpoint && ($checkpoint_due)) GA_TRY($(name)_save(m, e));
+        (void)epoch_ends, (void)last;
+    }
+    return DONE;
+}
+
+static int run(model *m, const ga_options *o, ga_err *e) {
+    GA_TRY($(name)_open(m, o, e));
+    ga_say("ready");
+    if (o->eval) {
+        GA_TRY(evaluate(m, e));
+        return DONE;
+    }
+    const int code = train(m, o, e);
+    if (code >= 0 && o->dump) GA_TRY($(name)_dump(m, o->dump, e));
+    return code;
+}
+
+int main(int argc, char **argv) {
+    ga_err e = {0};
+    ga_options o;
+    if (ga_options_parse(&o, argc, argv, &e) < 0) {
+        ga_say("$name: %s", e.msg);
+        return 1;
+    }
+    if (o.help) {
+        ga_options_help("$name");
+        return 0;
+    }
+    $check_cpu
+    model m = {0};
+    const int code = run(&m, &o, &e);
+    const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"
+        : code == GA_NONFINITE ? "nonfinite" : "error";
+    if (m.log) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
+    if (code < 0) ga_say("$name: %s", e.msg);
+    $(name)_close(&m);
+    return code == STOPPED ? GA_EXIT_STOPPED : code < 0 ? -code : 0;
+}

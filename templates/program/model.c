@@ -1,0 +1,251 @@
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, accuracy)
+$header
+#include "model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/csv.h"
+#include "runtime/rng.h"
+#include "runtime/stop.h"
+
+$facts
+/* -- where everything lies ------------------------------------------------------------------------- */
+
+/* Parameters in the order of the flat space: offset, from layer to layer, elements of one. */
+static const ga_param PARAMS[] = {
+    $params
+};
+
+/* Initial values: uniform in [-value, value], normal with deviation value, or the value itself. */
+typedef enum init_kind { UNIFORM, NORMAL, VALUE } init_kind;
+static const struct { init_kind kind; double value; } INIT[] = {
+    $init
+};
+
+static parameters parameters_at(real *flat) {
+    return (parameters){
+        $places
+    };
+}
+
+static void place(model *m) {
+    $flat_places
+    m->w = parameters_at(m->flat_w);
+    m->g = parameters_at(m->flat_g);
+    $view_places
+    real *const a = (real *)m->memory[ARENA_ACTIVATIONS].base;
+    m->a = (activations){
+        $activation_places
+    };
+    m->partials = (double *)m->memory[ARENA_PARTIALS].base;
+}
+
+static int open_memory(model *m, ga_err *e) {
+    static const struct { const char *name; size_t bytes; } PLAN[ARENAS] = {
+        $arenas
+    };
+    for (int i = 0; i < ARENAS; i++)
+        GA_TRY(ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+    place(m);
+    return 0;
+}
+
+static void init_parameters(model *m) {
+    char name[GA_NAME_MAX];
+    for (int i = 0; i < PARAM_COUNT; i++) {
+        const ga_param *p = &PARAMS[i];
+        const double v = INIT[i].value;
+        for (int l = 0; l < p->count; l++) {
+            real *x = m->flat_w + p->offset + l * p->stride;
+            ga_param_name(p, l, "", name);
+            if (INIT[i].kind == UNIFORM) ga_init_uniform(x, REAL, p->n, m->seed, name, -v, v);
+            if (INIT[i].kind == NORMAL) ga_init_normal(x, REAL, p->n, m->seed, name, v);
+            if (INIT[i].kind == VALUE) ga_init_value(x, REAL, p->n, v);
+        }
+    }
+}
+
+/* -- data -------------------------------------------------------------------------------------------- */
+
+static int open_data(model *m, const ga_options *o, ga_err *e) {
+    char folder[GA_PATH_MAX], path[GA_PATH_MAX];
+    ga_arena *arena = &m->memory[ARENA_DATA];
+    GA_TRY(ga_program_folder(folder, sizeof folder, e));
+    $read_data
+    m->data = (ga_loader_config){
+        .data = {input, target, REAL, INPUT, $split},
+        .batch = B, .accumulate = A, .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
+        .seed = m->seed, .shuffle = SHUFFLE,
+    };
+    $eval_source
+    m->eval_input = ga_take(&m->memory[ARENA_LOADER], sizeof(real) * B * INPUT, 64, e);
+    m->eval_target = ga_take(&m->memory[ARENA_LOADER], sizeof(int32_t) * B, 64, e);
+    if (!m->eval_input || !m->eval_target) return GA_BUG;
+    return ga_loader_open(&m->loader, &m->data, &m->memory[ARENA_LOADER], e);
+}
+
+/* -- checkpoints -------------------------------------------------------------------------------------- */
+
+static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
+    saved *a = &m->saved;
+    a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
+    a->gradient = (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_g};
+    $states
+    a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
+    a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
+    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, &a->gradient, m->comm};
+}
+
+static ga_ckpt_state state_of(const model *m) {
+    ga_ckpt_state s = {
+        .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
+        .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
+        .epoch = ga_loader_epoch(m->loader), .position = ga_loader_position(m->loader),
+        .accumulate = A, .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
+        .loss_sum = m->sums[SUM_LOSS], .seed = m->seed, .scale = 1,
+        .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
+        .target = "c", .profile = PROFILE, .data_count = DATA_FILES,
+    };
+    for (int i = 0; i < DATA_FILES; i++) s.data[i] = m->files[i];
+    return s;
+}
+
+static int resume(model *m, const ga_ckpt_config *c, const ga_options *o, char *path, ga_err *e) {
+    GA_TRY(ga_ckpt_find(o->checkpoint ? o->checkpoint : c->folder, o->resume, m->comm, path, e));
+    const ga_ckpt_state now = state_of(m);
+    ga_ckpt_state s;
+    GA_TRY(ga_ckpt_load(path, c, &now, &s, e));
+    m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r, A};
+    m->sums[SUM_WEIGHT] = s.weight;
+    m->sums[SUM_LOSS] = s.loss_sum;
+    if (m->seed != s.seed)
+        return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
+                       path, (unsigned long long)s.seed, (unsigned long long)m->seed,
+                       (unsigned long long)s.seed);
+    return ga_loader_seek(m->loader, s.epoch, s.position, e);
+}
+
+int $(name)_save(model *m, ga_err *e) {
+    if (!m->checkpoint) return 0;
+    char path[GA_PATH_MAX];
+    const double start = ga_clock();
+    const ga_ckpt_state s = state_of(m);
+    GA_TRY(ga_ckpt_save(m->checkpoint, &s, path, e));
+    ga_log_checkpoint(m->log, m->count.cycle, path, 1e3 * (ga_clock() - start));
+    return 0;
+}
+
+/* -- what is asked for ---------------------------------------------------------------------------------- */
+
+int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
+    ga_loader_config eval = m->data;
+    eval.data = m->eval_data;
+    int64_t batches = ga_eval_batches(&eval);
+    if (EVAL_BATCHES > 0 && batches > EVAL_BATCHES) batches = EVAL_BATCHES;
+    for (int64_t k = 0; k < batches; k++) {
+        const int64_t rows = ga_eval_batch(&eval, k, m->eval_input, m->eval_target);
+        for (int64_t i = rows; i < B; i++) m->eval_target[i] = IGNORE;
+        GA_TRY($(name)_evaluate_batch(m, e));
+    }
+    GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
+    const double weight = m->sums[SUM_WEIGHT];
+    *out = (ga_eval_event){.fields = GA_HAS_LOSS$accuracy, .cycle = m->count.cycle,
+        .rows = (int64_t)weight, .split = "eval", .loss = m->sums[SUM_LOSS] / weight,
+        .accuracy = m->sums[SUM_HITS] / weight};
+    for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
+    return 0;
+}
+
+int $(name)_dump(model *m, const char *folder, ga_err *e) {
+    if (ga_comm_rank(m->comm) != 0) return 0;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return ga_fail(e, GA_INPUT, "--dump %s: the folder cannot be made: %s", folder, strerror(errno));
+    char path[GA_PATH_MAX];
+    snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
+    GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
+    snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
+    GA_TRY(ga_safetensors_save(path, &m->saved.gradient, 1, e));
+    if (STATES == 0) return 0;
+    snprintf(path, sizeof path, "%s/state.safetensors", folder);
+    return ga_safetensors_save(path, m->saved.state, STATES, e);
+}
+
+int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
+    char name[GA_NAME_MAX];
+    int i, l;
+    snprintf(name, sizeof name, "%.*s", (int)o->watch_length, o->watch);
+    if (!ga_layout_find(PARAMS, PARAM_COUNT, name, &i, &l))
+        return ga_fail(e, GA_INPUT, "--watch %s: there is no such parameter; the first is %s", name,
+                       PARAMS[0].name);
+    const real *x = m->flat_w + PARAMS[i].offset + l * PARAMS[i].stride;
+    const int n = o->watch_count < PARAMS[i].n ? o->watch_count : (int)PARAMS[i].n;
+    ga_log_watch(m->log, m->count.micro - 1, name, x, REAL, n);
+    return 0;
+}
+
+/* -- open and close --------------------------------------------------------------------------------------- */
+
+static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
+    ga_arena *runtime = &m->memory[ARENA_RUNTIME];
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    const int threads = o->threads ? o->threads : THREADS ? THREADS : cpus > 0 ? (int)cpus : 1;
+    GA_TRY(ga_comm_open(&m->comm, runtime, e));
+    const int world = ga_comm_size(m->comm);
+    if (RANKS && world != RANKS)
+        return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", world, RANKS);
+    if (!DDP && world > 1)
+        return ga_fail(e, GA_INPUT, "started with %d ranks, but the spec has no parallel \"ddp\"", world);
+    GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
+    GA_TRY(ga_team_open(&m->team, threads, runtime, e));
+    GA_TRY(ga_log_open(&m->log, o->log, o->quiet, ga_comm_rank(m->comm), runtime, e));
+    GA_TRY(open_data(m, o, e));
+    const int64_t per_epoch = ga_loader_cycles(&m->data);
+    m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : TRAIN_CYCLES(per_epoch);
+    m->cycles = o->cycles ? o->cycles : TRAIN_CYCLES(per_epoch);
+    m->nominal = (double)A * B * world;
+    m->step.seed = (real)(1 / m->nominal);
+    m->count.a = A;
+    init_parameters(m);
+    if (o->init) {
+        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
+        GA_TRY(ga_safetensors_load(o->init, &all, 1, NULL, 0, e));
+    }
+    char folder[GA_PATH_MAX];
+    GA_TRY(ga_program_folder(folder, sizeof folder - 16, e));
+    strcat(folder, "/checkpoints");
+    const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : folder);
+    if (o->resume) GA_TRY(resume(m, &c, o, resumed, e));
+    if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
+    if (o->save_init && ga_comm_rank(m->comm) == 0)
+        GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
+    return $(name)_refresh(m, e);
+}
+
+int $(name)_open(model *m, const ga_options *o, ga_err *e) {
+    char resumed[GA_PATH_MAX] = "";
+    memset(m, 0, sizeof *m);
+    m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
+    GA_TRY(open_memory(m, e));
+    GA_TRY(ga_stop_open(e));
+    GA_TRY(open_parts(m, o, resumed, e));
+    ga_log_start(m->log, &(ga_start_event){
+        .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "c",
+        .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
+        .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
+        .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
+    return 0;
+}
+
+void $(name)_close(model *m) {
+    ga_ckpt_close(m->checkpoint);
+    ga_loader_close(m->loader);
+    ga_log_close(m->log);
+    ga_team_close(m->team);
+    ga_comm_close(m->comm);
+    for (int i = 0; i < ARENAS; i++) ga_arena_close(&m->memory[i]);
+}

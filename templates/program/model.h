@@ -1,0 +1,116 @@
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype)
+$header
+#ifndef $guard
+#define $guard
+
+#include "runtime/ckpt.h"
+#include "runtime/comm.h"
+#include "runtime/cycle.h"
+#include "runtime/data.h"
+#include "runtime/log.h"
+#include "runtime/options.h"
+#include "runtime/team.h"
+
+typedef $real real;
+#define REAL $dtype
+
+enum {
+    $sizes
+};
+
+/* The memory of the program: one mapping each, made at start. */
+enum {
+    $arenas
+};
+
+/* Every array over the flat space (values, gradients, optimizer state) has this form. */
+typedef struct parameters {
+    $parameters
+} parameters;
+
+//% if views.text ~= "" then
+/* Copies of weights in the layout that a kernel reads, made again after every update. */
+typedef struct views {
+    $views
+} views;
+
+//% end
+/* Results of one micro-step; places are shared by values that are not needed at the same time. */
+typedef struct activations {
+    $activations
+} activations;
+
+typedef struct batch {
+    $batch
+} batch;
+
+/* What one update needs beside the gradient: computed once, in double, by decide(). */
+typedef struct step {
+    real seed;               /* gradient of the cycle's mean loss with respect to one row's loss */
+    bool skip;               /* leave parameters and state as they are */
+    double loss, weight;     /* sums over the cycle and all ranks */
+    double grad_norm;        /* 2-norm of the mean gradient, before clipping */
+    double lr;
+    double nonfinite;        /* elements of the gradient that are not finite */
+    real factor;             /* nominal / true weight, times the clip factor */
+    $groups
+} step;
+
+enum { $sum_names };
+
+/* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
+typedef struct saved {
+    ga_array parameters, gradient;
+    ga_array state[STATES ? STATES : 1];
+    ga_ckpt_file files[2];
+} saved;
+
+typedef struct model {
+    ga_arena memory[ARENAS];
+    real *flat_w, *flat_g;   /* the flat space of parameters and gradients: FLAT elements each */
+    $state_fields
+    parameters w, g;
+//% if views.text ~= "" then
+    views v;
+//% end
+    activations a;
+    double *partials;        /* 2 per NORM_TILE elements: sum of squares, elements not finite */
+    double sums[SUMS];       /* of the present cycle, or of an evaluation */
+    double nominal;          /* weight of a full cycle over all ranks */
+    step step;
+    ga_cycle count;
+    ga_team *team;
+    ga_comm *comm;
+    ga_loader_config data;
+    ga_dataset eval_data;
+    ga_loader *loader;
+    ga_log *log;
+    saved saved;
+    ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */
+    ga_data_file files[2];
+    real *eval_input;        /* one batch of the evaluation */
+    int32_t *eval_target;
+    uint64_t seed;
+    int64_t cycles;          /* where training ends */
+    int64_t schedule_total;
+    bool stop;               /* a rank was asked to stop; known after the boundary */
+    ga_err error;            /* of worker 0 inside a cycle */
+} model;
+
+/* step.c: all of training. 0 or a negative ga_status. */
+int $(name)_cycle(model *m, ga_err *e);           /* A micro-steps and the boundary */
+int $(name)_micro(model *m, int k, int total, ga_err *e); /* micro-batch k of the loader's, in a cycle of `total` */
+int $(name)_boundary(model *m, ga_err *e);
+int $(name)_refresh(model *m, ga_err *e);         /* views, after parameters were loaded */
+int $(name)_evaluate_batch(model *m, ga_err *e);  /* adds to m->sums */
+double $(name)_lr(const model *m, int64_t t);     /* rate of the update after t updates */
+
+/* model.c: memory, data, files. */
+int $(name)_open(model *m, const ga_options *o, ga_err *e);
+void $(name)_close(model *m);
+int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e);
+int $(name)_save(model *m, ga_err *e);
+int $(name)_dump(model *m, const char *folder, ga_err *e);
+int $(name)_watch(model *m, const ga_options *o, ga_err *e);
+
+#endif

@@ -1,0 +1,148 @@
+//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_function, cycle, micro_functions, micro_cases, bucket_functions, finish, small, clip, skip, t)
+$header
+#include "model.h"
+
+#include <math.h>
+
+#include "runtime/stop.h"
+
+#include "kernels.c" /* one translation unit: the compiler sees every size */
+
+/* -- one micro-batch ------------------------------------------------------------------------------ */
+
+static void forward(ga_worker *w, model *m, const batch *b) {
+    $forward
+    ga_barrier(w);
+}
+
+/* After forward: what an evaluation measures beside the loss. */
+static void measure(ga_worker *w, model *m, const batch *b) {
+    $evaluation
+    ga_barrier(w);
+}
+
+//% if bucket_functions.text ~= "" then
+$bucket_functions
+
+//% end
+$backward
+
+static batch batch_at(const model *m, int k) {
+    return (batch){ga_loader_input(m->loader, k), ga_loader_target(m->loader, k)};
+}
+
+$micro_functions
+
+/* -- the boundary --------------------------------------------------------------------------------- */
+
+/* Copies that kernels read; constant over a cycle, so made once per update. */
+static void pack_views(ga_worker *w, model *m) {
+    $view_calls
+    ga_barrier(w);
+}
+
+$lr
+
+/* Worker 0, in double: what the update is to be. A skipped update changes neither parameters nor
+ * optimizer state nor the schedule. */
+static int decide(model *m, ga_err *e) {
+    step *s = &m->step;
+    double squares = 0;
+    s->nonfinite = 0;
+    for (int i = 0; i < NORM_TILES; i++) {
+        squares += m->partials[2 * i];
+        s->nonfinite += m->partials[2 * i + 1];
+    }
+    $small
+    s->loss = sums[SUM_LOSS];
+    s->weight = sums[SUM_WEIGHT];
+    const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
+    s->grad_norm = sqrt(squares) * mean;
+    s->skip = $skip;
+    double factor = mean;
+    $clip
+    s->factor = (real)factor;
+    const int64_t t = $t;
+    s->lr = $(name)_lr(m, t);
+    $scalars
+    return 0;
+}
+
+static void boundary(ga_worker *w, model *m) {
+    ga_barrier(w);
+    $finish
+    gradient_partials(w, m->partials, m->flat_g);
+    ga_barrier(w);
+    if (w->index == 0) {
+        const int code = decide(m, &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
+    if (ga_team_status(w) < 0 || m->step.skip) return;
+    $sweep_calls
+    ga_barrier(w);
+    pack_views(w, m);
+}
+
+/* -- cycles --------------------------------------------------------------------------------------- */
+
+$cycle_function
+
+typedef struct micro_call {
+    model *m;
+    int k;
+    ga_role role;
+} micro_call;
+
+static void micro_step(ga_worker *w, void *arg) {
+    const micro_call *call = arg;
+    switch (call->role) {
+    $micro_cases
+    default: break;
+    }
+}
+
+static void boundary_step(ga_worker *w, void *arg) { boundary(w, arg); }
+
+static void refresh_step(ga_worker *w, void *arg) { pack_views(w, arg); }
+
+static void evaluate_step(ga_worker *w, void *arg) {
+    model *m = arg;
+    const batch b = {m->eval_input, m->eval_target};
+    forward(w, m, &b);
+    measure(w, m, &b);
+}
+
+/* Runs body on the team; an error of worker 0 is in m->error. */
+static int run(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
+    const int code = ga_team_run(m->team, body, arg);
+    if (code < 0) *e = m->error;
+    return code;
+}
+
+/* Counts the cycle and clears its sums. */
+static int commit(model *m, ga_err *e) {
+    for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
+    return ga_cycle_commit(&m->count, !m->step.skip, e);
+}
+
+int $(name)_cycle(model *m, ga_err *e) {
+    GA_TRY(run(m, $cycle, m, e));
+    for (int k = 0; k < A; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
+    return commit(m, e);
+}
+
+int $(name)_micro(model *m, int k, int total, ga_err *e) {
+    micro_call call = {m, k, ga_cycle_role(&m->count, total)};
+    GA_TRY(run(m, micro_step, &call, e));
+    return ga_cycle_micro_done(&m->count, e);
+}
+
+int $(name)_boundary(model *m, ga_err *e) {
+    GA_TRY(run(m, boundary_step, m, e));
+    return commit(m, e);
+}
+
+int $(name)_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
+
+int $(name)_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }

@@ -1,0 +1,115 @@
+-- What a test is given: function(t). A failure is an error at the line of the test.
+--   t.equal(a, b [, what])         the same, tables entry by entry      t.near(a, b, tolerance)
+--   t.match(text, pattern)         a Lua pattern; returns the captures  t.contains(text, part)
+--   t.fails(f [, pattern])         f raises an error; returns its text (of a diagnostic: as printed)
+--   t.run { argv..., cwd =, env = { "A=b" }, timeout = 60 }   { status, out, err, seconds, timed_out }
+--   t.shell(command)               the same for `sh -c`
+--   t.temp()                       a fresh folder          t.write(path, text)   a file, folders made
+--   t.root                         the repository          t.load(path)          value of a Lua file in it
+--   t.clock()                      seconds of the monotonic clock
+--   t.not_run(reason)              ends the test as not run t.environment(name)   text or nil
+-- Invariant: no helper changes anything outside the folder of t.temp().
+
+local function show(value, depth)
+    if type(value) == "string" then return ("%q"):format(value) end
+    if type(value) ~= "table" then return tostring(value) end
+    if depth == 0 then return "{...}" end
+    local keys, parts = {}, {}
+    for key in next, value do keys[#keys + 1] = key end
+    table.sort(keys, function(a, b)
+        if math.type(a) and math.type(b) then return a < b end
+        return tostring(a) < tostring(b)
+    end)
+    for i, key in ipairs(keys) do
+        local name = math.type(key) and ("[%s]"):format(key) or tostring(key)
+        parts[i] = name .. " = " .. show(value[key], depth - 1)
+    end
+    return "{ " .. table.concat(parts, ", ") .. " }"
+end
+
+local function same(a, b)
+    if type(a) ~= "table" or type(b) ~= "table" then
+        return a == b and math.type(a) == math.type(b) or a ~= a and b ~= b
+    end
+    for key in next, a do
+        if not same(a[key], b[key]) then return false end
+    end
+    for key in next, b do
+        if a[key] == nil then return false end
+    end
+    return true
+end
+
+return function(native)
+    local t = { root = native.root, environment = host.environment, clock = native.clock }
+
+    function t.equal(a, b, what)
+        if not same(a, b) then
+            error(("%sexpected %s, found %s"):format(what and what .. ": " or "", show(b, 6), show(a, 6)), 2)
+        end
+    end
+
+    function t.near(a, b, tolerance)
+        if type(a) ~= "number" or not (math.abs(a - b) <= tolerance) then
+            error(("expected %s within %s, found %s"):format(b, tolerance, show(a, 2)), 2)
+        end
+    end
+
+    function t.match(text, pattern)
+        if type(text) ~= "string" or not text:find(pattern) then
+            error(("expected a match of %s in\n%s"):format(pattern, show(text, 3)), 2)
+        end
+        return text:match(pattern)
+    end
+
+    function t.contains(text, part)
+        if type(text) ~= "string" or not text:find(part, 1, true) then
+            error(("expected %q in\n%s"):format(part, show(text, 3)), 2)
+        end
+    end
+
+    function t.fails(f, pattern)
+        local done, value = pcall(f)
+        if done then error("expected an error, found none", 2) end
+        local text = tostring(value)
+        if pattern and not text:find(pattern) then
+            error(("expected an error that matches %s, found\n%s"):format(pattern, text), 2)
+        end
+        return text
+    end
+
+    function t.run(command)
+        local argv = { cwd = command.cwd, timeout = command.timeout }
+        if command.env then
+            argv[1] = "env"
+            for _, setting in ipairs(command.env) do argv[#argv + 1] = setting end
+        end
+        for _, word in ipairs(command) do argv[#argv + 1] = word end
+        return native.run(argv)
+    end
+
+    function t.shell(command)
+        return native.run { "sh", "-c", command }
+    end
+
+    function t.temp()
+        return native.temporary()
+    end
+
+    function t.write(path, text)
+        assert(host.folder(path:match("^(.*)/") or "."))
+        local file = assert(io.open(path, "wb"))
+        assert(file:write(text))
+        assert(file:close())
+    end
+
+    function t.load(path)
+        return dofile(t.root .. "/" .. path)
+    end
+
+    function t.not_run(reason)
+        error({ not_run = reason }, 0)
+    end
+
+    return t
+end

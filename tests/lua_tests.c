@@ -1,0 +1,205 @@
+/* lua_tests.c: see lua_tests.h. A test is loaded again for each of its runs, so that no test can lean on
+ * what another has left behind. */
+#define _GNU_SOURCE
+#include "lua_tests.h"
+#include "host.h"
+#include "process.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct {
+    char *file; /* tests/lua/test_NAME.lua */
+    char *name;
+    lua_Integer entry; /* 0: the file itself could not be read, which is the failure */
+} lua_test;
+
+typedef struct {
+    lua_test *tests;
+    struct CMUnitTest *units;
+    size_t count;
+} lua_suite;
+
+static int take_strings(lua_State *L, char ***argv) {
+    lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+    *argv = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof **argv, 0);
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_rawgeti(L, 1, i);
+        const char *text = lua_tostring(L, -1);
+        if (!text) return 0;
+        (*argv)[i - 1] = (char *)text; /* the table keeps it */
+        lua_pop(L, 1);
+    }
+    (*argv)[n] = NULL;
+    return n > 0;
+}
+
+/* run { argv..., cwd =, timeout = } */
+static int native_run(lua_State *L) {
+    ga_command c = { .capture = 1 };
+    ga_outcome o;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_argcheck(L, take_strings(L, &c.argv), 1, "expected an array of strings");
+    lua_getfield(L, 1, "cwd");
+    c.cwd = lua_tostring(L, -1);
+    lua_getfield(L, 1, "timeout");
+    c.seconds = luaL_optnumber(L, -1, 60);
+    int failed = ga_command_run(&c, &o);
+    if (failed) return luaL_error(L, "%s: %s", c.argv[0], strerror(failed));
+    lua_createtable(L, 0, 5);
+    lua_pushinteger(L, o.status);
+    lua_setfield(L, -2, "status");
+    lua_pushlstring(L, o.out ? o.out : "", o.out_size);
+    lua_setfield(L, -2, "out");
+    lua_pushlstring(L, o.err ? o.err : "", o.err_size);
+    lua_setfield(L, -2, "err");
+    lua_pushnumber(L, o.seconds);
+    lua_setfield(L, -2, "seconds");
+    lua_pushboolean(L, o.timed_out);
+    lua_setfield(L, -2, "timed_out");
+    ga_outcome_free(&o);
+    return 1;
+}
+
+/* temporary() -> a new folder */
+static int native_temporary(lua_State *L) {
+    char path[] = GA_TEST_FOLDER "/XXXXXX";
+    lua_getglobal(L, "host");
+    lua_getfield(L, -1, "folder");
+    lua_pushliteral(L, GA_TEST_FOLDER);
+    lua_call(L, 1, 0);
+    if (!mkdtemp(path)) return luaL_error(L, "%s: %s", path, strerror(errno));
+    lua_pushstring(L, path);
+    return 1;
+}
+
+static int native_clock(lua_State *L) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+    return 1;
+}
+
+/* Leaves the array of tests of the file on the stack, or an error and returns 0. */
+static int load_file(lua_State *L, const char *file) {
+    lua_pushcfunction(L, ga_host_handler);
+    int handler = lua_gettop(L);
+    int status = luaL_loadfilex(L, file, "t");
+    if (status == LUA_OK) status = lua_pcall(L, 0, 1, handler);
+    lua_remove(L, handler);
+    if (status == LUA_OK && !lua_istable(L, -1)) {
+        lua_pushfstring(L, "%s: returns no array of tests", file);
+        return 0;
+    }
+    return status == LUA_OK;
+}
+
+/* Leaves the table `t` on the stack, or an error and returns 0. */
+static int push_helpers(lua_State *L) {
+    static const luaL_Reg native[] = { { "run", native_run }, { "temporary", native_temporary },
+                                       { "clock", native_clock }, { NULL, NULL } };
+    char *root = getcwd(NULL, 0);
+    int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");
+    if (status == LUA_OK) status = lua_pcall(L, 0, 1, 0);
+    if (status == LUA_OK) {
+        luaL_newlib(L, native);
+        lua_pushstring(L, root);
+        lua_setfield(L, -2, "root");
+        status = lua_pcall(L, 1, 1, 0);
+    }
+    free(root);
+    return status == LUA_OK;
+}
+
+/* Runs one test; its error is left on the stack. */
+static int run_entry(lua_State *L, const lua_test *test) {
+    if (!load_file(L, test->file)) return 0;
+    lua_pushcfunction(L, ga_host_handler);
+    lua_rawgeti(L, -2, test->entry);
+    lua_rawgeti(L, -1, 2);
+    lua_remove(L, -2);
+    return push_helpers(L) && lua_pcall(L, 1, 0, -3) == LUA_OK;
+}
+
+/* Text of an error value, to be freed; *skipped: it is t.not_run's. */
+static char *error_text(lua_State *L, int *skipped) {
+    if (lua_istable(L, -1) && lua_getfield(L, -1, "not_run") == LUA_TSTRING) {
+        *skipped = 1;
+        return strdup(lua_tostring(L, -1));
+    }
+    return strdup(luaL_tolstring(L, -1, NULL));
+}
+
+static void run_lua_test(void **state) {
+    const lua_test *test = *state;
+    ga_host host = { 0 };
+    int skipped = 0;
+    char *text = NULL;
+    lua_State *L = ga_host_open(&host);
+    assert_non_null(L);
+    if (!run_entry(L, test)) text = error_text(L, &skipped);
+    lua_close(L);
+    if (!text) return;
+    if (skipped) printf("NOT RUN: %s: %s\n", test->name, text);
+    else print_error("%s\n", text);
+    free(text); /* before cmocka jumps out of here */
+    if (skipped) skip();
+    fail();
+}
+
+static void add(lua_suite *s, const char *file, const char *name, lua_Integer entry) {
+    s->tests = realloc(s->tests, (s->count + 1) * sizeof *s->tests);
+    s->units = realloc(s->units, (s->count + 1) * sizeof *s->units);
+    if (!s->tests || !s->units) abort();
+    lua_test *test = &s->tests[s->count++];
+    const char *base = strrchr(file, '/') + 1;
+    *test = (lua_test){ .file = strdup(file), .entry = entry };
+    if (asprintf(&test->name, "%.*s: %s", (int)strcspn(base, "."), base, name) < 0) abort();
+}
+
+static void add_file(lua_suite *s, const char *file) {
+    ga_host host = { 0 };
+    lua_State *L = ga_host_open(&host);
+    if (!L) abort();
+    if (!load_file(L, file)) {
+        fprintf(stderr, "%s\n", luaL_tolstring(L, -1, NULL));
+        add(s, file, "the file", 0);
+    } else {
+        for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++, lua_pop(L, 2)) {
+            const char *name = lua_rawgeti(L, -1, 1) == LUA_TSTRING ? lua_tostring(L, -1) : "without a name";
+            add(s, file, name, i);
+        }
+    }
+    lua_close(L);
+}
+
+int ga_lua_tests(void) {
+    glob_t files;
+    lua_suite s = { 0 };
+    if (glob("tests/lua/test_*.lua", 0, NULL, &files) == 0) {
+        for (size_t i = 0; i < files.gl_pathc; i++) add_file(&s, files.gl_pathv[i]);
+        globfree(&files);
+    }
+    for (size_t i = 0; i < s.count; i++) {
+        s.units[i] = (struct CMUnitTest){ .name = s.tests[i].name, .test_func = run_lua_test,
+                                          .initial_state = &s.tests[i] };
+    }
+    int failures = s.count ? _cmocka_run_group_tests("lua", s.units, s.count, NULL, NULL) : 0;
+    for (size_t i = 0; i < s.count; i++) {
+        free(s.tests[i].file);
+        free(s.tests[i].name);
+    }
+    free(s.tests);
+    free(s.units);
+    return failures;
+}

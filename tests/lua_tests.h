@@ -1,0 +1,9 @@
+/* lua_tests.h: tests written in Lua, as tests of cmocka. */
+#ifndef GA_LUA_TESTS_H
+#define GA_LUA_TESTS_H
+
+/* Runs every entry { name, function(t) } of tests/lua/test_*.lua as one test of the group "lua", each in a
+ * fresh state of gagen's host; returns the number of failures. tests/lua/t.lua documents t. */
+int ga_lua_tests(void);
+
+#endif

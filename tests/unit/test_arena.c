@@ -1,0 +1,51 @@
+/* Arenas: exact size, alignment, zero fill, and the refusal of a plan that is too small. */
+#include "scratch.h"
+
+static void bump(void **state) {
+    (void)state;
+    ga_err e = {0};
+    ga_arena a;
+    assert_int_equal(ga_arena_open(&a, "small", 8192, &e), 0);
+    char *one = ga_take(&a, 10, 64, &e), *two = ga_take(&a, 100, 64, &e);
+    assert_ptr_equal(one, a.base);
+    assert_ptr_equal(two, a.base + 64);
+    assert_int_equal(a.used, 164);
+    for (int i = 0; i < 8192; i++) assert_int_equal(a.base[i], 0);
+    assert_non_null(ga_take(&a, 8192 - 192, 64, &e));
+    assert_null(ga_take(&a, 1, 1, &e));
+    assert_int_equal(e.code, GA_BUG);
+    assert_has(e.msg, "arena small: plan too small");
+    assert_null(ga_take(&a, SIZE_MAX, 64, &e));
+    ga_arena_close(&a);
+    ga_arena_close(&a);
+    ga_arena_close(NULL);
+}
+
+static void refused(void **state) {
+    (void)state;
+    ga_err e = {0};
+    ga_arena a;
+    assert_int_equal(ga_arena_open(&a, "odd", 100, &e), GA_BUG);
+    assert_int_equal(ga_arena_open(&a, "none", 0, &e), 0);
+    assert_null(ga_take(&a, 1, 1, &e));
+    assert_int_equal(ga_arena_open(&a, "huge", (size_t)1 << 60, &e), GA_ENVIRONMENT);
+    assert_has(e.msg, "arena huge");
+    ga_arena_close(&a);
+}
+
+static void errors(void **state) {
+    (void)state;
+    ga_err e;
+    assert_int_equal(ga_fail(&e, GA_INPUT, "a\x1b[2J%d", 7), GA_INPUT);
+    assert_string_equal(e.msg, "a?[2J7");
+    ga_fail(&e, GA_INPUT, "again: %s", e.msg); /* may quote itself */
+    assert_string_equal(e.msg, "again: a?[2J7");
+    assert_int_equal(ga_fail(NULL, GA_BUG, "nobody listens"), GA_BUG);
+}
+
+int test_arena(void);
+int test_arena(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bump), cmocka_unit_test(refused),
+                                       cmocka_unit_test(errors)};
+    return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
+}

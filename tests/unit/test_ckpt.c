@@ -1,0 +1,363 @@
+/* Checkpoints: save and load, search, every flipped byte, retention, two runs, kill -9 while saving. */
+#include "scratch.h"
+
+#include "../../runtime/ckpt.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { N = 40, KEEP = 2 };
+
+static const ga_param params[] = {{"a.weight", 0, 1, 2, {4, 5}, 0, 0, 20}, {"h.%d.b", 0, 2, 1, {8}, 20, 10, 8}};
+
+/* A run: its state, its arrays, its folder. */
+typedef struct {
+    double w[N], m[N], g[N];
+    ga_array model, moment, gradient;
+    ga_ckpt_file files[2];
+    ga_ckpt_config config;
+    ga_ckpt_state state;
+    ga_arena arena;
+    ga_comm *comm;
+    ga_ckpt *ckpt;
+} run;
+
+static void set_values(run *r, int64_t cycle) {
+    for (int i = 0; i < N; i++) {
+        r->w[i] = (double)cycle + i / 64.0;
+        r->m[i] = -(double)cycle * i;
+        r->g[i] = 1.0 / (double)(cycle + i + 1);
+    }
+    r->state.cycle = r->state.update = cycle;
+    r->state.micro = 4 * cycle + r->state.r;
+}
+
+static void run_open(run *r, const char *folder) {
+    memset(r, 0, sizeof *r);
+    r->model = (ga_array){params, 2, "", GA_F64, r->w};
+    r->moment = (ga_array){params, 2, ".m", GA_F64, r->m};
+    r->gradient = (ga_array){params, 2, "", GA_F64, r->g};
+    r->files[0] = (ga_ckpt_file){"model.safetensors", &r->model, 1};
+    r->files[1] = (ga_ckpt_file){"optimizer.safetensors", &r->moment, 1};
+    r->state = (ga_ckpt_state){.accumulate = 4, .seed = INT64_MAX, .scale = 1, .world = 1, .version = "1.0",
+                               .spec_sha256 = "abc", .target = "c", .profile = "generic", .data_count = 1,
+                               .data = {{"digits/\"x\".csv", 123, 0xdeadbeef}}};
+    r->arena = open_arena(1 << 20);
+    assert_int_equal(ga_comm_open(&r->comm, &r->arena, NULL), 0);
+    r->config = (ga_ckpt_config){folder, KEEP, r->files, 2, &r->gradient, r->comm};
+}
+
+static void run_start(run *r, const char *folder) {
+    ga_err e = {0};
+    run_open(r, folder);
+    size_t before = (r->arena.used + 63) / 64 * 64;
+    if (ga_ckpt_open(&r->ckpt, &r->config, &r->arena, &e) < 0) fail_msg("%s", e.msg);
+    assert_true(r->arena.used - before <= ga_ckpt_bytes(&r->config));
+}
+
+static void run_end(run *r) {
+    ga_ckpt_close(r->ckpt);
+    ga_comm_close(r->comm);
+    ga_arena_close(&r->arena);
+}
+
+static void save_cycle(run *r, int64_t cycle) {
+    ga_err e = {0};
+    char path[GA_PATH_MAX];
+    set_values(r, cycle);
+    if (ga_ckpt_save(r->ckpt, &r->state, path, &e) < 0) fail_msg("%s", e.msg);
+}
+
+static bool there(const char *folder, const char *name) {
+    char path[1200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static const char *folder_of(scratch *s, const char *name) {
+    static char folder[512]; /* scratch_path is used for files meanwhile */
+    snprintf(folder, sizeof folder, "%s/%s", s->path, name);
+    return folder;
+}
+
+static void round_trip(void **state) {
+    const char *folder = folder_of(*state, "deep/er/round");
+    char path[GA_PATH_MAX];
+    run r;
+    ga_ckpt_state back;
+    ga_err e = {0};
+    run_start(&r, folder);
+    r.state.epoch = 3;
+    r.state.position = 8;
+    r.state.skipped = 5;
+    r.state.scale = 65536;
+    r.state.weight = 0.1;
+    r.state.loss_sum = 1.0 / 3;
+    set_values(&r, 1000);
+    assert_int_equal(ga_ckpt_save(r.ckpt, &r.state, path, &e), 0);
+    assert_has(path, "/cycle-000001000");
+    double w[N];
+    memcpy(w, r.w, sizeof w);
+    set_values(&r, 1);
+    ga_ckpt_state now = r.state;
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    for (int i = 0; i < 28; i++) assert_true(r.w[i] == w[i]);
+    assert_true(r.w[28] != w[28]); /* between the layers nothing is touched */
+    assert_true(r.m[30] == -1000.0 * 30);
+    assert_int_equal(back.cycle, 1000);
+    assert_int_equal(back.micro, 4000);
+    assert_int_equal(back.epoch, 3);
+    assert_int_equal(back.position, 8);
+    assert_int_equal(back.skipped, 5);
+    assert_true(back.seed == INT64_MAX && back.scale == 65536 && back.weight == 0.1 && back.loss_sum == 1.0 / 3);
+    assert_string_equal(back.data[0].path, "digits/\"x\".csv");
+    assert_true(back.data[0].checksum == 0xdeadbeef);
+    save_cycle(&r, 1000); /* the same cycle again takes the place of the first */
+    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), 0);
+    run_end(&r);
+}
+
+static void mid_cycle(void **state) {
+    const char *folder = folder_of(*state, "mid");
+    char path[GA_PATH_MAX];
+    run r;
+    ga_ckpt_state back;
+    ga_err e = {0};
+    run_start(&r, folder);
+    r.state.r = 3;
+    r.state.weight = 48;
+    r.state.loss_sum = 0.1 + 0.2;
+    save_cycle(&r, 7);
+    assert_true(there(folder, "cycle-000000007-r3/gradient-1of1.safetensors"));
+    memset(r.g, 0, sizeof r.g);
+    ga_ckpt_state now = r.state;
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    assert_true(r.g[3] == 1.0 / 11 && back.r == 3 && back.micro == 31 && back.weight == 48);
+    assert_true(back.loss_sum == 0.1 + 0.2);
+    now.accumulate = 8;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
+    assert_has(e.msg, "inside a cycle of 4 micro-steps on 1 ranks, this run has 8 on 1");
+    run_end(&r);
+}
+
+static void resume_table(void **state) {
+    const char *folder = folder_of(*state, "table");
+    char path[GA_PATH_MAX];
+    run r;
+    ga_ckpt_state back, now;
+    ga_err e = {0};
+    run_start(&r, folder);
+    r.state.position = 8;
+    save_cycle(&r, 2);
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    now = r.state;
+    now.data[0].bytes = 124;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
+    assert_has(e.msg, "has 124 bytes, checksum deadbeef; the checkpoint was made with 123 bytes");
+    now = r.state;
+    now.accumulate = 3; /* accepted at a boundary, down to a whole cycle of 3 */
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    assert_int_equal(back.position, 6);
+    ga_param other[2] = {params[0], params[1]};
+    other[0].shape[0] = 5;
+    other[0].shape[1] = 4;
+    r.moment.params = other;
+    double before = r.w[0] = 99;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &r.state, &back, &e), GA_INPUT);
+    assert_has(e.msg, "'a.weight.m' is of another shape");
+    assert_true(r.w[0] == before); /* the good file was not loaded either */
+    assert_int_equal(ga_ckpt_find("/nowhere", "latest", r.comm, path, &e), GA_INPUT);
+    assert_int_equal(ga_ckpt_find(folder, "/nowhere/x", r.comm, path, &e), GA_INPUT);
+    run_end(&r);
+}
+
+/* stderr into a file while rejected checkpoints are named. */
+static int to_file(scratch *s) {
+    int saved = dup(2), fd = open(scratch_path(s, "stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, 2);
+    close(fd);
+    return saved;
+}
+
+static void back_to(int saved) {
+    dup2(saved, 2);
+    close(saved);
+}
+
+static void flip_every_byte(void **state) {
+    static const char *const names[] = {"manifest.json", "model.safetensors", "optimizer.safetensors"};
+    const char *folder = folder_of(*state, "flip");
+    char path[GA_PATH_MAX], file[1200];
+    run r;
+    ga_err e;
+    run_start(&r, folder);
+    save_cycle(&r, 1);
+    save_cycle(&r, 2);
+    int saved = to_file(*state);
+    for (int k = 0; k < 3; k++) {
+        size_t n;
+        snprintf(file, sizeof file, "%s/cycle-000000002/%s", folder, names[k]);
+        char *data = get_file(file, &n);
+        for (size_t i = 0; i < n; i++) {
+            data[i] ^= (char)(1 << i % 8);
+            put_file(file, data, n);
+            int code = ga_ckpt_find(folder, "latest", r.comm, path, &e);
+            if (code != 0 || !strstr(path, "cycle-000000001")) fail_msg("flip of byte %zu of %s not seen", i, file);
+            data[i] ^= (char)(1 << i % 8);
+        }
+        put_file(file, data, n - 1);
+        assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+        assert_has(path, "cycle-000000001");
+        put_file(file, data, n);
+        free(data);
+    }
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_has(path, "cycle-000000002");
+    back_to(saved);
+    size_t n;
+    char *text = get_file(scratch_path(*state, "stderr"), &n);
+    assert_has(text, "cycle-000000002 rejected: manifest.json: damaged or incomplete");
+    assert_has(text, "cycle-000000002 rejected: model.safetensors: bytes 0..");
+    free(text);
+    run_end(&r);
+}
+
+static void retention(void **state) {
+    const char *folder = folder_of(*state, "keep");
+    char path[GA_PATH_MAX], temporary[1200];
+    run r;
+    ga_err e;
+    run_start(&r, folder);
+    for (int64_t cycle = 1; cycle <= 4; cycle++) save_cycle(&r, cycle);
+    assert_false(there(folder, "cycle-000000002"));
+    assert_true(there(folder, "cycle-000000003") && there(folder, "cycle-000000004"));
+    set_values(&r, 5);
+    r.w[2] = NAN; /* is refused and pushes nothing out */
+    assert_int_equal(ga_ckpt_save(r.ckpt, &r.state, path, &e), GA_NONFINITE);
+    assert_true(there(folder, "cycle-000000003") && !there(folder, "cycle-000000005"));
+    run_end(&r);
+    snprintf(temporary, sizeof temporary, "%s/.tmp-000000009-dead", folder);
+    assert_int_equal(mkdir(temporary, 0777), 0);
+    run_start(&r, folder);
+    assert_false(there(folder, ".tmp-000000009-dead"));
+    int saved = to_file(*state);
+    save_cycle(&r, 2); /* a run that went back: what is later is not its own to delete */
+    back_to(saved);
+    assert_true(there(folder, "cycle-000000002") && there(folder, "cycle-000000003") && there(folder, "cycle-000000004"));
+    size_t n;
+    char *text = get_file(scratch_path(*state, "stderr"), &n);
+    assert_has(text, "holds checkpoints later than cycle-000000002");
+    free(text);
+    run_end(&r);
+}
+
+static void copied_folder(void **state) {
+    const char *folder = folder_of(*state, "copy");
+    char from[1200], to[1200], path[GA_PATH_MAX];
+    run r;
+    ga_err e;
+    run_start(&r, folder);
+    save_cycle(&r, 1);
+    save_cycle(&r, 2);
+    snprintf(from, sizeof from, "%s/cycle-000000001", folder);
+    snprintf(to, sizeof to, "%s/cycle-000000009", folder);
+    assert_int_equal(rename(from, to), 0); /* the manifest decides, not the name */
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_has(path, "cycle-000000002");
+    run_end(&r);
+}
+
+static void two_runs(void **state) {
+    const char *folder = folder_of(*state, "two");
+    run r, other;
+    ga_err e;
+    char pid[32];
+    run_start(&r, folder);
+    run_open(&other, folder);
+    assert_int_equal(ga_ckpt_open(&other.ckpt, &other.config, &other.arena, &e), GA_INPUT);
+    snprintf(pid, sizeof pid, "pid %ld on host ", (long)getpid());
+    assert_has(e.msg, pid);
+    run_end(&other);
+    run_end(&r);
+    run_start(&r, folder); /* free again */
+    run_end(&r);
+}
+
+/* Files cannot grow beyond 300 bytes: the save fails, the old checkpoint stays, the next save works. */
+static void no_space(void **state) {
+    const char *folder = folder_of(*state, "full");
+    struct rlimit whole, tight;
+    run r;
+    ga_err e;
+    char path[GA_PATH_MAX];
+    run_start(&r, folder);
+    save_cycle(&r, 1);
+    set_values(&r, 2);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &whole);
+    tight = (struct rlimit){300, whole.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &tight);
+    int code = ga_ckpt_save(r.ckpt, &r.state, path, &e);
+    setrlimit(RLIMIT_FSIZE, &whole);
+    signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(code, GA_ENVIRONMENT);
+    assert_has(e.msg, "model.safetensors: writing failed: File too large");
+    assert_true(there(folder, "cycle-000000001") && !there(folder, "cycle-000000002"));
+    save_cycle(&r, 2);
+    assert_true(there(folder, "cycle-000000002"));
+    run_end(&r);
+}
+
+/* A child saves as fast as it can and is killed at odd moments: the last one it acknowledged must load. */
+static void kill_while_saving(void **state) {
+    const char *folder = folder_of(*state, "kill");
+    char path[GA_PATH_MAX];
+    int64_t last = 0;
+    for (int round = 0; round < 25; round++) {
+        int pipes[2];
+        assert_int_equal(pipe(pipes), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            run r;
+            close(pipes[0]);
+            run_start(&r, folder);
+            for (int64_t cycle = last + 1;; cycle++) {
+                save_cycle(&r, cycle);
+                if (write(pipes[1], &cycle, sizeof cycle) != sizeof cycle) _exit(1);
+            }
+        }
+        close(pipes[1]);
+        int64_t cycle;
+        assert_int_equal(read(pipes[0], &cycle, sizeof cycle), sizeof cycle); /* it is under way */
+        nanosleep(&(struct timespec){0, (round * 7919 % 97) * 50000}, NULL);
+        kill(child, SIGKILL);
+        do last = cycle;
+        while (read(pipes[0], &cycle, sizeof cycle) == sizeof cycle);
+        close(pipes[0]);
+        waitpid(child, NULL, 0);
+        run r;
+        ga_ckpt_state back;
+        ga_err e = {0};
+        run_start(&r, folder); /* the lock of the dead is gone, what it left is removed */
+        if (ga_ckpt_find(folder, "latest", r.comm, path, &e) < 0) fail_msg("%s", e.msg);
+        ga_ckpt_state now = r.state;
+        if (ga_ckpt_load(path, &r.config, &now, &back, &e) < 0) fail_msg("%s", e.msg);
+        assert_true(back.cycle == last || back.cycle == last + 1);
+        assert_true(r.w[5] == (double)back.cycle + 5 / 64.0 && r.m[3] == -3.0 * (double)back.cycle);
+        last = back.cycle;
+        run_end(&r);
+    }
+}
+
+int test_ckpt(void);
+int test_ckpt(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip), cmocka_unit_test(mid_cycle),     cmocka_unit_test(resume_table),
+        cmocka_unit_test(flip_every_byte), cmocka_unit_test(retention), cmocka_unit_test(copied_folder),
+        cmocka_unit_test(two_runs),   cmocka_unit_test(no_space),       cmocka_unit_test(kill_while_saving)};
+    return cmocka_run_group_tests_name("ckpt", tests, scratch_setup, scratch_teardown);
+}

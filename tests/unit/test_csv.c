@@ -1,0 +1,182 @@
+/* CSV: values, the table of refusals, and gzip files cut, damaged or continued at every byte. */
+#include "scratch.h"
+
+#include "../../runtime/csv.h"
+
+#include <math.h>
+#include <zlib.h>
+
+static const char good[] = "1,2.5,0\n-3,4e-1,2\n.5,6.,1\n";
+
+static size_t zip(const char *text, size_t n, unsigned char *out, size_t room) {
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (unsigned char *)(uintptr_t)text;
+    z.avail_in = (unsigned)n;
+    z.next_out = out;
+    z.avail_out = (unsigned)room;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    n = z.total_out;
+    deflateEnd(&z);
+    return n;
+}
+
+static void numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } table[] = {{"0", 0}, {"-0.0", -0.0}, {"+7", 7}, {"12.75", 12.75}, {".5", .5}, {"5.", 5}, {"1e22", 1e22},
+                 {"1E-3", 1e-3}, {"0.1", 0.1}, {"123456789012345", 123456789012345.0}, {"3.0e+0", 3},
+                 {"1e308", 1e308}, {"1e-400", 0}, {"0e999999999", 0}, {"2.2250738585072014e-308", 0x1p-1022},
+                 {"0.30000000000000000000000000000000000004", 0.3}};
+    static const char *const bad[] = {"", "-", "+", ".", "e5", "1e", "1e+", "0x10", "nan", "inf", "1,5", " 1",
+                                      "1 ", "--1", "1.2.3", "1e400", "1d5", "1_0", "1e999999999999"};
+    double v;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        assert_true(ga_number_parse(table[i].text, strlen(table[i].text), &v));
+        if (v != table[i].value || signbit(v) != signbit(table[i].value)) fail_msg("%s", table[i].text);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (ga_number_parse(bad[i], strlen(bad[i]), &v)) fail_msg("'%s' taken as %g", bad[i], v);
+    for (int i = 0; i < 20000; i++) { /* what printf writes with 9 digits comes back exactly */
+        char text[40];
+        float f = (float)ldexp(rand() - RAND_MAX / 2, rand() % 40 - 50);
+        snprintf(text, sizeof text, "%.9g", f);
+        assert_true(ga_number_parse(text, strlen(text), &v) && (float)v == f);
+    }
+}
+
+static void values(void **state) {
+    scratch *s = *state;
+    const char *path = scratch_path(s, "good.csv");
+    put_file(path, good, sizeof good - 1);
+    ga_csv_shape shape;
+    ga_err e;
+    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(shape.rows, 3);
+    assert_int_equal(shape.columns, 3);
+    assert_true(shape.last_min == 0 && shape.last_max == 2 && shape.last_integer);
+    ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32};
+    float f[6];
+    int32_t target[3];
+    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+    static const float expect[] = {0.5f, 1.25f, -1.5f, 0.2f, 0.25f, 3.0f};
+    assert_memory_equal(f, expect, sizeof f);
+    static const int32_t targets[] = {0, 2, 1};
+    assert_memory_equal(target, targets, sizeof targets);
+    ga_csv_spec all = {3, 3, -1, 0, 1, GA_F64};
+    double d[9];
+    assert_int_equal(ga_csv_read(path, &all, d, NULL, &e), 0);
+    assert_true(d[3] == -3 && d[8] == 1);
+    put_file(path, good, sizeof good - 2); /* no newline at the end */
+    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+}
+
+static void refusals(void **state) {
+    scratch *s = *state;
+    static const struct {
+        const char *text;
+        size_t n; /* 0: strlen */
+        const char *says;
+    } table[] = {
+        {"1,2,0\r\n", 0, ":1: column 3: found a carriage return"},
+        {"\"1\",2,0\n", 0, ":1: column 1: found a quote"},
+        {"\xef\xbb\xbf" "1,2,0\n", 0, ":1: column 1: found a byte order mark"},
+        {"1,,0\n", 0, ":1: column 2: found an empty cell"},
+        {"1,2,0\n\n1,2,0\n", 0, ":2: column 1: found an empty cell"},
+        {"1,2,0\n1,2\n", 0, ":2: 2 columns found, 3 expected"},
+        {"1,2,0\n1,2,0,4\n", 0, ":2: more than 3 columns found, 3 expected"},
+        {"1,2,0\n0x1f,2,0\n", 0, ":2: column 1: found '0x1f', expected a finite decimal number"},
+        {"1,nan,0\n", 0, ":1: column 2: found 'nan'"},
+        {"1, 2,0\n", 0, ":1: column 2: found ' 2'"},
+        {"1,2,0\n1,\0,0\n", 12, ":2: column 2: found a zero byte"},
+        {"x,y,target\n1,2,0\n", 0, ":1: column 1: found 'x'"},
+        {"1,2,0\n1,2,0\n1,2,3\n", 0, ":3: column 3: target 3 of sample 3, expected a whole number in 0..2"},
+        {"1,2,0\n1,2,-1\n", 0, "target -1 of sample 2"},
+        {"1,2,0.5\n", 0, "target 0.5 of sample 1"},
+        {"1,1e39,0\n", 0, "too large for F32"},
+        {"1,2,0\n", 0, "1 rows found, 3 expected"},
+        {"1,2,0\n1,2,0\n1,2,0\n1,2,0\n1,2,0\n", 0, "5 rows found, 3 expected"},
+        {"", 0, "0 rows found, 3 expected"},
+        {"1,2,00000000000000000000000000000000000000000000000000000000000000000000\n", 0, "more than 63 bytes"},
+    };
+    ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32};
+    float f[6];
+    int32_t target[3];
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ga_err e = {0};
+        const char *path = scratch_path(s, "bad.csv");
+        put_file(path, table[i].text, table[i].n ? table[i].n : strlen(table[i].text));
+        assert_int_equal(ga_csv_read(path, &spec, f, target, &e), GA_INPUT);
+        assert_has(e.msg, table[i].says);
+        assert_has(e.msg, path);
+    }
+    ga_err e = {0};
+    ga_csv_shape shape;
+    assert_int_equal(ga_csv_scan(scratch_path(s, "missing.csv"), &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(s->path, &shape, &e), GA_INPUT);
+    assert_has(e.msg, "not a regular file");
+    assert_int_equal(mkfifo(scratch_path(s, "fifo.csv"), 0600), 0);
+    assert_int_equal(ga_csv_scan(s->file, &shape, &e), GA_INPUT); /* and does not wait */
+}
+
+/* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header do not count. */
+static void zipped(void **state) {
+    scratch *s = *state;
+    const char *path = scratch_path(s, "x.csv.gz");
+    unsigned char data[256], copy[256];
+    size_t n = zip(good, sizeof good - 1, data, sizeof data);
+    ga_csv_shape shape;
+    ga_err e;
+    put_file(path, data, n);
+    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(shape.rows, 3);
+    for (size_t cut = 0; cut < n; cut++) {
+        put_file(path, data, cut);
+        if (ga_csv_scan(path, &shape, &e) != GA_INPUT) fail_msg("cut at %zu of %zu taken", cut, n);
+    }
+    for (size_t i = 10; i < n; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            memcpy(copy, data, n);
+            copy[i] ^= (unsigned char)(1 << bit);
+            put_file(path, copy, n);
+            if (ga_csv_scan(path, &shape, &e) != GA_INPUT) fail_msg("flip of byte %zu taken", i);
+        }
+    memcpy(copy, data, n);
+    memcpy(copy + n, "more", 4);
+    put_file(path, copy, n + 4);
+    assert_int_equal(ga_csv_scan(path, &shape, &e), GA_INPUT);
+    assert_has(e.msg, "after the end of the gzip data");
+    memcpy(copy + n, data, n); /* two members are one file */
+    put_file(path, copy, 2 * n);
+    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(shape.rows, 6);
+    put_file(path, good, sizeof good - 1);
+    assert_int_equal(ga_csv_scan(path, &shape, &e), GA_INPUT);
+    assert_has(e.msg, "no gzip data");
+}
+
+static void digits(void **state) {
+    (void)state;
+    const char *folder = getenv("GAGEN_DATA");
+    char path[512];
+    ga_csv_shape shape;
+    ga_err e;
+    snprintf(path, sizeof path, "%s/digits/digits.csv.gz", folder ? folder : ".");
+    if (access(path, R_OK)) {
+        print_message("NOT RUN: csv digits: GAGEN_DATA has no digits/digits.csv.gz\n");
+        skip();
+    }
+    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(shape.rows, 1797);
+    assert_int_equal(shape.columns, 65);
+    assert_true(shape.last_min == 0 && shape.last_max == 9 && shape.last_integer);
+}
+
+int test_csv(void);
+int test_csv(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(zipped), cmocka_unit_test(digits)};
+    return cmocka_run_group_tests_name("csv", tests, scratch_setup, scratch_teardown);
+}

@@ -1,0 +1,122 @@
+/* The team: tiles over many calls without a barrier, barriers, failure, threads 1..8. */
+#include "scratch.h"
+
+#include "../../runtime/team.h"
+
+#include <math.h>
+#include <stdatomic.h>
+
+enum { CALLS = 500, TILES_MAX = 13, ROUNDS = 40 };
+
+typedef struct {
+    _Atomic int claimed[CALLS][TILES_MAX];
+    long value[2][64];
+    bool broken;
+    int fail_in_round;
+} shared;
+
+static int tiles_of(int call) {
+    return call % (TILES_MAX + 1); /* 0 tiles are allowed */
+}
+
+/* No barrier between the calls; worker 1 is made to lag behind more than the 64 slots. */
+static void claim_all(ga_worker *w, void *arg) {
+    shared *s = arg;
+    for (int call = 0; call < CALLS; call++) {
+        if (w->index == 1 && call == 3) usleep(2000);
+        for (ga_tiles it = ga_tiles_begin(w, tiles_of(call)); ga_tile_next(&it);)
+            atomic_fetch_add(&s->claimed[call][it.index], 1);
+    }
+}
+
+static void tiles(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 8; threads++) {
+        ga_arena a = open_arena(ga_team_bytes(threads));
+        ga_team *t;
+        shared *s = calloc(1, sizeof *s);
+        assert_int_equal(ga_team_open(&t, threads, &a, NULL), 0);
+        assert_int_equal(ga_team_threads(t), threads);
+        for (int run = 0; run < 3; run++) assert_int_equal(ga_team_run(t, claim_all, s), 0);
+        for (int call = 0; call < CALLS; call++)
+            for (int i = 0; i < TILES_MAX; i++)
+                assert_int_equal(s->claimed[call][i], i < tiles_of(call) ? 3 : 0);
+        ga_team_close(t);
+        ga_arena_close(&a);
+        free(s);
+    }
+}
+
+/* Each round reads what every worker wrote in the round before: plain memory, ordered by barriers. */
+static void rotate(ga_worker *w, void *arg) {
+    shared *s = arg;
+    for (int round = 1; round <= ROUNDS; round++) {
+        long sum = 0;
+        for (int i = 0; i < 16; i++) sum += s->value[(round - 1) % 2][i];
+        for (ga_tiles it = ga_tiles_begin(w, 16); ga_tile_next(&it);)
+            s->value[round % 2][it.index] = (sum + it.index) % 1000003;
+        ga_barrier(w);
+        if (s->fail_in_round == round && w->index == w->count - 1) ga_team_fail(w, GA_ENVIRONMENT);
+        ga_barrier(w);
+        if (ga_team_status(w) < 0) return; /* all workers, after the same barrier */
+    }
+}
+
+static void barriers(void **state) {
+    (void)state;
+    long expect[16];
+    for (int threads = 1; threads <= 8; threads++) {
+        ga_arena a = open_arena(ga_team_bytes(threads));
+        ga_team *t;
+        shared *s = calloc(1, sizeof *s);
+        assert_int_equal(ga_team_open(&t, threads, &a, NULL), 0);
+        assert_int_equal(ga_team_run(t, rotate, s), 0);
+        if (threads == 1) memcpy(expect, s->value[ROUNDS % 2], sizeof expect);
+        assert_memory_equal(expect, s->value[ROUNDS % 2], sizeof expect);
+        s->fail_in_round = 7;
+        assert_int_equal(ga_team_run(t, rotate, s), GA_ENVIRONMENT);
+        s->fail_in_round = 0;
+        assert_int_equal(ga_team_run(t, rotate, s), 0); /* usable after a failure */
+        ga_team_close(t);
+        ga_arena_close(&a);
+        free(s);
+    }
+}
+
+static void halve(ga_worker *w, void *arg) {
+    volatile float tiny = 1.5e-38f;
+    ((float *)arg)[w->index] = tiny * 0.5f;
+}
+
+static void denormals(void **state) {
+    (void)state;
+    float result[3] = {1, 1, 1};
+    volatile float tiny = 1.5e-38f;
+    ga_arena a = open_arena(ga_team_bytes(3));
+    ga_team *t;
+    assert_int_equal(ga_team_open(&t, 3, &a, NULL), 0);
+    ga_team_run(t, halve, result);
+    for (int i = 0; i < 3; i++) assert_true(result[i] == 0);
+    assert_true(tiny * 0.5f > 0); /* only inside a run */
+    ga_team_close(t);
+    ga_arena_close(&a);
+}
+
+static void refused(void **state) {
+    (void)state;
+    ga_arena a = open_arena(4096);
+    ga_team *t;
+    ga_err e;
+    assert_int_equal(ga_team_open(&t, 0, &a, &e), GA_INPUT);
+    assert_int_equal(ga_team_open(&t, 5000, &a, &e), GA_INPUT);
+    assert_int_equal(ga_team_open(&t, 2, &a, &e), GA_BUG); /* arena too small */
+    ga_team_close(NULL);
+    ga_arena_close(&a);
+}
+
+int test_team(void);
+int test_team(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(barriers),
+                                       cmocka_unit_test(denormals), cmocka_unit_test(refused)};
+    return cmocka_run_group_tests_name("team", tests, NULL, NULL);
+}
