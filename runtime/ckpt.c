@@ -410,7 +410,8 @@ static void retain(save *v) {
             c->warned = true;
         }
         if (s.older < c->c.keep) return;
-        /* Out of sight in one step, so that a kill leaves no half of a checkpoint under its name. */
+        /* Out of sight in one step, so that a kill leaves no half of a checkpoint under its
+         * name. */
         char old[NAME + 8];
         snprintf(old, sizeof old, ".tmp-%s", s.lowest);
         int rc = renameat(c->folder, s.lowest, c->folder, old) ? errno

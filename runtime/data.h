@@ -70,9 +70,9 @@ void ga_loader_release(ga_loader *l, int count); /* the first `count` micro-batc
 int64_t ga_loader_epoch(const ga_loader *l);     /* of the next micro-batch to consume, from 0 */
 int64_t ga_loader_position(const ga_loader *l);  /* micro-batches of that epoch consumed so far */
 
-/* Evaluation batches k = 0..ga_eval_batches-1, in the order of positions, sliced over ranks as in training.
- * Fills one batch; rows beyond the end are input 0, target 0. Returns the number of true rows,
- * 0..batch. */
+/* Evaluation batches k = 0..ga_eval_batches-1, in the order of positions, sliced over ranks as
+ * in training. Fills one batch; rows beyond the end are input 0, target 0. Returns the number of
+ * true rows, 0..batch. */
 int64_t ga_eval_batches(const ga_loader_config *c);
 int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *input, int32_t *target);
 

@@ -1,6 +1,5 @@
 /* layout.h: the flat space: where each named array lies. Checkpoint, init, dump and watch all go
- * through here. Layout is plain: row-major as the spec says, one iteration of a region contiguous.
- */
+ * through here. Layout is plain: row-major, one iteration of a region contiguous. */
 #ifndef GA_LAYOUT_H
 #define GA_LAYOUT_H
 

@@ -16,7 +16,6 @@ typedef struct {
     int fd; /* -1: off */
     const char *name;
     bool broken; /* part of a line may have been written */
-    bool told;
 } channel;
 
 struct ga_log {
@@ -66,9 +65,7 @@ static void send(channel *c, ga_text *t) {
     t->base[t->used++] = '\n';
     int rc = ga_write_all(c->fd, t->base, t->used);
     c->broken = rc != 0;
-    if (rc && !c->told)
-        ga_say("log: %s: a line was lost (%s); training goes on", c->name, strerror(rc));
-    c->told = c->told || rc;
+    if (rc) ga_say("log: %s: a line was lost (%s); training goes on", c->name, strerror(rc));
 }
 
 static void add_int(ga_text *t, const char *name, int64_t value) {

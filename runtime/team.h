@@ -49,8 +49,7 @@ void ga_barrier(ga_worker *w);
 ga_tiles ga_tiles_begin(ga_worker *w, int64_t count);
 bool ga_tile_next(ga_tiles *it);
 
-/* Status of the run: set by any worker (the first stays), to be read by all after the next barrier.
- */
+/* Status of the run: set by any worker (the first stays), read by all after the next barrier. */
 void ga_team_fail(ga_worker *w, int code);
 int ga_team_status(const ga_worker *w);
 

@@ -115,6 +115,8 @@ static int push_helpers(lua_State *L) {
         luaL_newlib(L, native);
         lua_pushstring(L, root);
         lua_setfield(L, -2, "root");
+        lua_pushliteral(L, GA_TEST_GAGEN);
+        lua_setfield(L, -2, "gagen");
         status = lua_pcall(L, 1, 1, 0);
     }
     free(root);

@@ -39,7 +39,7 @@ local function slot_offset(t)
         if p.carry.kept then
             index = p.slot == "now" and k or "(" .. k .. " + 1)"
         else
-            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("(%s + 1 & 1)"):format(k)
+            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("((%s + 1) & 1)"):format(k)
         end
     end
     return (" + %s * (size_t)%d"):format(index, p.stride)
@@ -59,7 +59,7 @@ end
 
 --- "real *y" or "const int32_t *target"; scalars by value.
 function c.parameter(t, name, writes)
-    if t.kind == "scalar" and t.dtype ~= "f64" then
+    if #t.shape == 0 then
         return ("%s %s"):format("real", name)
     end
     local type_name = t.dtype == "i32" and "int32_t" or t.kind == "scalar" and "double" or "real"

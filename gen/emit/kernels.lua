@@ -166,7 +166,8 @@ end
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op = context.ops[node.op]
-    local kernel = { node = node, name = function_name(node, section), section = section }
+    local kernel = { node = node, section = section,
+        name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
     end

@@ -328,7 +328,7 @@ end
 
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
-    local context = { ops = config.ops, real = g.real, template = template_of }
+    local context = { ops = config.ops, real = g.real, template = template_of, names = {} }
     local all = step.kernels(g, context)
     local sweeps = step.sweeps(g, config, context)
     local facts = plan.facts(g, config, all, sweeps)

@@ -114,31 +114,9 @@ local function cycle_function(g, unroll)
     return block_of(out)
 end
 
-local function bucket_functions(g)
-    if #g.collectives == 0 then return text.block("") end
-    local out = { "/* Buckets of the gradient: offset and elements. Only the last micro-step of a "
-        .. "cycle starts them. */",
-        "static const struct { int64_t offset, n; } BUCKETS[] = {" }
-    for _, bucket in ipairs(g.buckets) do
-        out[#out + 1] = ("    {%d, %d},"):format(bucket.offset, bucket.n)
-    end
-    table.move({ "};", "",
-        "static void bucket_start(ga_worker *w, model *m, int i) {",
-        "    ga_barrier(w);",
-        "    if (w->index != 0) return;",
-        "    const int code = ga_comm_start(m->comm, i, m->flat_g + BUCKETS[i].offset, "
-            .. "(size_t)BUCKETS[i].n, REAL, &m->error);",
-        "    if (code < 0) ga_team_fail(w, code);",
-        "}", "",
-        "static void buckets_finish(ga_worker *w, model *m) {",
-        "    if (w->index == 0) {",
-        ("        for (int i = 0; i < %d; i++) {"):format(#g.buckets),
-        "            const int code = ga_comm_wait(m->comm, i, &m->error);",
-        "            if (code < 0) ga_team_fail(w, code);",
-        "        }",
-        "    }",
-        "    ga_barrier(w);",
-        "}" }, 1, 17, #out + 1, out)
+local function bucket_rows(g)
+    local out = {}
+    for _, x in ipairs(g.collectives) do out[#out + 1] = ("{%d, %d},"):format(x.offset, x.n) end
     return block_of(out)
 end
 
@@ -309,8 +287,7 @@ function step.render(g, config, context, all, sweeps, header)
         sweep_calls = sweep_calls(g, sweeps), lr = rate_function(config), scalars = assignments,
         cycle_function = cycle_function(g, config.unroll),
         cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro, micro_cases = cases,
-        bucket_functions = bucket_functions(g),
-        finish = text.block(#g.collectives > 0 and "buckets_finish(w, m);" or ""),
+        buckets = #g.collectives, bucket_rows = bucket_rows(g),
         small = small_sum(config), clip = clip_lines(config),
         skip = text.block(SKIP[config.train.on_nonfinite]),
         t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"

@@ -63,7 +63,7 @@ static int take(stream *s) {
     return 0;
 }
 
-/* Reads both streams to their end or the deadline; 1: the deadline has passed. */
+/* Reads both streams to their end; 1: not before the deadline (0: none). */
 static int collect(stream s[2], double deadline) {
     while (s[0].fd >= 0 || s[1].fd >= 0) {
         struct pollfd p[2] = { { s[0].fd, POLLIN, 0 }, { s[1].fd, POLLIN, 0 } };
@@ -77,21 +77,18 @@ static int collect(stream s[2], double deadline) {
     return 0;
 }
 
-/* Waits for the process, killing its group when the deadline has passed. */
-static int await(pid_t child, double deadline, int late, int *timed_out) {
+/* Waits for the process until the deadline (0: for ever), then kills its group. */
+static int await(pid_t child, double deadline, int *timed_out) {
     int status = 0;
     for (;;) {
-        pid_t done = waitpid(child, &status, deadline > 0 && !late ? WNOHANG : 0);
-        if (done == child) break;
-        if (done < 0 && errno != EINTR) break;
-        if (done == 0 && now() < deadline) {
-            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
-        } else if (done == 0) {
-            late = 1;
-        }
-        if (late && !*timed_out) {
+        pid_t done = waitpid(child, &status, deadline > 0 && !*timed_out ? WNOHANG : 0);
+        if (done == child || (done < 0 && errno != EINTR)) break;
+        if (done != 0) continue;
+        if (now() >= deadline) {
             kill(-child, SIGKILL);
             *timed_out = 1;
+        } else {
+            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
         }
     }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -140,9 +137,11 @@ int ga_command_run(const ga_command *c, ga_outcome *o) {
     if (err[1] >= 0) close(err[1]);
     stream s[2] = { { .fd = out[0] }, { .fd = err[0] } };
     if (child > 0) {
-        int late = collect(s, deadline);
-        if (late && deadline == 0) kill(child, SIGKILL);
-        o->status = await(child, deadline, late, &o->timed_out);
+        if (collect(s, deadline) && deadline > 0) {
+            kill(-child, SIGKILL);
+            o->timed_out = 1;
+        }
+        o->status = await(child, deadline, &o->timed_out);
     }
     for (int i = 0; i < 2; i++) {
         if (s[i].fd >= 0) close(s[i].fd);

@@ -215,10 +215,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
         GA_TRY(ga_safetensors_load(o->init, &all, 1, NULL, 0, e));
     }
-    char folder[GA_PATH_MAX];
-    GA_TRY(ga_program_folder(folder, sizeof folder - 16, e));
-    strcat(folder, "/checkpoints");
-    const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : folder);
+    GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
+    strcat(m->folder, "/checkpoints");
+    const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
     if (o->resume) GA_TRY(resume(m, &c, o, resumed, e));
     if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)

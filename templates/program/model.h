@@ -86,6 +86,7 @@ typedef struct model {
     ga_loader *loader;
     ga_log *log;
     saved saved;
+    char folder[GA_PATH_MAX]; /* of the checkpoints */
     ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */
     ga_data_file files[2];
     real *eval_input;        /* one batch of the evaluation */

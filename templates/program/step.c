@@ -1,4 +1,4 @@
-//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_function, cycle, micro_functions, micro_cases, bucket_functions, finish, small, clip, skip, t)
+//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_function, cycle, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
 $header
 #include "model.h"
 
@@ -21,8 +21,27 @@ static void measure(ga_worker *w, model *m, const batch *b) {
     ga_barrier(w);
 }
 
-//% if bucket_functions.text ~= "" then
-$bucket_functions
+//% if buckets > 0 then
+/* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */
+static const struct { int64_t offset, n; } BUCKETS[$buckets] = {
+    $bucket_rows
+};
+
+static void bucket_start(ga_worker *w, model *m, int i) {
+    ga_barrier(w);
+    if (w->index != 0) return;
+    const int code = ga_comm_start(m->comm, i, m->flat_g + BUCKETS[i].offset, (size_t)BUCKETS[i].n, REAL,
+                                   &m->error);
+    if (code < 0) ga_team_fail(w, code);
+}
+
+static void buckets_finish(ga_worker *w, model *m) {
+    for (int i = 0; i < $buckets && w->index == 0; i++) {
+        const int code = ga_comm_wait(m->comm, i, &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
+}
 
 //% end
 $backward
@@ -70,7 +89,9 @@ static int decide(model *m, ga_err *e) {
 
 static void boundary(ga_worker *w, model *m) {
     ga_barrier(w);
-    $finish
+//% if buckets > 0 then
+    buckets_finish(w, m);
+//% end
     gradient_partials(w, m->partials, m->flat_g);
     ga_barrier(w);
     if (w->index == 0) {

@@ -10,6 +10,8 @@
 
 #include "kernel_abi.h"
 
+struct CUstream_st;
+
 namespace device {
 
 enum Error { // as cuda.h numbers them
@@ -76,7 +78,7 @@ extern Operation *current_operation;
 struct Place { uint32_t lane, sequence; };
 Place place_of(uint32_t launch);
 const char *name_of(uint32_t launch);
-int submit(struct CUstream_st *stream, const std::string &what, std::function<void()> run,
+int submit(CUstream_st *stream, const std::string &what, std::function<void()> run,
            Communicator *communicator = nullptr);
 void drain();
 bool capturing();

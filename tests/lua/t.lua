@@ -6,6 +6,7 @@
 --   t.shell(command)               the same for `sh -c`
 --   t.temp()                       a fresh folder          t.write(path, text)   a file, folders made
 --   t.root                         the repository          t.load(path)          value of a Lua file in it
+--   t.gagen                        path of gagen
 --   t.clock()                      seconds of the monotonic clock
 --   t.not_run(reason)              ends the test as not run t.environment(name)   text or nil
 -- Invariant: no helper changes anything outside the folder of t.temp().
@@ -41,7 +42,7 @@ local function same(a, b)
 end
 
 return function(native)
-    local t = { root = native.root, environment = host.environment, clock = native.clock }
+    local t = { root = native.root, gagen = native.gagen, environment = host.environment, clock = native.clock }
 
     function t.equal(a, b, what)
         if not same(a, b) then

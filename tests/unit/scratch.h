@@ -69,7 +69,8 @@ static inline char *get_file(const char *path, size_t *n) {
 }
 
 static inline void assert_has(const char *text, const char *part) {
-    if (!strstr(text, part)) fail_msg("'%s' lacks '%s'", text, part);
+    const char *shown = text ? text : "(none)";
+    if (!strstr(shown, part)) fail_msg("'%s' lacks '%s'", shown, part);
 }
 
 static inline ga_arena open_arena(size_t bytes) {

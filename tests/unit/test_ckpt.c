@@ -1,4 +1,5 @@
-/* Checkpoints: save and load, search, every flipped byte, retention, two runs, kill -9 while saving. */
+/* Checkpoints: save and load, search, every flipped byte, retention, two runs, kill -9 while
+ * saving. */
 #include "scratch.h"
 
 #include "../../runtime/ckpt.h"
@@ -10,7 +11,8 @@
 
 enum { N = 40, KEEP = 2 };
 
-static const ga_param params[] = {{"a.weight", 0, 1, 2, {4, 5}, 0, 0, 20}, {"h.%d.b", 0, 2, 1, {8}, 20, 10, 8}};
+static const ga_param params[] = {{"a.weight", 0, 1, 2, {4, 5}, 0, 0, 20},
+                                  {"h.%d.b", 0, 2, 1, {8}, 20, 10, 8}};
 
 /* A run: its state, its arrays, its folder. */
 typedef struct {
@@ -41,8 +43,15 @@ static void run_open(run *r, const char *folder) {
     r->gradient = (ga_array){params, 2, "", GA_F64, r->g};
     r->files[0] = (ga_ckpt_file){"model.safetensors", &r->model, 1};
     r->files[1] = (ga_ckpt_file){"optimizer.safetensors", &r->moment, 1};
-    r->state = (ga_ckpt_state){.accumulate = 4, .seed = INT64_MAX, .scale = 1, .world = 1, .version = "1.0",
-                               .spec_sha256 = "abc", .target = "c", .profile = "generic", .data_count = 1,
+    r->state = (ga_ckpt_state){.accumulate = 4,
+                               .seed = INT64_MAX,
+                               .scale = 1,
+                               .world = 1,
+                               .version = "1.0",
+                               .spec_sha256 = "abc",
+                               .target = "c",
+                               .profile = "generic",
+                               .data_count = 1,
                                .data = {{"digits/\"x\".csv", 123, 0xdeadbeef}}};
     r->arena = open_arena(1 << 20);
     assert_int_equal(ga_comm_open(&r->comm, &r->arena, NULL), 0);
@@ -112,7 +121,8 @@ static void round_trip(void **state) {
     assert_int_equal(back.epoch, 3);
     assert_int_equal(back.position, 8);
     assert_int_equal(back.skipped, 5);
-    assert_true(back.seed == INT64_MAX && back.scale == 65536 && back.weight == 0.1 && back.loss_sum == 1.0 / 3);
+    assert_true(back.seed == INT64_MAX && back.scale == 65536 && back.weight == 0.1 &&
+                back.loss_sum == 1.0 / 3);
     assert_string_equal(back.data[0].path, "digits/\"x\".csv");
     assert_true(back.data[0].checksum == 0xdeadbeef);
     save_cycle(&r, 1000); /* the same cycle again takes the place of the first */
@@ -189,7 +199,8 @@ static void back_to(int saved) {
 }
 
 static void flip_every_byte(void **state) {
-    static const char *const names[] = {"manifest.json", "model.safetensors", "optimizer.safetensors"};
+    static const char *const names[] = {"manifest.json", "model.safetensors",
+                                        "optimizer.safetensors"};
     const char *folder = folder_of(*state, "flip");
     char path[GA_PATH_MAX], file[1200];
     run r;
@@ -206,7 +217,8 @@ static void flip_every_byte(void **state) {
             data[i] ^= (char)(1 << i % 8);
             put_file(file, data, n);
             int code = ga_ckpt_find(folder, "latest", r.comm, path, &e);
-            if (code != 0 || !strstr(path, "cycle-000000001")) fail_msg("flip of byte %zu of %s not seen", i, file);
+            if (code != 0 || !strstr(path, "cycle-000000001"))
+                fail_msg("flip of byte %zu of %s not seen", i, file);
             data[i] ^= (char)(1 << i % 8);
         }
         put_file(file, data, n - 1);
@@ -247,7 +259,8 @@ static void retention(void **state) {
     int saved = to_file(*state);
     save_cycle(&r, 2); /* a run that went back: what is later is not its own to delete */
     back_to(saved);
-    assert_true(there(folder, "cycle-000000002") && there(folder, "cycle-000000003") && there(folder, "cycle-000000004"));
+    assert_true(there(folder, "cycle-000000002") && there(folder, "cycle-000000003") &&
+                there(folder, "cycle-000000004"));
     size_t n;
     char *text = get_file(scratch_path(*state, "stderr"), &n);
     assert_has(text, "holds checkpoints later than cycle-000000002");
@@ -287,7 +300,8 @@ static void two_runs(void **state) {
     run_end(&r);
 }
 
-/* Files cannot grow beyond 300 bytes: the save fails, the old checkpoint stays, the next save works. */
+/* Files cannot grow beyond 300 bytes: the save fails, the old checkpoint stays, the next save
+ * works. */
 static void no_space(void **state) {
     const char *folder = folder_of(*state, "full");
     struct rlimit whole, tight;
@@ -312,7 +326,8 @@ static void no_space(void **state) {
     run_end(&r);
 }
 
-/* A child saves as fast as it can and is killed at odd moments: the last one it acknowledged must load. */
+/* A child saves as fast as it can and is killed at odd moments: the last one it acknowledged
+ * must load. */
 static void kill_while_saving(void **state) {
     const char *folder = folder_of(*state, "kill");
     char path[GA_PATH_MAX];
@@ -356,8 +371,10 @@ static void kill_while_saving(void **state) {
 int test_ckpt(void);
 int test_ckpt(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip), cmocka_unit_test(mid_cycle),     cmocka_unit_test(resume_table),
-        cmocka_unit_test(flip_every_byte), cmocka_unit_test(retention), cmocka_unit_test(copied_folder),
-        cmocka_unit_test(two_runs),   cmocka_unit_test(no_space),       cmocka_unit_test(kill_while_saving)};
+        cmocka_unit_test(round_trip),       cmocka_unit_test(mid_cycle),
+        cmocka_unit_test(resume_table),     cmocka_unit_test(flip_every_byte),
+        cmocka_unit_test(retention),        cmocka_unit_test(copied_folder),
+        cmocka_unit_test(two_runs),         cmocka_unit_test(no_space),
+        cmocka_unit_test(kill_while_saving)};
     return cmocka_run_group_tests_name("ckpt", tests, scratch_setup, scratch_teardown);
 }

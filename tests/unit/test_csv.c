@@ -26,16 +26,30 @@ static void numbers(void **state) {
     static const struct {
         const char *text;
         double value;
-    } table[] = {{"0", 0}, {"-0.0", -0.0}, {"+7", 7}, {"12.75", 12.75}, {".5", .5}, {"5.", 5}, {"1e22", 1e22},
-                 {"1E-3", 1e-3}, {"0.1", 0.1}, {"123456789012345", 123456789012345.0}, {"3.0e+0", 3},
-                 {"1e308", 1e308}, {"1e-400", 0}, {"0e999999999", 0}, {"2.2250738585072014e-308", 0x1p-1022},
+    } table[] = {{"0", 0},
+                 {"-0.0", -0.0},
+                 {"+7", 7},
+                 {"12.75", 12.75},
+                 {".5", .5},
+                 {"5.", 5},
+                 {"1e22", 1e22},
+                 {"1E-3", 1e-3},
+                 {"0.1", 0.1},
+                 {"123456789012345", 123456789012345.0},
+                 {"3.0e+0", 3},
+                 {"1e308", 1e308},
+                 {"1e-400", 0},
+                 {"0e999999999", 0},
+                 {"2.2250738585072014e-308", 0x1p-1022},
                  {"0.30000000000000000000000000000000000004", 0.3}};
-    static const char *const bad[] = {"", "-", "+", ".", "e5", "1e", "1e+", "0x10", "nan", "inf", "1,5", " 1",
-                                      "1 ", "--1", "1.2.3", "1e400", "1d5", "1_0", "1e999999999999"};
+    static const char *const bad[] = {
+        "",    "-",  "+",  ".",   "e5",    "1e",    "1e+", "0x10", "nan",           "inf",
+        "1,5", " 1", "1 ", "--1", "1.2.3", "1e400", "1d5", "1_0",  "1e999999999999"};
     double v;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         assert_true(ga_number_parse(table[i].text, strlen(table[i].text), &v));
-        if (v != table[i].value || signbit(v) != signbit(table[i].value)) fail_msg("%s", table[i].text);
+        if (v != table[i].value || signbit(v) != signbit(table[i].value))
+            fail_msg("%s", table[i].text);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (ga_number_parse(bad[i], strlen(bad[i]), &v)) fail_msg("'%s' taken as %g", bad[i], v);
@@ -82,7 +96,9 @@ static void refusals(void **state) {
     } table[] = {
         {"1,2,0\r\n", 0, ":1: column 3: found a carriage return"},
         {"\"1\",2,0\n", 0, ":1: column 1: found a quote"},
-        {"\xef\xbb\xbf" "1,2,0\n", 0, ":1: column 1: found a byte order mark"},
+        {"\xef\xbb\xbf"
+         "1,2,0\n",
+         0, ":1: column 1: found a byte order mark"},
         {"1,,0\n", 0, ":1: column 2: found an empty cell"},
         {"1,2,0\n\n1,2,0\n", 0, ":2: column 1: found an empty cell"},
         {"1,2,0\n1,2\n", 0, ":2: 2 columns found, 3 expected"},
@@ -92,14 +108,16 @@ static void refusals(void **state) {
         {"1, 2,0\n", 0, ":1: column 2: found ' 2'"},
         {"1,2,0\n1,\0,0\n", 12, ":2: column 2: found a zero byte"},
         {"x,y,target\n1,2,0\n", 0, ":1: column 1: found 'x'"},
-        {"1,2,0\n1,2,0\n1,2,3\n", 0, ":3: column 3: target 3 of sample 3, expected a whole number in 0..2"},
+        {"1,2,0\n1,2,0\n1,2,3\n", 0,
+         ":3: column 3: target 3 of sample 3, expected a whole number in 0..2"},
         {"1,2,0\n1,2,-1\n", 0, "target -1 of sample 2"},
         {"1,2,0.5\n", 0, "target 0.5 of sample 1"},
         {"1,1e39,0\n", 0, "too large for F32"},
         {"1,2,0\n", 0, "1 rows found, 3 expected"},
         {"1,2,0\n1,2,0\n1,2,0\n1,2,0\n1,2,0\n", 0, "5 rows found, 3 expected"},
         {"", 0, "0 rows found, 3 expected"},
-        {"1,2,00000000000000000000000000000000000000000000000000000000000000000000\n", 0, "more than 63 bytes"},
+        {"1,2,00000000000000000000000000000000000000000000000000000000000000000000\n", 0,
+         "more than 63 bytes"},
     };
     ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32};
     float f[6];
@@ -121,7 +139,8 @@ static void refusals(void **state) {
     assert_int_equal(ga_csv_scan(s->file, &shape, &e), GA_INPUT); /* and does not wait */
 }
 
-/* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header do not count. */
+/* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header
+ * do not count. */
 static void zipped(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "x.csv.gz");
@@ -176,7 +195,8 @@ static void digits(void **state) {
 
 int test_csv(void);
 int test_csv(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(zipped), cmocka_unit_test(digits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values),
+                                       cmocka_unit_test(refusals), cmocka_unit_test(zipped),
+                                       cmocka_unit_test(digits)};
     return cmocka_run_group_tests_name("csv", tests, scratch_setup, scratch_teardown);
 }

@@ -1,4 +1,5 @@
-/* Roles and counters, and the table for 10 micro-batches, accumulation 4, 2 epochs, per tail policy. */
+/* Roles and counters, and the table for 10 micro-batches, accumulation 4, 2 epochs, per tail
+ * policy. */
 #include "scratch.h"
 
 #include "../../runtime/cycle.h"

@@ -14,21 +14,29 @@ static ga_loader_config config(int accumulate, int rank, int world) {
         target[i] = i;
         for (int j = 0; j < WIDTH; j++) input[i * WIDTH + j] = (float)(i * 10 + j);
     }
-    return (ga_loader_config){.data = {input, target, GA_F32, WIDTH, {.rows = ROWS, .fold = 2, .of = 5, .seed = 3}},
-                              .batch = 4, .accumulate = accumulate, .rank = rank, .world = world, .seed = 11,
-                              .shuffle = true};
+    return (ga_loader_config){
+        .data = {input, target, GA_F32, WIDTH, {.rows = ROWS, .fold = 2, .of = 5, .seed = 3}},
+        .batch = 4,
+        .accumulate = accumulate,
+        .rank = rank,
+        .world = world,
+        .seed = 11,
+        .shuffle = true};
 }
 
 static void splits(void **state) {
     (void)state;
-    const ga_split table[] = {{.rows = ROWS, .fold = 1, .of = 5, .seed = 1}, {.rows = ROWS, .fold = 5, .of = 5, .seed = 1},
-                              {.rows = 7, .fold = 2, .of = 2, .seed = 4}, {.rows = ROWS, .eval_rows = 20, .seed = 2}};
+    const ga_split table[] = {{.rows = ROWS, .fold = 1, .of = 5, .seed = 1},
+                              {.rows = ROWS, .fold = 5, .of = 5, .seed = 1},
+                              {.rows = 7, .fold = 2, .of = 2, .seed = 4},
+                              {.rows = ROWS, .eval_rows = 20, .seed = 2}};
     for (size_t k = 0; k < 4; k++) {
         const ga_split *s = &table[k];
         int seen[ROWS] = {0};
         for (int eval = 0; eval < 2; eval++)
             for (int64_t i = 0; i < ga_split_count(s, eval); i++) seen[ga_split_row(s, eval, i)]++;
-        for (int64_t i = 0; i < s->rows; i++) assert_int_equal(seen[i], 1); /* each row on one side, once */
+        for (int64_t i = 0; i < s->rows; i++)
+            assert_int_equal(seen[i], 1); /* each row on one side, once */
     }
     assert_int_equal(ga_split_count(&table[0], true), 21);
     assert_int_equal(ga_split_count(&table[1], true), 20);
@@ -65,8 +73,8 @@ static int collect(int accumulate, int world, int cycles, int32_t *rows) {
     return n;
 }
 
-/* The rows of an epoch come in the same order, however A x W micro-batches are cut: 82 rows of training give
- * 20 micro-batches of 4, so 80 rows for every A x W that divides 20. */
+/* The rows of an epoch come in the same order, however A x W micro-batches are cut: 82 rows of
+ * training give 20 micro-batches of 4, so 80 rows for every A x W that divides 20. */
 static void ranks_and_accumulation(void **state) {
     (void)state;
     int32_t one[400], two[400], four[400], wide[400];
@@ -125,7 +133,9 @@ static void too_small(void **state) {
     ga_loader *l;
     ga_err e;
     assert_int_equal(ga_loader_open(&l, &c, &a, &e), GA_INPUT);
-    assert_has(e.msg, "82 training rows give 20 micro-batches of 4 rows on each of 1 ranks, one cycle needs 21");
+    assert_has(
+        e.msg,
+        "82 training rows give 20 micro-batches of 4 rows on each of 1 ranks, one cycle needs 21");
     ga_loader_close(NULL);
     ga_arena_close(&a);
 }
@@ -155,8 +165,9 @@ static void evaluation(void **state) {
 
 int test_data(void);
 int test_data(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(splits), cmocka_unit_test(ranks_and_accumulation),
-                                       cmocka_unit_test(epochs_and_seek), cmocka_unit_test(too_small),
-                                       cmocka_unit_test(evaluation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(splits),
+                                       cmocka_unit_test(ranks_and_accumulation),
+                                       cmocka_unit_test(epochs_and_seek),
+                                       cmocka_unit_test(too_small), cmocka_unit_test(evaluation)};
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

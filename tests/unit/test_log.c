@@ -1,4 +1,5 @@
-/* The log: every event is one JSON object, non-finite numbers are strings, lost outputs stop nothing. */
+/* The log: every event is one JSON object, non-finite numbers are strings, lost outputs stop
+ * nothing. */
 #include "scratch.h"
 
 #include "../../runtime/log.h"
@@ -8,9 +9,20 @@
 #include <math.h>
 #include <signal.h>
 
-static const ga_update_event update = {
-    .fields = GA_HAS_GRAD_NORM, .cycle = 12, .cycles = 100, .update = 11, .micro = 48, .epoch = 1, .rows = 64,
-    .loss = 0.1, .lr = 1e-3, .grad_norm = INFINITY, .skipped = 1, .weight = 64, .ms = 1.25, .rows_per_s = 51200};
+static const ga_update_event update = {.fields = GA_HAS_GRAD_NORM,
+                                       .cycle = 12,
+                                       .cycles = 100,
+                                       .update = 11,
+                                       .micro = 48,
+                                       .epoch = 1,
+                                       .rows = 64,
+                                       .loss = 0.1,
+                                       .lr = 1e-3,
+                                       .grad_norm = INFINITY,
+                                       .skipped = 1,
+                                       .weight = 64,
+                                       .ms = 1.25,
+                                       .rows_per_s = 51200};
 
 /* Runs body with stdout going to fd. */
 static void with_stdout(int fd, void (*body)(ga_log *), ga_log *l) {
@@ -23,12 +35,23 @@ static void with_stdout(int fd, void (*body)(ga_log *), ga_log *l) {
 }
 
 static void all_events(ga_log *l) {
-    ga_log_start(l, &(ga_start_event){.program = "mlp\"\n\xff\xc3\xa9", .version = "1", .spec_sha256 = "ab", .target = "c",
-                                      .profile = "generic", .ranks = 1, .threads = 2, .parameters = 10,
-                                      .planned_bytes = 4096, .seed = 7});
+    ga_log_start(l, &(ga_start_event){.program = "mlp\"\n\xff\xc3\xa9",
+                                      .version = "1",
+                                      .spec_sha256 = "ab",
+                                      .target = "c",
+                                      .profile = "generic",
+                                      .ranks = 1,
+                                      .threads = 2,
+                                      .parameters = 10,
+                                      .planned_bytes = 4096,
+                                      .seed = 7});
     ga_log_update(l, &update);
-    ga_log_eval(l, &(ga_eval_event){.fields = GA_HAS_LOSS | GA_HAS_ACCURACY, .cycle = 12, .rows = 360,
-                                    .split = "eval", .loss = NAN, .accuracy = 0.975});
+    ga_log_eval(l, &(ga_eval_event){.fields = GA_HAS_LOSS | GA_HAS_ACCURACY,
+                                    .cycle = 12,
+                                    .rows = 360,
+                                    .split = "eval",
+                                    .loss = NAN,
+                                    .accuracy = 0.975});
     ga_log_checkpoint(l, 12, "out/c/cycle-000000012", 3.5);
     float w[3] = {1, 0.1f, -2};
     ga_log_watch(l, 3, "fc1.weight", w, GA_F32, 3);
@@ -65,7 +88,8 @@ static void events(void **state) {
     ga_log_close(l);
     text = at = get_file(json, &n);
     json_t *o = line_of(&at);
-    assert_string_equal(json_string_value(json_object_get(o, "program")), "mlp\"\n\xef\xbf\xbd\xc3\xa9");
+    assert_string_equal(json_string_value(json_object_get(o, "program")),
+                        "mlp\"\n\xef\xbf\xbd\xc3\xa9");
     assert_null(json_object_get(o, "resumed_from"));
     json_decref(o);
     o = line_of(&at);
@@ -110,7 +134,8 @@ static void quiet_and_ranks(void **state) {
     close(fd);
     size_t n;
     char *text = get_file(scratch_path(s, "silent"), &n);
-    assert_true(strncmp(text, "iteration 3", 11) == 0 && strchr(text, '\n')[1] == 0); /* what was asked for */
+    assert_true(strncmp(text, "iteration 3", 11) == 0 &&
+                strchr(text, '\n')[1] == 0); /* what was asked for */
     free(text);
     assert_int_not_equal(access(scratch_path(s, "rank1"), F_OK), 0);
     ga_err e;
@@ -142,8 +167,9 @@ static void lost_outputs(void **state) {
     close(pipes[1]);
     signal(SIGPIPE, SIG_DFL);
     char *text = get_file(scratch_path(s, "stderr"), &n);
-    assert_string_equal(text, "log: /dev/full: a line was lost (No space left on device); training goes on\n"
-                              "log: stdout: a line was lost (Broken pipe); training goes on\n");
+    assert_string_equal(
+        text, "log: /dev/full: a line was lost (No space left on device); training goes on\n"
+              "log: stdout: a line was lost (Broken pipe); training goes on\n");
     free(text);
     ga_log_close(l);
     ga_arena_close(&a);

@@ -21,13 +21,17 @@ static void values(void **state) {
     ga_err e;
     assert_int_equal(parse(&o, &e, ""), 0);
     assert_true(o.seed == -1 && o.cycles == 0 && !o.data && !o.quiet && o.threads == 0);
-    assert_int_equal(parse(&o, &e, "--cycles 10 --data d --checkpoint=c --resume latest --init i --eval --log l"), 0);
+    assert_int_equal(
+        parse(&o, &e,
+              "--cycles 10 --data d --checkpoint=c --resume latest --init i --eval --log l"),
+        0);
     assert_int_equal(o.cycles, 10);
     assert_string_equal(o.data, "d");
     assert_string_equal(o.checkpoint, "c");
     assert_string_equal(o.resume, "latest");
     assert_true(o.eval && !o.help);
-    assert_int_equal(parse(&o, &e, "--watch fc1.weight:6 --threads 4 --seed 9223372036854775807 --quiet"), 0);
+    assert_int_equal(
+        parse(&o, &e, "--watch fc1.weight:6 --threads 4 --seed 9223372036854775807 --quiet"), 0);
     assert_int_equal(o.watch_length, 10);
     assert_int_equal(o.watch_count, 6);
     assert_int_equal(o.threads, 4);
@@ -46,7 +50,8 @@ static void refusals(void **state) {
         {"--cycle 3", "--cycle: unknown option, did you mean --cycles?"},
         {"--chekpoint x", "did you mean --checkpoint?"},
         {"--qqqq", "--qqqq: unknown option; --help lists all"},
-        {"--cycles 1e30", "--cycles: '1e30' found, a whole number from 1 to 9223372036854775807 expected"},
+        {"--cycles 1e30",
+         "--cycles: '1e30' found, a whole number from 1 to 9223372036854775807 expected"},
         {"--cycles 0", "--cycles: '0' found"},
         {"--cycles -1", "--cycles: '-1' found"},
         {"--cycles 9223372036854775808", "--cycles: '9223372036854775808' found"},
@@ -124,11 +129,13 @@ static void stop(void **state) {
 int test_options(void);
 int test_options(void) {
     char *folder = getenv("GAGEN_DATA"), *kept = folder ? strdup(folder) : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(refusals), cmocka_unit_test(data_path),
-                                       cmocka_unit_test(stop)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(refusals),
+                                       cmocka_unit_test(data_path), cmocka_unit_test(stop)};
     int failed = cmocka_run_group_tests_name("options", tests, scratch_setup, scratch_teardown);
-    if (kept) setenv("GAGEN_DATA", kept, 1);
-    else unsetenv("GAGEN_DATA");
+    if (kept)
+        setenv("GAGEN_DATA", kept, 1);
+    else
+        unsetenv("GAGEN_DATA");
     free(kept);
     return failed;
 }

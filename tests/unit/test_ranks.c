@@ -1,5 +1,6 @@
-/* Collectives and checkpoints of any number of ranks: linked with comm_self it runs as one, linked with
- * comm_mpi it runs under mpirun. The expectations are functions of the rank and the number of ranks. */
+/* Collectives and checkpoints of any number of ranks: linked with comm_self it runs as one,
+ * linked with comm_mpi it runs under mpirun. The expectations are functions of the rank and the
+ * number of ranks. */
 #include "scratch.h"
 
 #include "../../runtime/ckpt.h"
@@ -83,8 +84,10 @@ static void agreement(void **state) {
     assert_int_equal(ga_comm_agree(g->comm, 0, &e), 0);
     int own = g->rank == last ? ga_fail(&e, GA_ENVIRONMENT, "mine") : 0;
     assert_int_equal(ga_comm_agree(g->comm, own, &e), GA_ENVIRONMENT);
-    if (g->rank == last) assert_string_equal(e.msg, "mine");
-    else assert_has(e.msg, "failed with code 3");
+    if (g->rank == last)
+        assert_string_equal(e.msg, "mine");
+    else
+        assert_has(e.msg, "failed with code 3");
     assert_int_equal(ga_comm_handshake(g->comm, 77, &e), 0);
     if (g->size == 1) return;
     assert_int_equal(ga_comm_handshake(g->comm, g->rank == last ? 78 : 77, &e), GA_INPUT);
@@ -106,8 +109,15 @@ static void checkpoint(void **state) {
     if (g->rank == 0) assert_non_null(mkdtemp(folder));
     ga_comm_broadcast(g->comm, folder, sizeof folder, 0, NULL);
     ga_ckpt_config config = {folder, 1, &file, 1, &partial, g->comm};
-    ga_ckpt_state s = {.micro = 6, .cycle = 1, .update = 1, .accumulate = 4, .r = 2, .world = g->size, .scale = 1,
-                       .weight = g->rank + 10, .loss_sum = g->rank / 3.0},
+    ga_ckpt_state s = {.micro = 6,
+                       .cycle = 1,
+                       .update = 1,
+                       .accumulate = 4,
+                       .r = 2,
+                       .world = g->size,
+                       .scale = 1,
+                       .weight = g->rank + 10,
+                       .loss_sum = g->rank / 3.0},
                   back;
     for (int i = 0; i < 8; i++) {
         w[i] = (float)i;
@@ -120,7 +130,8 @@ static void checkpoint(void **state) {
     assert_int_equal(ga_ckpt_find(folder, "latest", g->comm, path, &e), 0);
     if (ga_ckpt_load(path, &config, &s, &back, &e) < 0) fail_msg("%s", e.msg);
     assert_true(w[7] == 7 && gradient[7] == (float)(g->rank * 100 + 7));
-    assert_true(back.weight == g->rank + 10 && back.loss_sum == g->rank / 3.0 && back.world == g->size);
+    assert_true(back.weight == g->rank + 10 && back.loss_sum == g->rank / 3.0 &&
+                back.world == g->size);
     if (g->rank == g->size - 1) gradient[0] = HUGE_VALF; /* one rank is enough */
     s.cycle = 2;
     int code = ga_ckpt_save(c, &s, path, &e);
@@ -136,6 +147,7 @@ static void checkpoint(void **state) {
 
 int test_ranks(void);
 int test_ranks(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(agreement), cmocka_unit_test(checkpoint)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(agreement),
+                                       cmocka_unit_test(checkpoint)};
     return cmocka_run_group_tests_name("ranks", tests, open_group, close_group);
 }

@@ -1,4 +1,5 @@
-/* Random numbers: values computed by an independent program from the definition in rng.h; bijectivity. */
+/* Random numbers: values computed by an independent program from the definition in rng.h;
+ * bijectivity. */
 #include "scratch.h"
 
 #include "../../runtime/rng.h"
@@ -38,7 +39,8 @@ static void bijective(void **state) {
     assert_true(far < UINT64_MAX);
 }
 
-/* Every place is about equally likely: chi-square over 2,000 permutations of 8, 49 degrees of freedom. */
+/* Every place is about equally likely: chi-square over 2,000 permutations of 8, 49 degrees of
+ * freedom. */
 static void even(void **state) {
     (void)state;
     int count[8][8] = {{0}};
@@ -54,8 +56,10 @@ static void even(void **state) {
 
 static void initial_values(void **state) {
     (void)state;
-    static const double uniform[] = {-0.05653822916950238, -0.008589076614894192, -0.01439978297998834};
-    static const double normal[] = {-0.01562852627216505, 0.0036967420636422146, -0.011210710910863038};
+    static const double uniform[] = {-0.05653822916950238, -0.008589076614894192,
+                                     -0.01439978297998834};
+    static const double normal[] = {-0.01562852627216505, 0.0036967420636422146,
+                                    -0.011210710910863038};
     double d[3], *many = malloc(sizeof(double) * 20000), sum = 0, squares = 0;
     float f[3];
     ga_init_uniform(d, GA_F64, 3, 1, "fc1.weight", -0.125, 0.125);
@@ -63,8 +67,7 @@ static void initial_values(void **state) {
     for (int i = 0; i < 3; i++) assert_true(d[i] == uniform[i] && f[i] == (float)d[i]);
     ga_init_normal(d, GA_F64, 3, 1, "fc1.weight", 0.02);
     ga_init_normal(f, GA_F32, 3, 1, "fc1.weight", 0.02);
-    for (int i = 0; i < 3; i++)
-        assert_true(fabs(d[i] - normal[i]) < 1e-16 && f[i] == (float)d[i]);
+    for (int i = 0; i < 3; i++) assert_true(fabs(d[i] - normal[i]) < 1e-16 && f[i] == (float)d[i]);
     ga_init_normal(many, GA_F64, 20000, 5, "x", 2);
     for (int i = 0; i < 20000; i++) {
         sum += many[i];

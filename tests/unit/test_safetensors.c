@@ -15,7 +15,8 @@ static const ga_param params[] = {
 enum { PARAMS = 4, SPACE = 32 };
 
 static ga_array array_of(void *base, ga_dtype t, const char *suffix) {
-    return (ga_array){.params = params, .count = PARAMS, .suffix = suffix, .dtype = t, .base = base};
+    return (ga_array){
+        .params = params, .count = PARAMS, .suffix = suffix, .dtype = t, .base = base};
 }
 
 static void layout(void **state) {
@@ -32,7 +33,8 @@ static void layout(void **state) {
     ga_param other[PARAMS];
     memcpy(other, params, sizeof params);
     other[0].shape[0] = 3;
-    assert_true(ga_layout_hash(params, PARAMS, GA_LAYOUT_HASH) != ga_layout_hash(other, PARAMS, GA_LAYOUT_HASH));
+    assert_true(ga_layout_hash(params, PARAMS, GA_LAYOUT_HASH) !=
+                ga_layout_hash(other, PARAMS, GA_LAYOUT_HASH));
 }
 
 static void round_trip(void **state) {
@@ -43,7 +45,8 @@ static void round_trip(void **state) {
     ga_err e;
     for (int i = 0; i < SPACE; i++) f[i] = (float)sin(i + 1);
     f[9] = NAN; /* --save-init and --dump write what is there */
-    ga_array a = array_of(f, GA_F32, ""), b = array_of(g, GA_F32, ""), wide = array_of(d, GA_F64, "");
+    ga_array a = array_of(f, GA_F32, ""), b = array_of(g, GA_F32, ""),
+             wide = array_of(d, GA_F64, "");
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
     assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), 0);
     assert_int_equal(ga_safetensors_load(path, &wide, 1, NULL, 0, &e), 0);
@@ -70,7 +73,8 @@ static void notes_and_checksums(void **state) {
     static float big[3 << 20]; /* 12 MiB: three blocks and a bit */
     ga_param one = {"big", 0, 1, 1, {3 << 20}, 0, 0, 3 << 20};
     ga_array a = {&one, 1, "", GA_F32, big};
-    ga_note notes[2] = {{"weight", "64"}, {"loss_sum", "0.1"}}, back[2] = {{.key = "loss_sum"}, {.key = "none"}};
+    ga_note notes[2] = {{"weight", "64"}, {"loss_sum", "0.1"}},
+            back[2] = {{.key = "loss_sum"}, {.key = "none"}};
     uint32_t sums[4];
     ga_written w = {.checksums = sums, .blocks = 4};
     ga_err e;
@@ -125,27 +129,42 @@ static void refusals(void **state) {
         {"{" X "} x", "header: ", 8, 0},
         {"{" X "," X "}", "header: duplicate", 8, 0},
         {"{\"x\xff\":1}", "header: ", 8, 0},
-        {"{\"x\":{\"dtype\":\"Q9\",\"shape\":[2],\"data_offsets\":[0,8]}}", "tensor 'x': no known dtype", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", "begin after their end", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", "begin after their end", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", "not two whole numbers", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8.0]}}", "not two whole numbers", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", "do not give the size", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", "do not give the size", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", "do not give the size", 0, 0},
+        {"{\"x\":{\"dtype\":\"Q9\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+         "tensor 'x': no known dtype", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
+         "begin after their end", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}",
+         "begin after their end", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", "not two whole numbers",
+         8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8.0]}}",
+         "not two whole numbers", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", "do not give the size",
+         8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}",
+         "do not give the size", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
+         "do not give the size", 0, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", "do not give the size", 8, 0},
         {"{\"x\":7}", "tensor 'x': no known dtype", 8, 0},
         {"{" X "}", "beyond the end of the file", 4, 0},
         {"{" X "}", "bytes after the last tensor", 12, 0},
         {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", "overlap", 8, 0},
-        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", "overlaps another tensor", 8, 0},
-        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[12,16]}}", "leave a hole", 16, 0},
+        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
+         "overlaps another tensor", 8, 0},
+        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[12,16]}}", "leave a hole",
+         16, 0},
         {"{" X ",\"__metadata__\":3}", "__metadata__ is not an object", 8, 0},
-        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]}}", "'y' is not wanted", 12, 0},
-        {"{\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "'x' is missing, 'y' is not wanted", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}", "'x' is of another rank", 8, 0},
-        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", "'x' is of another shape", 12, 0},
-        {"{\"x\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}", "'x' is neither F32 nor F64", 8, 0},
+        {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]}}",
+         "'y' is not wanted", 12, 0},
+        {"{\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+         "'x' is missing, 'y' is not wanted", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}",
+         "'x' is of another rank", 8, 0},
+        {"{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",
+         "'x' is of another shape", 12, 0},
+        {"{\"x\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+         "'x' is neither F32 nor F64", 8, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         float memory[2] = {7, 8};
@@ -181,7 +200,8 @@ static void kinds(void **state) {
     free(deep);
 }
 
-/* A whole file with one byte less at a time: every prefix is refused and nothing reads beyond it. */
+/* A whole file with one byte less at a time: every prefix is refused and nothing reads beyond
+ * it. */
 static void cuts(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "cut.safetensors");
@@ -199,8 +219,11 @@ static void cuts(void **state) {
 
 int test_safetensors(void);
 int test_safetensors(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layout), cmocka_unit_test(round_trip),
-                                       cmocka_unit_test(notes_and_checksums), cmocka_unit_test(refusals),
-                                       cmocka_unit_test(kinds), cmocka_unit_test(cuts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layout),
+                                       cmocka_unit_test(round_trip),
+                                       cmocka_unit_test(notes_and_checksums),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(kinds),
+                                       cmocka_unit_test(cuts)};
     return cmocka_run_group_tests_name("safetensors", tests, scratch_setup, scratch_teardown);
 }

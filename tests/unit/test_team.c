@@ -47,7 +47,8 @@ static void tiles(void **state) {
     }
 }
 
-/* Each round reads what every worker wrote in the round before: plain memory, ordered by barriers. */
+/* Each round reads what every worker wrote in the round before: plain memory, ordered by
+ * barriers. */
 static void rotate(ga_worker *w, void *arg) {
     shared *s = arg;
     for (int round = 1; round <= ROUNDS; round++) {

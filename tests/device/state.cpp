@@ -1,0 +1,84 @@
+// state.cpp: switches, the random numbers of the seed, and findings.
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "device.h"
+
+namespace device {
+namespace {
+
+constexpr int FINDINGS_SHOWN = 20;
+struct State {
+    uint64_t random = 0;
+    int findings = 0;
+} state;
+
+double number(const char *name, double otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtod(text, nullptr) : otherwise;
+}
+
+Switches read_switches()
+{
+    const char *compiler = getenv("GAGEN_DEVICE_CXX");
+    Switches s;
+    s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
+    s.lazy = number("GAGEN_DEVICE_LAZY", 0) != 0;
+    s.seed = (unsigned)number("GAGEN_DEVICE_SEED", 0);
+    s.arch = (int)number("GAGEN_DEVICE_ARCH", 90);
+    s.count = (int)number("GAGEN_DEVICE_COUNT", 8);
+    s.memory = (size_t)number("GAGEN_DEVICE_MEMORY", 4.0 * (1 << 30));
+    s.timeout = number("GAGEN_DEVICE_TIMEOUT", 20);
+    s.compiler = compiler && *compiler ? compiler : "g++";
+    state.random = 0x9e3779b97f4a7c15ull * (s.seed + 1ull);
+    return s;
+}
+
+struct Summary {
+    ~Summary()
+    {
+        if (state.findings > FINDINGS_SHOWN)
+            fprintf(stderr, "device: %d findings, the first %d are shown\n", state.findings, FINDINGS_SHOWN);
+    }
+} summary;
+
+} // namespace
+
+Switches switches = read_switches();
+
+unsigned random_below(unsigned n)
+{
+    if (!switches.seed || n < 2)
+        return 0;
+    uint64_t &r = state.random;
+    r ^= r << 13;
+    r ^= r >> 7;
+    r ^= r << 17;
+    return (unsigned)((r >> 32) % n);
+}
+
+void report(const char *kind, const char *format, ...)
+{
+    char text[700];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (state.findings++ < FINDINGS_SHOWN)
+        fprintf(stderr, "device: %s: %s\n", kind, text);
+}
+
+bool failed() { return state.findings > 0; }
+
+double seconds()
+{
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+} // namespace device

@@ -1,0 +1,182 @@
+-- The table `host`: files, links, digests, JSON, processes, modules; and how gagen ends.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function refused(t, part, value, message)
+    t.equal(value, nil)
+    t.contains(message, part)
+end
+
+add("sha256", function(t)
+    local known = {
+        [""] = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        [("a"):rep(1000000)] = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
+    }
+    for text, digest in next, known do t.equal(host.sha256(text), digest) end
+    local folder = t.temp()
+    for _, n in ipairs { 55, 56, 63, 64, 65, 119, 120 } do
+        t.write(folder .. "/x", ("q"):rep(n))
+        local out = t.run { "sha256sum", folder .. "/x" }.out
+        t.equal(host.sha256(("q"):rep(n)), out:sub(1, 64))
+    end
+end)
+
+add("json", function(t)
+    t.equal(host.json { b = 1, a = { 1, 2.5, "x\n" }, c = {} },
+        '{\n  "a": [\n    1,\n    2.5,\n    "x\\n"\n  ],\n  "b": 1,\n  "c": {}\n}\n')
+    t.equal(host.json(setmetatable({}, { array = true })), "[]\n")
+    t.equal(host.json { 0.1, 1 / 3 }, "[\n  0.1,\n  0.3333333333333333\n]\n")
+    t.equal(host.json { 0 / 0, 1 / 0, -1 / 0 }, '[\n  "nan",\n  "inf",\n  "-inf"\n]\n')
+    t.equal(host.json "\xff", '"\\\\xff"\n')
+    t.fails(function() host.json { print } end, "JSON does not have")
+    t.fails(function() host.json { 1, x = 2 } end, "JSON does not have")
+    local cycle = {}
+    cycle[1] = cycle
+    t.fails(function() host.json(cycle) end, "JSON does not have")
+end)
+
+add("reading", function(t)
+    local folder = t.temp()
+    t.write(folder .. "/f", "text\0more")
+    t.equal(host.read(folder .. "/f"), "text\0more")
+    t.equal(host.read(folder .. "/f", 9), "text\0more")
+    refused(t, "larger than 8 bytes", host.read(folder .. "/f", 8))
+    refused(t, "is a folder", host.read(folder))
+    refused(t, "No such file", host.read(folder .. "/none"))
+    t.equal(t.run { "mkfifo", folder .. "/fifo" }.status, 0)
+    refused(t, "is a FIFO", host.read(folder .. "/fifo"))
+    t.equal(host.exists(folder .. "/f"), "file")
+    t.equal(host.exists(folder), "folder")
+    t.equal(host.exists(folder .. "/fifo"), "other")
+    t.equal(host.exists(folder .. "/none"), false)
+end)
+
+add("folders", function(t)
+    local folder = t.temp()
+    t.equal(host.folder(folder .. "/a/b/c"), true)
+    t.equal(host.folder(folder .. "/a/b/c"), true)
+    for _, name in ipairs { "b", "B", "a", "_" } do t.write(folder .. "/l/" .. name, "") end
+    t.equal(host.list(folder .. "/l"), { "B", "_", "a", "b" })
+    refused(t, "No such file", host.list(folder .. "/none"))
+    t.write(folder .. "/f", "")
+    refused(t, "File exists", host.folder(folder .. "/f/x"))
+    t.equal(host.remove(folder .. "/f"), true)
+    t.equal(host.remove(folder .. "/f"), false)
+    refused(t, "not empty", host.remove(folder .. "/a"))
+    t.equal(host.absolute(folder .. "/a/../a"), t.root .. "/" .. folder .. "/a")
+    t.match(host.absolute("no/such"), "^/.*/no/such$")
+end)
+
+add("writing", function(t)
+    local folder = t.temp()
+    t.equal(host.write(folder, "a.c", "one"), "written")
+    t.equal(host.write(folder, "a.c", "one"), "unchanged")
+    t.equal(host.write(folder, "a.c", "two"), "written")
+    t.equal(host.write(folder, "a.c", ""), "written")
+    t.equal(host.write(folder, "runtime/ga.h", "h"), "written")
+    t.equal(host.read(folder .. "/runtime/ga.h"), "h")
+    t.equal(host.list(folder), { "a.c", "runtime" })
+    for _, name in ipairs { "", ".", "..", "a/b", "../x", "/x", "runtime/", "runtime/..", "runtime/a/b", "a\nb" } do
+        refused(t, "is no name of a file", host.write(folder, name, "x"))
+    end
+    refused(t, "No such file", host.write(folder .. "/none", "a", "x"))
+end)
+
+add("writing follows no link", function(t)
+    local folder = t.temp()
+    t.write(folder .. "/precious", "kept")
+    t.equal(host.folder(folder .. "/out"), true)
+    t.equal(host.link("../precious", folder .. "/out/a.c"), "written")
+    refused(t, "is a link", host.write(folder .. "/out", "a.c", "x"))
+    t.equal(host.link("out", folder .. "/alias"), "written")
+    refused(t, "not followed", host.write(folder .. "/alias", "b.c", "x"))
+    t.equal(host.link("..", folder .. "/out/runtime"), "written")
+    refused(t, "not followed", host.write(folder .. "/out", "runtime/precious", "x"))
+    t.equal(host.read(folder .. "/precious"), "kept")
+    t.equal(host.link("..", folder .. "/out/runtime"), "unchanged")
+    t.equal(host.link("elsewhere", folder .. "/out/runtime"), "written")
+    refused(t, "is no symbolic link", host.link("x", folder .. "/precious"))
+    -- what a killed run left behind is no obstacle, and a link in its place is not written through
+    t.equal(host.link("../precious", folder .. "/out/.c.c.new"), "written")
+    t.equal(host.write(folder .. "/out", "c.c", "x"), "written")
+    t.equal(host.read(folder .. "/precious"), "kept")
+end)
+
+add("processes", function(t)
+    t.equal({ host.run { "sh", "-c", "echo out; echo err >&2; exit 3", quiet = true } }, { 3, "out\nerr\n" })
+    t.equal((host.run { "sh", "-c", "kill -9 $$", quiet = true }), 128 + 9)
+    local _, where = host.run { "pwd", cwd = "/", quiet = true }
+    t.equal(where, "/\n")
+    refused(t, "No such file", host.run { "no-such-program-here" })
+    refused(t, "No such file", host.run { "true", cwd = "/none" })
+    local r = t.run { "sh", "-c", "sleep 30 & sleep 30", timeout = 0.2 }
+    t.equal(r.timed_out, true)
+    assert(r.seconds < 5)
+    t.equal(#t.run { "head", "-c", "300000", "/dev/zero" }.out, 300000)
+end)
+
+add("modules and globals", function(t)
+    t.match(host.embedded "gen/base/diag.lua", "^%-%- Diagnostics")
+    t.fails(function() host.embedded "gen/none.lua" end, "no file 'gen/none.lua'")
+    t.fails(function() host.embedded "gen/../Makefile" end, "no file")
+    local names = host.embedded_names "gen/base/"
+    for i = 2, #names do assert(names[i - 1] < names[i]) end
+    assert(#names > 0 and names[1]:find("^gen/base/"))
+    t.equal(#host.embedded_names "no/such", 0)
+    t.fails(function() require "none.such" end, "no file 'gen/none/such.lua' in gagen")
+    t.fails(function() return no_such_global end, "undeclared global 'no_such_global'")
+    t.fails(function() no_such_global = 1 end, "undeclared global 'no_such_global'")
+    t.equal(package.path .. package.cpath, "")
+    assert(#host.cpu() > 0)
+    t.equal(host.environment "GAGEN_NO_SUCH", nil)
+end)
+
+add("csv_shape", function(t)
+    local folder = t.temp()
+    t.write(folder .. "/x.csv", "1,2.5,0\n-3,4,2\n")
+    local shape = host.csv_shape(folder .. "/x.csv")
+    t.equal(shape, { rows = 2, columns = 3, integer_last = true, min_last = 0.0, max_last = 2.0 })
+    t.write(folder .. "/y.csv", "1,2\n1,x\n")
+    refused(t, "y.csv:2: column 2", host.csv_shape(folder .. "/y.csv"))
+end)
+
+-- A folder whose gen/gagen.lua is `text`, for gagen --dev.
+local function checkout(t, text)
+    local folder = t.temp()
+    t.write(folder .. "/gen/gagen.lua", text)
+    t.write(folder .. "/gen/base/diag.lua", host.embedded "gen/base/diag.lua")
+    return folder
+end
+
+add("how gagen ends", function(t)
+    local program = t.gagen
+    local function ends(text, status, pattern)
+        local r = t.run { program, "--dev", checkout(t, text), "a", "b" }
+        t.equal(r.status, status, r.err)
+        t.match(r.err .. r.out, pattern)
+        return r
+    end
+    ends("return function(a) print(#a, a[1], a[2], host.arguments[2]) return 0 end", 0, "^2\ta\tb\tb\n$")
+    ends("return function() return 5 end", 5, "^$")
+    ends("return function() require 'base.diag'.fail('x.lua:3', 'wrong') end", 1, "^x.lua:3: wrong\n$")
+    ends("return function() require 'base.diag'.fail('x', 'full', { kind = 'environment' }) end", 3, "^x: full\n$")
+    ends("return function() require 'base.diag'.fail('x', 'odd', { kind = 'bug' }) end", 2, "^x: odd\n$")
+    local r = ends("return function()\n error 'oops' end", 2, "internal error")
+    t.contains(r.err, "gen/gagen.lua:2: oops")
+    t.contains(r.err, "stack traceback")
+    ends("x = 1", 2, "undeclared global 'x'")
+    ends("return function( return end", 2, "gen/gagen.lua:1:")
+end)
+
+add("the environment decides nothing", function(t)
+    local folder = checkout(t, "return function() return pcall(require, 'evil') and 1 or 0 end")
+    t.write(folder .. "/evil.lua", "return {}")
+    local path = folder .. "/?.lua"
+    local r = t.run { t.gagen, "--dev", folder, env = { "LUA_PATH=" .. path, "LUA_PATH_5_4=" .. path,
+        "LUA_INIT=error('init')", "LUA_INIT_5_4=error('init')" } }
+    t.equal(r.status, 0, r.err)
+end)
+
+return tests
