@@ -1,5 +1,5 @@
-/* lua_tests.c: see lua_tests.h. A test is loaded again for each of its runs, so that no test can lean on
- * what another has left behind. */
+/* lua_tests.c: see lua_tests.h. A test is loaded again for each of its runs, so that no test can
+ * lean on what another has left behind. */
 #define _GNU_SOURCE
 #include "lua_tests.h"
 #include "host.h"
@@ -106,8 +106,10 @@ static int load_file(lua_State *L, const char *file) {
 
 /* Leaves the table `t` on the stack, or an error and returns 0. */
 static int push_helpers(lua_State *L) {
-    static const luaL_Reg native[] = { { "run", native_run }, { "temporary", native_temporary },
-                                       { "clock", native_clock }, { NULL, NULL } };
+    static const luaL_Reg native[] = { { "run", native_run },
+                                       { "temporary", native_temporary },
+                                       { "clock", native_clock },
+                                       { NULL, NULL } };
     char *root = getcwd(NULL, 0);
     int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");
     if (status == LUA_OK) status = lua_pcall(L, 0, 1, 0);
@@ -178,7 +180,8 @@ static void add_file(lua_suite *s, const char *file) {
         add(s, file, "the file", 0);
     } else {
         for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++, lua_pop(L, 2)) {
-            const char *name = lua_rawgeti(L, -1, 1) == LUA_TSTRING ? lua_tostring(L, -1) : "without a name";
+            const char *name =
+                lua_rawgeti(L, -1, 1) == LUA_TSTRING ? lua_tostring(L, -1) : "without a name";
             add(s, file, name, i);
         }
     }
@@ -193,7 +196,8 @@ int ga_lua_tests(void) {
         globfree(&files);
     }
     for (size_t i = 0; i < s.count; i++) {
-        s.units[i] = (struct CMUnitTest){ .name = s.tests[i].name, .test_func = run_lua_test,
+        s.units[i] = (struct CMUnitTest){ .name = s.tests[i].name,
+                                          .test_func = run_lua_test,
                                           .initial_state = &s.tests[i] };
     }
     int failures = s.count ? _cmocka_run_group_tests("lua", s.units, s.count, NULL, NULL) : 0;

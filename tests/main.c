@@ -1,8 +1,8 @@
 /* main.c: runs every test of the project through cmocka, from the repository root.
  * usage: run [PATTERN]    only tests whose name contains PATTERN (* and ? as in a shell)
- * A C group is a function `int test_NAME(void)` in tests/unit/test_NAME.c that runs one cmocka group and
- * returns its failures; groups.h is made by the Makefile from the names of these files. A Lua test is an
- * entry of the array that tests/lua/test_NAME.lua returns (lua_tests.c). */
+ * A C group is a function `int test_NAME(void)` in tests/unit/test_NAME.c that runs one cmocka
+ * group and returns its failures; groups.h is made by the Makefile from the names of these files. A
+ * Lua test is an entry of the array that tests/lua/test_NAME.lua returns (lua_tests.c). */
 #include "lua_tests.h"
 
 #include <setjmp.h>

@@ -79,6 +79,23 @@ function c.adds(out, role_adds)
     return loop or "false"
 end
 
+--- A call or declaration broken after commas so that no line is longer than 100 columns;
+-- `pad` is the indentation of the first line, `tail` what follows the closing bracket.
+function c.wrap(pad, open, list, tail)
+    local rows, row = {}, pad .. open
+    for i, item in ipairs(list) do
+        local piece = item .. (i < #list and ", " or "")
+        if #row + #piece > 100 and #rows + 1 < #list then
+            rows[#rows + 1] = (row:gsub("%s+$", ""))
+            row = pad .. "    " .. piece
+        else
+            row = row .. piece
+        end
+    end
+    rows[#rows + 1] = row .. tail
+    return table.concat(rows, "\n")
+end
+
 --- "(16, 64)" for comments.
 function c.shape(t) return graph.shape_text(t.shape) end
 

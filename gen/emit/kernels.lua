@@ -152,7 +152,8 @@ local function parameters(kernel, node)
         end
     end
     if kernel.can_add then list[#list + 1] = "bool add" end
-    return table.concat(list, ", ")
+    local open = ("static void %s("):format(kernel.name)
+    return c.wrap("", open, list, ""):sub(#open + 1)
 end
 
 local function cost_of(node, op)
@@ -187,7 +188,7 @@ function kernels.make(node, section, context)
 end
 
 --- The call of a kernel in step.c, for a role that adds or not.
-function kernels.call(kernel, role_adds)
+function kernels.call(kernel, role_adds, pad)
     local node, list = kernel.node, { "w" }
     local comment = {}
     for _, out in ipairs(graph.writes(node)) do
@@ -201,8 +202,7 @@ function kernels.call(kernel, role_adds)
             if adds then list[#list + 1] = adds end
         end
     end
-    return ("%s(%s); // %s"):format(kernel.name, table.concat(list, ", "),
-        table.concat(comment, " "))
+    return c.wrap(pad, kernel.name .. "(", list, "); // " .. table.concat(comment, " "))
 end
 
 return kernels

@@ -1,6 +1,7 @@
 -- plan: every byte, kernel and collective of the program, before it runs. The emitted program
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
 local graph = require "graph.graph"
+local profile = require "emit.profile"
 
 local plan = {}
 
@@ -57,6 +58,12 @@ local function calls_of(g)
     return calls
 end
 
+-- Microseconds of one call on one core: the slower of arithmetic and memory.
+local function predicted(config, flops, bytes)
+    local rates = profile.get(config.profile)
+    return math.max(flops / rates.flops, bytes / rates.bytes) * 1e6
+end
+
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list, sweeps)
     local size = g.real == "f64" and 8 or 4
@@ -88,16 +95,18 @@ function plan.facts(g, config, kernel_list, sweeps)
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, at = kernel.node.at,
             role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            why = kernel.node.why or kernel.node.op }
+            predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
     for _, sweep in ipairs(sweeps) do
         local n = 0
         for _, s in ipairs(g.segments) do
             if s.group == sweep.group.index then n = n + s.n * s.count end
         end
+        local work, moved = sweep.flops * n, n * size * (3 + 2 * #g.state_names)
         facts.kernels[#facts.kernels + 1] = { name = sweep.name, at = config.optimizer.at,
-            role = "boundary", calls = 1, flops = 10 * n,
-            bytes = n * size * (3 + 2 * #g.state_names), why = config.optimizer.rule.name }
+            role = "boundary", calls = 1, flops = work, bytes = moved,
+            predicted_us = predicted(config, work, moved), why = config.optimizer.rule.name }
+        flops = flops + work
     end
     local bytes = 0
     for _, collective in ipairs(g.collectives) do

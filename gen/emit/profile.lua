@@ -10,12 +10,13 @@ local function joined(a, b)
     return table.move(b, 1, #b, #a + 1, table.move(a, 1, #a, 1, {}))
 end
 
+-- flops and bytes per second of one core: coarse, only for the predictions of `gagen plan`.
 local PROFILES = {
-    generic = { flags = {}, features = {} },
-    ["x86-64-v3"] = { flags = V3, features = { "avx2", "fma", "bmi2" } },
-    ["x86-64-v4"] = { flags = joined(V3, V4),
+    generic = { flags = {}, features = {}, flops = 6e9, bytes = 8e9 },
+    ["x86-64-v3"] = { flags = V3, features = { "avx2", "fma", "bmi2" }, flops = 20e9, bytes = 12e9 },
+    ["x86-64-v4"] = { flags = joined(V3, V4), flops = 40e9, bytes = 15e9,
         features = { "avx2", "fma", "bmi2", "avx512f", "avx512bw", "avx512dq", "avx512vl" } },
-    aarch64 = { flags = {}, features = {} },
+    aarch64 = { flags = {}, features = {}, flops = 10e9, bytes = 12e9 },
 }
 
 --- Compiler flags and the CPU features the program checks at start, of a profile.

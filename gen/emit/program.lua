@@ -277,14 +277,10 @@ local function render_main(config, context, header)
     if config.checkpoint and config.checkpoint.every then
         checkpoint = due(config.checkpoint.every) .. " || last"
     end
-    local check = {}
-    for _, feature in ipairs(config.cpu_features) do
-        check[#check + 1] = ("if (!__builtin_cpu_supports(%s)) {"):format(text.string(feature).text)
-        check[#check + 1] = ("    ga_say(\"%s: built for a CPU with %s, which this one has not; generate "
-            .. "with --march generic\");"):format(config.name, feature)
-        check[#check + 1] = "    return 3;"
-        check[#check + 1] = "}"
-    end
+    local check = ordered.collect(config.cpu_features, function(feature)
+        local name = text.string(feature).text
+        return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
+    end)
     return context.template("program/main.c")("main", {
         header = text.block(header("main.c", "command line and training loop")
             .. ("enum { STOP_AT_NONFINITE = %d };\n"):format(

@@ -41,7 +41,7 @@ local function lines_of(body, role, pad, out)
             out[#out + 1] = pad .. "}"
         else
             if node.barrier then out[#out + 1] = pad .. "ga_barrier(w);" end
-            out[#out + 1] = pad .. kernels.call(node.kernel, role and role.adds)
+            out[#out + 1] = kernels.call(node.kernel, role and role.adds, pad)
         end
         if role and role.reduces then
             for _, bucket in ipairs(node.completes or {}) do
@@ -133,17 +133,18 @@ local function sweep_of(g, config, group, context)
         return element[name] and name or "s->" .. name
     end)
     local loads = { "const real w = flat_w[i], g = s->factor * flat_g[i];" }
-    local params = "ga_worker *worker, const step *s, real *flat_w, const real *flat_g"
+    local params = { "ga_worker *worker", "const step *s", "real *flat_w", "const real *flat_g" }
     for _, name in ipairs(g.state_names) do
         loads[#loads + 1] = ("real %s = flat_%s[i];"):format(name, name)
-        params = params .. (", real *flat_%s"):format(name)
+        params[#params + 1] = "real *flat_" .. name
     end
-    local lines, formula, stores = {}, {}, {}
+    local lines, formula, stores, flops = {}, {}, {}, 1
     for _, s in ipairs(statements) do
         local target, e = s[1], expr.lift(s[2])
         formula[#formula + 1] = (" *   %s = %s"):format(target, expr.text(e))
-        local value = expr.text(expr.hoist(e, function(n) return element[n] end, hoisted, prefix),
-            spelling)
+        local rest = expr.hoist(e, function(n) return element[n] end, hoisted, prefix)
+        flops = flops + expr.count(rest)
+        local value = expr.text(rest, spelling)
         if target == "w" then
             lines[#lines + 1] = ("flat_w[i] = %s;"):format(value)
         else
@@ -152,10 +153,11 @@ local function sweep_of(g, config, group, context)
         end
     end
     local name = "update_" .. group.index
-    local kernel = { name = name, section = "boundary", flops = 0, bytes = 0,
-        hoisted = hoisted, group = group }
+    table.move({ "int64_t from", "int64_t to" }, 1, 2, #params + 1, params)
+    local open = ("static void %s("):format(name)
+    local kernel = { name = name, section = "boundary", hoisted = hoisted, group = group, flops = flops }
     kernel.text = context.template("c/update.c")("sweep", {
-        fn = text.ident(name), params = text.block(params .. ", int64_t from, int64_t to"),
+        fn = text.ident(name), params = text.block(c.wrap("", open, params, ""):sub(#open + 1)),
         source = text.comment(config.optimizer.at .. ", templates/c/update.c"),
         formula = text.block(table.concat(formula, "\n")),
         loads = text.block(table.concat(loads, "\n")),

@@ -1,7 +1,8 @@
-/* box.c: host.evaluate: reads a spec, runs it in a child process (box_child.c) and returns its events, or
- * a diagnostic for everything that can go wrong on the way. */
+/* box.c: host.evaluate: reads a spec, runs it in a child process (box_child.c) and returns its
+ * events, or a diagnostic for everything that can go wrong on the way. */
 #define _GNU_SOURCE
 #include "box.h"
+#include "box_wire.h"
 #include "host.h"
 
 #include <errno.h>
@@ -21,7 +22,8 @@ typedef struct {
     ga_box_source source;
 } evaluation;
 
-/* Pushes nil and a diagnostic for line `line` (0: the whole file); its message is on top of the stack. */
+/* Pushes nil and a diagnostic for line `line` (0: the whole file); its message is on top of the
+ * stack. */
 static int refuse(evaluation *v, lua_Integer line, const char *kind, int signal) {
     lua_State *L = v->L;
     lua_createtable(L, 0, 6);
@@ -79,7 +81,8 @@ static int read_source(evaluation *v) {
     for (size_t i = 0; i < s->size; i++) v->lines += s->text[i] == '\n';
     int line = ga_bits_line(s->text, s->size);
     if (line > 0 && !ga_bits_sound()) {
-        return refuse_text(v, line, NULL, "bitwise operators are refused because this Lua (" LUA_RELEASE
+        return refuse_text(v, line, NULL,
+                           "bitwise operators are refused because this Lua (" LUA_RELEASE
                            ") computes some of them wrongly: use arithmetic");
     }
     return 0;
@@ -91,7 +94,8 @@ static long long milliseconds(void) {
     return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Reads the pipe to its end into a string on the stack. false: too much, too late, or no reading. */
+/* Reads the pipe to its end into a string on the stack. false: too much, too late, or no reading.
+ */
 static bool read_report(lua_State *L, int fd, const char **why) {
     long long deadline = milliseconds() + GA_BOX_WAIT_MS;
     size_t total = 0;
@@ -131,8 +135,11 @@ static int refuse_signal(evaluation *v, int number) {
         lua_pushstring(v->L, "the process of the spec made a system call it may not make");
     } else {
         kind = "bug";
-        lua_pushfstring(v->L, "the process of the spec ended by signal %d (%s): a defect of Lua (" LUA_RELEASE
-                        ") or of gagen, met by this text", number, strsignal(number));
+        lua_pushfstring(
+            v->L,
+            "the process of the spec ended by signal %d (%s): a defect of Lua (" LUA_RELEASE
+            ") or of gagen, met by this text",
+            number, strsignal(number));
     }
     return refuse(v, 0, kind, number);
 }
@@ -188,9 +195,11 @@ static int report_refusal(evaluation *v, cursor c) {
     const char *message, *found;
     size_t message_size, found_size;
     long line, bug, among;
-    if (!take_number(&c, &line) || !take_text(&c, &message, &message_size) || !take_text(&c, &found, &found_size)
-        || !take_number(&c, &bug) || !take_number(&c, &among) || c.at != c.end || line > v->lines) {
-        return refuse_text(v, 0, "bug", "the process of the spec wrote a refusal that cannot be read");
+    if (!take_number(&c, &line) || !take_text(&c, &message, &message_size)
+        || !take_text(&c, &found, &found_size) || !take_number(&c, &bug) || !take_number(&c, &among)
+        || c.at != c.end || line > v->lines) {
+        return refuse_text(v, 0, "bug",
+                           "the process of the spec wrote a refusal that cannot be read");
     }
     lua_State *L = v->L;
     lua_pushlstring(L, message, message_size);
@@ -244,8 +253,10 @@ static void note_filter(lua_State *L, const char *path, bool filtered) {
     const char *key = "gagen.filter_noted";
     if (filtered) return;
     if (lua_getfield(L, LUA_REGISTRYINDEX, key) == LUA_TNIL) {
-        fprintf(stderr, "gagen: this system refuses system-call filters: %s is held by resource limits only\n",
-                path);
+        fprintf(
+            stderr,
+            "gagen: this system refuses system-call filters: %s is held by resource limits only\n",
+            path);
         lua_pushboolean(L, 1);
         lua_setfield(L, LUA_REGISTRYINDEX, key);
     }
@@ -262,9 +273,11 @@ static int take_report(evaluation *v, int status) {
     cursor c = { report + n, report + size };
     long filtered;
     if (WIFSIGNALED(status)) return refuse_signal(v, WTERMSIG(status));
-    if (size == 0) return refuse_text(v, 0, "environment", "the process of the spec could not be limited");
+    if (size == 0)
+        return refuse_text(v, 0, "environment", "the process of the spec could not be limited");
     if (size < n || memcmp(report, head, n) != 0 || !take_number(&c, &filtered) || c.at == c.end) {
-        return refuse_text(v, 0, "bug", "the process of the spec wrote a report that cannot be read");
+        return refuse_text(v, 0, "bug",
+                           "the process of the spec wrote a report that cannot be read");
     }
     note_filter(L, v->path, filtered != 0);
     char outcome = *c.at++;
@@ -296,10 +309,11 @@ int ga_box_evaluate(lua_State *L) {
     if (refused) return refused;
     v.source.record = push_prelude(L, "gen/spec/record.lua", &v.source.record_size);
     v.source.nodes = push_prelude(L, "gen/spec/record_nodes.lua", &v.source.nodes_size);
+    ga_box_arguments arguments = { L, v.words, &v.source };
     int ends[2], status = 0;
     if (pipe(ends) != 0) return refuse_text(&v, 0, "environment", strerror(errno));
     pid_t child = fork();
-    if (child == 0) ga_box_child(L, v.words, &v.source, ends[1]);
+    if (child == 0) ga_box_child(&arguments, ends[1]);
     close(ends[1]);
     if (child < 0) {
         close(ends[0]);

@@ -1,5 +1,6 @@
-/* box_bits.c: bitwise operators of a spec are refused where the linked Lua gets them wrong: Lua 5.4.4
- * compiles `1 ~ (2 or 3)` to another number once a function has more than 255 constants. */
+/* box_bits.c: bitwise operators of a spec are refused where the linked Lua gets them wrong:
+ * Lua 5.4.4 compiles `1 ~ (2 or 3)` to another number once a function has more than 255 constants.
+ */
 #include "box.h"
 
 #include <lauxlib.h>
@@ -26,7 +27,8 @@ static bool skip_long(scanner *s) {
     for (size_t i = 0; i < level + 2; i++) step(s);
     while (s->at < s->end) {
         size_t k = 0;
-        if (*s->at == ']') while (ahead(s, 1 + k) == '=') k++;
+        if (*s->at == ']')
+            while (ahead(s, 1 + k) == '=') k++;
         bool closes = *s->at == ']' && k == level && ahead(s, 1 + k) == ']';
         step(s);
         if (!closes) continue;
@@ -63,7 +65,8 @@ int ga_bits_line(const char *text, size_t size) {
             skip_string(&s);
         } else if (c == '[' && skip_long(&s)) {
             continue;
-        } else if (c == '&' || c == '|' || (c == '~' && next != '=') || ((c == '<' || c == '>') && c == next)) {
+        } else if (c == '&' || c == '|' || (c == '~' && next != '=')
+                   || ((c == '<' || c == '>') && c == next)) {
             return s.line;
         } else {
             if (c == '~') step(&s);

@@ -1,13 +1,14 @@
 /* box_child.c: the process of a spec, from the fork to its exit. The report it writes is
  *   gagen-spec 1; FILTER;    FILTER: 1 where the system-call filter holds, else 0
  *   + events .               (box_write.c)
- *   - LINE; MESSAGE FOUND BUG; AMONG;    a refusal; LINE 0: the place is not known; texts as SIZE:BYTES
- * Invariant: the user's text is first looked at after the limits and the filter are in force. */
+ *   - LINE; MESSAGE FOUND BUG; AMONG;    a refusal; LINE 0: the place is not known; texts as
+ * SIZE:BYTES Invariant: the user's text is first looked at after the limits and the filter are in
+ * force. */
 #define _GNU_SOURCE
 #include "box.h"
+#include "box_wire.h"
 
 #include <lauxlib.h>
-#include <lualib.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,39 +39,19 @@ static void *allocate(void *context, void *block, size_t old, size_t size) {
     return moved;
 }
 
-int ga_box_line(lua_State *L, int level) {
-    lua_Debug frame;
-    for (; lua_getstack(L, level, &frame); level++) {
-        lua_getinfo(L, "Slt", &frame);
-        if (strcmp(frame.source, "=spec") == 0) return frame.currentline;
-        if (frame.istailcall) break;
-    }
-    return 0;
-}
-
 static box *box_of(lua_State *L) { return *(box **)lua_getextraspace(L); }
-
-/* The first line known, tail calls or not: for errors that have no place of their own. */
-static int any_line(lua_State *L) {
-    lua_Debug frame;
-    for (int level = 0; lua_getstack(L, level, &frame); level++) {
-        lua_getinfo(L, "Sl", &frame);
-        if (strcmp(frame.source, "=spec") == 0 && frame.currentline > 0) return frame.currentline;
-    }
-    return 0;
-}
 
 static void count_instructions(lua_State *L, lua_Debug *frame) {
     (void)frame;
     if (++box_of(L)->ticks < GA_BOX_INSTRUCTIONS / TICK) return;
     lua_sethook(L, NULL, 0, 0);
-    ga_box_fail(L, any_line(L), "the spec ran for more than 20M instructions");
+    ga_box_fail(L, ga_box_any_line(L), "the spec ran for more than 20M instructions");
 }
 
 static void end_by_time(lua_State *L, lua_Debug *frame) {
     (void)frame;
     lua_sethook(L, NULL, 0, 0);
-    ga_box_fail(L, any_line(L), "the spec used more than 1 s of CPU time");
+    ga_box_fail(L, ga_box_any_line(L), "the spec used more than 1 s of CPU time");
 }
 
 static void on_timer(int number, siginfo_t *info, void *context) {
@@ -83,140 +64,20 @@ static void on_timer(int number, siginfo_t *info, void *context) {
 static bool start_timer(lua_State *L) {
     struct sigaction action = { .sa_sigaction = on_timer, .sa_flags = SA_SIGINFO };
     struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF };
-    struct itimerspec limit = { .it_value = { GA_BOX_CPU_MS / 1000, GA_BOX_CPU_MS % 1000 * 1000000 } };
+    struct itimerspec limit = { .it_value = { GA_BOX_CPU_MS / 1000,
+                                              GA_BOX_CPU_MS % 1000 * 1000000 } };
     sigset_t none;
     timer_t timer;
     event.sigev_value.sival_ptr = L;
     sigemptyset(&none);
     sigemptyset(&action.sa_mask);
     return sigaction(SIGPROF, &action, NULL) == 0 && sigprocmask(SIG_SETMASK, &none, NULL) == 0
-        && timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) == 0
-        && timer_settime(timer, 0, &limit, NULL) == 0;
+           && timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) == 0
+           && timer_settime(timer, 0, &limit, NULL) == 0;
 }
 
-/* -- what gen/spec/record.lua is given -- */
-
-static int box_node(lua_State *L) { /* node(metatable, record) */
-    lua_newuserdatauv(L, 0, 1);
-    lua_pushvalue(L, 2);
-    lua_setiuservalue(L, -2, 1);
-    lua_pushvalue(L, 1);
-    lua_setmetatable(L, -2);
-    return 1;
-}
-
-static int box_record(lua_State *L) { /* record(value): of a node, else nil */
-    if (lua_type(L, 1) == LUA_TUSERDATA) lua_getiuservalue(L, 1, 1);
-    else lua_pushnil(L);
-    return 1;
-}
-
-static int box_line(lua_State *L) { /* line(): of the spec, nil where a tail call has lost it */
-    int line = ga_box_line(L, 1);
-    if (line > 0) lua_pushinteger(L, line);
-    else lua_pushnil(L);
-    return 1;
-}
-
-static int no_string_field(lua_State *L) {
-    lua_settop(L, 2);
-    const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?";
-    return ga_box_fail(L, any_line(L), "strings have no methods in a spec (found '%s')", name);
-}
-
-/* Pushes a copy of the plain value at `index` of another state. */
-static void copy_between(lua_State *from, int index, lua_State *L) {
-    size_t size;
-    const char *text;
-    index = lua_absindex(from, index);
-    luaL_checkstack(L, 5, NULL);
-    luaL_checkstack(from, 5, NULL);
-    switch (lua_type(from, index)) {
-    case LUA_TBOOLEAN: lua_pushboolean(L, lua_toboolean(from, index)); return;
-    case LUA_TNUMBER: lua_pushnumber(L, lua_tonumber(from, index)); return;
-    case LUA_TSTRING:
-        text = lua_tolstring(from, index, &size);
-        lua_pushlstring(L, text, size);
-        return;
-    case LUA_TTABLE:
-        lua_newtable(L);
-        for (lua_pushnil(from); lua_next(from, index); lua_pop(from, 1)) {
-            if (lua_isinteger(from, -2)) lua_pushinteger(L, lua_tointeger(from, -2));
-            else copy_between(from, -2, L);
-            copy_between(from, -1, L);
-            lua_rawset(L, -3);
-        }
-        return;
-    default: lua_pushnil(L); return;
-    }
-}
-
-/* Pushes the set of words.keyed: fields whose table has whole numbers of any order as keys. */
-static void push_keyed(lua_State *L, int words) {
-    lua_newtable(L);
-    if (lua_getfield(L, words, "keyed") == LUA_TTABLE) {
-        for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TSTRING; i++) {
-            lua_pushboolean(L, 1);
-            lua_rawset(L, -4);
-        }
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-}
-
-static void open_libraries(lua_State *L) {
-    luaL_requiref(L, "_G", luaopen_base, 1);
-    luaL_requiref(L, LUA_MATHLIBNAME, luaopen_math, 1);
-    luaL_requiref(L, LUA_TABLIBNAME, luaopen_table, 1);
-    luaL_requiref(L, LUA_STRLIBNAME, luaopen_string, 1);
-    lua_settop(L, 0);
-    lua_pushliteral(L, "");
-    lua_createtable(L, 0, 2); /* replaces the metatable of strings: no methods, no arithmetic */
-    lua_pushcfunction(L, no_string_field);
-    lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, 0);
-    lua_setfield(L, -2, "__metatable");
-    lua_setmetatable(L, -2);
-    lua_pop(L, 1);
-}
-
-static int require_nodes(lua_State *L) { /* the one module record.lua may require */
-    lua_pushvalue(L, lua_upvalueindex(1));
-    return 1;
-}
-
-typedef struct {
-    lua_State *parent;
-    int words;
-    const ga_box_source *source;
-} prelude_arguments;
-
-/* Runs record.lua; returns environment and events. */
-static int prelude(lua_State *L) {
-    prelude_arguments *p = lua_touserdata(L, 1);
-    open_libraries(L);
-    const ga_box_source *s = p->source;
-    if (luaL_loadbufferx(L, s->nodes, s->nodes_size, "@gen/spec/record_nodes.lua", "t")) return lua_error(L);
-    lua_call(L, 0, 1);
-    lua_pushcclosure(L, require_nodes, 1);
-    lua_setglobal(L, "require");
-    if (luaL_loadbufferx(L, s->record, s->record_size, "@gen/spec/record.lua", "t")) return lua_error(L);
-    lua_call(L, 0, 1);
-    const luaL_Reg functions[] = { { "node", box_node }, { "record", box_record }, { "line", box_line },
-                                   { NULL, NULL } };
-    luaL_newlib(L, functions);
-    copy_between(p->parent, p->words, L);
-    push_keyed(L, lua_absindex(L, -1));
-    lua_newtable(L);
-    lua_pushcclosure(L, ga_box_copy, 2);
-    lua_setfield(L, -3, "copy");
-    lua_call(L, 2, 2);
-    return 2;
-}
-
-/* -- the chunk -- */
-
-/* One line at a time, so that an error of the parser without a place has one: the line read last. */
+/* One line at a time, so that an error of the parser without a place has one: the line read last.
+ */
 static const char *next_line(lua_State *L, void *context, size_t *size) {
     (void)L;
     box *b = context;
@@ -227,7 +88,8 @@ static const char *next_line(lua_State *L, void *context, size_t *size) {
     return line;
 }
 
-/* Gives an error that is a string its place: { line, message } or, for a defect of gagen, { bug }. */
+/* Gives an error that is a string its place: { line, message } or, for a defect of gagen, { bug }.
+ */
 static int handle(lua_State *L) {
     if (lua_type(L, 1) != LUA_TSTRING) return 1;
     const char *text = lua_tostring(L, 1), *message = text;
@@ -240,7 +102,7 @@ static int handle(lua_State *L) {
     }
     if (strstr(text, "stack overflow")) {
         ours = false;
-        line = any_line(L);
+        line = ga_box_any_line(L);
         message = "stack overflow: functions call each other without end";
     }
     lua_createtable(L, 0, 3);
@@ -337,7 +199,8 @@ static int run_chunk(lua_State *L, box *b) {
     int status = load_chunk(L, b);
     if (status != LUA_OK) return status;
     lua_pushvalue(L, 1);
-    if (!lua_setupvalue(L, -2, 1)) lua_pop(L, 1); /* a chunk that names no word has no environment */
+    if (!lua_setupvalue(L, -2, 1))
+        lua_pop(L, 1); /* a chunk that names no word has no environment */
     lua_pushcfunction(L, handle);
     lua_insert(L, -2);
     lua_sethook(L, count_instructions, LUA_MASKCOUNT, TICK);
@@ -346,16 +209,15 @@ static int run_chunk(lua_State *L, box *b) {
     return status;
 }
 
-void ga_box_child(lua_State *parent, int words, const ga_box_source *source, int fd) {
-    box b = { .at = source->text, .end = source->text + source->size };
+void ga_box_child(const ga_box_arguments *a, int fd) {
+    box b = { .at = a->source->text, .end = a->source->text + a->source->size };
     ga_wire w = { .fd = 0 };
     if (!ga_box_limit(fd)) _exit(9);
     lua_State *L = lua_newstate(allocate, &b);
     if (!L) _exit(9);
     *(box **)lua_getextraspace(L) = &b;
-    prelude_arguments p = { parent, words, source };
-    lua_pushcfunction(L, prelude);
-    lua_pushlightuserdata(L, &p);
+    lua_pushcfunction(L, ga_box_prelude);
+    lua_pushlightuserdata(L, (void *)a);
     int status = lua_pcall(L, 1, 2, 0);
     bool timed = start_timer(L), filtered = ga_box_filter();
     ga_wire_put(&w, "gagen-spec 1;", 13);

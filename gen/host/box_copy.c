@@ -1,5 +1,5 @@
-/* box_copy.c: the deep copy a word takes of its argument, inside the process of a spec. Tables are walked
- * in a fixed order, so that of several faults the same one is reported every time. */
+/* box_copy.c: the deep copy a word takes of its argument, inside the process of a spec. Tables are
+ * walked in a fixed order, so that of several faults the same one is reported every time. */
 #include "box.h"
 
 #include <lauxlib.h>
@@ -96,12 +96,14 @@ static void check_string(copier *c, const place *p, int index, const char *kind)
         unsigned char byte = (unsigned char)s[i];
         if (byte >= 32 && byte != 127) continue;
         const char *digits = "0123456789abcdef";
-        fail(c, p, lua_pushfstring(c->L, ": control byte \\x%c%c in a %s", digits[byte >> 4],
-                                   digits[byte & 15], kind));
+        fail(c, p,
+             lua_pushfstring(c->L, ": control byte \\x%c%c in a %s", digits[byte >> 4],
+                             digits[byte & 15], kind));
     }
 }
 
-/* A node at the top of the stack: layers and living tensors may be values, anything else says why not. */
+/* A node at the top of the stack: layers and living tensors may be values, anything else says why
+ * not. */
 static void check_node(copier *c, const place *p) {
     lua_State *L = c->L;
     if (lua_getiuservalue(L, -1, 1) != LUA_TTABLE) fail(c, p, " is no value of a spec");
@@ -111,8 +113,11 @@ static void check_node(copier *c, const place *p) {
     const char *kind = lua_tostring(L, -1);
     if (strcmp(kind, "layer") == 0) {
         if (lua_getfield(L, -3, "body") != LUA_TNIL) {
-            fail(c, p, lua_pushfstring(L, " is %s, whose body is a function: it has to be applied to a "
-                                          "tensor, expected a layer with a list", text));
+            fail(c, p,
+                 lua_pushfstring(L,
+                                 " is %s, whose body is a function: it has to be applied to a "
+                                 "tensor, expected a layer with a list",
+                                 text));
         }
         lua_pop(L, 1);
     } else if (strcmp(kind, "tensor") == 0) {
@@ -143,20 +148,24 @@ static void copy_value(copier *c, const place *p, int depth) {
     } else if (type == LUA_TUSERDATA) {
         check_node(c, p);
     } else {
-        fail(c, p, lua_pushfstring(L, ": value is a %s, expected a number, string, boolean or table",
-                                   lua_typename(L, type)));
+        fail(c, p,
+             lua_pushfstring(L, ": value is a %s, expected a number, string, boolean or table",
+                             lua_typename(L, type)));
     }
 }
 
 /* Refuses keys of other types, gaps in positions and what would look like a reference to a node. */
-static void check_keys(copier *c, const place *outer, lua_Integer n, const ga_key *keys, size_t count) {
+static void check_keys(copier *c, const place *outer, lua_Integer n, const ga_key *keys,
+                       size_t count) {
     lua_State *L = c->L;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
         if (lua_type(L, -2) == LUA_TSTRING || lua_isinteger(L, -2)) continue;
         const char *kind = luaL_typename(L, -2);
-        if (lua_type(L, -2) == LUA_TNUMBER) kind = lua_pushfstring(L, "number (%f)", lua_tonumber(L, -2));
-        fail(c, outer, lua_pushfstring(L, "%skey is a %s, expected a name or a position",
-                                       outer ? ": " : "", kind));
+        if (lua_type(L, -2) == LUA_TNUMBER)
+            kind = lua_pushfstring(L, "number (%f)", lua_tonumber(L, -2));
+        fail(c, outer,
+             lua_pushfstring(L, "%skey is a %s, expected a name or a position", outer ? ": " : "",
+                             kind));
     }
     for (size_t i = 0; i < count && !keys[i].name; i++) {
         if (outer && outer->key.name) {
@@ -165,13 +174,16 @@ static void check_keys(copier *c, const place *outer, lua_Integer n, const ga_ke
             lua_pop(L, 1);
             if (keyed) return;
         }
-        fail(c, outer, lua_pushfstring(L, "%sgap in positions: found position %I, expected %I",
-                                       outer ? ": " : "", (LUAI_UACINT)keys[i].number, (LUAI_UACINT)(n + 1)));
+        fail(c, outer,
+             lua_pushfstring(L, "%sgap in positions: found position %I, expected %I",
+                             outer ? ": " : "", (LUAI_UACINT)keys[i].number, (LUAI_UACINT)(n + 1)));
     }
-    if (n == 0 && count == 1 && (strcmp(keys[0].name, "layer") == 0 || strcmp(keys[0].name, "tensor") == 0)
+    if (n == 0 && count == 1
+        && (strcmp(keys[0].name, "layer") == 0 || strcmp(keys[0].name, "tensor") == 0)
         && lua_getfield(L, -1, keys[0].name) == LUA_TNUMBER) {
-        fail(c, outer, lua_pushfstring(L, "%sa table with nothing but a number named '%s'",
-                                       outer ? ": " : "", keys[0].name));
+        fail(c, outer,
+             lua_pushfstring(L, "%sa table with nothing but a number named '%s'", outer ? ": " : "",
+                             keys[0].name));
     }
 }
 
@@ -195,12 +207,13 @@ static void copy_table(copier *c, const place *outer, int depth, bool without_fi
     lua_Integer n = positions(L);
     const ga_key *keys = ga_box_keys(L, -1, n, &count); /* stack: source, keys */
     lua_insert(L, -2);                                  /* keys, source */
-    if (n + (lua_Integer)count > GA_BOX_ENTRIES) fail(c, NULL, "a table with more than 100000 entries");
+    if (n + (lua_Integer)count > GA_BOX_ENTRIES)
+        fail(c, NULL, "a table with more than 100000 entries");
     lua_pushvalue(L, -1);
     check_keys(c, outer, n, keys, count);
-    lua_settop(L, lua_absindex(L, -2));                 /* keys, source */
+    lua_settop(L, lua_absindex(L, -2)); /* keys, source */
     lua_createtable(L, (int)n, (int)count);
-    lua_insert(L, -2);                                  /* keys, copy, source */
+    lua_insert(L, -2); /* keys, copy, source */
     for (lua_Integer i = 1 + without_first; i <= n; i++) {
         place here = { outer, { .number = i } };
         lua_rawgeti(L, -1, i);

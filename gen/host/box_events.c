@@ -1,9 +1,11 @@
-/* box_events.c: the kinds of events (gen/spec/record.lua describes them) with their fields in the order of
- * the pipe; box_write.c and box_read.c both go by this table. */
-#include "box.h"
+/* box_events.c: the kinds of events (gen/spec/record.lua describes them) with their fields in the
+ * order of the pipe; box_write.c and box_read.c both go by this table. */
+#include "box_wire.h"
 
-#define REQUIRED(name, type) { name, GA_FIELD_##type, false }
-#define OPTIONAL(name, type) { name, GA_FIELD_##type, true }
+#define REQUIRED(name, type)                                                                       \
+    { name, GA_FIELD_##type, false }
+#define OPTIONAL(name, type)                                                                       \
+    { name, GA_FIELD_##type, true }
 
 const ga_event_kind ga_event_kinds[] = {
     {
@@ -30,8 +32,8 @@ const ga_event_kind ga_event_kinds[] = {
     },
     {
         .name = "apply",
-        .field = { REQUIRED("layer", LAYER), REQUIRED("ins", TENSORS),
-                   REQUIRED("out", NEW_TENSOR), REQUIRED("line", LINE) },
+        .field = { REQUIRED("layer", LAYER), REQUIRED("ins", TENSORS), REQUIRED("out", NEW_TENSOR),
+                   REQUIRED("line", LINE) },
     },
     {
         .name = "op",
@@ -70,8 +72,8 @@ const ga_event_kind ga_event_kinds[] = {
     {
         .name = "schedule_begin",
         .opens = 's',
-        .field = { REQUIRED("line", LINE), REQUIRED("t", NEW_TENSOR),
-                   REQUIRED("base", NEW_TENSOR), REQUIRED("args", TABLE) },
+        .field = { REQUIRED("line", LINE), REQUIRED("t", NEW_TENSOR), REQUIRED("base", NEW_TENSOR),
+                   REQUIRED("args", TABLE) },
     },
     {
         .name = "schedule_end",

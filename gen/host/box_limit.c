@@ -1,5 +1,6 @@
-/* box_limit.c: what the process of a spec may still do: nothing but compute, ask for memory and write
- * into its pipe. Invariant: both functions are called before the first byte of the spec is looked at. */
+/* box_limit.c: what the process of a spec may still do: nothing but compute, ask for memory and
+ * write into its pipe. Invariant: both functions are called before the first byte of the spec is
+ * looked at. */
 #define _GNU_SOURCE
 #include "box.h"
 
@@ -38,8 +39,8 @@ static bool close_all_but_first(void) {
 
 /* A crash has to end this process whatever handlers the parent had set. */
 static void restore_signals(void) {
-    const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGXCPU, SIGPIPE,
-                            SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2 };
+    const int signals[] = { SIGSEGV, SIGBUS,  SIGILL, SIGFPE,  SIGABRT, SIGSYS,  SIGXCPU, SIGPIPE,
+                            SIGINT,  SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2 };
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], SIG_DFL);
 }
 
@@ -47,7 +48,10 @@ bool ga_box_limit(int fd) {
     restore_signals();
     if (fd != 0 && dup2(fd, 0) < 0) return false;
     if (!close_all_but_first()) return false;
-    const struct { int resource; struct rlimit limit; } limits[] = {
+    const struct {
+        int resource;
+        struct rlimit limit;
+    } limits[] = {
         /* equal limits of CPU time would give SIGKILL, which does not say why */
         { RLIMIT_CPU, { GA_BOX_CPU_HARD, GA_BOX_CPU_HARD + 1 } },
         { RLIMIT_FSIZE, { 0, 0 } },
@@ -72,15 +76,27 @@ bool ga_box_limit(int fd) {
 bool ga_box_filter(void) {
     struct sock_filter rules[] = {
         LOAD(offsetof(struct seccomp_data, arch)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GA_AUDIT_ARCH, 1, 0), KILL,
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, GA_AUDIT_ARCH, 1, 0),
+        KILL,
         LOAD(offsetof(struct seccomp_data, nr)),
-        ALLOW_CALL(SYS_brk), ALLOW_CALL(SYS_munmap), ALLOW_CALL(SYS_mremap), ALLOW_CALL(SYS_madvise),
-        ALLOW_CALL(SYS_write), ALLOW_CALL(SYS_rt_sigreturn), ALLOW_CALL(SYS_clock_gettime),
-        ALLOW_CALL(SYS_exit_group), ALLOW_CALL(SYS_sigaltstack), /* AddressSanitizer asks for it on exit */
+        ALLOW_CALL(SYS_brk),
+        ALLOW_CALL(SYS_munmap),
+        ALLOW_CALL(SYS_mremap),
+        ALLOW_CALL(SYS_madvise),
+        ALLOW_CALL(SYS_write),
+        ALLOW_CALL(SYS_rt_sigreturn),
+        ALLOW_CALL(SYS_clock_gettime),
+        ALLOW_CALL(SYS_exit_group),
+        ALLOW_CALL(SYS_sigaltstack), /* AddressSanitizer asks for it on exit */
         /* mmap: memory without a file, never executable */
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 1, 0), KILL,
-        LOAD(ARGUMENT(2)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1), KILL,
-        LOAD(ARGUMENT(3)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 1, 0), KILL,
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 1, 0),
+        KILL,
+        LOAD(ARGUMENT(2)),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1),
+        KILL,
+        LOAD(ARGUMENT(3)),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 1, 0),
+        KILL,
         ALLOW,
     };
     struct sock_fprog program = { sizeof rules / sizeof *rules, rules };

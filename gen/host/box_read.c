@@ -1,7 +1,8 @@
 /* box_read.c: the parent's reading of what the process of a spec wrote (grammar in box_write.c).
- * Invariant: nothing is believed. Every length, number, reference, order and name is checked, and what
- * does not fit ends the reading with a text that says what. */
+ * Invariant: nothing is believed. Every length, number, reference, order and name is checked, and
+ * what does not fit ends the reading with a text that says what. */
 #include "box.h"
+#include "box_wire.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -17,8 +18,11 @@ typedef struct {
     lua_Integer layers, tensors; /* defined so far */
     lua_Integer values, ins;     /* values read; length of the last list of tensors */
     int depth;                   /* open bodies */
-    struct { char kind; lua_Integer layer; } open[GA_BOX_DEPTH];
-    lua_Integer layer;           /* of the event that is being read */
+    struct {
+        char kind;
+        lua_Integer layer;
+    } open[GA_BOX_DEPTH];
+    lua_Integer layer; /* of the event that is being read */
 } reader;
 
 static bool wrong(reader *r, const char *what) {
@@ -40,14 +44,16 @@ static bool expect(reader *r, char c) {
 static bool read_number(reader *r, char stop, lua_Integer low, lua_Integer high, lua_Integer *out) {
     char digits[24];
     size_t n = 0;
-    while (r->at < r->end && n < sizeof digits - 1 && (*r->at == '-' || (*r->at >= '0' && *r->at <= '9'))) {
+    while (r->at < r->end && n < sizeof digits - 1
+           && (*r->at == '-' || (*r->at >= '0' && *r->at <= '9'))) {
         digits[n++] = *r->at++;
     }
     digits[n] = '\0';
     char *last;
     errno = 0;
     long long value = strtoll(digits, &last, 10);
-    if (n == 0 || *last || errno || value < low || value > high) return wrong(r, "a number out of range");
+    if (n == 0 || *last || errno || value < low || value > high)
+        return wrong(r, "a number out of range");
     *out = (lua_Integer)value;
     return expect(r, stop);
 }
@@ -103,8 +109,10 @@ static bool read_table(reader *r, int depth) {
     lua_State *L = r->L;
     lua_Integer n, numbers, names;
     if (depth > GA_BOX_DEPTH) return wrong(r, "tables nested too deep");
-    if (!read_number(r, ';', 0, GA_BOX_ENTRIES, &n) || !read_number(r, ';', 0, GA_BOX_ENTRIES, &numbers)
-        || !read_number(r, ';', 0, GA_BOX_ENTRIES, &names)) return false;
+    if (!read_number(r, ';', 0, GA_BOX_ENTRIES, &n)
+        || !read_number(r, ';', 0, GA_BOX_ENTRIES, &numbers)
+        || !read_number(r, ';', 0, GA_BOX_ENTRIES, &names))
+        return false;
     if (n + numbers + names > r->end - r->at) return wrong(r, "more entries than the report holds");
     luaL_checkstack(L, 10, "table nested too deep");
     lua_createtable(L, (int)n, (int)(numbers + names));
@@ -159,7 +167,8 @@ static bool read_list(reader *r, bool references) {
             lua_pushinteger(r->L, id);
         } else {
             char kind = r->at < r->end ? *r->at : '\0';
-            if (kind != 'i' && kind != 'd' && kind != 't') return wrong(r, "an operand of no known kind");
+            if (kind != 'i' && kind != 'd' && kind != 't')
+                return wrong(r, "an operand of no known kind");
             if (!read_value(r, 1)) return false;
         }
         lua_rawseti(r->L, -2, i);
@@ -207,7 +216,8 @@ static bool read_field(reader *r, ga_field_type type) {
     case GA_FIELD_ARGUMENTS: return read_new(r, &r->tensors, r->ins);
     case GA_FIELD_OPERANDS: return read_list(r, false);
     case GA_FIELD_TABLE:
-        return (r->at < r->end && *r->at == '[' && read_value(r, 1)) || wrong(r, "arguments that are no table");
+        return (r->at < r->end && *r->at == '[' && read_value(r, 1))
+               || wrong(r, "arguments that are no table");
     case GA_FIELD_VALUE: return read_value(r, 1);
     case GA_FIELD_END: break;
     }
@@ -218,7 +228,8 @@ static bool read_field(reader *r, ga_field_type type) {
 static bool check_body(reader *r, const ga_event_kind *kind) {
     if (kind->opens) {
         bool outermost = kind->opens != 'f';
-        if (outermost != (r->depth == 0)) return wrong(r, "a function that begins in another's place");
+        if (outermost != (r->depth == 0))
+            return wrong(r, "a function that begins in another's place");
         if (r->depth == GA_BOX_DEPTH) return wrong(r, "functions nested too deep");
         r->open[r->depth].kind = kind->opens;
         r->open[r->depth++].layer = r->layer;
@@ -259,13 +270,16 @@ static bool read_event(reader *r) {
 }
 
 const char *ga_wire_read(lua_State *L, const char *data, size_t size, int names, int lines) {
-    reader r = { .L = L, .at = data, .end = data + size, .names = lua_absindex(L, names), .lines = lines };
+    reader r = {
+        .L = L, .at = data, .end = data + size, .names = lua_absindex(L, names), .lines = lines
+    };
     int top = lua_gettop(L);
     lua_newtable(L);
     for (lua_Integer i = 1; !r.wrong && r.at < r.end && *r.at != '.'; i++) {
         if (read_event(&r)) lua_rawseti(L, top + 1, i);
     }
-    if (!r.wrong && (r.depth > 0 || !expect(&r, '.') || r.at != r.end)) wrong(&r, "another end than expected");
+    if (!r.wrong && (r.depth > 0 || !expect(&r, '.') || r.at != r.end))
+        wrong(&r, "another end than expected");
     lua_settop(L, r.wrong ? top : top + 1);
     return r.wrong;
 }

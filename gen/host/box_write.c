@@ -1,9 +1,10 @@
 /* box_write.c: events as text, written by the process of a spec and read by box_read.c.
  *   value: i DIGITS;  d HEXFLOAT;  s SIZE:BYTES  y  n  (yes, no)  l ID; (layer)  t ID; (tensor)
  *          [ POSITIONS; NUMBERS; NAMES; values, then DIGITS; value, then SIZE:BYTES value ]
- *   event: e NAME as SIZE:BYTES, then its fields in the order below; an optional one is preceded by + or -
- * Everything is preceded by its length or ended by a semicolon; nothing is escaped. */
+ *   event: e NAME as SIZE:BYTES, then its fields in the order below; an optional one is preceded by
+ * + or - Everything is preceded by its length or ended by a semicolon; nothing is escaped. */
 #include "box.h"
+#include "box_wire.h"
 
 #include <errno.h>
 #include <lauxlib.h>
@@ -109,16 +110,15 @@ static bool write_value(ga_wire *w, lua_State *L) {
     char number[64];
     size_t size;
     switch (lua_type(L, -1)) {
-    case LUA_TBOOLEAN:
-        ga_wire_put(w, lua_toboolean(L, -1) ? "y" : "n", 1);
-        return true;
+    case LUA_TBOOLEAN: ga_wire_put(w, lua_toboolean(L, -1) ? "y" : "n", 1); return true;
     case LUA_TNUMBER:
         if (lua_isinteger(L, -1)) {
             ga_wire_put(w, "i", 1);
             ga_wire_number(w, lua_tointeger(L, -1));
             return true;
         }
-        ga_wire_put(w, number, (size_t)snprintf(number, sizeof number, "d%a;", lua_tonumber(L, -1)));
+        ga_wire_put(w, number,
+                    (size_t)snprintf(number, sizeof number, "d%a;", lua_tonumber(L, -1)));
         return true;
     case LUA_TSTRING: {
         const char *text = lua_tolstring(L, -1, &size);
@@ -126,15 +126,13 @@ static bool write_value(ga_wire *w, lua_State *L) {
         ga_wire_text(w, text, size);
         return true;
     }
-    case LUA_TTABLE:
-        return write_table(w, L);
+    case LUA_TTABLE: return write_table(w, L);
     case LUA_TUSERDATA: {
         const char *kind = node_id(L, "layer") ? "layer" : "tensor";
         ga_wire_put(w, kind, 1);
         return write_node(w, L, kind);
     }
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -154,27 +152,29 @@ static bool write_list(ga_wire *w, lua_State *L, bool references) {
 static bool write_field(ga_wire *w, lua_State *L, ga_field_type type) {
     size_t size;
     switch (type) {
-    case GA_FIELD_NAME: case GA_FIELD_WORD: case GA_FIELD_KIND: case GA_FIELD_OP: case GA_FIELD_LIST: {
+    case GA_FIELD_NAME:
+    case GA_FIELD_WORD:
+    case GA_FIELD_KIND:
+    case GA_FIELD_OP:
+    case GA_FIELD_LIST: {
         if (lua_type(L, -1) != LUA_TSTRING) return false;
         const char *text = lua_tolstring(L, -1, &size);
         ga_wire_text(w, text, size);
         return true;
     }
-    case GA_FIELD_LINE: case GA_FIELD_COUNT:
-        ga_wire_number(w, lua_tointeger(L, -1));
-        return lua_isinteger(L, -1);
-    case GA_FIELD_TRUE:
-        return lua_toboolean(L, -1);
-    case GA_FIELD_NEW_LAYER: case GA_FIELD_LAYER:
-        return write_node(w, L, "layer");
-    case GA_FIELD_NEW_TENSOR: case GA_FIELD_TENSOR: case GA_FIELD_ARGUMENTS:
-        return write_node(w, L, "tensor");
-    case GA_FIELD_TENSORS: case GA_FIELD_OPERANDS:
-        return write_list(w, L, type == GA_FIELD_TENSORS);
-    case GA_FIELD_TABLE: case GA_FIELD_VALUE:
-        return (type == GA_FIELD_VALUE || lua_istable(L, -1)) && write_value(w, L);
-    case GA_FIELD_END:
-        break;
+    case GA_FIELD_LINE:
+    case GA_FIELD_COUNT: ga_wire_number(w, lua_tointeger(L, -1)); return lua_isinteger(L, -1);
+    case GA_FIELD_TRUE: return lua_toboolean(L, -1);
+    case GA_FIELD_NEW_LAYER:
+    case GA_FIELD_LAYER: return write_node(w, L, "layer");
+    case GA_FIELD_NEW_TENSOR:
+    case GA_FIELD_TENSOR:
+    case GA_FIELD_ARGUMENTS: return write_node(w, L, "tensor");
+    case GA_FIELD_TENSORS:
+    case GA_FIELD_OPERANDS: return write_list(w, L, type == GA_FIELD_TENSORS);
+    case GA_FIELD_TABLE:
+    case GA_FIELD_VALUE: return (type == GA_FIELD_VALUE || lua_istable(L, -1)) && write_value(w, L);
+    case GA_FIELD_END: break;
     }
     return false;
 }
@@ -192,7 +192,8 @@ static bool write_event(ga_wire *w, lua_State *L) {
     for (int i = 0; kind->field[i].name; i++) {
         bool there = lua_getfield(L, -1, kind->field[i].name) != LUA_TNIL;
         if (kind->field[i].optional) ga_wire_put(w, there ? "+" : "-", 1);
-        if (there ? !write_field(w, L, kind->field[i].type) : !kind->field[i].optional) return false;
+        if (there ? !write_field(w, L, kind->field[i].type) : !kind->field[i].optional)
+            return false;
         lua_pop(L, 1);
     }
     return true;

@@ -1,5 +1,6 @@
-/* embedded.c: looks up the texts gagen carries, or under --dev the files they were made from, and loads
- * gagen's modules from them. Invariant: a chunk is named "@gen/...", wherever its text comes from. */
+/* embedded.c: looks up the texts gagen carries, or under --dev the files they were made from, and
+ * loads gagen's modules from them. Invariant: a chunk is named "@gen/...", wherever its text comes
+ * from. */
 #include "embedded.h"
 #include "host.h"
 
@@ -97,7 +98,8 @@ int ga_embedded_searcher(lua_State *L) {
     }
     size_t size;
     const char *text = lua_tolstring(L, -1, &size);
-    if (luaL_loadbufferx(L, text, size, lua_pushfstring(L, "@%s", name), "t") != LUA_OK) return lua_error(L);
+    if (luaL_loadbufferx(L, text, size, lua_pushfstring(L, "@%s", name), "t") != LUA_OK)
+        return lua_error(L);
     lua_pushstring(L, name);
     return 2;
 }

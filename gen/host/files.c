@@ -1,4 +1,5 @@
-/* files.c: reading and listing. Every function returns nil, "path: what" when the system refuses. */
+/* files.c: reading and listing. Every function returns nil, "path: what" when the system refuses.
+ */
 #define _GNU_SOURCE
 #include "host.h"
 
@@ -44,7 +45,8 @@ int ga_files_read(lua_State *L) {
     const char *path = luaL_checkstring(L, 1);
     lua_Integer limit = luaL_optinteger(L, 2, 64 << 20);
     luaL_argcheck(L, limit >= 0 && limit < LONG_MAX, 2, "limit out of range");
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not wait for a writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK
+                            | O_NOCTTY); /* a FIFO must not wait for a writer */
     if (fd < 0) return refuse_errno(L, path);
     struct stat s;
     if (fstat(fd, &s) != 0) {
@@ -61,7 +63,8 @@ int ga_files_read(lua_State *L) {
     close(fd);
     if (size < 0) return ga_host_refuse(L, "%s: %s", path, strerror(failed));
     if (size <= limit) return 1;
-    if (limit % 1024 == 0) return ga_host_refuse(L, "%s: larger than %lld KB", path, (long long)limit / 1024);
+    if (limit % 1024 == 0)
+        return ga_host_refuse(L, "%s: larger than %lld KB", path, (long long)limit / 1024);
     return ga_host_refuse(L, "%s: larger than %lld bytes", path, (long long)limit);
 }
 

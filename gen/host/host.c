@@ -1,6 +1,7 @@
-/* host.c: the Lua state gagen runs in: libraries, the table `host`, the searcher for gagen's own modules,
- * strict globals, and the way an error leaves it. Invariant: nothing of the environment or the disk decides
- * which Lua code is run (LUA_PATH, LUA_INIT and the current folder are not looked at). */
+/* host.c: the Lua state gagen runs in: libraries, the table `host`, the searcher for gagen's own
+ * modules, strict globals, and the way an error leaves it. Invariant: nothing of the environment or
+ * the disk decides which Lua code is run (LUA_PATH, LUA_INIT and the current folder are not looked
+ * at). */
 #include "host.h"
 
 #include <lualib.h>
@@ -173,7 +174,9 @@ int ga_host_report(lua_State *L, FILE *out) {
         if (kind && strcmp(kind, "environment") == 0) code = GA_EXIT_ENVIRONMENT;
         if (kind && strcmp(kind, "bug") == 0) code = GA_EXIT_BUG;
     } else {
-        fprintf(out, "gagen: internal error (a defect of gagen " GA_VERSION ", please report it with the spec)\n%s\n",
+        fprintf(out,
+                "gagen: internal error (a defect of gagen " GA_VERSION
+                ", please report it with the spec)\n%s\n",
                 luaL_tolstring(L, -1, NULL));
         code = GA_EXIT_BUG;
     }

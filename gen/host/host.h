@@ -1,31 +1,31 @@
-/* host.h: the C host of gagen: the Lua state it runs in and the table `host` it offers to gagen's Lua.
+/* host.h: the C host of gagen: the Lua state it runs in and the table `host` it offers gagen's Lua.
  *
  * Functions of the Lua table `host`. Those that touch the system return nil, message on failure;
  * wrong argument types raise an error, which is a defect of the caller.
- *   arguments                      array of the command line, without --dev DIR
- *   version, lua_release           texts
- *   environment(name)              text or nil
- *   read(path [, limit])           text; regular files only, at most `limit` bytes (default 64 MiB)
- *   exists(path)                   "file", "folder", "other" or false
- *   folder(path)                   makes the folder and its parents; true
- *   list(path)                     array of names, sorted by byte
- *   absolute(path)                 text; need not exist
- *   remove(path)                   true: removed, false: was not there; a file, link or empty folder
- *   write(folder, name, text)      "written" or "unchanged"; name is one component or runtime/x; through
- *                                  a temporary name and rename; never follows a link
- *   link(target, path)             "written" or "unchanged"; replaces only a symbolic link
- *   sha256(text)                   64 hexadecimal digits
- *   json(value)                    text, keys sorted, two spaces; a table with [1] is an array, an empty
- *                                  one is an object unless its metatable has array = true; numbers that
- *                                  are not finite become "nan", "inf", "-inf"
- *   embedded(name)                 text of gen/..., templates/... or runtime/...; raises if unknown
- *   embedded_names(prefix)         sorted array of the names that start with prefix
- *   evaluate { path=, text=, words= }   events, or nil, diagnostic (gen/spec/record.lua has the format)
- *   csv_shape(path)                { rows=, columns=, integer_last=, min_last=, max_last= }
- *   run { argv..., cwd=, quiet= }  exit status (128 + n for signal n) and, if quiet, what it printed;
- *                                  nil, message if it could not be started; no shell
- *   cpu()                          array of feature names of this CPU: "avx2", "fma", ..., or "aarch64"
- *   terminal(fd)                   whether fd 0, 1 or 2 is a terminal
+ *   arguments              array of the command line, without --dev DIR
+ *   version, lua_release   texts
+ *   environment(name)      text or nil
+ *   read(path [, limit])   text; regular files only, at most `limit` bytes (default 64 MiB)
+ *   exists(path)           "file", "folder", "other" or false
+ *   folder(path)           makes the folder and its parents; true
+ *   list(path)             array of names, sorted by byte
+ *   absolute(path)         text; need not exist
+ *   remove(path)           true: removed, false: was not there; a file, link or empty folder
+ *   write(folder, name, text)   "written" or "unchanged"; name is one component or runtime/x;
+ *                          through a temporary name and rename; never follows a link
+ *   link(target, path)     "written" or "unchanged"; replaces only a symbolic link
+ *   sha256(text)           64 hexadecimal digits
+ *   json(value)            text, keys sorted, two spaces; a table with [1] is an array, an empty
+ *                          one is an object unless its metatable has array = true; numbers that
+ *                          are not finite become "nan", "inf", "-inf"
+ *   embedded(name)         text of gen/..., templates/... or runtime/...; raises if unknown
+ *   embedded_names(prefix) sorted array of the names that start with prefix
+ *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
+ *   csv_shape(path)        { rows=, columns=, integer_last=, min_last=, max_last= }
+ *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
+ *                          printed; nil, message if it could not be started; no shell
+ *   cpu()                  array of feature names of this CPU: "avx2", "fma", ... or "aarch64"
+ *   terminal(fd)           whether fd 0, 1 or 2 is a terminal
  */
 #ifndef GA_HOST_H
 #define GA_HOST_H
@@ -56,14 +56,14 @@ const ga_host *ga_host_of(lua_State *L);
 /* Message handler for lua_pcall: adds a traceback to everything but diagnostics. */
 int ga_host_handler(lua_State *L);
 
-/* Prints the error value on top of the stack to `out`, pops it, returns the exit code it asks for. */
+/* Prints the error value on top of the stack to `out`, pops it, returns the exit code it is. */
 int ga_host_report(lua_State *L, FILE *out);
 
 /* Runs gagen: require "gagen", called with host.arguments; returns the exit code. */
 int ga_host_main(lua_State *L);
 
-/* Pushes the text of an embedded file (or of the file under --dev) and returns 1, or pushes nothing and
- * returns 0. */
+/* Pushes the text of an embedded file (or of the file under --dev) and returns 1, or pushes nothing
+ * and returns 0. */
 int ga_embedded_push(lua_State *L, const char *name);
 
 /* Pushes the sorted array of names that start with `prefix`. */

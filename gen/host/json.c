@@ -1,5 +1,5 @@
-/* json.c: a Lua value as JSON text, by jansson. Sorted keys and one precision for all numbers of a text
- * (the least that reads every one of them back) make equal values equal bytes. */
+/* json.c: a Lua value as JSON text, by jansson. Sorted keys and one precision for all numbers of a
+ * text (the least that reads every one of them back) make equal values equal bytes. */
 #include "host.h"
 
 #include <jansson.h>
@@ -71,7 +71,9 @@ static json_t *encode_table(lua_State *L, int index, int depth, int *digits) {
         int top = lua_gettop(L);
         if (array && lua_isinteger(L, -2)) continue;
         if (array || lua_type(L, -2) != LUA_TSTRING) failed = 1;
-        else failed = json_object_set_new(out, lua_tostring(L, -2), encode(L, top, depth + 1, digits));
+        else
+            failed =
+                json_object_set_new(out, lua_tostring(L, -2), encode(L, top, depth + 1, digits));
         if (failed) break;
     }
     if (!failed) return out;

@@ -1,5 +1,5 @@
-/* main.c: gagen. `--dev DIR` reads gagen's Lua, templates and runtime from a checkout instead of from the
- * binary; every other argument is gagen.lua's. */
+/* main.c: gagen. `--dev DIR` reads gagen's Lua, templates and runtime from a checkout instead of
+ * from the binary; every other argument is gagen.lua's. */
 #include "host.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* process.c: see process.h. A program that cannot be started is told apart from one that fails by a pipe
- * that closes on exec. */
+/* process.c: see process.h. A program that cannot be started is told apart from one that fails by a
+ * pipe that closes on exec. */
 #define _GNU_SOURCE
 #include "process.h"
 #include "host.h"
@@ -35,7 +35,7 @@ static void start(const ga_command *c, int out, int err, int started) {
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (c->seconds > 0) setpgid(0, 0);
     int failed = (out >= 0 && dup2(out, 1) < 0) || (err >= 0 && dup2(err, 2) < 0)
-        || (c->cwd && chdir(c->cwd) != 0);
+                 || (c->cwd && chdir(c->cwd) != 0);
     if (!failed) execvp(c->argv[0], c->argv);
     int code = errno;
     ssize_t ignored = write(started, &code, sizeof code);
@@ -114,7 +114,8 @@ static pid_t launch(const ga_command *c, int out, int err, int *failed) {
     close(started[1]);
     started[1] = -1;
     ssize_t n = 0;
-    while (child > 0 && (n = read(started[0], failed, sizeof *failed)) < 0 && errno == EINTR) continue;
+    while (child > 0 && (n = read(started[0], failed, sizeof *failed)) < 0 && errno == EINTR)
+        continue;
     close_pair(started);
     if (child > 0 && n > 0) {
         waitpid(child, NULL, 0);
@@ -126,7 +127,8 @@ static pid_t launch(const ga_command *c, int out, int err, int *failed) {
 int ga_command_run(const ga_command *c, ga_outcome *o) {
     int out[2] = { -1, -1 }, err[2] = { -1, -1 }, failed;
     *o = (ga_outcome){ 0 };
-    if ((c->capture && pipe2(out, O_CLOEXEC) != 0) || (c->capture == 1 && pipe2(err, O_CLOEXEC) != 0)) {
+    if ((c->capture && pipe2(out, O_CLOEXEC) != 0)
+        || (c->capture == 1 && pipe2(err, O_CLOEXEC) != 0)) {
         failed = errno;
         close_pair(out);
         return failed;
@@ -168,7 +170,8 @@ int ga_process_host(lua_State *L) {
     ga_command c = { 0 };
     c.argv = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *c.argv, 0);
     for (lua_Integer i = 1; i <= n; i++) {
-        if (lua_rawgeti(L, 1, i) != LUA_TSTRING) return luaL_argerror(L, 1, "an argument that is no string");
+        if (lua_rawgeti(L, 1, i) != LUA_TSTRING)
+            return luaL_argerror(L, 1, "an argument that is no string");
         c.argv[i - 1] = (char *)lua_tostring(L, -1);
         lua_pop(L, 1);
     }

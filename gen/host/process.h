@@ -5,22 +5,22 @@
 #include <stddef.h>
 
 typedef struct {
-    char **argv;         /* ends with NULL; argv[0] is looked up in PATH */
-    const char *cwd;     /* NULL: this process's folder */
-    int capture;         /* 1: both outputs are kept apart; 2: both together in out */
-    double seconds;      /* limit of wall-clock time, then the group is killed; 0: none */
+    char **argv;     /* ends with NULL; argv[0] is looked up in PATH */
+    const char *cwd; /* NULL: this process's folder */
+    int capture;     /* 1: both outputs are kept apart; 2: both together in out */
+    double seconds;  /* limit of wall-clock time, then the group is killed; 0: none */
 } ga_command;
 
 typedef struct {
-    int status;          /* exit status, 128 + n after signal n */
+    int status; /* exit status, 128 + n after signal n */
     int timed_out;
     double seconds;
-    char *out, *err;     /* captured, each ends with a zero byte; NULL if not */
+    char *out, *err; /* captured, each ends with a zero byte; NULL if not */
     size_t out_size, err_size;
 } ga_outcome;
 
-/* Runs the command to its end. 0, or an errno value if it could not be started. What was captured is freed
- * by ga_outcome_free; at most 64 MiB of each output is kept. */
+/* Runs the command to its end. 0, or an errno value if it could not be started. What was captured
+ * is freed by ga_outcome_free; at most 64 MiB of each output is kept. */
 int ga_command_run(const ga_command *c, ga_outcome *o);
 void ga_outcome_free(ga_outcome *o);
 

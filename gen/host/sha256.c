@@ -25,7 +25,8 @@ static void absorb(uint32_t state[8], const unsigned char *block) {
     }
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        uint32_t s0 = rotate(a, 7) ^ rotate(a, 18) ^ a >> 3, s1 = rotate(b, 17) ^ rotate(b, 19) ^ b >> 10;
+        uint32_t s0 = rotate(a, 7) ^ rotate(a, 18) ^ a >> 3,
+                 s1 = rotate(b, 17) ^ rotate(b, 19) ^ b >> 10;
         w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
     memcpy(v, state, sizeof v);
@@ -51,7 +52,8 @@ int ga_sha256_hex(lua_State *L) {
     size_t rest = size - done, padded = rest < 56 ? 64 : 128;
     memcpy(tail, text + done, rest);
     tail[rest] = 0x80;
-    for (int i = 0; i < 8; i++) tail[padded - 1 - (size_t)i] = (unsigned char)((uint64_t)size * 8 >> 8 * i);
+    for (int i = 0; i < 8; i++)
+        tail[padded - 1 - (size_t)i] = (unsigned char)((uint64_t)size * 8 >> 8 * i);
     for (size_t at = 0; at < padded; at += 64) absorb(state, tail + at);
     char hex[65];
     for (int i = 0; i < 8; i++) snprintf(hex + 8 * i, 9, "%08x", state[i]);

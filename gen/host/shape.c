@@ -1,4 +1,5 @@
-/* shape.c: host.csv_shape: what gagen has to know of a CSV file before it can write a program for it. */
+/* shape.c: host.csv_shape: what gagen has to know of a CSV file before it can write a program for
+ * it. */
 #include "host.h"
 #include "csv.h"
 

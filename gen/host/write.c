@@ -1,5 +1,6 @@
-/* write.c: the only writing gagen does: a file of an output folder, and a link in it. A reader sees the old
- * file or the new one, never a part of it; a link in the place of a folder or file is never followed. */
+/* write.c: the only writing gagen does: a file of an output folder, and a link in it. A reader sees
+ * the old file or the new one, never a part of it; a link in the place of a folder or file is never
+ * followed. */
 #define _GNU_SOURCE
 #include "host.h"
 
@@ -95,14 +96,16 @@ int ga_write_file(lua_State *L) {
     int fd = open_folder(folder, &last);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR) {
-            return refuse(L, folder, name, "a link or file is in the place of its folder: it is not followed");
+            return refuse(L, folder, name,
+                          "a link or file is in the place of its folder: it is not followed");
         }
         return refuse(L, folder, name, strerror(errno));
     }
     int same = has_text(fd, last, text, size);
     int failed = same == 0 && replace(fd, last, text, size) != 0 ? errno : 0;
     close(fd);
-    if (same < 0) return refuse(L, folder, name, "is a link, folder or device, expected a regular file");
+    if (same < 0)
+        return refuse(L, folder, name, "is a link, folder or device, expected a regular file");
     if (failed) return refuse(L, folder, name, strerror(failed));
     lua_pushstring(L, same ? "unchanged" : "written");
     return 1;
@@ -113,7 +116,8 @@ int ga_write_link(lua_State *L) {
     char found[4096];
     struct stat s;
     if (lstat(path, &s) == 0) {
-        if (!S_ISLNK(s.st_mode)) return ga_host_refuse(L, "%s: is no symbolic link: it is left as it is", path);
+        if (!S_ISLNK(s.st_mode))
+            return ga_host_refuse(L, "%s: is no symbolic link: it is left as it is", path);
         ssize_t n = readlink(path, found, sizeof found - 1);
         if (n >= 0 && (size_t)n == strlen(target) && memcmp(found, target, (size_t)n) == 0) {
             lua_pushliteral(L, "unchanged");

@@ -96,6 +96,14 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     return code;
 }
 
+//% if check_cpu.text ~= "" then
+/* What this program was built for and the CPU does not have, or NULL. */
+static const char *missing_feature(void) {
+    $check_cpu
+    return NULL;
+}
+
+//% end
 int main(int argc, char **argv) {
     ga_err e = {0};
     ga_options o;
@@ -107,13 +115,22 @@ int main(int argc, char **argv) {
         ga_options_help("$name");
         return 0;
     }
-    $check_cpu
+//% if check_cpu.text ~= "" then
+    if (missing_feature()) {
+        ga_say("$name: built for CPUs with %s, which this one has not: generate with --march generic",
+               missing_feature());
+        return 3;
+    }
+//% end
     model m = {0};
     const int code = run(&m, &o, &e);
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"
         : code == GA_NONFINITE ? "nonfinite" : "error";
     if (m.log) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
-    if (code < 0) ga_say("$name: %s", e.msg);
+    if (code < 0) {
+        ga_say("$name: %s", e.msg);
+        if (m.comm) ga_comm_abort(m.comm, -code); /* the other ranks may be waiting for this one */
+    }
     $(name)_close(&m);
     return code == STOPPED ? GA_EXIT_STOPPED : code < 0 ? -code : 0;
 }

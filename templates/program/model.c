@@ -14,7 +14,7 @@ $header
 #include "runtime/stop.h"
 
 $facts
-/* -- where everything lies ------------------------------------------------------------------------- */
+/* -- where everything lies --------------------------------------------------------------------- */
 
 /* Parameters in the order of the flat space: offset, from layer to layer, elements of one. */
 static const ga_param PARAMS[] = {
@@ -70,7 +70,7 @@ static void init_parameters(model *m) {
     }
 }
 
-/* -- data -------------------------------------------------------------------------------------------- */
+/* -- data -------------------------------------------------------------------------------------- */
 
 static int open_data(model *m, const ga_options *o, ga_err *e) {
     char folder[GA_PATH_MAX], path[GA_PATH_MAX];
@@ -89,7 +89,7 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
     return ga_loader_open(&m->loader, &m->data, &m->memory[ARENA_LOADER], e);
 }
 
-/* -- checkpoints -------------------------------------------------------------------------------------- */
+/* -- checkpoints ------------------------------------------------------------------------------- */
 
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
@@ -140,7 +140,7 @@ int $(name)_save(model *m, ga_err *e) {
     return 0;
 }
 
-/* -- what is asked for ---------------------------------------------------------------------------------- */
+/* -- what is asked for ------------------------------------------------------------------------- */
 
 int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
@@ -188,7 +188,7 @@ int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-/* -- open and close --------------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];

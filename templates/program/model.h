@@ -100,7 +100,7 @@ typedef struct model {
 
 /* step.c: all of training. 0 or a negative ga_status. */
 int $(name)_cycle(model *m, ga_err *e);           /* A micro-steps and the boundary */
-int $(name)_micro(model *m, int k, int total, ga_err *e); /* micro-batch k of the loader's, in a cycle of `total` */
+int $(name)_micro(model *m, int k, int total, ga_err *e); /* batch k, in a cycle of `total` */
 int $(name)_boundary(model *m, ga_err *e);
 int $(name)_refresh(model *m, ga_err *e);         /* views, after parameters were loaded */
 int $(name)_evaluate_batch(model *m, ga_err *e);  /* adds to m->sums */

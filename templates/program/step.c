@@ -8,7 +8,7 @@ $header
 
 #include "kernels.c" /* one translation unit: the compiler sees every size */
 
-/* -- one micro-batch ------------------------------------------------------------------------------ */
+/* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(ga_worker *w, model *m, const batch *b) {
     $forward
@@ -52,7 +52,7 @@ static batch batch_at(const model *m, int k) {
 
 $micro_functions
 
-/* -- the boundary --------------------------------------------------------------------------------- */
+/* -- the boundary ------------------------------------------------------------------------------ */
 
 /* Copies that kernels read; constant over a cycle, so made once per update. */
 static void pack_views(ga_worker *w, model *m) {
@@ -105,7 +105,7 @@ static void boundary(ga_worker *w, model *m) {
     pack_views(w, m);
 }
 
-/* -- cycles --------------------------------------------------------------------------------------- */
+/* -- cycles ------------------------------------------------------------------------------------ */
 
 $cycle_function
 

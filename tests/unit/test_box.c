@@ -1,6 +1,8 @@
-/* The walls of the sandbox, tried from inside, and the reader of its report against damaged reports. */
+/* The walls of the sandbox, tried from inside, and the reader of its report against damaged
+ * reports. */
 #define _GNU_SOURCE
 #include "box.h"
+#include "box_wire.h"
 #include "host.h"
 
 #include <fcntl.h>
@@ -25,7 +27,8 @@ static int try_socket(void) { return (int)syscall(SYS_socket, 2, 1, 0); }
 static int try_exec(void) { return execl("/bin/true", "true", NULL); }
 static int try_kill(void) { return kill(getppid(), 0); }
 static int try_code(void) {
-    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+    return mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+           != MAP_FAILED;
 }
 static int try_memory(void) {
     void *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -50,7 +53,8 @@ static int inside(int (*act)(void)) {
 
 static void filter(void **state) {
     (void)state;
-    int (*const forbidden[])(void) = { try_open, try_fork, try_socket, try_exec, try_kill, try_code };
+    int (*const forbidden[])(
+        void) = { try_open, try_fork, try_socket, try_exec, try_kill, try_code };
     int status = inside(try_nothing);
     if (status == -1) {
         printf("NOT RUN: filter: this system refuses system-call filters\n");
@@ -84,20 +88,24 @@ static void descriptors(void **state) {
     assert_int_equal(status, 0);
 }
 
-static const char good[] =
-    "e4:word4:data2;[1;0;1;s3:csv5:scaled0x1p-4;]"
-    "e5:layer1;6:linear+3:fc1-3;[1;0;0;i64;]-"
-    "e11:model_begin4;[0;0;0;]"
-    "e5:field5:input-1;4;"
-    "e5:apply1;1;1;2;5;"
-    "e2:op3:add2;t2;d0x1p+0;3;6;"
-    "e9:model_endt3;.";
+static const char good[] = "e4:word4:data2;[1;0;1;s3:csv5:scaled0x1p-4;]"
+                           "e5:layer1;6:linear+3:fc1-3;[1;0;0;i64;]-"
+                           "e11:model_begin4;[0;0;0;]"
+                           "e5:field5:input-1;4;"
+                           "e5:apply1;1;1;2;5;"
+                           "e2:op3:add2;t2;d0x1p+0;3;6;"
+                           "e9:model_endt3;.";
 
 static const char *read_report(lua_State *L, const char *text, size_t size) {
     lua_settop(L, 0);
     lua_newtable(L);
-    const struct { const char *name; int bits; } names[] = {
-        { "data", GA_NAME_CONFIG }, { "linear", GA_NAME_LAYER }, { "add", GA_NAME_POINTWISE },
+    const struct {
+        const char *name;
+        int bits;
+    } names[] = {
+        { "data", GA_NAME_CONFIG },
+        { "linear", GA_NAME_LAYER },
+        { "add", GA_NAME_POINTWISE },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lua_pushinteger(L, names[i].bits);
@@ -121,15 +129,34 @@ static void whole_report(void **state) {
 static void refused_reports(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "", "e", "x", "e4:word", "..", "e4:nope.", "e4:word4:wrap1;[0;0;0;].",
-        "e4:word4:data0;[0;0;0;].", "e4:word4:data10;[0;0;0;].", "e4:word4:data1;i1;.",
-        "e4:word4:data1;[1;0;0;l1;].", "e4:word4:data1;[1;0;0;t1;].", "e4:word4:data1;[1;0;0;dinf;].",
-        "e4:word4:data1;[1;0;0;dnan;].", "e4:word4:data1;[0;0;2;1:ay1:ay].", "e4:word4:data1;[99999;0;0;].",
-        "e4:word4:data1;[1;0;0;s3:a\x1b" "c].", "e4:word4:data1;[1;0;0;s99:abc].",
-        "e4:word4:data1;[1;0;0;i99999999999999999999;].", "e4:word4:data1;[1;0;0;i-;].",
-        "e5:layer2;6:linear--1;[0;0;0;]-.", "e5:layer1;4:data--1;[0;0;0;]-.",
-        "e5:layer1;6:linear?-1;[0;0;0;]-.", "e2:op3:add1;i1;1;1;.", "e11:model_begin1;[0;0;0;].",
-        "e9:model_endi1;.", "e11:model_begin1;[0;0;0;]e4:word4:data1;[0;0;0;]e9:model_endi1;.",
+        "",
+        "e",
+        "x",
+        "e4:word",
+        "..",
+        "e4:nope.",
+        "e4:word4:wrap1;[0;0;0;].",
+        "e4:word4:data0;[0;0;0;].",
+        "e4:word4:data10;[0;0;0;].",
+        "e4:word4:data1;i1;.",
+        "e4:word4:data1;[1;0;0;l1;].",
+        "e4:word4:data1;[1;0;0;t1;].",
+        "e4:word4:data1;[1;0;0;dinf;].",
+        "e4:word4:data1;[1;0;0;dnan;].",
+        "e4:word4:data1;[0;0;2;1:ay1:ay].",
+        "e4:word4:data1;[99999;0;0;].",
+        "e4:word4:data1;[1;0;0;s3:a\x1b"
+        "c].",
+        "e4:word4:data1;[1;0;0;s99:abc].",
+        "e4:word4:data1;[1;0;0;i99999999999999999999;].",
+        "e4:word4:data1;[1;0;0;i-;].",
+        "e5:layer2;6:linear--1;[0;0;0;]-.",
+        "e5:layer1;4:data--1;[0;0;0;]-.",
+        "e5:layer1;6:linear?-1;[0;0;0;]-.",
+        "e2:op3:add1;i1;1;1;.",
+        "e11:model_begin1;[0;0;0;].",
+        "e9:model_endi1;.",
+        "e11:model_begin1;[0;0;0;]e4:word4:data1;[0;0;0;]e9:model_endi1;.",
         "e11:model_begin1;[0;0;0;]e8:loss_endi1;.",
         "e11:model_begin1;[0;0;0;]e5:field1:a-2;1;e9:model_endi1;.",
     };
@@ -144,8 +171,8 @@ static void refused_reports(void **state) {
     lua_close(L);
 }
 
-/* No damage crashes the reader; a cut is always noticed. Memory outside the text is never touched: each
- * report is a block of its own, which AddressSanitizer watches. */
+/* No damage crashes the reader; a cut is always noticed. Memory outside the text is never touched:
+ * each report is a block of its own, which AddressSanitizer watches. */
 static void damaged_reports(void **state) {
     (void)state;
     lua_State *L = luaL_newstate();
@@ -170,12 +197,32 @@ static void damaged_reports(void **state) {
 
 static void bitwise(void **state) {
     (void)state;
-    static const struct { const char *text; int line; } cases[] = {
-        { "x = 1 & 2", 1 }, { "\n\nx = a | b", 3 }, { "x = ~1", 1 }, { "x = 1 << 2", 1 }, { "x = 1 >> 2", 1 },
-        { "x = a ~ b", 1 }, { "x = a ~= b", 0 }, { "x = a < b", 0 }, { "x = a <= b", 0 }, { "'&' \"|\"", 0 },
-        { "'\\'&'", 0 }, { "-- & |\n", 0 }, { "--[[ & \n | ]] & ", 2 }, { "--[==[ & ]] ]==]", 0 },
-        { "[[ & ]]", 0 }, { "[=[ & ]] ]=] | 1", 1 }, { "a[b[1]] & 1", 1 }, { "-- x\n&", 2 }, { "", 0 }, { "'", 0 },
-        { "--[[", 0 }, { "'\\", 0 },
+    static const struct {
+        const char *text;
+        int line;
+    } cases[] = {
+        { "x = 1 & 2", 1 },
+        { "\n\nx = a | b", 3 },
+        { "x = ~1", 1 },
+        { "x = 1 << 2", 1 },
+        { "x = 1 >> 2", 1 },
+        { "x = a ~ b", 1 },
+        { "x = a ~= b", 0 },
+        { "x = a < b", 0 },
+        { "x = a <= b", 0 },
+        { "'&' \"|\"", 0 },
+        { "'\\'&'", 0 },
+        { "-- & |\n", 0 },
+        { "--[[ & \n | ]] & ", 2 },
+        { "--[==[ & ]] ]==]", 0 },
+        { "[[ & ]]", 0 },
+        { "[=[ & ]] ]=] | 1", 1 },
+        { "a[b[1]] & 1", 1 },
+        { "-- x\n&", 2 },
+        { "", 0 },
+        { "'", 0 },
+        { "--[[", 0 },
+        { "'\\", 0 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int line = ga_bits_line(cases[i].text, strlen(cases[i].text));
@@ -186,8 +233,9 @@ static void bitwise(void **state) {
 int test_box(void);
 int test_box(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(filter), cmocka_unit_test(descriptors), cmocka_unit_test(whole_report),
-        cmocka_unit_test(refused_reports), cmocka_unit_test(damaged_reports), cmocka_unit_test(bitwise),
+        cmocka_unit_test(filter),          cmocka_unit_test(descriptors),
+        cmocka_unit_test(whole_report),    cmocka_unit_test(refused_reports),
+        cmocka_unit_test(damaged_reports), cmocka_unit_test(bitwise),
     };
     return cmocka_run_group_tests_name("box", tests, NULL, NULL);
 }
