@@ -64,7 +64,7 @@ $(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
 # -- tests
 run-test: $(GAGEN) $(BUILD)/tests/run
 	$(Q)rm -rf $(BUILD)/tests/tmp
-	$(Q)$(BUILD)/tests/run $(PATTERN)
+	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)')
 
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test

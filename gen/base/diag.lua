@@ -1,6 +1,7 @@
 -- Diagnostics: the one way gagen refuses something its user gave it.
--- diag.fail raises a table that the host prints (gen/host/report.c); a plain string error is a defect of
--- gagen and is printed with a traceback. Invariant: no byte of a user's text reaches the terminal unescaped.
+-- diag.fail raises a table that the host prints (gen/host/host.c); a plain string error is a defect
+-- of gagen and is printed with a traceback. Invariant: no byte of a user's text reaches the
+-- terminal unescaped.
 --
 --   hello.lua:9: optimizer: unknown field 'wieght_decay'
 --      9 | optimizer { "adamw", lr = 3e-4, wieght_decay = 0.1 }
@@ -21,7 +22,8 @@ end
 
 -- `text` with control bytes and bytes that are no valid UTF-8 written as \xNN.
 function diag.escape(text)
-    local hex = function(byte) return ("\\x%02x"):format(byte:byte()) end
+    local function hex(byte) return ("\\x%02x"):format(byte:byte()) end
+    local function all_hex(bytes) return (bytes:gsub(".", hex)) end
     local parts, from = {}, 1
     while from <= #text do
         local _, bad = utf8.len(text, from)
@@ -30,9 +32,9 @@ function diag.escape(text)
         from = (bad or #text) + 1
     end
     -- U+0080..U+009F act on terminals; U+2028..U+202E and U+2066..U+2069 reorder or break the line
-    return (table.concat(parts):gsub("[%c]", hex):gsub("\xc2[\x80-\x9f]", function(c) return c:gsub(".", hex) end)
-        :gsub("\xe2\x80[\xa8-\xae]", function(c) return c:gsub(".", hex) end)
-        :gsub("\xe2\x81[\xa6-\xa9]", function(c) return c:gsub(".", hex) end))
+    local safe = table.concat(parts):gsub("%c", hex):gsub("\xc2[\x80-\x9f]", all_hex)
+    safe = safe:gsub("\xe2\x80[\xa8-\xae]", all_hex):gsub("\xe2\x81[\xa6-\xa9]", all_hex)
+    return safe
 end
 
 -- Number of single edits (insert, drop, replace, swap of neighbours) that turn `a` into `b`.
@@ -44,15 +46,16 @@ local function distance(a, b)
         for j = 1, #b do
             local cost = a:byte(i) == b:byte(j) and 0 or 1
             row[j] = math.min(last[j] + 1, row[j - 1] + 1, last[j - 1] + cost)
-            local swapped = i > 1 and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j)
-            if swapped then row[j] = math.min(row[j], before[j - 2] + 1) end
+            if i > 1 and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+                row[j] = math.min(row[j], before[j - 2] + 1)
+            end
         end
         before, last = last, row
     end
     return last[#b]
 end
 
--- The entry of `array` that `word` most likely stands for (the first of equals), or nil if none is near.
+-- The entry of `array` that `word` most likely stands for (the first of equals); nil: none is near.
 function diag.suggest(word, array)
     if #word > 64 then return nil end
     local best, least = nil, math.max(1, #word // 3) + 1
@@ -63,18 +66,20 @@ function diag.suggest(word, array)
     return best
 end
 
--- Makes a diagnostic without raising it. `more` may hold notes at its positions (or in `notes`), and
+-- Makes a diagnostic without raising it. `more` may hold notes at its positions or in `notes`, and
 --   found = the token the caret points at
 --   hint = the word that may have been meant (printed as: did you mean 'hint'?), or
 --   among = array of the words of which diag.suggest takes the hint
---   kind = "environment" (exit 3: disk, tool, device) or "bug" (exit 2); default the user's input (exit 1)
+--   kind = "environment" (exit 3: disk, tool, device) or "bug" (exit 2); default: the user's input
+--          (exit 1)
 -- A note is a text, or { at = "path:line", message = text } to show that source line too.
 function diag.new(at, message, more)
     more = more or {}
-    local d = { at = at, message = message, notes = {}, found = more.found, hint = more.hint, kind = more.kind }
+    local d = { at = at, message = message, notes = {}, found = more.found, hint = more.hint,
+                kind = more.kind }
     for _, note in ipairs(more.notes or {}) do d.notes[#d.notes + 1] = note end
     for _, note in ipairs(more) do d.notes[#d.notes + 1] = note end
-    if more.found and more.among and not d.hint then d.hint = diag.suggest(more.found, more.among) end
+    if d.found and more.among and not d.hint then d.hint = diag.suggest(d.found, more.among) end
     return setmetatable(d, diagnostic)
 end
 
@@ -83,7 +88,7 @@ function diag.fail(at, message, more)
     error(diag.new(at, message, more), 0)
 end
 
--- Raises a diagnostic that came as data { at, message, found, ... }: the second result of host.evaluate.
+-- Raises a diagnostic that came as data { at, message, ... }: the second result of host.evaluate.
 function diag.raise(d)
     error(diag.new(d.at, d.message, d), 0)
 end
@@ -126,8 +131,8 @@ local function column(line, token)
     return place
 end
 
--- Lines that show source line `at`, with a caret under `token` and `hint` beside it, or nil; and whether
--- the hint is in them.
+-- Lines that show source line `at`, with a caret under `token` and `hint` beside it, or nil; and
+-- whether the hint is in them.
 local function excerpt(at, token, hint)
     local path, number = diag.place(at)
     local line = source_line(path, number)
@@ -156,8 +161,8 @@ function diag.render(d)
     return table.concat(lines)
 end
 
--- "path:line" of the field `name` of the word at `at`: the first `name =` between the word and the end of
--- its argument; `at` itself where the field is not written there.
+-- "path:line" of the field `name` of the word at `at`: the first `name =` between the word and the
+-- end of its argument; `at` itself where the field is not written there.
 function diag.field(at, name)
     local path, number = diag.place(at)
     local text = number and host.exists(path) == "file" and host.read(path, 1 << 20)
@@ -167,7 +172,9 @@ function diag.field(at, name)
         k = k + 1
         if k >= number then
             local code = line:gsub("%-%-.*$", "")
-            if (" " .. code):find("[^%w_.]" .. name .. "%s*=%f[^=]") then return path .. ":" .. k end
+            if (" " .. code):find("[^%w_.]" .. name .. "%s*=%f[^=]") then
+                return path .. ":" .. k
+            end
             for bracket in code:gmatch("[{}()]") do
                 depth = depth + (bracket:find("[{(]") and 1 or -1)
                 opened = true

@@ -135,7 +135,7 @@ function expr.evaluate(e, env)
     for i, child in ipairs(e) do values[i] = expr.evaluate(child, env) end
     if e.op == "neg" then return -values[1] end
     local f = BINARY[e.op] or CALLS[e.op][2]
-    local value = f(values[1], values[2], values[3])
+    local value = f(table.unpack(values, 1, #e))
     return value
 end
 
@@ -221,12 +221,12 @@ function expr.text(e, spelling, outer)
     spelling, outer = spelling or {}, outer or 0
     if e.op == "num" then
         local text = spelling.number and spelling.number(e.value) or expr.literal(e.value, "f64")
-        return e.value < 0 and outer > 0 and "(" .. text .. ")" or text
+        return e.value < 0 and outer > 2 and "(" .. text .. ")" or text
     elseif e.op == "var" then
         return spelling.variable and spelling.variable(e.name) or e.name
     elseif e.op == "neg" then
         local text = "-" .. expr.text(e[1], spelling, 3)
-        return outer > 1 and "(" .. text .. ")" or text
+        return outer > 2 and "(" .. text .. ")" or text
     elseif e.op == "where" or COMPARE[e.op] then
         local a, b = expr.text(e[1], spelling, 1), expr.text(e[2], spelling, 1)
         if COMPARE[e.op] then return ("(%s %s %s)"):format(a, COMPARE[e.op], b) end

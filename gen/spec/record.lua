@@ -1,18 +1,18 @@
--- The words of a spec, as its sandboxed process sees them: each word only records that it was called.
--- This file runs in the child process (gen/host/box_child.c) before the user's chunk and makes its
--- environment; the list of events it fills crosses a pipe and is checked again by gagen.
--- Invariant: what an event holds was copied when the word was called; nothing recorded can change later.
+-- The words of a spec, as its sandboxed process sees them: each only records that it was called.
+-- This file runs in the child process (gen/host/box_prelude.c) before the user's chunk and makes
+-- its environment; the list of events it fills crosses a pipe and is checked again by gagen.
+-- Invariant: what an event holds was copied when the word was called: nothing recorded can change.
 --
--- Events, in order; a tensor or layer is defined once, numbered from 1, and only referred to afterwards:
---   word            name, line, args                    a config word: data, batch, optimizer, ...
---   layer           id, kind, name?, count?, line, args, body?    body = true: a function stands for args
---   enter           layer, arg, ins, line               a body begins: its arguments are arg, arg + 1, ...
+-- Events, in order; a tensor or layer is defined once, numbered from 1, later only referred to:
+--   word            name, line, args         a config word: data, batch, optimizer, ...
+--   layer           id, kind, name?, count?, line, args, body?    body = true: a function for args
+--   enter           layer, arg, ins, line    a body begins: its arguments are arg, arg + 1, ...
 --   leave           layer, result, out
 --   apply           layer, ins, out, line
---   op              op, ins, out, line                  an operand is { tensor = id } or a number
---   field           name, of?, out, line                batch.name, or a field of tensor `of`
+--   op              op, ins, out, line       an operand is { tensor = id } or a number
+--   field           name, of?, out, line     batch.name, or a field of tensor `of`
 --   model           form = "list", args, line
---   model_begin     line, args           model_end      result    (args: the fields beside the function)
+--   model_begin     line, args           model_end      result    (args: without the function)
 --   loss_begin      line, out, args      loss_end       result
 --   schedule_begin  line, t, base, args  schedule_end   result
 -- Values in args and result: numbers, strings, booleans, tables, { layer = id }, { tensor = id }.
@@ -20,29 +20,32 @@
 local math, ipairs, type, select, setmetatable = math, ipairs, type, select, setmetatable
 local format, unpack = string.format, table.unpack
 
-local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min", "sin",
-               "sqrt", "tan" }
+local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min",
+               "sin", "sqrt", "tan" }
 local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor",
                  schedule = "a number or an expression" }
 
 local function one(what, nodes, line, ...)
     if select("#", ...) > 1 then
-        nodes.fail(line, format("%s: found %d values, expected one: put them in a table, %s { ... }", what,
-            select("#", ...), what))
+        local hint = format("put them in a table, %s { ... }", what)
+        local count = select("#", ...)
+        nodes.fail(line, format("%s: found %d values, expected one: %s", what, count, hint))
     end
     return (...)
 end
 
--- === layers ============================================================================================
+-- === layers ======================================================================================
 
--- Makes the functions that record layers: make(kind, line, value) and named(kind, line, count, with_body).
+-- The functions that record layers: make(kind, line, value), named(kind, line, count, with_body).
 local function layer_words(box, nodes)
     local fail, layers = nodes.fail, 0
 
     local function apply(layer, r, ...)
         local line = box.line() or r.line
         local what, count, ins = r.text, select("#", ...), { ... }
-        if count == 0 then fail(line, format("attempt to call %s with nothing: expected a tensor", what)) end
+        if count == 0 then
+            fail(line, format("attempt to call %s with nothing: expected a tensor", what))
+        end
         for i = 1, count do nodes.check_tensor(ins[i], what, line) end
         if not r.body then
             local out = nodes.tensor()
@@ -80,8 +83,8 @@ local function layer_words(box, nodes)
             local out = apply(layer, r, ...)
             return out
         end
-        nodes.record { event = "layer", id = layer, kind = kind, name = name, count = count, line = line,
-                       args = args, body = body and true or nil }
+        nodes.record { event = "layer", id = layer, kind = kind, name = name, count = count,
+                       line = line, args = args, body = body and true or nil }
         return layer
     end
 
@@ -110,7 +113,8 @@ local function times_word(nodes, named, line)
             nodes.fail(line, format("times: expected a whole number from 1, found %s",
                 math.type(count) and format("%.14g", count) or nodes.describe(count)))
         end
-        return nodes.waiting("times(n) without its name", named("times", line, math.tointeger(count), true))
+        count = math.tointeger(count)
+        return nodes.waiting("times(n) without its name", named("times", line, count, true))
     end
 end
 
@@ -123,7 +127,7 @@ local function pointwise_word(nodes, make, name, line)
         elseif nodes.all_numbers(...) then
             result = nodes.number(name, ...)
             if not result then
-                nodes.fail(line, format("%s of a number is not available in a spec: expected a tensor", name))
+                nodes.fail(line, name .. " of a number is not available: expected a tensor")
             end
         else
             result = make(name, line, one(name, nodes, line, ...))
@@ -132,7 +136,7 @@ local function pointwise_word(nodes, make, name, line)
     end
 end
 
--- === config words ======================================================================================
+-- === config words ================================================================================
 
 -- Runs the function of a model, loss or schedule between its begin and end events.
 local function trace(box, nodes, name, line, body, args)
@@ -162,7 +166,8 @@ end
 
 local function config_word(box, nodes, name, line)
     local done = nodes.waiting(format("the word '%s'", name), function()
-        nodes.fail(line, format("%s takes one value or one table: %s { \"name\", field = value }", name, name))
+        nodes.fail(line, format("%s takes one value or one table: %s { \"name\", field = value }",
+            name, name))
     end)
     return function(...)
         local value = one(name, nodes, line, ...)
@@ -208,14 +213,15 @@ local function vocabulary(box, nodes, words)
     return known
 end
 
--- === what the chunk sees ===============================================================================
+-- === what the chunk sees =========================================================================
 
 local function closed(nodes, prefix, index, advice)
     return setmetatable({}, {
         __index = index,
         __newindex = function(_, key, value)
             local text = nodes.text(key)
-            nodes.fail(nodes.here(), format("may not set '%s%s': %s", prefix, text, advice(text, value)), text)
+            local message = format("may not set '%s%s': %s", prefix, text, advice(text, value))
+            nodes.fail(nodes.here(), message, text)
         end,
         __metatable = false,
     })

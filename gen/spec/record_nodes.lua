@@ -1,5 +1,5 @@
--- What a spec holds in its hands: tensors, layers, the batch and words, all opaque, and the operations on
--- tensors. Part of the sandbox of gen/spec/record.lua, where the events are listed.
+-- What a spec holds in its hands: tensors, layers, the batch and words, all opaque, and the
+-- operations on tensors. Part of the sandbox of gen/spec/record.lua, where the events are listed.
 -- Invariant: a node has no content a spec can read; its record is known to this sandbox alone.
 
 local math, type, select, error, ipairs, tostring = math, type, select, error, ipairs, tostring
@@ -15,8 +15,9 @@ end
 -- functions a pointwise word computes when all its arguments are numbers
 local NUMERIC = {
     abs = math.abs, acos = math.acos, asin = math.asin, atan = math.atan, ceil = math.ceil,
-    cos = math.cos, exp = math.exp, floor = math.floor, log = math.log, max = math.max, min = math.min,
-    sin = math.sin, sqrt = math.sqrt, tan = math.tan, square = square, sigmoid = sigmoid, tanh = tanh,
+    cos = math.cos, exp = math.exp, floor = math.floor, log = math.log, max = math.max,
+    min = math.min, sin = math.sin, sqrt = math.sqrt, tan = math.tan,
+    square = square, sigmoid = sigmoid, tanh = tanh,
     relu = function(x) return math.max(x, 0) end,
 }
 local OPERATORS = { { "__add", "add" }, { "__sub", "sub" }, { "__mul", "mul" }, { "__div", "div" },
@@ -36,7 +37,7 @@ return function(box)
 
     function nodes.record(event) nodes.events[#nodes.events + 1] = event end
 
-    -- Line of the spec that is running; after a tail call, where it is lost, of the word named last.
+    -- Line of the spec that runs; after a tail call, which loses it, that of the word named last.
     function nodes.here()
         local line = box.line()
         return line or nodes.named
@@ -126,7 +127,9 @@ return function(box)
     function nodes.inside(what, line, body)
         local outer = nodes.scope
         local depth = outer and outer.depth + 1 or 1
-        if depth > DEPTH then fail(line, format("%s: functions nested deeper than %d", what, DEPTH)) end
+        if depth > DEPTH then
+            fail(line, format("%s: functions nested deeper than %d", what, DEPTH))
+        end
         nodes.scope = { open = true, depth = depth }
         local result = body()
         nodes.scope.open = false
@@ -134,7 +137,7 @@ return function(box)
         return result
     end
 
-    -- === what a spec may do with a node ================================================================
+    -- === what a spec may do with a node ==========================================================
 
     local function locked() fail(here(), "a node cannot be read or changed by a spec") end
 
@@ -176,7 +179,8 @@ return function(box)
     end
 
     local function compared()
-        fail(here(), "tensors cannot be compared while the program is written: use where(lt(a, b), x, y)")
+        fail(here(),
+            "tensors cannot be compared while the program is written: use where(lt(a, b), x, y)")
     end
     metatable.__lt, metatable.__le, metatable.__eq = compared, compared, compared
 

@@ -1,8 +1,11 @@
--- Hostile and broken specs: { number, text, message, line }. The message is a part of the one expected; line
--- is the line of the place, or "path" where no line is known. `full`: a complete spec, which has to pass
--- (message and line nil); `bits`: needs bitwise operators, which some releases of Lua get wrong.
+-- Hostile and broken specs: { number, text, message, line }. The message is a part of the one
+-- expected (nil: accepted); line is the line of its place, or "path" where none is known.
+-- `bits`: needs bitwise operators, which some releases of Lua get wrong and gagen then refuses.
+-- `checked`: accepted here and refused with this message by gagen's checks of the word.
+-- `full`: in a complete spec it leads to a program; args are those its first word records.
 -- Numbers with a letter are further forms of the same attack.
-local INSTRUCTIONS, TIME, MEMORY = "more than 20M instructions", "more than 1 s of CPU", "needs too much memory"
+local INSTRUCTIONS, TIME = "more than 20M instructions", "more than 1 s of CPU"
+local MEMORY = "needs too much memory"
 local BIG = "local s = 'x' for i = 1, 22 do s = s .. s end\n"
 local WIDE = "local big = {} for i = 1, 90000 do big[i] = i end\n"
 
@@ -31,7 +34,8 @@ local list = {
     { "18", "model " .. ("{"):rep(5000) .. ("}"):rep(5000), "nested too deep", 1 },
     { "19", "local x = " .. ("not "):rep(60000) .. "1", "nested too deep", 1 },
     { "20", "local x = " .. ("'a'.."):rep(50000) .. "'a'", "nested too deep", 1 },
-    { "21", ("local function f()\n"):rep(27000) .. ("end\n"):rep(27000), "larger than 256 KB", "path" },
+    { "21", ("local function f()\n"):rep(27000) .. ("end\n"):rep(27000), "larger than 256 KB",
+      "path" },
     { "21b", ("local function f() "):rep(250) .. ("end "):rep(250), "nested too deep", 1 },
     { "22", "local a" .. (", a"):rep(299), "too many local variables", 1 },
     { "23", "os.execute('id')", "unknown word 'os'", 1 },
@@ -47,7 +51,8 @@ local list = {
     { "31", "local s = ('x'):find(('.-'):rep(30) .. 'b')", "strings have no methods", 1 },
     { "32", "local x = '10' + 1", "arithmetic on a string", 1 },
     { "33", "getmetatable('').__index = f", "unknown word 'getmetatable'", 1 },
-    { "34", "setmetatable({}, {__gc = function() while true do end end})", "unknown word 'setmetatable'", 1 },
+    { "34", "setmetatable({}, {__gc = function() while true do end end})",
+      "unknown word 'setmetatable'", 1 },
     { "35", "local x <close> = {}", "non-closable value", 1 },
     { "35b", "local x <close> = relu {}", "non-closable value", 1 },
     { "36", "collectgarbage('stop')", "unknown word 'collectgarbage'", 1 },
@@ -74,7 +79,8 @@ local list = {
     { "46b", "local x = tostring({})", "unknown word 'tostring'", 1 },
     { "46c", "print(1)", "unknown word 'print'", 1 },
     { "47", "local t = {} t.t = t model(t)", "nested deeper than 32", 1 },
-    { "48", "local t = {}\nfor i = 1, 30 do t = {t, t} end\nmodel(t)", "more than 100000 entries", 3 },
+    { "48", "local t = {}\nfor i = 1, 30 do t = {t, t} end\nmodel(t)",
+      "more than 100000 entries", 3 },
     { "49", "model { f = function() end }", "value is a function", 1 },
     { "50", "model { [1.5] = 1 }", "key is a number", 1 },
     { "50b", "model { [true] = 1 }", "key is a boolean", 1 },

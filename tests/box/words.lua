@@ -1,7 +1,7 @@
 -- Words for the tests of the sandbox: what gagen's catalog hands to host.evaluate, in small.
 return {
-    config = { "name", "data", "batch", "accumulate", "model", "init", "loss", "optimizer", "schedule",
-               "clip", "train", "eval", "target" },
+    config = { "name", "data", "batch", "accumulate", "model", "init", "loss", "optimizer",
+               "schedule", "clip", "train", "eval", "target" },
     layers = {
         { name = "linear", named = true }, { name = "layernorm", named = true },
         { name = "block", named = true }, { name = "times", named = true },

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -79,32 +80,37 @@ int run_command(const std::vector<std::string> &words, const std::string &log)
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
+// Where the comment, string or preprocessor line that starts at `at` ends; `at` if there is none.
+size_t end_of_aside(const std::string &text, size_t at, bool line_start)
+{
+    size_t end = at;
+    if (!text.compare(at, 2, "//"))
+        end = text.find('\n', at);
+    else if (!text.compare(at, 2, "/*"))
+        end = text.find("*/", at + 2) + 2;
+    else if (line_start && text[at] == '#')
+        do
+            end = text.find('\n', end + 1);
+        while (end != std::string::npos && text[end - 1] == '\\');
+    else if (text[at] == '"' || text[at] == '\'')
+        for (end = at + 1; end < text.size() && text[end] != text[at]; end++)
+            end += text[end] == '\\';
+    if (end > at && (text[at] == '"' || text[at] == '\''))
+        end++; // the closing one
+    return std::min(end, text.size());
+}
+
 // Comments, strings and preprocessor lines become spaces, so that words can be looked for.
 std::string bare(const std::string &text)
 {
     std::string out = text;
     bool line_start = true;
-    for (size_t i = 0; i < out.size();) {
-        size_t end = i;
-        if (!out.compare(i, 2, "//") || (line_start && out[i] == '#'))
-            end = out.find('\n', i);
-        else if (!out.compare(i, 2, "/*"))
-            end = out.find("*/", i + 2) == std::string::npos ? out.size() : out.find("*/", i + 2) + 2;
-        else if (out[i] == '"' || out[i] == '\'')
-            for (end = i + 1; end < out.size() && out[end] != out[i]; end++)
-                end += out[end] == '\\';
-        else {
-            line_start = out[i] == '\n' || (line_start && isspace((unsigned char)out[i]));
-            i++;
-            continue;
-        }
-        bool continued = line_start && out[i] == '#';
-        while (continued && end != std::string::npos && end > 0 && out[end - 1] == '\\')
-            end = out.find('\n', end + 1);
-        end = std::min(end, out.size());
+    for (size_t i = 0; i < out.size(); i++) {
+        size_t end = end_of_aside(text, i, line_start);
         for (; i < end; i++)
             if (out[i] != '\n')
                 out[i] = ' ';
+        line_start = i < out.size() && (out[i] == '\n' || (line_start && isspace((unsigned char)out[i])));
     }
     return out;
 }

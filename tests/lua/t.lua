@@ -1,15 +1,20 @@
 -- What a test is given: function(t). A failure is an error at the line of the test.
---   t.equal(a, b [, what])         the same, tables entry by entry      t.near(a, b, tolerance)
---   t.match(text, pattern)         a Lua pattern; returns the captures  t.contains(text, part)
---   t.fails(f [, pattern])         f raises an error; returns its text (of a diagnostic: as printed)
---   t.run { argv..., cwd =, env = { "A=b" }, timeout = 60 }   { status, out, err, seconds, timed_out }
---   t.shell(command)               the same for `sh -c`
---   t.temp()                       a fresh folder          t.write(path, text)   a file, folders made
---   t.root                         the repository          t.load(path)          value of a Lua file in it
---   t.gagen                        path of gagen
---   t.clock()                      seconds of the monotonic clock
---   t.not_run(reason)              ends the test as not run t.environment(name)   text or nil
--- Invariant: no helper changes anything outside the folder of t.temp().
+--   t.equal(a, b [, what])       the same, tables entry by entry
+--   t.near(a, b, tolerance)      numbers
+--   t.match(text, pattern)       a Lua pattern; returns the captures
+--   t.contains(text, part)       plain text
+--   t.fails(f [, pattern])       f raises an error; returns its text (a diagnostic: as printed)
+--   t.run { argv..., cwd =, env = { "A=b" }, timeout = 60 }
+--                                { status, out, err, seconds, timed_out }; no shell
+--   t.shell(command)             the same for `sh -c`
+--   t.temp()                     a fresh folder
+--   t.write(path, text)          writes a file, making its folders
+--   t.root, t.gagen              the repository; path of gagen in it
+--   t.load(path)                 value of a Lua file of the repository
+--   t.clock()                    seconds of the monotonic clock
+--   t.not_run(reason)            ends the test as not run
+--   t.environment(name)          text or nil
+-- Invariant: no helper changes anything outside the folder of t.temp() but t.write and t.run.
 
 local function show(value, depth)
     if type(value) == "string" then return ("%q"):format(value) end
@@ -42,11 +47,13 @@ local function same(a, b)
 end
 
 return function(native)
-    local t = { root = native.root, gagen = native.gagen, environment = host.environment, clock = native.clock }
+    local t = { root = native.root, gagen = native.gagen, clock = native.clock,
+                environment = host.environment }
 
     function t.equal(a, b, what)
         if not same(a, b) then
-            error(("%sexpected %s, found %s"):format(what and what .. ": " or "", show(b, 6), show(a, 6)), 2)
+            what = what and what .. ": " or ""
+            error(("%sexpected %s, found %s"):format(what, show(b, 6), show(a, 6)), 2)
         end
     end
 

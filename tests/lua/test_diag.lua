@@ -1,4 +1,4 @@
--- Diagnostics: their layout, the caret, did-you-mean, and that no byte of a spec acts on the terminal.
+-- Diagnostics: layout, caret, did-you-mean, and that no byte of a spec acts on the terminal.
 local diag = require "base.diag"
 
 local tests = {}
@@ -49,9 +49,11 @@ add("escapes", function(t)
     t.equal(diag.escape(""), "")
     local path = t.temp() .. "/s.lua"
     t.write(path, "x = '\27[31m' wrong\n")
-    local text = diag.render(diag.new(path .. ":1", "\27", { found = "wrong", hint = "\27", "\27" }))
+    local d = diag.new(path .. ":1", "\27", { found = "wrong", hint = "\27", "\27" })
+    local text = diag.render(d)
     assert(not text:find("\27"))
-    t.contains(text, "     |" .. (" "):rep(#"   1 | x = '\\x1b[31m' " - 6) .. "^^^^^ did you mean '\\x1b'?\n")
+    local before = (" "):rep(#"   1 | x = '\\x1b[31m' " - 6)
+    t.contains(text, "     |" .. before .. "^^^^^ did you mean '\\x1b'?\n")
 end)
 
 add("suggestions", function(t)

@@ -78,7 +78,8 @@ add("writing", function(t)
     t.equal(host.write(folder, "runtime/ga.h", "h"), "written")
     t.equal(host.read(folder .. "/runtime/ga.h"), "h")
     t.equal(host.list(folder), { "a.c", "runtime" })
-    for _, name in ipairs { "", ".", "..", "a/b", "../x", "/x", "runtime/", "runtime/..", "runtime/a/b", "a\nb" } do
+    for _, name in ipairs { "", ".", "..", "a/b", "../x", "/x", "runtime/", "runtime/..",
+                            "runtime/a/b", "a\nb" } do
         refused(t, "is no name of a file", host.write(folder, name, "x"))
     end
     refused(t, "No such file", host.write(folder .. "/none", "a", "x"))
@@ -105,7 +106,8 @@ add("writing follows no link", function(t)
 end)
 
 add("processes", function(t)
-    t.equal({ host.run { "sh", "-c", "echo out; echo err >&2; exit 3", quiet = true } }, { 3, "out\nerr\n" })
+    t.equal({ host.run { "sh", "-c", "echo out; echo err >&2; exit 3", quiet = true } },
+        { 3, "out\nerr\n" })
     t.equal((host.run { "sh", "-c", "kill -9 $$", quiet = true }), 128 + 9)
     local _, where = host.run { "pwd", cwd = "/", quiet = true }
     t.equal(where, "/\n")
@@ -158,11 +160,15 @@ add("how gagen ends", function(t)
         t.match(r.err .. r.out, pattern)
         return r
     end
-    ends("return function(a) print(#a, a[1], a[2], host.arguments[2]) return 0 end", 0, "^2\ta\tb\tb\n$")
+    ends("return function(a) print(#a, a[1], a[2], host.arguments[2]) return 0 end", 0,
+        "^2\ta\tb\tb\n$")
     ends("return function() return 5 end", 5, "^$")
-    ends("return function() require 'base.diag'.fail('x.lua:3', 'wrong') end", 1, "^x.lua:3: wrong\n$")
-    ends("return function() require 'base.diag'.fail('x', 'full', { kind = 'environment' }) end", 3, "^x: full\n$")
-    ends("return function() require 'base.diag'.fail('x', 'odd', { kind = 'bug' }) end", 2, "^x: odd\n$")
+    local function fails(arguments)
+        return "return function() require 'base.diag'.fail(" .. arguments .. ") end"
+    end
+    ends(fails "'x.lua:3', 'wrong'", 1, "^x.lua:3: wrong\n$")
+    ends(fails "'x', 'full', { kind = 'environment' }", 3, "^x: full\n$")
+    ends(fails "'x', 'odd', { kind = 'bug' }", 2, "^x: odd\n$")
     local r = ends("return function()\n error 'oops' end", 2, "internal error")
     t.contains(r.err, "gen/gagen.lua:2: oops")
     t.contains(r.err, "stack traceback")
@@ -174,8 +180,8 @@ add("the environment decides nothing", function(t)
     local folder = checkout(t, "return function() return pcall(require, 'evil') and 1 or 0 end")
     t.write(folder .. "/evil.lua", "return {}")
     local path = folder .. "/?.lua"
-    local r = t.run { t.gagen, "--dev", folder, env = { "LUA_PATH=" .. path, "LUA_PATH_5_4=" .. path,
-        "LUA_INIT=error('init')", "LUA_INIT_5_4=error('init')" } }
+    local r = t.run { t.gagen, "--dev", folder, env = { "LUA_PATH=" .. path,
+        "LUA_PATH_5_4=" .. path, "LUA_INIT=error('init')", "LUA_INIT_5_4=error('init')" } }
     t.equal(r.status, 0, r.err)
 end)
 

@@ -1,0 +1,212 @@
+-- Programs for the end-to-end tests: a spec is written, generated and built once for each text of
+-- the spec and each gagen; its runs, dumps and logs are read here.
+-- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
+return function(t)
+    local json = t.load("tests/lua/json.lua")
+    local programs = {}
+    local base = t.temp():match("^(.*)/tmp/") .. "/programs"
+
+    local function check_run(result, what)
+        if result.status ~= 0 then
+            error(("%s: status %d\n%s%s"):format(what, result.status, result.out, result.err), 0)
+        end
+        return result
+    end
+
+    -- Without the options of the `make` that runs the tests.
+    local CLEAN = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "GAGEN_DATA" }
+
+    local function environment(more)
+        local list = table.move(CLEAN, 1, #CLEAN, 1, {})
+        return table.move(more or {}, 1, #(more or {}), #list + 1, list)
+    end
+
+    --- Runs gagen with these arguments: a table as for t.run.
+    function programs.gagen(arguments)
+        local command = { t.root .. "/" .. t.gagen, cwd = arguments.cwd,
+            env = environment(arguments.env), timeout = arguments.timeout }
+        return t.run(table.move(arguments, 1, #arguments, 2, command))
+    end
+
+    -- 90 rows of 4 values and a class of 3: small enough that a whole run takes milliseconds.
+    local function tiny_rows()
+        local rows = {}
+        for i = 1, 90 do
+            local class, row = i % 3, {}
+            for k = 1, 4 do row[k] = ("%.3f"):format(math.sin(i * k + class) + (k == class and 1 or 0)) end
+            rows[i] = table.concat(row, ",") .. "," .. class
+        end
+        return table.concat(rows, "\n") .. "\n"
+    end
+
+    --- The folder of specs that build() uses, with its `data` (digits/ and tiny.csv).
+    function programs.folder()
+        if host.exists(base .. "/data/tiny.csv") ~= "file" then
+            assert(host.folder(base .. "/data"))
+            assert(host.link(t.root .. "/specs/data/digits", base .. "/data/digits"))
+            t.write(base .. "/data/tiny.csv", tiny_rows())
+        end
+        return base
+    end
+
+    -- The runtime compiled once for all programs, without the engine that each of them links itself.
+    local function library()
+        local from = base:match("^(.*)/tests/") .. "/libruntime.a"
+        local stamp, to = host.sha256(host.read(from)), t.root .. "/" .. base .. "/libruntime.a"
+        if host.exists(to .. ".sha256") == "file" and host.read(to .. ".sha256") == stamp then return to end
+        t.write(to, host.read(from))
+        check_run(t.run { "ar", "d", to, "comm_self.o" }, "ar")
+        t.write(to .. ".sha256", stamp)
+        return to
+    end
+
+    --- A program of the spec `text`, built: { name, spec, folder, train }. how: comm = "mpi",
+    --- sources = more C files, ldflags, whole = true (make as it stands, with its own runtime).
+    function programs.build(name, text, how)
+        how = how or {}
+        local folder = programs.folder() .. "/" .. name
+        local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
+            train = t.root .. "/" .. folder .. "/train" }
+        local make = { "make", "-s", "-C", folder, "CFLAGS=-O1", "LDFLAGS=" .. (how.ldflags or "") }
+        if how.comm then make[#make + 1] = "COMM=" .. how.comm end
+        local key = { host.read(t.gagen), text, table.concat(make, " ") }
+        if not how.whole then
+            local sources = { library(), table.unpack(how.sources or {}) }
+            for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
+            make[#make + 1] = "SOURCES=" .. table.concat(sources, " ")
+        end
+        local stamp = host.sha256(table.concat(key, "\0"))
+        if host.exists(folder .. ".built") == "file" and host.read(folder .. ".built") == stamp then
+            return p
+        end
+        host.remove(folder .. ".built")
+        check_run(t.run { "rm", "-rf", folder }, "rm")
+        t.write(p.spec, text)
+        check_run(programs.gagen { p.spec, "-o", folder }, name)
+        make.env = environment()
+        check_run(t.run(make), name .. ": make")
+        t.write(folder .. ".built", stamp)
+        return p
+    end
+
+    local function mpirun(ranks)
+        if not t.shell("command -v mpirun").out:find("mpirun") then t.not_run("mpirun is not installed") end
+        return { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
+            tostring(ranks) }
+    end
+
+    --- Runs the program with the options at the positions of `o`, quiet and with checkpoints in a
+    --- fresh folder unless they say otherwise. o.ranks: processes; o.status: what is expected (0;
+    --- false: anything); o.before: words of a command in front, such as { "timeout", "1" }. Returns
+    --- t.run's result with `checkpoint`, its folder.
+    function programs.train(p, o)
+        local command = o.ranks and mpirun(o.ranks) or {}
+        table.move(o.before or {}, 1, #(o.before or {}), #command + 1, command)
+        command[#command + 1] = p.train
+        local checkpoint, quiet = nil, false
+        for i, word in ipairs(o) do
+            command[#command + 1] = tostring(word)
+            if word == "--checkpoint" then checkpoint = o[i + 1] end
+            if word == "--watch" or word == "--help" then quiet = true end
+        end
+        if not quiet then command[#command + 1] = "--quiet" end
+        if not checkpoint then
+            checkpoint = t.temp()
+            table.move({ "--checkpoint", checkpoint }, 1, 2, #command + 1, command)
+        end
+        command.env, command.timeout = environment(o.env or { "GAGEN_TIMEOUT=30" }), 60
+        local result = t.run(command)
+        if o.status ~= false and result.status ~= (o.status or 0) then
+            error(("%s: status %d, expected %d\n%s%s"):format(table.concat(command, " "),
+                result.status, o.status or 0, result.out, result.err), 2)
+        end
+        result.checkpoint = checkpoint
+        return result
+    end
+
+    --- Trains with --dump and returns the folder of the dump.
+    function programs.dump(p, o)
+        local folder = t.temp()
+        table.move({ "--dump", folder }, 1, 2, #o + 1, o)
+        programs.train(p, o)
+        return folder
+    end
+
+    --- Trains with --log and returns the events.
+    function programs.events(p, o)
+        local file = t.temp() .. "/log.jsonl"
+        table.move({ "--log", file }, 1, 2, #o + 1, o)
+        programs.train(p, o)
+        return json.lines(host.read(file))
+    end
+
+    --- What `gagen plan --json` says of a spec; more arguments as text.
+    function programs.plan(p, ...)
+        return json.read(check_run(programs.gagen { "plan", "--json", p.spec, ... }, p.name).out)
+    end
+
+    local UNPACK = { F32 = "<f", F64 = "<d" }
+
+    --- The tensors of a safetensors file, by name: { dtype, count, values }.
+    function programs.tensors(path)
+        local text = assert(host.read(path))
+        local length = string.unpack("<I8", text)
+        local start, list = 8 + length, {}
+        for name, entry in next, json.read(text:sub(9, start)) do
+            if name ~= "__metadata__" then
+                local first, last = entry.data_offsets[1], entry.data_offsets[2]
+                local format = UNPACK[entry.dtype] or error(name .. ": dtype " .. entry.dtype)
+                local values, at = {}, start + first + 1
+                while at <= start + last do values[#values + 1], at = string.unpack(format, text, at) end
+                list[name] = { dtype = entry.dtype, count = #values, values = values }
+            end
+        end
+        return list
+    end
+
+    --- The largest of max|a - b| / max|b| over the tensors of two files, and the tensor's name. Other
+    --- names or shapes, and values that are not finite, are an error.
+    function programs.difference(a, b)
+        local x, y, worst, where, names = programs.tensors(a), programs.tensors(b), -1, nil, 0
+        for name in next, x do assert(y[name], b .. ": has no " .. name) end
+        for name, tensor in next, y do
+            local other = assert(x[name], a .. ": has no " .. name)
+            assert(other.count == tensor.count and other.dtype == tensor.dtype, name .. ": other shape")
+            local gap, size = 0, 0
+            for i, v in ipairs(tensor.values) do
+                assert(v - v == 0 and other.values[i] - other.values[i] == 0, name .. ": not finite")
+                gap, size = math.max(gap, math.abs(v - other.values[i])), math.max(size, math.abs(v))
+            end
+            local relative = gap == 0 and 0 or gap / size
+            if relative > worst then worst, where = relative, name end
+            names = names + 1
+        end
+        assert(names > 0, b .. ": no tensors")
+        return worst, where
+    end
+
+    --- The names of two folders' safetensors files must agree, and all tensors within `bound`.
+    function programs.close(a, b, bound, files)
+        for _, file in ipairs(files or { "parameters", "state" }) do
+            local name = "/" .. file .. ".safetensors"
+            local worst, where = programs.difference(a .. name, b .. name)
+            if not (worst <= bound) then
+                error(("%s: %s differs by %.3g, at most %.3g expected"):format(file, where, worst, bound), 2)
+            end
+        end
+    end
+
+    --- The files of both dumps must be equal byte by byte.
+    function programs.identical(a, b, files)
+        for _, file in ipairs(files or { "parameters", "state" }) do
+            local name = "/" .. file .. ".safetensors"
+            local same = assert(host.read(a .. name)) == assert(host.read(b .. name))
+            if not same then
+                error(("%s differ: %s by %.3g"):format(file, select(2, programs.difference(a .. name,
+                    b .. name)), (programs.difference(a .. name, b .. name))), 2)
+            end
+        end
+    end
+
+    return programs
+end

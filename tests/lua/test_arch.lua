@@ -1,0 +1,101 @@
+-- The house rules that a machine can hold: rooms point one way, nothing unordered reaches a file,
+-- files stay small, the project speaks of itself alone.
+local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit" }
+local LIMIT = { lua = 500, c = 500, h = 150, tmpl = 500 }
+
+local function files(t, command)
+    local list = {}
+    for name in t.shell(command).out:gmatch("[^\n]+") do list[#list + 1] = name end
+    return list
+end
+
+local function read(name)
+    local f = assert(io.open(name))
+    local text = f:read("a")
+    f:close()
+    return text
+end
+
+local function lines(text)
+    local n = 0
+    return function()
+        local line
+        line, text = text:match("^([^\n]*)\n?(.*)$")
+        n = n + 1
+        if text == "" and line == "" then return nil end
+        return n, line
+    end
+end
+
+local function rank(room)
+    for i, name in ipairs(ORDER) do
+        if name == room then return i end
+    end
+end
+
+return {
+    { "rooms point one way", function(t)
+        for _, file in ipairs(files(t, "find gen -mindepth 2 -name '*.lua' | sort")) do
+            local room = file:match("^gen/(%w+)/")
+            for n, line in lines(read(file)) do
+                local to = line:match('require%s*%(?%s*"(%w+)%.')
+                if to and rank(to) and rank(to) > rank(room) then
+                    error(("%s:%d: %s may not use %s"):format(file, n, room, to))
+                end
+            end
+        end
+    end },
+    { "no unordered iteration outside gen/base", function(t)
+        for _, file in ipairs(files(t, "find gen -name '*.lua' | sort")) do
+            for n, line in lines(read(file)) do
+                if not file:match("^gen/base/") and line:gsub("%-%-.*", ""):find("[^%w_]pairs%(")
+                    or line:find("[^%w_]next%(") then
+                    error(("%s:%d: pairs or next: use base.ordered"):format(file, n))
+                end
+            end
+        end
+    end },
+    { "no tabs, no long lines, no long files", function(t)
+        for _, file in ipairs(files(t, "find gen runtime -name '*.lua' -o -name '*.c' -o -name '*.h' "
+            .. "| grep -v host/embedded_files | sort")) do
+            local limit, count = LIMIT[file:match("%.(%w+)$")], 0
+            for n, line in lines(read(file)) do
+                count = n
+                if line:find("\t") then error(("%s:%d: a tab"):format(file, n)) end
+                if #line > 120 then error(("%s:%d: %d columns"):format(file, n, #line)) end
+            end
+            if count > limit then
+                error(("%s: %d lines, expected at most %d"):format(file, count, limit))
+            end
+        end
+    end },
+    { "unfinished words and paths of one machine", function(t)
+        local words = { "TO" .. "DO", "FIX" .. "ME", "/wo" .. "rk/", "/ro" .. "ot/" }
+        for _, file in ipairs(files(t, "git ls-files | grep -v -E '\\.(gz|safetensors)$'")) do
+            local f = io.open(file)
+            if f then
+                local text = f:read("a")
+                f:close()
+                for _, word in ipairs(words) do
+                    if text:find(word, 1, true) then error(file .. " contains " .. word) end
+                end
+            end
+        end
+    end },
+    { "every entry of the catalog is documented", function(t)
+        local known = require("catalog.catalog").load()
+        for _, kind in ipairs { "ops", "pointwise", "layers", "losses", "optimizers", "schedules" } do
+            for name, entry in known[kind]:each() do
+                t.match(entry.doc, "%w")
+                for _, field in ipairs(entry.fields or {}) do
+                    if not field.doc then error(kind .. " " .. name .. ": field " .. field.name) end
+                end
+            end
+        end
+        for _, word in ipairs(require("spec.words").list) do
+            for _, field in ipairs(word.fields or {}) do
+                if not field.doc then error("word " .. word.name .. ": field " .. field.name) end
+            end
+        end
+    end },
+}

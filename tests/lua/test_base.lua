@@ -1,0 +1,89 @@
+-- The foundations: expressions, templates, typed text, field checks.
+local check = require "base.check"
+local expr = require "base.expr"
+local template = require "base.template"
+local text = require "base.text"
+
+local E = expr
+
+return {
+    { "expressions keep the order of operations", function(t)
+        local a, b, c = E.var "a", E.var "b", E.var "c"
+        t.equal(E.text(a - (b - c)), "a - (b - c)")
+        t.equal(E.text(a - b - c), "a - b - c")
+        t.equal(E.text(-(a + b) * c / (a * b)), "-(a + b) * c / (a * b)")
+        t.equal(E.text(a * (b * c)), "a * (b * c)")
+        t.equal(E.text(E.where(E.lt(a, 1), b, c)), "((a < 1.0) ? b : c)")
+    end },
+    { "constants are folded, 0 and 1 leave no trace", function(t)
+        local a = E.var "a"
+        t.equal(E.text(0 + (3.0 - 1) * 0.5 * a + 0), "a")
+        t.equal(E.text(1 * a / 1 - 0), "a")
+        t.equal(E.text(0 - a), "0.0 - a")
+    end },
+    { "evaluation agrees with Lua", function(t)
+        local x = E.var "x"
+        local e = E.sqrt(x * x + 1) / (E.exp(-x) + E.max(x, 0.25)) ^ 2
+        local v = 0.7
+        t.near(E.evaluate(e, { x = v }), math.sqrt(v * v + 1) / (math.exp(-v) + v) ^ 2, 1e-15)
+        t.near(E.evaluate(E.erf(x), { x = 0.5 }), 0.52049987781304653768, 1e-15)
+        t.near(E.evaluate(E.erf(x), { x = -3 }), -0.99997790950300141456, 1e-15)
+        t.near(E.evaluate(E.tanh(x), { x = 0.3 }), 0.29131261245159090582, 1e-15)
+    end },
+    { "comparing traced expressions is an error that names where", function(t)
+        t.fails(function() return E.var "t" < E.var "u" end, "where%(lt")
+    end },
+    { "literals read back exactly and are finite", function(t)
+        t.equal(E.literal(0.1, "f32"), "0.1f")
+        t.equal(E.literal(1e-5, "f32"), "1e-5f")
+        t.equal(E.literal(1, "f64"), "1.0")
+        t.equal(E.literal(0.1 + 0.2, "f64"), "0.30000000000000004")
+        t.fails(function() E.literal(0 / 0, "f64") end, "finite")
+    end },
+    { "what reads no element is hoisted once", function(t)
+        local g, lr, n = E.var "g", E.var "lr", E.var "n"
+        local hoisted = {}
+        local rest = E.hoist(g * (lr * n) + (lr * n), function(v) return v == "g" end, hoisted, "h")
+        t.equal(E.text(rest), "g * h1 + h1")
+        t.equal(#hoisted, 1)
+        t.equal(E.text(hoisted[1].e), "lr * n")
+    end },
+    { "templates: blocks, directives, indentation", function(t)
+        local render = template.load("//@ f(name, body, n)\nvoid $name(int x) {\n    $body\n"
+            .. "//% if n > 1 then\n    x += $n; // $$x\n//% end\n}\n", "templates/x.c")
+        local out = render("f", { name = text.ident "go", body = text.block("a;\nb;"), n = 2 }).text
+        t.equal(out, "void go(int x) {\n    a;\n    b;\n    x += 2; // $x\n}\n")
+        out = render("f", { name = text.ident "go", body = text.block "", n = 1 }).text
+        t.equal(out, "void go(int x) {\n}\n")
+    end },
+    { "templates refuse plain strings, unknown, missing and extra names", function(t)
+        local function load_one(line)
+            return template.load("//@ f(a)\n" .. line .. "\n", "templates/x.c")
+        end
+        t.fails(function() load_one("$a")("f", { a = "string" }) end, "expected an identifier")
+        t.fails(function() load_one("$b")("f", { a = 1 }) end, "x.c:2: undefined template name 'b'")
+        t.fails(function() load_one("$a")("f", {}) end, "missing argument 'a'")
+        t.fails(function() load_one("$a")("f", { a = 1, c = 2 }) end, "unknown argument 'c'")
+        t.fails(function() load_one("$a")("f", { a = 1.5 }) end, "float")
+    end },
+    { "text: identifiers, strings and comments cannot escape", function(t)
+        t.fails(function() text.ident "a; system()" end, "not an identifier")
+        t.equal(text.string('a"b\\c\n??/%n').text, '"a\\042b\\134c\\012\\077\\077/%n"')
+        t.equal(text.comment("a */ b /* c \\").text, "a * / b / * c ")
+    end },
+    { "fields: defaults, ranges, did-you-mean", function(t)
+        local schema = {
+            { name = "out", type = "int", position = 1, required = true, min = 1 },
+            { name = "bias", type = "bool", default = true },
+        }
+        local context = { what = "linear 'x'", locate = function() return "spec.lua:3" end }
+        local f = check.fields(schema, { 4.0 }, context)
+        t.equal(math.type(f.out), "integer")
+        t.equal(f.bias, true)
+        t.fails(function() check.fields(schema, { 4, bia = 1 }, context) end, "unknown field 'bia'")
+        t.fails(function() check.fields(schema, { 0 }, context) end, "out is 0, expected an integer >= 1")
+        t.fails(function() check.fields(schema, {}, context) end, "out is missing")
+        t.fails(function() check.fields(schema, { 4, 5 }, context) end, "unexpected value 5")
+        t.fails(function() check.fields(schema, { 0 / 0 }, context) end, "out is not finite")
+    end },
+}
