@@ -243,7 +243,7 @@ end
 -- Constants of model.c and main.c that come straight from the spec.
 function program.facts_text(config, facts)
     local train = config.train
-    local cycles = train.updates and tostring(train.updates)
+    local cycles = train.updates and ("((void)(per_epoch), %d)"):format(train.updates)
         or ("(int64_t)floor(%s * (double)(per_epoch))"):format(expr.literal(train.epochs, "f64"))
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),

@@ -185,7 +185,7 @@ int ga_process_host(lua_State *L) {
     int failed = ga_command_run(&c, &o);
     if (failed) return ga_host_refuse(L, "%s: %s", c.argv[0], strerror(failed));
     lua_pushinteger(L, o.status);
-    lua_pushlstring(L, o.out ? o.out : "", o.out_size);
+    if (c.capture) lua_pushlstring(L, o.out ? o.out : "", o.out_size);
     ga_outcome_free(&o);
     return c.capture ? 2 : 1;
 }

@@ -204,9 +204,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
     GA_TRY(ga_log_open(&m->log, o->log, o->quiet, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
-    const int64_t per_epoch = ga_loader_cycles(&m->data);
-    m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : TRAIN_CYCLES(per_epoch);
-    m->cycles = o->cycles ? o->cycles : TRAIN_CYCLES(per_epoch);
+    const int64_t cycles = TRAIN_CYCLES(ga_loader_cycles(&m->data));
+    m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : cycles;
+    m->cycles = o->cycles ? o->cycles : cycles;
     m->nominal = (double)A * B * world;
     m->step.seed = (real)(1 / m->nominal);
     m->count.a = A;

@@ -10,7 +10,7 @@ struct Image { // followed by the bytes of a shared library
     uint64_t stamp, bytes;
 };
 
-// Of shim.h and the checker's switch: an image from a cache that was made otherwise is refused.
+// Of this library, shim.h and the checker's switch: an image from a cache that was made otherwise is refused.
 uint64_t image_stamp();
 
 } // namespace device

@@ -51,13 +51,14 @@ bool write_file(const std::string &path, const std::string &text)
     return f && fclose(f) == 0 && good;
 }
 
-std::string own_folder()
+std::string own_path()
 {
     Dl_info own;
-    dladdr((void *)own_folder, &own);
-    std::string path = own.dli_fname;
-    return path.substr(0, path.rfind('/'));
+    dladdr((void *)own_path, &own);
+    return own.dli_fname;
 }
+
+std::string own_folder() { return own_path().substr(0, own_path().rfind('/')); }
 
 int run_command(const std::vector<std::string> &words, const std::string &log)
 {
@@ -221,10 +222,10 @@ int check_options(_nvrtcProgram &p, int count, const char *const *options, std::
 std::vector<std::string> compile_words()
 {
     std::vector<std::string> words = { switches.compiler, "-c", "-std=c++17", "-w", "-O2", "-g1", "-fPIC",
-                                       "-ffp-contract=fast", "-include", own_folder() + "/shim.h" };
+                                       "-ffp-contract=off", "-include", own_folder() + "/shim.h" };
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("fma"))
-        words.push_back("-mfma"); // the device contracts a * b + c, so this does
+        words.push_back("-mfma"); // or an explicit fma() is a slow call
 #endif
     if (switches.check) // loops stay loops, or a call of memset would go unseen
         for (const char *w : { "-fsanitize=thread", "-fsanitize=alignment,bounds", "-fno-tree-vectorize",
@@ -275,8 +276,8 @@ uint64_t device::image_stamp()
     if (stamp)
         return stamp;
     stamp = 0xcbf29ce484222325ull + switches.check;
-    for (const char *name : { "/shim.h", "/kernel_abi.h" })
-        for (unsigned char c : read_file(own_folder() + name))
+    for (const std::string &path : { own_path(), own_folder() + "/shim.h", own_folder() + "/kernel_abi.h" })
+        for (unsigned char c : read_file(path))
             stamp = (stamp ^ c) * 0x100000001b3ull;
     return stamp;
 }

@@ -49,15 +49,25 @@ return function(t)
         return base
     end
 
-    -- The runtime compiled once for all programs, without the engine that each of them links itself.
-    local function library()
-        local from = base:match("^(.*)/tests/") .. "/libruntime.a"
-        local stamp, to = host.sha256(host.read(from)), t.root .. "/" .. base .. "/libruntime.a"
-        if host.exists(to .. ".sha256") == "file" and host.read(to .. ".sha256") == stamp then return to end
-        t.write(to, host.read(from))
-        check_run(t.run { "ar", "d", to, "comm_self.o" }, "ar")
-        t.write(to .. ".sha256", stamp)
-        return to
+    -- The runtime of the program in `folder` as one object: compiled once, by the build of the tests. The
+    -- engine for processes is not in it, each program compiles its own.
+    local function runtime_object(folder)
+        local build = base:match("^(.*)/tests/")
+        local command, stamp = { "ld", "-r", "-o", t.root .. "/" .. base .. "/runtime.o" },
+            host.sha256(host.read(build .. "/libruntime.a"))
+        for _, file in ipairs(host.list(folder .. "/runtime")) do
+            local name = file:match("^(.*)%.c$")
+            if name and not name:find("^comm_") then
+                command[#command + 1] = build .. "/runtime/" .. name .. ".o"
+                stamp = stamp .. " " .. name
+            end
+        end
+        local mark = base .. "/runtime.stamp"
+        if host.exists(mark) ~= "file" or host.read(mark) ~= stamp then
+            check_run(t.run(command), "ld")
+            t.write(mark, stamp)
+        end
+        return command[4]
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train }. how: comm = "mpi",
@@ -69,12 +79,8 @@ return function(t)
             train = t.root .. "/" .. folder .. "/train" }
         local make = { "make", "-s", "-C", folder, "CFLAGS=-O1", "LDFLAGS=" .. (how.ldflags or "") }
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
-        local key = { host.read(t.gagen), text, table.concat(make, " ") }
-        if not how.whole then
-            local sources = { library(), table.unpack(how.sources or {}) }
-            for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
-            make[#make + 1] = "SOURCES=" .. table.concat(sources, " ")
-        end
+        local key = { host.read(t.gagen), text, table.concat(make, " "), tostring(how.whole) }
+        for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))
         if host.exists(folder .. ".built") == "file" and host.read(folder .. ".built") == stamp then
             return p
@@ -83,6 +89,12 @@ return function(t)
         check_run(t.run { "rm", "-rf", folder }, "rm")
         t.write(p.spec, text)
         check_run(programs.gagen { p.spec, "-o", folder }, name)
+        if not how.whole then
+            make[#make + 1] = "SOURCES=" .. runtime_object(folder)
+            for _, source in ipairs(how.sources or {}) do
+                make[#make] = make[#make] .. " " .. t.root .. "/" .. source
+            end
+        end
         make.env = environment()
         check_run(t.run(make), name .. ": make")
         t.write(folder .. ".built", stamp)

@@ -77,7 +77,7 @@ model(function(batch)
 end)
 loss { function(out, batch)
     return out.logits - batch.target
-end, weight = "token" }
+end, "more", weight = "token" }
 schedule(function(t, base) return base * where(lt(t, 10), 0.5, -t) end)
 ]])
     t.equal(events, {
@@ -93,7 +93,7 @@ schedule(function(t, base) return base * where(lt(t, 10), 0.5, -t) end)
         { event = "op", op = "add", ins = { { tensor = 4 }, { tensor = 5 } }, out = 6, line = 4 },
         { event = "leave", layer = 2, result = 6, out = 7 },
         { event = "model_end", result = { tensor = 7 } },
-        { event = "loss_begin", line = 7, out = 8, args = { weight = "token" } },
+        { event = "loss_begin", line = 7, out = 8, args = { "more", weight = "token" } },
         { event = "field", name = "logits", of = 8, out = 9, line = 8 },
         { event = "field", name = "target", out = 10, line = 8 },
         { event = "op", op = "sub", ins = { { tensor = 9 }, { tensor = 10 } }, out = 11, line = 8 },

@@ -88,6 +88,23 @@ static void descriptors(void **state) {
     assert_int_equal(status, 0);
 }
 
+/* Code that no hook reaches is ended by the kernel, with a signal that says why. */
+static void processor_time(void **state) {
+    (void)state;
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (!ga_box_limit(ends[1])) _exit(90);
+        for (;;) __asm__ volatile("");
+    }
+    close(ends[0]);
+    close(ends[1]);
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGXCPU);
+}
+
 static const char good[] = "e4:word4:data2;[1;0;1;s3:csv5:scaled0x1p-4;]"
                            "e5:layer1;6:linear+3:fc1-3;[1;0;0;i64;]-"
                            "e11:model_begin4;[0;0;0;]"
@@ -234,8 +251,9 @@ int test_box(void);
 int test_box(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filter),          cmocka_unit_test(descriptors),
-        cmocka_unit_test(whole_report),    cmocka_unit_test(refused_reports),
-        cmocka_unit_test(damaged_reports), cmocka_unit_test(bitwise),
+        cmocka_unit_test(processor_time),  cmocka_unit_test(whole_report),
+        cmocka_unit_test(refused_reports), cmocka_unit_test(damaged_reports),
+        cmocka_unit_test(bitwise),
     };
     return cmocka_run_group_tests_name("box", tests, NULL, NULL);
 }

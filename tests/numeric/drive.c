@@ -1,0 +1,160 @@
+/* drive.c: see drive.h. The emitted step.c is part of this file, so that its functions can be called. */
+#include "step.c"
+
+#include "drive.h"
+
+#include <string.h>
+
+enum { POISON = 0xff }; /* doubles of these bytes are NaN */
+
+double drive_random(uint64_t seed, uint64_t index) {
+    uint64_t z = seed * 0x9e3779b97f4a7c15u + index * 0xd1342543de82ef95u + 1;
+    for (int i = 0; i < 2; i++) {
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+    }
+    return (double)(int64_t)z * 0x1p-63;
+}
+
+/* -- tensors ------------------------------------------------------------------------------------ */
+
+int drive_tensors(const model *m) {
+    int n = 0;
+    for (int i = 0; i < PARAM_COUNT; i++) n += m->saved.parameters.params[i].count;
+    return n;
+}
+
+tensor drive_tensor(const model *m, int i) {
+    const ga_param *p = m->saved.parameters.params;
+    int index = 0;
+    for (; i >= p[index].count; index++) i -= p[index].count;
+    tensor t = {.at = p[index].offset + i * p[index].stride, .n = p[index].n,
+                .trained = index < TRAINED_PARAMS};
+    ga_param_name(&p[index], i, "", t.name);
+    return t;
+}
+
+/* -- opening ------------------------------------------------------------------------------------ */
+
+static void move_parameters(model *m, uint64_t seed) {
+    for (int i = 0; i < drive_tensors(m); i++) {
+        const tensor t = drive_tensor(m, i);
+        for (int64_t j = t.at; j < t.at + t.n; j++)
+            m->flat_w[j] += 0.25 * drive_random(seed, (uint64_t)j);
+    }
+}
+
+static void fill_batch(model *m, int k, uint64_t seed, int classes) {
+    real *input = (real *)ga_loader_input(m->loader, k); /* ours until it is released */
+    int32_t *target = (int32_t *)ga_loader_target(m->loader, k);
+    for (int i = 0; i < B; i++) {
+        const int64_t row = (int64_t)k * B + i;
+        for (int j = 0; j < INPUT; j++)
+            input[(int64_t)i * INPUT + j] = 1.5 * drive_random(seed + 1, (uint64_t)(row * INPUT + j));
+        const double u = 0.5 + 0.5 * drive_random(seed + 2, (uint64_t)row);
+        target[i] = row % 7 == 3 ? IGNORE : (int32_t)(u * classes);
+    }
+}
+
+int drive_open(model *m, int threads, uint64_t seed, int classes, ga_err *e) {
+    const ga_options o = {.threads = threads, .seed = -1, .eval = true, .quiet = true};
+    GA_TRY(probe_open(m, &o, e));
+    const int batches = ga_loader_cycle(m->loader, e);
+    if (batches < 0) return batches;
+    if (batches != A) return ga_fail(e, GA_BUG, "a cycle of %d micro-batches, expected %d", batches, A);
+    for (int k = 0; k < A; k++) fill_batch(m, k, seed, classes);
+    move_parameters(m, seed);
+    return 0;
+}
+
+/* -- running ------------------------------------------------------------------------------------ */
+
+static void clear_sums(model *m) {
+    for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
+}
+
+static void forward_cycle(ga_worker *w, void *arg) {
+    model *m = arg;
+    pack_views(w, m);
+    for (int k = 0; k < A; k++) {
+        const batch b = batch_at(m, k);
+        forward(w, m, &b);
+    }
+}
+
+int drive_loss(model *m, double *loss, ga_err *e) {
+    clear_sums(m);
+    GA_TRY(run(m, forward_cycle, m, e));
+    *loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT];
+    clear_sums(m);
+    return 0;
+}
+
+static void poison(model *m) {
+    const ga_arena *a = &m->memory[ARENA_ACTIVATIONS];
+    memset(a->base, POISON, a->bytes);
+    for (int i = 0; i < drive_tensors(m); i++) {
+        const tensor t = drive_tensor(m, i);
+        if (t.trained) memset(m->flat_g + t.at, POISON, (size_t)t.n * sizeof(real));
+    }
+}
+
+/* The backward pass starts from 1 / nominal; the boundary's factor makes it the true weight. */
+static void scale_gradient(model *m, double weight) {
+    for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] *= m->nominal / weight;
+}
+
+int drive_gradient(model *m, ga_err *e) {
+    poison(m);
+    clear_sums(m);
+    GA_TRY(probe_refresh(m, e));
+    for (int k = 0; k < A; k++) GA_TRY(probe_micro(m, k, A, e));
+    ga_cycle_discard(&m->count);
+    scale_gradient(m, m->sums[SUM_WEIGHT]);
+    clear_sums(m);
+    return 0;
+}
+
+int drive_cycle(model *m, ga_err *e) {
+    poison(m);
+    clear_sums(m);
+    GA_TRY(probe_refresh(m, e));
+    GA_TRY(probe_cycle(m, e));
+    scale_gradient(m, m->step.weight);
+    return 0;
+}
+
+int drive_boundary(model *m, ga_err *e) {
+    clear_sums(m);
+    m->sums[SUM_WEIGHT] = m->nominal;
+    m->count.r = A;
+    return probe_boundary(m, e);
+}
+
+/* -- the update alone --------------------------------------------------------------------------- */
+
+#ifdef STATE_ARRAYS
+typedef struct sweep_call {
+    model *m;
+    int64_t from, to;
+} sweep_call;
+
+static void sweep_step(ga_worker *w, void *arg) {
+    const sweep_call *call = arg;
+    model *m = call->m;
+    update_0(w, &m->step, m->flat_w, m->flat_g, STATE_ARRAYS, call->from, call->to);
+    ga_barrier(w);
+}
+
+int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e) {
+    sweep_call call = {m, from, to};
+    return run(m, sweep_step, &call, e);
+}
+#else
+int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e) {
+    (void)m;
+    return ga_fail(e, GA_BUG, "[%lld, %lld): compiled without STATE_ARRAYS", (long long)from,
+                   (long long)to);
+}
+#endif

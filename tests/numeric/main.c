@@ -1,0 +1,148 @@
+/* check: an emitted program (precision f64, named "probe") under the drive of this folder.
+ *   check gradients [FILE]   gradient against differences, and the program's own cycle against the roles;
+ *                            the gradient to FILE: doubles in the order of parameters
+ *   check save FILE          the gradient to FILE, nothing compared
+ *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements of every
+ *                            tensor after each of u updates
+ *   check shards CUT         one update as a whole and in two parts, bit by bit
+ * Environment: THREADS (1), SEED (1), CLASSES (3). Exit 0: all agree; 1: they do not; else an error. */
+#include "differences.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int number_from(const char *name, int otherwise) {
+    const char *text = getenv(name);
+    return text ? atoi(text) : otherwise;
+}
+
+/* -- gradients ---------------------------------------------------------------------------------- */
+
+static int save(const model *m, const char *path, ga_err *e) {
+    FILE *f = fopen(path, "wb");
+    if (!f) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be written", path);
+    for (int i = 0; i < drive_tensors(m); i++) {
+        const tensor t = drive_tensor(m, i);
+        if (t.trained) fwrite(m->flat_g + t.at, sizeof(real), (size_t)t.n, f);
+    }
+    if (fclose(f) != 0) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be written", path);
+    return 0;
+}
+
+static int same_by_cycle(model *m, ga_err *e) {
+    static real roles[TRAINED];
+    memcpy(roles, m->flat_g, sizeof roles);
+    GA_TRY(drive_cycle(m, e));
+    for (int64_t i = 0; i < TRAINED; i++) {
+        if (memcmp(&roles[i], &m->flat_g[i], sizeof(real)) == 0) continue;
+        printf("element %lld of the flat space: %.17g by roles, %.17g by the cycle\n", (long long)i,
+               roles[i], m->flat_g[i]);
+        return 1;
+    }
+    return 0;
+}
+
+static int check_gradients(model *m, const char *path, ga_err *e) {
+    GA_TRY(drive_gradient(m, e));
+    if (path) GA_TRY(save(m, path, e));
+    const int wrong = differences_check(m, e);
+    if (wrong != 0) return wrong;
+    return same_by_cycle(m, e);
+}
+
+static int save_gradient(model *m, const char *path, ga_err *e) {
+    GA_TRY(drive_gradient(m, e));
+    return save(m, path, e);
+}
+
+/* -- updates ------------------------------------------------------------------------------------ */
+
+static void set(const model *m, real *flat, const double *x, int n) {
+    for (int i = 0; i < drive_tensors(m); i++) {
+        const tensor t = drive_tensor(m, i);
+        for (int64_t j = 0; j < t.n; j++) flat[t.at + j] = j < n ? x[j] : 0;
+    }
+}
+
+static void print_tensors(const model *m, int n) {
+    for (int i = 0; i < drive_tensors(m); i++) {
+        const tensor t = drive_tensor(m, i);
+        printf("%s w", t.name);
+        for (int j = 0; j < n && j < t.n; j++) printf(" %.17g", m->flat_w[t.at + j]);
+        for (int s = 0; s < STATES; s++) {
+            const real *x = m->saved.state[s].base;
+            printf(" %s", m->saved.state[s].suffix + 1);
+            for (int j = 0; j < n && j < t.n; j++) printf(" %.17g", x[t.at + j]);
+        }
+        printf("\n");
+    }
+}
+
+static int check_updates(model *m, const char *path, ga_err *e) {
+    double x[64];
+    int n = 0, updates = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) return ga_fail(e, GA_INPUT, "%s: cannot be read", path);
+    bool whole = fscanf(f, "%d %d", &n, &updates) == 2 && n > 0 && n <= 64;
+    for (int k = -1; whole && k < updates; k++) {
+        for (int i = 0; i < n; i++) whole = whole && fscanf(f, "%lf", &x[i]) == 1;
+        set(m, k < 0 ? m->flat_w : m->flat_g, x, n);
+        if (k < 0) continue;
+        GA_TRY(drive_boundary(m, e));
+        printf("update %d lr %.17g norm %.17g\n", k + 1, m->step.lr, m->step.grad_norm);
+        print_tensors(m, n);
+    }
+    fclose(f);
+    return whole ? 0 : ga_fail(e, GA_INPUT, "%s: too few numbers", path);
+}
+
+/* -- shards ------------------------------------------------------------------------------------- */
+
+enum { ARRAYS = 1 + STATES };
+
+static real *array(model *m, int i) { return i == 0 ? m->flat_w : m->saved.state[i - 1].base; }
+
+static void copy_out(model *m, real to[ARRAYS][TRAINED]) {
+    for (int i = 0; i < ARRAYS; i++) memcpy(to[i], array(m, i), sizeof to[i]);
+}
+
+static int check_shards(model *m, const char *cut, ga_err *e) {
+    static real before[ARRAYS][TRAINED], whole[ARRAYS][TRAINED], parts[ARRAYS][TRAINED];
+    const int64_t at = atoll(cut);
+    GA_TRY(drive_cycle(m, e)); /* state that is not 0 */
+    copy_out(m, before);
+    GA_TRY(drive_boundary(m, e));
+    copy_out(m, whole);
+    for (int i = 0; i < ARRAYS; i++) memcpy(array(m, i), before[i], sizeof before[i]);
+    GA_TRY(drive_sweep(m, 0, at, e));
+    GA_TRY(drive_sweep(m, at, TRAINED, e));
+    copy_out(m, parts);
+    for (int i = 0; i < ARRAYS; i++) {
+        const bool same = memcmp(whole[i], parts[i], sizeof parts[i]) == 0;
+        const bool moved = memcmp(whole[i], before[i], sizeof before[i]) != 0;
+        if (same && moved) continue;
+        printf("array %d: %s\n", i, moved ? "two parts differ from the whole" : "the update changed nothing");
+        return 1;
+    }
+    return 0;
+}
+
+static int run_command(model *m, const char *name, const char *argument, ga_err *e) {
+    GA_TRY(drive_open(m, number_from("THREADS", 1), (uint64_t)number_from("SEED", 1),
+                      number_from("CLASSES", 3), e));
+    if (strcmp(name, "gradients") == 0) return check_gradients(m, argument, e);
+    if (argument && strcmp(name, "save") == 0) return save_gradient(m, argument, e);
+    if (argument && strcmp(name, "updates") == 0) return check_updates(m, argument, e);
+    if (argument && strcmp(name, "shards") == 0) return check_shards(m, argument, e);
+    return ga_fail(e, GA_INPUT, "check gradients|save|updates|shards [ARGUMENT]");
+}
+
+int main(int argc, char **argv) {
+    static model m;
+    ga_err e = {0};
+    const int code = run_command(&m, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL, &e);
+    if (code < 0) fprintf(stderr, "check: %s\n", e.msg);
+    probe_close(&m);
+    return code < 0 ? 1 - code : code > 0;
+}
