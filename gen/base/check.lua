@@ -7,6 +7,9 @@ local ordered = require "base.ordered"
 
 local check = {}
 
+--- The largest whole number of a field that becomes a C int.
+check.INT_MAX = 2147483647
+
 local function range_text(field)
     if field.values then
         local names = {}
@@ -17,7 +20,9 @@ local function range_text(field)
     end
     local low = field.above and ("> " .. field.above) or field.min and (">= " .. field.min)
     local high = field.below and ("< " .. field.below) or field.max and ("<= " .. field.max)
-    if field.min and field.max then return ("%s..%s"):format(field.min, field.max) end
+    if field.min and field.max then
+        return ("%s..%s"):format(field.min, field.max == check.INT_MAX and "2^31-1" or field.max)
+    end
     return low and high and low .. " and " .. high or low or high
 end
 
@@ -29,7 +34,7 @@ local NOUN = {
 
 local function describe(value)
     if type(value) == "string" then return "'" .. value .. "'" end
-    if type(value) == "number" then return ("%.17g"):format(value):gsub("^(%-?%d+)%.0$", "%1") end
+    if type(value) == "number" then return (tostring(value):gsub("%.0$", "")) end
     if type(value) == "table" then
         if value.tensor then return "a tensor" elseif value.layer then return "a layer" end
         return "a table"
@@ -72,7 +77,10 @@ end
 local function fail(context, field, value, suffix)
     local range = range_text(field)
     local expected = NOUN[field.type] or "one"
-    if field.values then
+    if range and field.min and field.max and not field.values then
+        diag.fail(context.locate(field.name), ("%s: %s is %s, %s expected"):format(context.what,
+            field.name, describe(value), range), {})
+    elseif field.values then
         expected = "one of " .. range
     elseif range then
         expected = expected .. " " .. range

@@ -104,7 +104,7 @@ function diag.warn(at, message, more)
 end
 
 local function source_line(path, number)
-    local text = number and host.exists(path) == "file" and host.read(path, 1 << 20)
+    local text = number and host.exists(path) == "file" and host.read(path, 1048576)
     if not text then return nil end
     local k = 0
     for line in (text .. "\n"):gmatch("(.-)\r?\n") do
@@ -165,7 +165,7 @@ end
 -- end of its argument; `at` itself where the field is not written there.
 function diag.field(at, name)
     local path, number = diag.place(at)
-    local text = number and host.exists(path) == "file" and host.read(path, 1 << 20)
+    local text = number and host.exists(path) == "file" and host.read(path, 1048576)
     if not text then return at end
     local k, depth, opened = 0, 0, false
     for line in (text .. "\n"):gmatch("(.-)\r?\n") do

@@ -4,7 +4,8 @@ local expr = require "base.expr"
 local graph = require "graph.graph"
 local text = require "base.text"
 
-local c = {}
+local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
+    barrier = "ga_barrier(w);" }
 
 c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 
@@ -30,7 +31,8 @@ local function finished(region)
     return ("(%d - l)"):format(region.count - 1)
 end
 
-local function slot_offset(t)
+--- " + l * (size_t)64": where the value of the present iteration lies, behind that of the first.
+function c.slot_offset(t)
     local p = t.place
     if not t.scope or p.slots == 1 then return "" end
     local index = "l"
@@ -51,10 +53,10 @@ function c.pointer(t)
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
-    if arena == "parameters" then return "m->w." .. t.name .. slot_offset(t) end
-    if arena == "gradients" then return "m->g." .. t.param.value.name .. slot_offset(t) end
-    if arena == "views" then return "m->v." .. t.name .. slot_offset(t) end
-    return "m->a." .. t.name .. slot_offset(t)
+    if arena == "parameters" then return "m->w." .. t.name .. c.slot_offset(t) end
+    if arena == "gradients" then return "m->g." .. t.param.value.name .. c.slot_offset(t) end
+    if arena == "views" then return "m->v." .. t.name .. c.slot_offset(t) end
+    return "m->a." .. t.name .. c.slot_offset(t)
 end
 
 --- "real *y" or "const int32_t *target"; scalars by value.
@@ -65,6 +67,13 @@ function c.parameter(t, name, writes)
     local type_name = t.dtype == "i32" and "int32_t" or t.kind == "scalar" and "double" or "real"
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
+
+--- What stands before the parameters of a kernel, and the parameters that all kernels have.
+function c.open(name) return ("static void %s("):format(name) end
+c.first_parameters = { "ga_worker *w" }
+
+--- The template arguments of a node; `shared` are those that do not depend on the target.
+function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype) end
 
 --- The expression of "add to what is there" for an output, in a role; nil: the kernel never adds.
 function c.adds(out, role_adds)

@@ -136,24 +136,25 @@ function ARGUMENTS.map(kernel, node, _, dtype)
         store = store(kernel, graph.writes(node)[1].tensor.name .. "[i]", value) }
 end
 
-local function parameters(kernel, node)
-    local list = { "ga_worker *w" }
+local function parameters(kernel, node, target)
+    local list = table.move(target.first_parameters, 1, #target.first_parameters, 1, {})
     local is_map = node.op == "map"
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name] then
             local t = node.outs[name].tensor
-            list[#list + 1] = c.parameter(t, is_map and t.name or parameter_name(node, name), true)
+            list[#list + 1] = target.parameter(t, is_map and t.name or parameter_name(node, name), true)
         end
     end
     for _, name in ipairs(node.signature.ins) do
         if node.ins[name] then
             local t = node.ins[name]
-            list[#list + 1] = c.parameter(t, is_map and t.name or parameter_name(node, name), false)
+            list[#list + 1] = target.parameter(t, is_map and t.name or parameter_name(node, name), false)
         end
     end
     if kernel.can_add then list[#list + 1] = "bool add" end
-    local open = ("static void %s("):format(kernel.name)
-    return c.wrap("", open, list, ""):sub(#open + 1)
+    kernel.parameters = list
+    local open = target.open(kernel.name, kernel.launch)
+    return target.wrap("", open, list, ""):sub(#open + 1)
 end
 
 local function cost_of(node, op)
@@ -166,7 +167,7 @@ end
 
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
-    local op = context.ops[node.op]
+    local op, target = context.ops[node.op], context.target
     local kernel = { node = node, section = section,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
@@ -177,32 +178,33 @@ function kernels.make(node, section, context)
     kernel.flops = cost.flops
     kernel.bytes = cost.elements * (dtype == "f64" and 8 or 4)
     local family = node.op == "map" and "pointwise" or op.lower
-    local arguments = ARGUMENTS[node.op](kernel, node, op, dtype)
+    local file = target.folder .. "/" .. family .. target.extension
+    local arguments = target.arguments(kernel, node, op, dtype, ARGUMENTS[node.op])
     arguments.fn = text.ident(kernel.name)
-    arguments.params = text.block(parameters(kernel, node))
-    arguments.source = text.comment(("%s, templates/c/%s.c%s"):format(node.at, family,
+    arguments.params = text.block(parameters(kernel, node, target))
+    arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
         node.why and "; " .. node.why or ""))
     local block = node.op:match("^linear") and "linear" or node.op
-    kernel.text = context.template("c/" .. family .. ".c")(block, arguments).text:gsub("\n+$", "\n")
+    kernel.text = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     return kernel
 end
 
 --- The call of a kernel in step.c, for a role that adds or not.
-function kernels.call(kernel, role_adds, pad)
-    local node, list = kernel.node, { "w" }
+function kernels.call(kernel, role_adds, pad, target)
+    local node, list = kernel.node, { target.worker }
     local comment = {}
     for _, out in ipairs(graph.writes(node)) do
-        list[#list + 1] = c.pointer(out.tensor)
-        comment[#comment + 1] = c.shape(out.tensor)
+        list[#list + 1] = target.pointer(out.tensor)
+        comment[#comment + 1] = target.shape(out.tensor)
     end
-    for _, t in ipairs(graph.reads(node)) do list[#list + 1] = c.pointer(t) end
+    for _, t in ipairs(graph.reads(node)) do list[#list + 1] = target.pointer(t) end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do
-            local adds = c.adds(out, role_adds)
+            local adds = target.adds(out, role_adds)
             if adds then list[#list + 1] = adds end
         end
     end
-    return c.wrap(pad, kernel.name .. "(", list, "); // " .. table.concat(comment, " "))
+    return target.wrap(pad, kernel.name .. "(", list, "); // " .. table.concat(comment, " "))
 end
 
 return kernels

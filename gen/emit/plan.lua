@@ -141,7 +141,7 @@ end
 
 local function binary(bytes)
     if bytes < 1024 then return bytes .. " B" end
-    if bytes < 1 << 20 then return ("%.1f KiB"):format(bytes / 1024) end
+    if bytes < 1048576 then return ("%.1f KiB"):format(bytes / 1024) end
     return ("%.1f MiB"):format(bytes / 1048576)
 end
 

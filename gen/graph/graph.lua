@@ -11,7 +11,7 @@
 --   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
 local graph = {}
 
-local DTYPES = { real = true, i32 = true, f64 = true }
+local DTYPES = { real = true, f32 = true, f64 = true, i32 = true }
 
 --- An empty graph of a program called `name`.
 function graph.new(name)
@@ -52,7 +52,7 @@ function graph.elements(shape)
     local n = 1
     for _, extent in ipairs(shape) do
         n = n * extent
-        if n > (1 << 46) then error("a tensor of more than 2^46 elements") end
+        if n > 2 ^ 46 then error("a tensor of more than 2^46 elements") end
     end
     return n
 end

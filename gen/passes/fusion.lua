@@ -1,5 +1,5 @@
--- fusion: a pointwise node whose result has one reader, another pointwise node of the same body,
--- is computed inside that reader.
+-- fusion: a pointwise node that is the only writer of its result, which has one reader, another
+-- pointwise node of the same body, is computed inside that reader.
 --
 --   a = x1 * x2 ; y = a + x3   ->   y = x1 * x2 + x3
 local expr = require "base.expr"
@@ -8,19 +8,20 @@ local graph = require "graph.graph"
 local fusion = { name = "fusion", optional = true,
     doc = "chains of pointwise nodes become one kernel" }
 
--- Number of readers of each tensor, over the whole graph; carries and the loss count as readers.
-local function count_readers(g)
-    local readers = {}
-    local function count(t) readers[t] = (readers[t] or 0) + 1 end
+-- Numbers of readers and writers of each tensor, over the whole graph; carries and the loss count as
+-- readers.
+local function count_uses(g)
+    local readers, writers = {}, {}
+    local function count(uses, t) uses[t] = (uses[t] or 0) + 1 end
     for _, body in ipairs { g.forward, g.backward, g.evaluation } do
         graph.walk(body, function(node)
-            for _, t in ipairs(graph.reads(node)) do count(t) end
-            for _, c in ipairs(node.carries or {}) do count(c.result) end
+            for _, t in ipairs(graph.reads(node)) do count(readers, t) end
+            for _, out in ipairs(graph.writes(node)) do count(writers, out.tensor) end
+            for _, c in ipairs(node.carries or {}) do count(readers, c.result) end
         end)
     end
-    return readers
+    return readers, writers
 end
-
 
 -- Puts producer's expression in the place of the reader's input `key`.
 local function absorb(producer, reader, key)
@@ -48,13 +49,13 @@ local function absorb(producer, reader, key)
     reader.why = "fused with the pointwise op before it"
 end
 
-local function fuse_body(body, readers)
+local function fuse_body(body, readers, writers)
     local position = {}
     for i, node in ipairs(body) do position[node] = i end
     local absorbed = {}
     for _, node in ipairs(body) do
         if node.op == "times" then
-            fuse_body(node.body, readers)
+            fuse_body(node.body, readers, writers)
         elseif node.op == "map" then
             local again = true
             while again do
@@ -63,7 +64,7 @@ local function fuse_body(body, readers)
                     local t = node.ins[key]
                     local def = t.def
                     if def and def.op == "map" and position[def] and readers[t] == 1
-                        and not def.outs.y.acc and not t.carried
+                        and writers[t] == 1 and not def.outs.y.acc and not t.carried
                         and graph.elements(t.shape) == graph.elements(node.outs.y.tensor.shape) then
                         absorb(def, node, key)
                         absorbed[def], again = true, true
@@ -79,9 +80,9 @@ local function fuse_body(body, readers)
 end
 
 function fusion.run(g)
-    local readers = count_readers(g)
-    fuse_body(g.forward, readers)
-    fuse_body(g.backward, readers)
+    local readers, writers = count_uses(g)
+    fuse_body(g.forward, readers, writers)
+    fuse_body(g.backward, readers, writers)
 end
 
 return fusion

@@ -27,13 +27,16 @@ local function collect(path, events)
                 "schedule: a function is not available, expected the name of a schedule", {})
         end
     end
+    return given
+end
+
+local function require_words(given, path)
     for _, name in ipairs { "data", "batch", "model", "loss", "optimizer", "train" } do
         if not given:has(name) then
             diag.fail(path, ("%s: the word is missing"):format(name),
                 { notes = { "a spec needs data, batch, model, loss, optimizer and train" } })
         end
     end
-    return given
 end
 
 local function context(what, at)
@@ -325,19 +328,37 @@ local function warmup_of(c)
     end
 end
 
+local function check_name(c, given, path)
+    local at = path
+    if given:has("name") then
+        local fields
+        fields, at = simple(given, path, "name")
+        c.name = fields.name
+    end
+    if not c.name:match("^[a-z][a-z0-9_]*$") or #c.name > 48 or c.name:find("__", 1, true) then
+        diag.fail(at, ("name: '%s': letters, digits and _ expected, a small letter first, at most 48")
+            :format(c.name), {})
+    end
+end
+
+-- Each word by itself, in the order of the spec, before what words must agree on.
+local function check_alone(given, path)
+    for name, entry in given:each() do
+        local word = words.find(name)
+        if word and word.fields and not word.select and not entry.traced then
+            simple(given, path, name)
+        end
+    end
+end
+
 --- Reads all words. overrides of options (threads, march, ranks) are applied by the driver before.
 function config.read(path, events, catalog, default_name)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }
     c.name = default_name
-    if given:has("name") then
-        local name, at = simple(given, path, "name")
-        c.name, c.name_at = name.name, at
-    end
-    if not c.name:match("^[a-z][a-z0-9_]*$") or #c.name > 48 or c.name:find("__", 1, true) then
-        diag.fail(c.name_at or path, ("name: '%s': letters, digits and _ expected, a small letter "
-            .. "first, at most 48"):format(c.name), {})
-    end
+    check_name(c, given, path)
+    check_alone(given, path)
+    require_words(given, path)
     c.data = data_of(given, path)
     local parallel = simple(given, path, "parallel")
     c.parallel, c.ranks_required = parallel.mode, parallel.ranks

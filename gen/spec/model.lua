@@ -271,11 +271,7 @@ function PLAY.model_end(self, event) self.output = self:operand(event.result) en
 function PLAY.model_begin() end
 
 function PLAY.loss_begin(self, event) self.values[event.out] = self.output end
-
-function PLAY.loss_end(self, event)
-    self.loss_rows = self:operand(event.result)
-    self.loss_rows.at = self.path .. ":" .. event.line
-end
+function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result) end
 
 --- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
 -- Returns the model's output and, if the loss is a function, its value per row.

@@ -12,7 +12,7 @@ local function field(name, type, more)
     return f
 end
 
-local LIMIT = 2 ^ 31 - 1
+local LIMIT = require("base.check").INT_MAX
 
 words.list = {
     { name = "name", doc = "the program's name; default: the spec's file name", fields = {

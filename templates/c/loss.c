@@ -51,8 +51,9 @@ static void $fn($params) {
     enum { ROWS = $rows };
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
         for (int i = 0; i < ROWS; i++) {
+            if (target[i] == IGNORE) continue;
             sums[SUM_LOSS] += loss[i];
-            sums[SUM_WEIGHT] += target[i] != IGNORE;
+            sums[SUM_WEIGHT] += 1;
         }
     }
 }

@@ -274,6 +274,7 @@ int dev_barrier(int vote, int predicate, int site, int line)
     } else if (m.site != site) {
         report("barrier", "threads of one block meet at different __syncthreads, lines %d and %d%s",
                m.line, line, where().c_str());
+        abandon_launch();
     }
     m.arrived++;
     m.sum += (unsigned)predicate;

@@ -77,7 +77,7 @@ void mark_needed(const OperationPointer &o, std::set<const Operation *> &needed)
 }
 
 // Runs operations until `until` is done, or all of them. With a seed any ready one may be next, without
-// one only what `until` waits for is run.
+// one only what `until` waits for is run, and lazily the latest of that first.
 void run_until(const OperationPointer &until)
 {
     std::vector<OperationPointer> &queue = all().queue;
@@ -93,7 +93,8 @@ void run_until(const OperationPointer &until)
             fprintf(stderr, "device: operations of streams wait for each other\n");
             abort();
         }
-        size_t at = ready[random_below((unsigned)ready.size())];
+        bool latest = switches.lazy && !switches.seed;
+        size_t at = latest ? ready.back() : ready[random_below((unsigned)ready.size())];
         OperationPointer o = queue[at];
         queue.erase(queue.begin() + (ptrdiff_t)at);
         run(o);

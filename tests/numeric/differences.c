@@ -125,7 +125,7 @@ int differences_check(model *m, ga_err *e) {
         const tensor t = drive_tensor(m, i);
         findings f = {0};
         GA_TRY(check_tensor(m, t, loss, &f, e));
-        printf("%s: %s, %lld differences over %lld elements, %lld not 0, error %.2f of the bound\n", t.name,
+        printf("%s: %s, %lld differences over %lld elements, %lld not 0, error %.1e of the bound\n", t.name,
                f.wrong ? "FAILED" : "ok", (long long)f.checked, (long long)t.n, (long long)f.nonzero,
                f.worst);
         wrong += f.wrong;

@@ -5,7 +5,8 @@
  *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements of every
  *                            tensor after each of u updates
  *   check shards CUT         one update as a whole and in two parts, bit by bit
- * Environment: THREADS (1), SEED (1), CLASSES (3). Exit 0: all agree; 1: they do not; else an error. */
+ * Environment: THREADS (1), SEED (1), CLASSES (3); BREAK: an element of the flat space whose gradient is
+ * made wrong by a millionth, to see that it is found. Exit 0: all agree; 1: they do not; else an error. */
 #include "differences.h"
 
 #include <stdio.h>
@@ -46,6 +47,8 @@ static int same_by_cycle(model *m, ga_err *e) {
 static int check_gradients(model *m, const char *path, ga_err *e) {
     GA_TRY(drive_gradient(m, e));
     if (path) GA_TRY(save(m, path, e));
+    const int broken = number_from("BREAK", -1);
+    if (broken >= 0 && broken < TRAINED) m->flat_g[broken] *= 1 + 1e-6;
     const int wrong = differences_check(m, e);
     if (wrong != 0) return wrong;
     return same_by_cycle(m, e);

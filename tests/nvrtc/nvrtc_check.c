@@ -1,0 +1,129 @@
+/* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints what each needs.
+ *     nvrtc_check FILE.cu ARCH...        nvrtc_check out/NAME/kernels.cu 80 90
+ * Exit: 0 all is well, 1 an error or a spill, 77 no libnvrtc here (NOT RUN). */
+#include "cuda_abi.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POINTER(result, name, arguments) result(*name) arguments;
+#define NAME(result, name, arguments) #name,
+typedef struct { GA_NVRTC_FUNCTIONS(POINTER) } nvrtc;
+
+static int open_nvrtc(nvrtc *n) {
+    static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.12"};
+    static const char *const names[] = {GA_NVRTC_FUNCTIONS(NAME)};
+    void *library = NULL, **functions = (void **)n;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !library; i++) library = dlopen(files[i], RTLD_NOW);
+    if (!library) return 77;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        functions[i] = dlsym(library, names[i]);
+        if (!functions[i]) {
+            fprintf(stderr, "libnvrtc has no %s\n", names[i]);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static char *read_text(const char *path) {
+    FILE *f = fopen(path, "rb");
+    char *text = NULL;
+    long bytes;
+    if (f && fseek(f, 0, SEEK_END) == 0 && (bytes = ftell(f)) >= 0) {
+        rewind(f);
+        text = calloc(1, (size_t)bytes + 1);
+        if (text && fread(text, 1, (size_t)bytes, f) != (size_t)bytes) {
+            free(text);
+            text = NULL;
+        }
+    }
+    if (f) fclose(f);
+    return text;
+}
+
+static long number_before(const char *line, const char *word) {
+    const char *at = strstr(line, word);
+    if (!at) return 0;
+    while (at > line && at[-1] == ' ') at--;
+    while (at > line && at[-1] >= '0' && at[-1] <= '9') at--;
+    return strtol(at, NULL, 10);
+}
+
+static long number_after(const char *line, const char *word) {
+    const char *at = strstr(line, word);
+    return at ? strtol(at + strlen(word), NULL, 10) : 0;
+}
+
+/* ptxas -v writes, per kernel: "Compiling entry function 'k'", "N bytes stack frame, N bytes spill
+ * stores, N bytes spill loads", "Used N registers, ..., N bytes smem". Returns the kernels that spill. */
+static int print_needs(char *log, const char *arch, int *kernels) {
+    char name[128] = "?";
+    long spills = 0, stack = 0;
+    int bad = 0;
+    for (char *line = strtok(log, "\n"); line; line = strtok(NULL, "\n")) {
+        char *entry = strstr(line, "entry function '");
+        if (entry) sscanf(entry, "entry function '%127[^']", name);
+        if (strstr(line, "bytes stack frame")) {
+            stack = number_before(line, "bytes stack frame");
+            spills = number_before(line, "bytes spill stores") + number_before(line, "bytes spill loads");
+        }
+        if (!strstr(line, "Used ")) continue;
+        printf("sm_%s %-32s %3ld registers %6ld bytes shared %4ld bytes stack %4ld bytes spilled\n", arch, name,
+               number_after(line, "Used "), number_before(line, "bytes smem"), stack, spills);
+        bad += spills > 0;
+        ++*kernels;
+    }
+    return bad;
+}
+
+static int check(const nvrtc *n, const char *path, const char *text, const char *arch) {
+    char option[64];
+    nvrtcProgram p = NULL;
+    size_t bytes = 0;
+    int kernels = 0, bad = 1;
+    snprintf(option, sizeof option, "--gpu-architecture=sm_%s", arch);
+    const char *options[] = {option, "--std=c++17", "--ptxas-options=-v"};
+    if (n->nvrtcCreateProgram(&p, text, path, 0, NULL, NULL) != NVRTC_SUCCESS) return 1;
+    nvrtcResult r = n->nvrtcCompileProgram(p, 3, options);
+    char *log = n->nvrtcGetProgramLogSize(p, &bytes) == NVRTC_SUCCESS ? calloc(1, bytes + 1) : NULL;
+    if (log) n->nvrtcGetProgramLog(p, log);
+    if (r != NVRTC_SUCCESS)
+        fprintf(stderr, "%s: sm_%s: %s\n%s\n", path, arch, n->nvrtcGetErrorString(r), log ? log : "");
+    else if (log)
+        bad = print_needs(log, arch, &kernels);
+    if (r == NVRTC_SUCCESS && bad) fprintf(stderr, "%s: sm_%s: %d kernels spill registers\n", path, arch, bad);
+    if (r == NVRTC_SUCCESS && !kernels) {
+        fprintf(stderr, "%s: sm_%s: no kernel in it\n", path, arch);
+        bad = 1;
+    }
+    free(log);
+    n->nvrtcDestroyProgram(&p);
+    return bad != 0;
+}
+
+int main(int argc, char **argv) {
+    nvrtc n;
+    int bad = 0;
+    if (argc < 3) {
+        fprintf(stderr, "usage: nvrtc_check FILE.cu ARCH...\n");
+        return 64;
+    }
+    int code = open_nvrtc(&n);
+    if (code) {
+        if (code == 77) printf("NOT RUN: no libnvrtc\n");
+        return code;
+    }
+    char *text = read_text(argv[1]);
+    if (!text) {
+        perror(argv[1]);
+        return 1;
+    }
+    for (int i = 2; i < argc; i++) bad |= check(&n, argv[1], text, argv[i]);
+    free(text);
+    return bad;
+}

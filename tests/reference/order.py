@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Random numbers, initial values and the order of rows, written from the definitions in
-runtime/rng.h and runtime/data.h without a look at the C that computes them there.
+"""Random numbers, initial values and the order of rows in Python, as runtime/rng.h and
+runtime/data.h define them in words.
 
     python3 tests/reference/order.py > tests/reference/order.txt
 

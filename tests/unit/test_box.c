@@ -162,8 +162,7 @@ static void refused_reports(void **state) {
         "e4:word4:data1;[1;0;0;dnan;].",
         "e4:word4:data1;[0;0;2;1:ay1:ay].",
         "e4:word4:data1;[99999;0;0;].",
-        "e4:word4:data1;[1;0;0;s3:a\x1b"
-        "c].",
+        "e4:word4:data1;[1;0;0;s3:a\033c].",
         "e4:word4:data1;[1;0;0;s99:abc].",
         "e4:word4:data1;[1;0;0;i99999999999999999999;].",
         "e4:word4:data1;[1;0;0;i-;].",

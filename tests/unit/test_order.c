@@ -1,5 +1,5 @@
 /* Numbers, permutations, splits, row orders and initial values against tests/reference/order.txt,
- * which tests/reference/order.py computed from the definitions in rng.h and data.h alone.
+ * which tests/reference/order.py computed from the definitions in rng.h and data.h.
  * A line is a kind, its arguments and what is expected. */
 #include "scratch.h"
 

@@ -6,7 +6,7 @@ layer "linear" {
     doc = "x weight^T + bias; weight (out, in), bias (out)",
     named = true,
     fields = {
-        { name = "out", type = "int", position = 1, min = 1, max = 2 ^ 31 - 1, required = true,
+        { name = "out", type = "int", position = 1, min = 1, max = 2147483647, required = true,
           doc = "width of the result" },
         { name = "bias", type = "bool", default = true, doc = "whether a bias is added" },
     },

@@ -1,0 +1,142 @@
+-- cuda: how the CUDA target spells kernels, launches and addresses: the same interface as emit/c.lua.
+-- A kernel's launch is { blocks, threads }: one-dimensional, whole warps, decided by its shape alone.
+-- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
+local c = require "emit.c"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
+    adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
+
+local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
+local THREADS = 256
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+--- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
+function cuda.pointer(t)
+    local arena = t.place.arena
+    if arena == "batch" then return "b->" .. t.name end
+    if arena == "step" then return "m->step.seed" end
+    if arena == "sums" then return "m->block + offsetof(step, sums)" end
+    local offset = c.slot_offset(t)
+    if offset ~= "" then offset = offset:gsub("%(size_t%)", "sizeof(real) * ") end
+    if arena == "parameters" then return "m->w." .. t.name .. offset end
+    if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
+    if arena == "views" then return "m->v." .. t.name .. offset end
+    return "m->a." .. t.name .. offset
+end
+
+--- "real *y" or "const int *target" of a kernel; scalars by value.
+function cuda.parameter(t, name, writes)
+    if #t.shape == 0 then return "real " .. name end
+    local type_name = t.dtype == "i32" and "int" or t.kind == "scalar" and "double" or "real"
+    return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
+end
+
+--- What stands before the parameters of a kernel with this launch.
+function cuda.open(name, launch) return ("GA_KERNEL(%d) %s("):format(launch.threads, name) end
+
+--- Kernels have no parameter for the worker.
+cuda.first_parameters = {}
+
+-- A launch over n elements, each thread one or, beyond the largest grid, several.
+local function over(n)
+    local threads = n < THREADS and ceil(n, 32) * 32 or THREADS
+    return { blocks = math.min(ceil(n, threads), BLOCKS_MAX), threads = threads }
+end
+
+-- One block per row, with as many warps as the row can use.
+local function per_row(rows, width)
+    local threads = width <= 256 and 32 or width <= 2048 and 128 or THREADS
+    return { blocks = rows, threads = threads }
+end
+
+local function rows_of(node)
+    local n = 1
+    for _, extent in ipairs(node.size.lead or {}) do n = n * extent end
+    return n
+end
+
+-- Tiles of C: large ones when there are enough of them to fill a device, which has 100 or so
+-- multiprocessors, else small ones.
+local function tiling(M, N, f64)
+    if not f64 and ceil(M, 128) * ceil(N, 128) >= 96 then
+        return { rows = 128, columns = 128, depth = 8, tall = 8, wide = 8 }
+    elseif ceil(M, 64) * ceil(N, 64) >= 96 then
+        return { rows = 64, columns = 64, depth = 16, tall = 4, wide = 4 }
+    end
+    return { rows = 32, columns = 32, depth = 32, tall = 2, wide = 2 }
+end
+
+-- "(ga_int64)i * 64 + k" for strides 64 and 1.
+local function index_text(i, i_stride, j, j_stride)
+    local function term(name, stride)
+        return stride == 1 and name or ("(ga_int64)%s * %d"):format(name, stride)
+    end
+    return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
+end
+
+-- Neighbouring threads load neighbouring addresses: the index with stride 1 runs fastest.
+local function gemm(kernel, node, op, dtype)
+    local g = op.gemm(node)
+    local t = tiling(g.M, g.N, dtype == "f64")
+    kernel.launch = { blocks = ceil(g.M, t.rows) * ceil(g.N, t.columns), threads = THREADS }
+    local function split(fast_is_depth, extent)
+        if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
+        return text.block("s % " .. extent), text.block("s / " .. extent)
+    end
+    local a_i, a_k = split(g.a_col == 1, "ROWS")
+    local b_j, b_k = split(g.b_row == 1, "COLUMNS")
+    return { M = g.M, N = g.N, K = g.K, rows = t.rows, columns = t.columns, depth = t.depth,
+        tall = t.tall, wide = t.wide, a_i = a_i, a_k = a_k, b_j = b_j, b_k = b_k,
+        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),
+        value = text.block(node.ins.bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
+        store = text.block(kernel.can_add and "c[at] = add ? c[at] + value : value;"
+            or "c[at] = value;") }
+end
+
+-- Launch of each op beside the products; nil where it follows from the arguments alone.
+local LAUNCH = {}
+
+function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
+function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
+function LAUNCH.mean_dx(node) return over(rows_of(node) * node.size.C) end
+function LAUNCH.cross_entropy_dx(node) return over(rows_of(node) * node.size.C) end
+function LAUNCH.loss_seed(node) return over(rows_of(node)) end
+function LAUNCH.mean(node) return per_row(rows_of(node), node.size.C) end
+function LAUNCH.cross_entropy(node) return per_row(rows_of(node), node.size.C) end
+function LAUNCH.hit(node) return { blocks = rows_of(node), threads = 32 } end
+function LAUNCH.tally(node) return { blocks = 1, threads = over(rows_of(node)).threads } end
+LAUNCH.tally_hits = LAUNCH.tally
+function LAUNCH.column_sum(node) return { blocks = ceil(node.size.N, 32), threads = THREADS } end
+function LAUNCH.pack_in_out(node)
+    return { blocks = ceil(node.size.N, 32) * ceil(node.size.K, 32), threads = THREADS }
+end
+
+-- What a template of this target does not take: the type is always called real.
+local UNUSED = { real = true }
+
+--- The template arguments of a node; `shared` are those that do not depend on the target.
+function cuda.arguments(kernel, node, op, dtype, shared)
+    local arguments
+    if op and op.gemm then
+        arguments = gemm(kernel, node, op, dtype)
+    else
+        kernel.launch = LAUNCH[node.op](node)
+        arguments = {}
+        for key, value in ordered.each(shared(kernel, node, op, dtype)) do
+            if not UNUSED[key] then arguments[key] = value end
+        end
+    end
+    if node.op == "column_sum" then
+        arguments.init = nil
+        arguments.store = text.block(kernel.can_add and "y[j] = add ? y[j] + value : value;"
+            or "y[j] = value;")
+    end
+    arguments.threads = kernel.launch.threads
+    return arguments
+end
+
+return cuda

@@ -1,0 +1,97 @@
+// loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
+
+//@ cross_entropy(fn, params, source, threads, rows, C, exp, log)
+/* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
+ * lse = log sum exp(logits)
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, THREADS = $threads };
+    __shared__ real scratch[GA_LANES];
+    const ga_int64 i = blockIdx.x;
+    const real *row = logits + i * C;
+    real largest = -ga_infinity((real)0), sum = 0;
+    for (int c = threadIdx.x; c < C; c += THREADS)
+        largest = row[c] > largest || row[c] != row[c] ? row[c] : largest;
+    largest = ga_block_max(largest, scratch);
+    for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp(row[c] - largest);
+    sum = ga_block_sum(sum, scratch);
+    if (threadIdx.x == 0) {
+        lse[i] = largest + $log(sum);
+        y[i] = target[i] == IGNORE ? (real)0 : lse[i] - row[target[i]];
+    }
+}
+
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, exp, store)
+/* $fn: dy (softmax(logits) - one_hot(target)), $rows rows of $C classes
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    const ga_int64 n = (ga_int64)$rows * $C;
+    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
+        const ga_int64 r = i / $C;
+        const int c = (int)(i % $C);
+        const real value = dy[r] * ($exp(logits[i] - lse[r]) - (real)(c == target[r]));
+        $store
+    }
+}
+
+//@ loss_seed(fn, params, source, threads, rows)
+/* $fn: scale / nominal weight for each counted row
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    const ga_int64 n = $(rows)ll;
+    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count())
+        y[i] = target[i] == IGNORE ? (real)0 : seed;
+}
+
+//@ tally(fn, params, source, threads, rows)
+/* $fn: loss and weight of the counted rows, in one order
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { ROWS = $rows, THREADS = $threads };
+    __shared__ double scratch[GA_LANES];
+    double total = 0, weight = 0;
+    for (int i = threadIdx.x; i < ROWS; i += THREADS) {
+        total += loss[i];
+        weight += target[i] != IGNORE;
+    }
+    total = ga_block_sum(total, scratch);
+    weight = ga_block_sum(weight, scratch);
+    if (threadIdx.x == 0) {
+        sums[SUM_LOSS] += total;
+        sums[SUM_WEIGHT] += weight;
+    }
+}
+
+//@ tally_hits(fn, params, source, threads, rows)
+/* $fn: rows whose largest logit is the target's
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { ROWS = $rows, THREADS = $threads };
+    __shared__ double scratch[GA_LANES];
+    double total = 0;
+    for (int i = threadIdx.x; i < ROWS; i += THREADS)
+        if (target[i] != IGNORE) total += hits[i];
+    total = ga_block_sum(total, scratch);
+    if (threadIdx.x == 0) sums[SUM_HITS] += total;
+}
+
+//@ hit(fn, params, source, threads, rows, C)
+/* $fn: 1 where the first of the largest logits is the target's; one warp per row
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C };
+    const ga_int64 i = blockIdx.x;
+    const real *row = logits + i * C;
+    int best = threadIdx.x < C ? (int)threadIdx.x : 0;
+    for (int c = best + GA_LANES; c < C; c += GA_LANES) best = row[c] > row[best] ? c : best;
+    real largest = row[best];
+    for (int step = GA_LANES / 2; step > 0; step /= 2) {
+        const real other = __shfl_xor_sync(GA_ALL_LANES, largest, step);
+        const int at = __shfl_xor_sync(GA_ALL_LANES, best, step);
+        if (other > largest || (other == largest && at < best)) {
+            largest = other;
+            best = at;
+        }
+    }
+    if (threadIdx.x == 0) y[i] = best == target[i];
+}

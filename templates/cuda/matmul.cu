@@ -1,0 +1,44 @@
+// matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
+// B in shared memory; the sum over k runs upwards, one fused multiply-add per step.
+
+//@ linear(fn, params, source, threads, M, N, K, rows, columns, depth, tall, wide, a_i, a_k, a_at, b_k, b_j, b_at, value, store)
+/* $fn: ($M, $N) = ($M, $K) x ($K, $N)
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, DEPTH = $depth };
+    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, TALL = $tall, WIDE = $wide };
+    enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
+    const int i0 = blockIdx.x / ACROSS * ROWS, j0 = blockIdx.x % ACROSS * COLUMNS;
+    const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;
+    real sum[TALL][WIDE] = {};
+    for (int k0 = 0; k0 < K; k0 += DEPTH) {
+        for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
+            const int row = $a_i, deep = $a_k, i = i0 + row, k = k0 + deep;
+            a_tile[deep][row] = i < M && k < K ? a[$a_at] : (real)0;
+        }
+        for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
+            const int deep = $b_k, column = $b_j, k = k0 + deep, j = j0 + column;
+            b_tile[deep][column] = k < K && j < N ? b[$b_at] : (real)0;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            real x[TALL], y[WIDE];
+            for (int u = 0; u < TALL; u++) x[u] = a_tile[k][down + u * DOWN_STEP];
+            for (int v = 0; v < WIDE; v++) y[v] = b_tile[k][across + v * ACROSS_STEP];
+            for (int u = 0; u < TALL; u++)
+                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(x[u], y[v], sum[u][v]);
+        }
+        __syncthreads();
+    }
+    for (int u = 0; u < TALL; u++) {
+        for (int v = 0; v < WIDE; v++) {
+            const int i = i0 + down + u * DOWN_STEP, j = j0 + across + v * ACROSS_STEP;
+            if (i >= M || j >= N) continue;
+            const ga_int64 at = (ga_int64)i * N + j;
+            const real value = $value;
+            $store
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// update: what runs over the flat space at the boundary.
+
+//@ gradient_partials(threads)
+/* gradient_partials: per tile of the gradient the sum of squares and the count of elements that are
+ * not finite; added up in tile order by decide. */
+GA_KERNEL($threads) gradient_partials(double *partials, const real *gradients) {
+    __shared__ double scratch[GA_LANES];
+    const ga_int64 from = (ga_int64)blockIdx.x * NORM_TILE;
+    const ga_int64 to = from + NORM_TILE < TRAINED ? from + NORM_TILE : TRAINED;
+    double squares = 0, bad = 0;
+    for (ga_int64 i = from + threadIdx.x; i < to; i += $threads) {
+        const double g = gradients[i];
+        squares += g * g;
+        bad += !(g - g == 0);
+    }
+    squares = ga_block_sum(squares, scratch);
+    bad = ga_block_sum(bad, scratch);
+    if (threadIdx.x == 0) {
+        partials[2 * blockIdx.x] = squares;
+        partials[2 * blockIdx.x + 1] = bad;
+    }
+}
+
+//@ small_values()
+/* small_values: this rank's part of the one small sum over the ranks; stop is there already. */
+GA_KERNEL(32) small_values(step *s) {
+    if (threadIdx.x >= SMALL || threadIdx.x == SMALL_STOP) return;
+    s->small[threadIdx.x] = threadIdx.x == SMALL_LOSS     ? s->sums[SUM_LOSS]
+                            : threadIdx.x == SMALL_WEIGHT ? s->sums[SUM_WEIGHT]
+                                                          : 0;
+}
+
+//@ decide(threads, source, rate, total, ddp, skip, clip, t, scalars)
+/* learning_rate: of the update after t updates
+ * $source */
+GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
+    $total
+    return $rate;
+}
+
+/* decide: what the update is to be, in double, by one thread. A skipped update changes neither
+ * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
+GA_KERNEL($threads) decide(step *s, const double *partials) {
+    __shared__ double scratch[GA_LANES];
+    double squares = 0, bad = 0;
+    for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
+        squares += partials[2 * i];
+        bad += partials[2 * i + 1];
+    }
+    squares = ga_block_sum(squares, scratch);
+    bad = ga_block_sum(bad, scratch);
+    if (threadIdx.x != 0) return;
+    s->nonfinite = bad;
+//% if ddp then
+    s->loss = s->small[SMALL_LOSS];
+    s->weight = s->small[SMALL_WEIGHT];
+    s->stop = s->small[SMALL_STOP];
+//% else
+    s->loss = s->sums[SUM_LOSS];
+    s->weight = s->sums[SUM_WEIGHT];
+//% end
+    const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for full cycles */
+    s->grad_norm = sqrt(squares) * mean;
+    s->skip = $skip;
+    double factor = mean;
+    $clip
+    s->factor = (real)factor;
+    const ga_int64 t = $t;
+    s->lr = learning_rate(s, t);
+    $scalars
+    s->update += !s->skip;
+    s->cycle++;
+    for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+}
+
+//@ sweep(fn, params, source, threads, formula, loads, statements, stores)
+/* $fn:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    for (ga_int64 i = from + ga_thread_first(); i < to; i += ga_thread_count()) {
+        $loads
+        $statements
+        $stores
+    }
+}

@@ -1,0 +1,67 @@
+/* count_memory.c: linked into a program with --wrap, it counts what program and runtime ask of the
+ * allocators, before and after the line `ready`, and says it at the end. */
+#define _GNU_SOURCE
+#include "runtime/ga.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct {
+    bool ready;
+    size_t mapped;
+    int maps, calls; /* before ready: mappings, and calls of the allocators of the C library */
+    int late;        /* after ready: both */
+} counted;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
+void __wrap_ga_say(const char *fmt, ...);
+
+static void count(int *early) {
+    ++*(counted.ready ? &counted.late : early);
+}
+
+void *__wrap_malloc(size_t bytes) {
+    count(&counted.calls);
+    return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes) {
+    count(&counted.calls);
+    return __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes) {
+    count(&counted.calls);
+    return __real_realloc(p, bytes);
+}
+
+void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    count(&counted.maps);
+    counted.mapped += bytes;
+    return __real_mmap(at, bytes, protection, flags, fd, offset);
+}
+
+void __wrap_ga_say(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    if (strcmp(fmt, "ready") == 0) counted.ready = true;
+    vdprintf(STDERR_FILENO, fmt, args);
+    dprintf(STDERR_FILENO, "\n");
+    va_end(args);
+}
+
+__attribute__((destructor)) static void say_counts(void) {
+    dprintf(STDERR_FILENO, "counted: %zu bytes in %d mappings, %d calls, %d after ready\n", counted.mapped,
+            counted.maps, counted.calls, counted.late);
+}

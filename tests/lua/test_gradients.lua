@@ -1,0 +1,95 @@
+-- Gradients of emitted programs against finite differences, in f64: every op of the catalog, then what
+-- regions, roles and passes do to them. A failure names tensor, element and both values.
+local tests = {}
+local function add(name, f)
+    tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
+end
+
+-- === ops ===============================================================================================
+
+local function of_kind(list, kind)
+    local found = {}
+    for _, sample in ipairs(list) do
+        if sample.kind == kind then found[#found + 1] = sample end
+    end
+    return found
+end
+
+add("every op has a sample", function(t)
+    local samples = t.load("tests/numeric/samples.lua")
+    local list, missing = samples.collect(require "catalog.catalog".load())
+    t.equal(missing, {}, "entries without a sample")
+    assert(#list >= 12, "the catalog is nearly empty")
+end)
+
+-- Each sample in the report: its own linear in front of it got a gradient through it.
+local function check_report(t, list, report)
+    for _, sample in ipairs(list) do
+        t.match(report, "op_" .. sample.name .. "%.before%.weight: ok, %d+ differences over 20")
+        t.match(report, "op_" .. sample.name .. "%.after%.weight: ok")
+    end
+end
+
+for _, options in ipairs { {}, { "--without", "fusion" }, { "--without", "layout" } } do
+    add("samples of all ops " .. table.concat(options, " "), function(t, numeric)
+        local samples = t.load("tests/numeric/samples.lua")
+        local list = of_kind(samples.collect(require "catalog.catalog".load()), "model")
+        local case = samples.case(list)
+        case.options = options
+        local _, report = numeric.differences(case)
+        check_report(t, list, report)
+    end)
+end
+
+add("samples of losses", function(t, numeric)
+    local samples = t.load("tests/numeric/samples.lua")
+    local list = of_kind(samples.collect(require "catalog.catalog".load()), "loss")
+    assert(#list >= 2)
+    for _, sample in ipairs(list) do
+        local _, report = numeric.differences(samples.case { sample })
+        t.match(report, "plain%.weight: ok")
+    end
+end)
+
+add("operators with numbers, one operand twice, what is not read", function(_, numeric)
+    numeric.differences { batch = 6, accumulate = "(2)", rows = 12, model = [[(function(batch)
+        local x = tanh(linear "a" { 5 } (batch.input))
+        local y = 2 - x * x + (x + x) / 4 - 3 / (x + 5) - (-x) * 0.5 + x / x
+        local unread = linear "unread" { 5 } (x) * y
+        local z = linear "b" { 5 } (y)
+        local unread_too = z - unread
+        return linear "c" { 3 } (z * y - x)
+    end)]] }
+end)
+
+add("tensors of more than 64 elements are checked along directions", function(t, numeric)
+    local _, report = numeric.differences { batch = 8, width = 9, rows = 8,
+        model = ' { linear "a" { 11 }, tanh {}, linear "b" { 3 } }' }
+    t.match(report, "a%.weight: ok, 24 differences over 99 elements")
+end)
+
+-- === the check can fail ================================================================================
+
+add("one element that is wrong by a millionth is found and named", function(t, numeric)
+    local program = numeric.build { batch = 6, rows = 12, accumulate = "(2)",
+        model = ' { linear "a" { 5 }, relu {}, linear "b" { 3 } }' }
+    local result = program:check("gradients", nil, { "BREAK=7" })
+    t.equal(result.status, 1, result.out)
+    t.match(result.out, "a%.weight%[7%]: gradient %S+, differences %S+ %(h%) %S+ %(h/2%): wrong")
+    t.match(result.out, "a%.weight: FAILED")
+    t.match(result.out, "b%.weight: ok")
+end)
+
+add("a parameter that is not trained, but should be, is found", function(t, numeric)
+    local program = numeric.build { batch = 6, rows = 6, width = 4,
+        model = ' { linear "a" { 5 }, relu {}, linear "b" { 3 } }' }
+    local source = assert(host.read(program.folder .. "/step.c"))
+    t.match(source, "backward_only")
+    local _, report = numeric.differences { batch = 6, rows = 6, model = [[(function(batch)
+        local a = linear "unused" { 3 } (batch.input)
+        return linear "used" { 3 } (batch.input)
+    end)]] }
+    t.match(report, "unused%.weight: ok, 12 differences over 12 elements, 0 not 0")
+end)
+
+return tests

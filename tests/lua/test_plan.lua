@@ -1,0 +1,163 @@
+-- The plan is the program: its bytes are what is mapped and nothing is allocated later, its
+-- collectives are what goes over the ranks, and the same spec gives the same files anywhere.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function spec(count, more)
+    return ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { eval = 300 } }
+batch      (8)
+accumulate (%d)
+model      { linear "in" { 24 }, times(2) "h" { residual { linear "fc" { 24 }, tanh {} } }, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 6 }
+eval       { every = 2, metrics = { "loss", "accuracy" } }
+checkpoint { every = 1, keep = 2 }
+%s]]):format(count, more or "")
+end
+
+local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"
+
+local function memory_case(t, name, text, options)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build(name, text, { ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
+    local folder = t.temp()
+    local o = { "--threads", 3, "--log", folder .. "/log", "--watch", "in.bias:2", "--checkpoint", folder .. "/c" }
+    local result = programs.train(p, table.move(options or {}, 1, #(options or {}), #o + 1, o))
+    local plan = programs.plan(p)
+    local bytes, maps, calls, late = t.match(result.err,
+        "counted: (%d+) bytes in (%d+) mappings, (%d+) calls, (%d+) after ready\n$")
+    t.equal(tonumber(bytes), plan.totals.bytes, "bytes mapped against the plan")
+    local sum, arenas = 0, 0
+    for _, arena in ipairs(plan.arenas) do
+        sum, arenas = sum + arena.bytes, arenas + (arena.bytes > 0 and 1 or 0)
+    end
+    t.equal(sum, plan.totals.bytes, "sum of the arenas")
+    t.equal(tonumber(maps), arenas, "one mapping for each arena")
+    t.equal(tonumber(late), 0, "allocations after ready")
+    t.equal(tonumber(calls), 0, "allocations before ready")
+    t.equal(t.load("tests/lua/json.lua").lines(host.read(folder .. "/log"))[1].planned_bytes, plan.totals.bytes)
+end
+
+add("the planned bytes are mapped, and nothing after ready", function(t)
+    memory_case(t, "memory_f32", spec(4))
+    memory_case(t, "memory_f64", spec(1, 'precision "f64"\nclip (1)\n'))
+end)
+
+add("the planned bytes hold for a long cycle and without eval", function(t)
+    local text = spec(40, 'memory { recompute = { "*tanh*" } }\nlog { every = 2 }\n'):gsub("\neval[^\n]*", "")
+    memory_case(t, "memory_long", text)
+end)
+
+-- Calls and bytes of the plan's collectives: those of buckets, and the small ones.
+local function planned(plan)
+    local buckets, bytes, small = 0, 0, 0
+    for _, c in ipairs(plan.collectives) do
+        if c.kind == "small" then
+            small = small + c.calls
+        else
+            buckets, bytes = buckets + c.calls, bytes + c.calls * c.bytes
+        end
+    end
+    return buckets, bytes, small
+end
+
+local function ddp(bucket) return ('parallel { "ddp", bucket = %q }\n'):format(bucket) end
+
+local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
+
+-- What each of `ranks` ranks sent, by its own count: the same on all, or an error.
+local function counted(t, err, ranks)
+    local list = {}
+    for buckets, bytes, small in err:gmatch("counted: (%d+) buckets of (%d+) bytes, (%d+) small\n") do
+        list[#list + 1] = { tonumber(buckets), tonumber(bytes), tonumber(small) }
+        t.equal(list[#list], list[1])
+    end
+    t.equal(#list, ranks, "ranks that counted")
+    return table.unpack(list[1])
+end
+
+local function collectives_case(t, count, bucket, ranks)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = spec(count, ddp(bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
+    local p = programs.build(("network_a%d_%s"):format(count, bucket:lower()), text, MPI)
+    local plan = programs.plan(p, "--ranks", tostring(ranks))
+    local buckets, bytes, small = planned(plan)
+    t.equal(bytes, plan.totals.comm_bytes_per_cycle)
+    t.equal(small, 1)
+    t.equal(plan.ranks, ranks)
+    local log = t.temp() .. "/log"
+    local result = programs.train(p, { ranks = ranks, "--threads", 1, "--cycles", 3, "--log", log })
+    local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
+    for _, event in ipairs(events) do
+        if event.event == "update" then
+            t.equal({ event.collectives, event.comm_bytes }, { buckets + small, bytes }, "cycle " .. event.cycle)
+            updates = updates + 1
+        end
+    end
+    t.equal(updates, 3)
+    t.equal({ counted(t, result.err, ranks) }, { 3 * buckets, 3 * bytes, 3 * small })
+    return programs, p, buckets, bytes
+end
+
+add("collectives of every cycle are those of the plan", function(t)
+    for _, count in ipairs { 1, 4, 16 } do
+        local _, _, one = collectives_case(t, count, "25MiB", 2)
+        t.equal(one, 1)
+        collectives_case(t, count, "25MiB", 1)
+    end
+    local _, _, many = collectives_case(t, 4, "2KiB", 2)
+    assert(many > 2, many .. " buckets")
+end)
+
+add("no collective off the boundary", function(t)
+    local programs, p, buckets, bytes = collectives_case(t, 4, "2KiB", 2)
+    for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
+        local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
+        t.equal({ counted(t, result.err, 2) }, { case[2] * buckets, case[2] * bytes, case[2] },
+            ("after %d micro-steps of 4"):format(case[1]))
+    end
+end)
+
+add("the plan of an epoch and of the ranks", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("network_a4_25mib", (spec(4, ddp "25MiB"):gsub("\neval[^\n]*", "")
+        :gsub("\ncheckpoint[^\n]*", "")), MPI)
+    local one, two = programs.plan(p), programs.plan(p, "--ranks", "2")
+    -- 1497 rows: 187 micro-batches of 8 are 46 cycles of 4; two ranks have 93 each, 23 cycles
+    t.equal({ one.cycle.rows, one.cycle.global_rows, one.cycle.updates_per_epoch, one.cycle.tail_rows },
+        { 8, 32, 46, 25 })
+    t.equal({ two.cycle.rows, two.cycle.global_rows, two.cycle.updates_per_epoch, two.cycle.tail_rows },
+        { 8, 64, 23, 25 })
+    t.equal(one.totals.parameters, 64 * 24 + 24 + 2 * (24 * 24 + 24) + 24 * 10 + 10)
+    t.equal(one.totals.comm_bytes_per_cycle, two.totals.comm_bytes_per_cycle)
+end)
+
+-- Generates the spec in a folder of its own and returns that folder.
+local function generated(t, programs, text, below, environment)
+    local folder = t.temp() .. below
+    t.write(folder .. "/specs/same.lua", text)
+    assert(host.link(t.root .. "/specs/data", folder .. "/specs/data"))
+    local result = programs.gagen { "specs/same.lua", "--march", "x86-64-v3", cwd = folder, env = environment }
+    t.equal(result.status, 0, result.err)
+    return folder .. "/out/same"
+end
+
+add("the same files in any folder and locale", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local one = generated(t, programs, spec(4), "", { "LC_ALL=C", "TZ=UTC" })
+    local two = generated(t, programs, spec(4), "/a/longer way", { "LC_ALL=C.UTF-8", "TZ=Asia/Tokyo",
+        "COLUMNS=40", "HOME=/nonexistent" })
+    local files = host.list(one)
+    assert(#files > 8, "too few files")
+    t.equal(host.list(two), files)
+    t.equal(host.list(two .. "/runtime"), host.list(one .. "/runtime"))
+    t.equal(t.run { "diff", "-r", "--no-dereference", "-x", "data", one, two }.out, "")
+    -- and the comparison can fail
+    local other = generated(t, programs, spec(4):gsub("1e%-2", "2e-2"), "", {})
+    t.equal(t.run { "diff", "-rq", "--no-dereference", "-x", "data", one, other }.status, 1)
+end)
+
+return tests

@@ -1,0 +1,39 @@
+-- What the words refuse by themselves: the snippets that the sandbox records and gagen's own checks
+-- turn away, and the one that must not be turned away.
+local REST = [[
+
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+model      { linear "fc1" { 8 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 4 }
+]]
+
+local tests = {}
+
+local function check(t, command, text)
+    local folder = t.temp()
+    t.write(folder .. "/spec.lua", text)
+    assert(host.link(t.root .. "/specs/data", folder .. "/data"))
+    return t.run { t.root .. "/" .. t.gagen, command, "spec.lua", cwd = folder }
+end
+
+for _, snippet in ipairs(dofile("tests/box/snippets.lua")) do
+    if snippet.checked then
+        tests[#tests + 1] = { "snippet " .. snippet[1], function(t)
+            local result = check(t, "check", snippet[2])
+            t.equal(result.status, 1)
+            t.match(result.err, "^spec.lua:1: ")
+            t.contains(result.err, snippet.checked)
+            assert(result.seconds < 2.5)
+        end }
+    elseif snippet.full then
+        tests[#tests + 1] = { "snippet " .. snippet[1], function(t)
+            local result = check(t, "plan", snippet[2] .. REST)
+            t.equal(result.status, 0)
+            t.contains(result.out, "1 micro-step of 16 rows")
+        end }
+    end
+end
+
+return tests

@@ -1,0 +1,128 @@
+-- numeric: specs of small f64 programs, built together with the harness of this folder (main.c tells
+-- its commands). Loaded by tests as t.load("tests/numeric/numeric.lua")(t).
+-- Invariant: a program is built from one spec text and a list of gagen's options, in a folder of its own.
+
+local SOURCES = { "main", "differences", "drive" }
+
+-- Small whole numbers; the last column is the class 0.
+local function csv(rows, width)
+    local lines = {}
+    for i = 1, rows do
+        local row = {}
+        for j = 1, width do row[j] = (i * j) % 5 - 2 end
+        row[width + 1] = 0
+        lines[i] = table.concat(row, ",")
+    end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+return function(t)
+    local numeric = {}
+
+    --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more (texts).
+    function numeric.spec(case)
+        return table.concat({
+            'name "probe"', 'data { "csv", train = "rows.csv", target = "last" }',
+            "batch (" .. (case.batch or 12) .. ")", "accumulate " .. (case.accumulate or "(1)"),
+            "model" .. case.model, "loss " .. (case.loss or '"cross_entropy"'),
+            "optimizer " .. (case.optimizer or '{ "sgd", lr = 0.1 }'),
+            "schedule " .. (case.schedule or '"constant"'),
+            'precision "f64"', "train { updates = " .. (case.updates or 20) .. " }", case.more or "", "",
+        }, "\n")
+    end
+
+    -- The static library of the runtime lies beside the folder of the tests.
+    local function build_folder(temporary) return temporary:match("^(.*)/tests/tmp/") end
+
+    local function compile(folder, library, case)
+        local include = t.root .. "/tests/numeric"
+        local commands = {}
+        for i, name in ipairs { "model", table.unpack(SOURCES) } do
+            local path = i == 1 and "model.c" or include .. "/" .. name .. ".c"
+            commands[i] = ("$CC $FLAGS -c %s -o check_%s.o || touch failed"):format(path, name)
+        end
+        local script = ([[
+            CC=${CC:-cc}
+            FLAGS="-std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -I. -I%s $CFLAGS %s"
+            (%s) & (%s); wait
+            test ! -e failed && $CC -pthread $CFLAGS $LDFLAGS -o check check_*.o %s/libruntime.a -ljansson -lz -lm
+        ]]):format(include, case.flags or "-O1", table.concat({ commands[1], commands[2], commands[3] }, "; "),
+            commands[4], library)
+        return t.run { "sh", "-c", script, cwd = folder, timeout = 300 }
+    end
+
+    local Program = {}
+    Program.__index = Program
+
+    --- Runs the harness: check "gradients" and so on; environment is a list of "NAME=value".
+    function Program:check(command, argument, environment)
+        return t.run { self.folder .. "/check", command, argument, timeout = 300, env = environment }
+    end
+
+    --- The gradient by the harness's "save", as an array of doubles.
+    function Program:gradient(environment)
+        local file = self.folder .. "/gradient"
+        local result = self:check("save", file, environment)
+        if result.status ~= 0 then error("save: " .. result.err, 2) end
+        return numeric.doubles(file)
+    end
+
+    function numeric.doubles(file)
+        local text = assert(host.read(file))
+        local values = {}
+        for i = 1, #text // 8 do values[i] = string.unpack("d", text, 8 * i - 7) end
+        return values, text
+    end
+
+    --- Generates and builds. options: array of gagen's options; case.dev: folder for --dev.
+    -- Returns the program, or nil, the stage that failed ("gagen" or "cc"), its outcome.
+    function numeric.try(case)
+        local temporary = t.temp()
+        local library = t.root .. "/" .. build_folder(temporary)
+        local folder = t.root .. "/" .. temporary .. "/out"
+        t.write(temporary .. "/probe.lua", numeric.spec(case))
+        t.write(temporary .. "/data/rows.csv", csv(case.rows or 64, case.width or 4))
+        local command = { t.gagen, temporary .. "/probe.lua", "-o", folder, timeout = 60 }
+        for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
+        local outcome = t.run(command)
+        if outcome.status ~= 0 then return nil, "gagen", outcome end
+        local built = compile(folder, library, case)
+        if built.status ~= 0 then return nil, "cc", built end
+        return setmetatable({ folder = folder, warnings = outcome.err }, Program)
+    end
+
+    --- The same, where failing is an error of the test.
+    function numeric.build(case)
+        local program, stage, outcome = numeric.try(case)
+        if not program then
+            error(("%s: status %d\n%s\n%s"):format(stage, outcome.status, outcome.err,
+                numeric.spec(case)), 2)
+        end
+        return program
+    end
+
+    --- Builds, compares the gradient with differences, and returns the program and its report.
+    function numeric.differences(case, environment)
+        local program = numeric.build(case)
+        local result = program:check("gradients", program.folder .. "/gradient", environment)
+        if result.status ~= 0 then
+            error(("gradients: status %d\n%s%s\n%s"):format(result.status, result.out, result.err,
+                numeric.spec(case)), 2)
+        end
+        return program, result.out
+    end
+
+    --- Largest difference of two gradients, relative to the largest element.
+    function numeric.distance(a, b)
+        t.equal(#a, #b, "elements of the gradient")
+        local scale, worst = 0, 0
+        for i, x in ipairs(a) do
+            scale = math.max(scale, math.abs(x), math.abs(b[i]))
+            worst = math.max(worst, math.abs(x - b[i]))
+            if x ~= x or b[i] ~= b[i] then return math.huge end
+        end
+        return scale > 0 and worst / scale or math.huge
+    end
+
+    return numeric
+end

@@ -1,0 +1,59 @@
+-- samples: the sample of a catalog entry as part of a model. Each stands between two linear layers of its
+-- own, so that it gets gradients that differ from element to element and hands on one that counts; all
+-- samples of one program are summed, under block names that say whose they are.
+--
+--   "relu {}"                      ->  block "op_relu" (function(x)
+--   "function(x) return ... end"           x = linear "before" { 5 } (x)
+--                                          x = (SAMPLE) (x)
+--                                          return linear "after" { 3 } (x) end) (batch.input)
+local samples = {}
+
+-- Samples are layers, functions, or losses: 'loss(function ...)' and the word "loss" (the usual one).
+local function kind_of(text)
+    if text == "loss" or text:match("^loss[%s(\"{]") then return "loss" end
+    return "model"
+end
+
+--- Every entry of the catalog that needs a gradient check: { name, kind, text } for each sample.
+-- `missing` lists entries without a sample.
+function samples.collect(catalog)
+    local list, missing = {}, {}
+    local function take(name, entry)
+        if type(entry.sample) ~= "string" then missing[#missing + 1] = name end
+        for i, text in ipairs { entry.sample, table.unpack(entry.samples or {}) } do
+            list[#list + 1] = { name = i == 1 and name or name .. "_" .. i, entry = name, text = text,
+                kind = kind_of(text) }
+        end
+    end
+    for name, entry in catalog.pointwise:each() do take(name, entry) end
+    for name, entry in catalog.ops:each() do
+        if not entry.internal then take(name, entry) end
+    end
+    return list, missing
+end
+
+local function branch(sample)
+    return ([[
+    block "op_%s" (function(x)
+        x = linear "before" { 5 } (x)
+        x = (%s) (x)
+        return linear "after" { 3 } (x)
+    end) (batch.input)]]):format(sample.name, sample.text)
+end
+
+--- A case of numeric.lua with the given samples: any number of kind "model", at most one "loss".
+function samples.case(list)
+    local branches, case = {}, { accumulate = "(2)", batch = 6, width = 4, rows = 12 }
+    for _, sample in ipairs(list) do
+        if sample.kind == "model" then
+            branches[#branches + 1] = branch(sample)
+        elseif sample.text ~= "loss" then
+            case.loss = sample.text:gsub("^loss%s*", "")
+        end
+    end
+    branches[1] = branches[1] or '    linear "plain" { 3 } (batch.input)'
+    case.model = "(function(batch)\n    return\n" .. table.concat(branches, "\n    +\n") .. "\nend)"
+    return case
+end
+
+return samples
