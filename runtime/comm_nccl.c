@@ -1,6 +1,6 @@
-/* comm_nccl.c: the group of a CUDA program that is started without MPI. What the host needs (agreement,
- * small sums, the identifier of NCCL's group) goes over the connections to rank 0; buffers of the device
- * are reduced by nccl.c. Sums are taken by rank 0 in the order of the ranks. */
+/* comm_nccl.c: the group of a CUDA program that is started without MPI. What the host needs
+ * (agreement, small sums, the identifier of NCCL's group) goes over the connections to rank 0, which
+ * adds in the order of the ranks; buffers of the device are reduced by device_nccl.c. */
 #include "comm.h"
 #include "rendezvous.h"
 #include "watchdog.h"
@@ -69,9 +69,10 @@ int ga_comm_size(const ga_comm *c) {
 }
 
 static int lost(const ga_comm *c, int peer, ga_err *e) {
-    return ga_fail(e, GA_ENVIRONMENT,
-                   "rank %d: the connection to rank %d is gone: that rank has ended; its own line says why",
-                   c->rank, peer);
+    return ga_fail(
+        e, GA_ENVIRONMENT,
+        "rank %d: the connection to rank %d is gone: that rank has ended; its own line says why",
+        c->rank, peer);
 }
 
 static int put(const ga_comm *c, int peer, const void *data, size_t bytes, ga_err *e) {
@@ -102,13 +103,14 @@ static int expect(const ga_comm *c, int peer, const header *mine, ga_err *e) {
     header h;
     GA_TRY(get(c, peer, &h, sizeof h, e));
     if (memcmp(&h, mine, sizeof h) == 0) return GA_OK;
-    return ga_fail(e, GA_BUG,
-                   "rank %d is at operation %u of %llu bytes, rank %d at operation %u of %llu bytes", c->rank,
-                   mine->operation, (unsigned long long)mine->bytes, peer, h.operation,
-                   (unsigned long long)h.bytes);
+    return ga_fail(
+        e, GA_BUG,
+        "rank %d is at operation %u of %llu bytes, rank %d at operation %u of %llu bytes", c->rank,
+        mine->operation, (unsigned long long)mine->bytes, peer, h.operation,
+        (unsigned long long)h.bytes);
 }
 
-#define ADD(type)                                                                         \
+#define ADD(type) \
     for (size_t i = 0; i < bytes / sizeof(type); i++) ((type *)into)[i] += ((const type *)from)[i]
 
 static void combine(const header *h, void *into, const void *from, size_t bytes) {
@@ -143,8 +145,8 @@ static int combine_chunk(ga_comm *c, const header *h, char *buf, size_t bytes, g
     return GA_OK;
 }
 
-static int combine_all(ga_comm *c, operation op, ga_dtype t, void *buf, size_t bytes, const char *what,
-                       ga_err *e) {
+static int combine_all(ga_comm *c, operation op, ga_dtype t, void *buf, size_t bytes,
+                       const char *what, ga_err *e) {
     header h = {op, t, bytes};
     int code = GA_OK;
     if (c->size == 1) return GA_OK;
@@ -157,7 +159,8 @@ static int combine_all(ga_comm *c, operation op, ga_dtype t, void *buf, size_t b
 
 static int sum(ga_comm *c, void *buf, size_t n, ga_dtype t, const char *what, ga_err *e) {
     if (t != GA_F32 && t != GA_F64 && t != GA_I32 && t != GA_I64)
-        return ga_fail(e, GA_BUG, "sum over ranks of %s: F32, F64, I32 or I64 expected", ga_dtype_name(t));
+        return ga_fail(e, GA_BUG, "sum over ranks of %s: F32, F64, I32 or I64 expected",
+                       ga_dtype_name(t));
     return combine_all(c, SUM, t, buf, n * ga_dtype_bytes(t), what, e);
 }
 
@@ -245,9 +248,11 @@ int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
     GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
     GA_TRY(lowest(c, first == hash ? 0 : -1, &worst, e));
     if (worst.value == 0) return GA_OK;
-    return ga_fail(e, GA_INPUT,
-                   "rank %d runs another program, or with other options, than rank 0: start the same one "
-                   "everywhere", worst.rank);
+    return ga_fail(
+        e, GA_INPUT,
+        "rank %d runs another program, or with other options, than rank 0: start the same one "
+        "everywhere",
+        worst.rank);
 }
 
 /* The others learn of it when their next message finds the connection closed. */

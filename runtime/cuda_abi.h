@@ -1,4 +1,4 @@
-/* cuda_abi.h: the part of the CUDA driver, NVRTC and NCCL interfaces that a program uses, declared
+/* cuda_abi.h: the part of the interfaces of the CUDA driver and NVRTC that a program uses, declared
  * without their headers so that building needs no toolkit. Each list names every function once:
  * X(result, name, arguments). Checked against the real headers by tests/nvrtc/abi_check.c. */
 #ifndef GA_CUDA_ABI_H
@@ -94,24 +94,4 @@ enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_COMPILATION = 6 };
     X(nvrtcResult, nvrtcGetProgramLogSize, (nvrtcProgram, size_t *)) \
     X(nvrtcResult, nvrtcGetProgramLog, (nvrtcProgram, char *)) \
     X(nvrtcResult, nvrtcDestroyProgram, (nvrtcProgram *))
-
-typedef int ncclResult_t; /* 0 is success */
-typedef struct ncclComm *ncclComm_t;
-typedef struct { char internal[128]; } ncclUniqueId;
-enum { ncclInt64 = 4, ncclFloat16 = 6, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 };
-enum { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
-
-#define GA_NCCL_FUNCTIONS(X) \
-    X(ncclResult_t, ncclGetVersion, (int *)) \
-    X(const char *, ncclGetErrorString, (ncclResult_t)) \
-    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId *)) \
-    X(ncclResult_t, ncclCommInitRank, (ncclComm_t *, int, ncclUniqueId, int)) \
-    X(ncclResult_t, ncclCommDestroy, (ncclComm_t)) \
-    X(ncclResult_t, ncclCommAbort, (ncclComm_t)) \
-    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *)) \
-    X(ncclResult_t, ncclAllReduce, (const void *, void *, size_t, unsigned, unsigned, ncclComm_t, \
-                                  CUstream)) \
-    X(ncclResult_t, ncclReduceScatter, (const void *, void *, size_t, unsigned, unsigned, ncclComm_t, \
-                                  CUstream)) \
-    X(ncclResult_t, ncclAllGather, (const void *, void *, size_t, unsigned, ncclComm_t, CUstream))
 #endif

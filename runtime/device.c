@@ -18,8 +18,8 @@ int ga_cuda_check(const ga_device *d, CUresult r, const char *what, ga_err *e) {
 
 #define CHECK(what, call) GA_TRY(ga_cuda_check(d, d->cuda.call, what, e))
 
-int ga_library_open(void **library, const char *const *sonames, const char *const *symbols, int count,
-                    void (**functions)(void), const char *advice, ga_err *e) {
+int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
+                    int count, void (**functions)(void), const char *advice, ga_err *e) {
     char reason[256] = "";
     for (int i = 0; sonames[i]; i++) {
         *library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
@@ -32,19 +32,21 @@ int ga_library_open(void **library, const char *const *sonames, const char *cons
     for (int i = 0; i < count; i++) {
         void *symbol = dlsym(*library, symbols[i]);
         if (!symbol)
-            return ga_fail(e, GA_ENVIRONMENT, "%s: too old, it has no %s; %s", sonames[0], symbols[i],
-                           advice);
+            return ga_fail(e, GA_ENVIRONMENT, "%s: too old, it has no %s; %s", sonames[0],
+                           symbols[i], advice);
         memcpy(&functions[i], &symbol, sizeof symbol);
     }
     return 0;
 }
 
-/* Keeps a handle for ga_device_close. Reserve first, so that nothing is lost when memory is short. */
+/* Keeps a handle for ga_device_close. Reserve first, so that nothing is lost when memory is short.
+ */
 static int reserve(ga_handles *h, ga_err *e) {
     if (h->count < h->capacity) return 0;
     int capacity = h->capacity ? 2 * h->capacity : 16;
     void **at = realloc(h->at, (size_t)capacity * sizeof *at);
-    if (!at) return ga_fail(e, GA_ENVIRONMENT, "out of host memory for %d device handles", capacity);
+    if (!at)
+        return ga_fail(e, GA_ENVIRONMENT, "out of host memory for %d device handles", capacity);
     h->at = at;
     h->capacity = capacity;
     return 0;
@@ -63,7 +65,8 @@ static int local_rank(int *out, ga_err *e) {
     errno = 0;
     long value = strtol(text, &end, 10);
     if (errno || end == text || *end || value < 0 || value > 1023)
-        return ga_fail(e, GA_INPUT, "LOCAL_RANK: found \"%s\", expected a number from 0 to 1023", text);
+        return ga_fail(e, GA_INPUT, "LOCAL_RANK: found \"%s\", expected a number from 0 to 1023",
+                       text);
     *out = (int)value;
     return 0;
 }
@@ -74,9 +77,11 @@ static int choose_ordinal(ga_device *d, int ordinal, ga_err *e) {
     GA_TRY(local_rank(&rank, e));
     if (ordinal < 0) ordinal = count == 1 ? 0 : rank;
     if (ordinal >= count)
-        return ga_fail(e, GA_ENVIRONMENT,
-                       "device %d: this process sees %d; start at most one rank per device, or look at "
-                       "CUDA_VISIBLE_DEVICES", ordinal, count);
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d: this process sees %d; start at most one rank per device, or look at "
+            "CUDA_VISIBLE_DEVICES",
+            ordinal, count);
     d->facts.ordinal = ordinal;
     return 0;
 }
@@ -89,10 +94,12 @@ static int read_facts(ga_device *d, ga_err *e) {
           cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->device));
     CHECK("reading its architecture",
           cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->device));
-    CHECK("reading its size", cuDeviceGetAttribute(&f->multiprocessors,
-                                                   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, d->device));
+    CHECK("reading its size",
+          cuDeviceGetAttribute(&f->multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                               d->device));
     CHECK("reading its shared memory",
-          cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, d->device));
+          cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                               d->device));
     f->arch = 10 * major + minor;
     f->shared_bytes_max = (size_t)shared;
     CHECK("reading the driver's version", cuDriverGetVersion(&f->driver_version));
@@ -103,8 +110,8 @@ static int read_facts(ga_device *d, ga_err *e) {
 static int open_device(ga_device *d, int ordinal, ga_err *e) {
     static const char *const sonames[] = {"libcuda.so.1", NULL};
     static const char *const symbols[] = {GA_CUDA_FUNCTIONS(GA_SYMBOL_NAME)};
-    GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols, (int)(sizeof symbols / sizeof *symbols),
-                           (void (**)(void)) & d->cuda,
+    GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols,
+                           (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->cuda,
                            "install NVIDIA's driver, or generate with --target c", e));
     CHECK("starting the driver", cuInit(0));
     GA_TRY(choose_ordinal(d, ordinal, e));
@@ -154,9 +161,7 @@ void ga_device_close(ga_device *d) {
     free(d->streams.at);
     free(d->pinned.at);
     free(d->arenas.at);
-    if (d->nvrtc_library) dlclose(d->nvrtc_library);
-    if (d->cuda_library) dlclose(d->cuda_library);
-    free(d);
+    free(d); /* the libraries stay: the driver has threads and exit handlers of its own */
 }
 
 const ga_device_facts *ga_device_get_facts(const ga_device *d) {
@@ -176,10 +181,11 @@ int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
     if (r == CUDA_ERROR_OUT_OF_MEMORY) {
         size_t free_bytes = 0, all_bytes = 0;
         d->cuda.cuMemGetInfo_v2(&free_bytes, &all_bytes);
-        return ga_fail(e, GA_ENVIRONMENT,
-                       "device %d (%s): an arena of %zu bytes does not fit, %zu of %zu are free; use fewer "
-                       "rows per batch, or memory { recompute = ... }", d->facts.ordinal, d->facts.name,
-                       bytes, free_bytes, all_bytes);
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d (%s): an arena of %zu bytes does not fit, %zu of %zu are free; use fewer "
+            "rows per batch, or memory { recompute = ... }",
+            d->facts.ordinal, d->facts.name, bytes, free_bytes, all_bytes);
     }
     GA_TRY(ga_cuda_check(d, r, "allocating an arena", e));
     keep(&d->arenas, (void *)(uintptr_t)address);
@@ -216,8 +222,9 @@ int ga_device_event(ga_device *d, ga_event *out, ga_err *e) {
     return 0;
 }
 
-/* A copy of pageable memory may still be under way when the driver returns, and streams that were made
- * not to wait for the default one do not wait for it either: hence the second synchronisation. */
+/* A copy of pageable memory may still be under way when the driver returns, and streams that were
+ * made not to wait for the default one do not wait for it either: hence the second synchronisation.
+ */
 int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e) {
     if (bytes == 0) return 0;
     CHECK("waiting before an upload", cuCtxSynchronize());
@@ -233,7 +240,8 @@ int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga
     return 0;
 }
 
-int ga_device_send(ga_device *d, ga_stream s, ga_address to, const void *from, size_t n, ga_err *e) {
+int ga_device_send(ga_device *d, ga_stream s, ga_address to, const void *from, size_t n,
+                   ga_err *e) {
     if (n > 0) CHECK("sending to the device", cuMemcpyHtoDAsync_v2(to, from, n, s));
     return 0;
 }
@@ -257,12 +265,13 @@ static unsigned at_least_one(unsigned n) {
     return n ? n : 1;
 }
 
-int ga_device_launch(ga_device *d, ga_stream s, ga_kernel k, const ga_launch_shape *shape, void **args,
-                     ga_err *e) {
+int ga_device_launch(ga_device *d, ga_stream s, ga_kernel k, const ga_launch_shape *shape,
+                     void **args, ga_err *e) {
     const unsigned *b = shape->blocks, *t = shape->threads;
     CHECK("launching a kernel",
-          cuLaunchKernel(k, at_least_one(b[0]), at_least_one(b[1]), at_least_one(b[2]), at_least_one(t[0]),
-                         at_least_one(t[1]), at_least_one(t[2]), shape->shared_bytes, s, args, NULL));
+          cuLaunchKernel(k, at_least_one(b[0]), at_least_one(b[1]), at_least_one(b[2]),
+                         at_least_one(t[0]), at_least_one(t[1]), at_least_one(t[2]),
+                         shape->shared_bytes, s, args, NULL));
     if (d->capturing)
         d->captured.kernels++;
     else
@@ -319,7 +328,8 @@ int ga_device_capture_end(ga_device *d, ga_stream s, ga_graph **out, ga_err *e) 
     d->capturing = false;
     CHECK("ending a capture", cuStreamEndCapture(s, &graph));
     ga_graph *g = calloc(1, sizeof *g);
-    int code = g ? reserve(&d->graphs, e) : ga_fail(e, GA_ENVIRONMENT, "out of host memory for a graph");
+    int code =
+        g ? reserve(&d->graphs, e) : ga_fail(e, GA_ENVIRONMENT, "out of host memory for a graph");
     if (code == 0)
         code = ga_cuda_check(d, d->cuda.cuGraphInstantiateWithFlags(&g->exec, graph, 0),
                              "instantiating a graph", e);

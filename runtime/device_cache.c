@@ -1,5 +1,5 @@
-/* device_cache.c: compiled kernels kept between runs, found by the content that made them. Whatever is
- * wrong with the cache costs a compilation and never anything else. */
+/* device_cache.c: compiled kernels kept between runs, found by the content that made them. Whatever
+ * is wrong with the cache costs a compilation and never anything else. */
 #include "device_private.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ static void sha256_add(sha256 *h, const void *data, size_t bytes) {
 }
 
 static sha256 sha256_start(void) {
-    return (sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
-                              0x1f83d9ab, 0x5be0cd19}};
+    return (sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                              0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
 static ga_cache_key sha256_finish(sha256 *h) {
@@ -177,9 +177,11 @@ static void *read_entry(int file, const ga_cache_key *key, size_t *bytes) {
     struct stat s;
     entry_header h;
     if (fstat(file, &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid()) return NULL;
-    if (!read_all(file, &h, sizeof h) || memcmp(h.magic, entry_magic, sizeof h.magic) != 0) return NULL;
+    if (!read_all(file, &h, sizeof h) || memcmp(h.magic, entry_magic, sizeof h.magic) != 0)
+        return NULL;
     if (memcmp(&h.key, key, sizeof *key) != 0) return NULL;
-    if (h.bytes == 0 || h.bytes > ENTRY_LIMIT || (uint64_t)s.st_size != sizeof h + h.bytes) return NULL;
+    if (h.bytes == 0 || h.bytes > ENTRY_LIMIT || (uint64_t)s.st_size != sizeof h + h.bytes)
+        return NULL;
     void *data = malloc((size_t)h.bytes);
     if (data && read_all(file, data, (size_t)h.bytes)) {
         ga_cache_key checksum = ga_cache_key_of(&(ga_cache_part){data, (size_t)h.bytes}, 1);
@@ -210,7 +212,8 @@ void ga_cache_write(int folder, const ga_cache_key *key, const void *data, size_
     entry_name(name, key);
     snprintf(temporary, sizeof temporary, ".%s.%ld", name, (long)getpid());
     unlinkat(folder, temporary, 0); /* left by a process of this number that was killed */
-    int file = openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int file =
+        openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) return;
     bool good = write_all(file, &h, sizeof h) && write_all(file, data, bytes);
     good = close(file) == 0 && good;

@@ -1,4 +1,5 @@
-/* device_kernels.c: from the text of the kernels to loaded functions: cache, or NVRTC and then cache. */
+/* device_kernels.c: from the text of the kernels to loaded functions: cache, or NVRTC and then
+ * cache. */
 #include "device_private.h"
 
 #include <stdio.h>
@@ -30,16 +31,19 @@ static int open_nvrtc(ga_device *d, ga_err *e) {
     GA_TRY(ga_library_open(&d->nvrtc_library, sonames, symbols,
                            (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->nvrtc,
                            "install NVRTC 12 or 13 of the CUDA toolkit, or put its folder in "
-                           "LD_LIBRARY_PATH", e));
+                           "LD_LIBRARY_PATH",
+                           e));
     if (d->nvrtc.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS)
-        return ga_fail(e, GA_ENVIRONMENT, "libnvrtc: does not say its version; reinstall the toolkit");
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "libnvrtc: does not say its version; reinstall the toolkit");
     d->facts.nvrtc_version = 1000 * major + 10 * minor;
     return 0;
 }
 
 static int copy_text(build *b, const ga_kernel_source *s, ga_err *e) {
     b->text = malloc(s->bytes + 1);
-    if (!b->text) return ga_fail(e, GA_ENVIRONMENT, "out of host memory for the text of the kernels");
+    if (!b->text)
+        return ga_fail(e, GA_ENVIRONMENT, "out of host memory for the text of the kernels");
     memcpy(b->text, s->text, s->bytes);
     b->text[s->bytes] = 0;
     b->bytes = s->bytes;
@@ -49,7 +53,8 @@ static int copy_text(build *b, const ga_kernel_source *s, ga_err *e) {
 static int read_text(build *b, const char *path, ga_err *e) {
     struct stat s;
     FILE *f = fopen(path, "rb");
-    if (!f) return ga_fail(e, GA_INPUT, "%s: cannot be read, but GAGEN_KERNELS names its folder", path);
+    if (!f)
+        return ga_fail(e, GA_INPUT, "%s: cannot be read, but GAGEN_KERNELS names its folder", path);
     if (fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode) && s.st_size <= TEXT_LIMIT) {
         b->bytes = (size_t)s.st_size;
         b->text = malloc(b->bytes + 1);
@@ -57,7 +62,8 @@ static int read_text(build *b, const char *path, ga_err *e) {
     bool good = b->text && fread(b->text, 1, b->bytes, f) == b->bytes;
     fclose(f);
     if (!good)
-        return ga_fail(e, GA_INPUT, "%s: cannot be read as a file of at most %d bytes", path, TEXT_LIMIT);
+        return ga_fail(e, GA_INPUT, "%s: cannot be read as a file of at most %d bytes", path,
+                       TEXT_LIMIT);
     b->text[b->bytes] = 0;
     return 0;
 }
@@ -68,7 +74,8 @@ static int get_text(build *b, const ga_kernel_source *s, ga_err *e) {
     if (!folder || !*folder) return copy_text(b, s, e);
     b->edited = true;
     if (snprintf(path, sizeof path, "%s/%s", folder, s->file) >= (int)sizeof path)
-        return ga_fail(e, GA_INPUT, "GAGEN_KERNELS: the path is longer than %zu bytes", sizeof path);
+        return ga_fail(e, GA_INPUT, "GAGEN_KERNELS: the path is longer than %zu bytes",
+                       sizeof path);
     ga_say("kernels: from %s", path);
     return read_text(b, path, e);
 }
@@ -78,17 +85,20 @@ static int choose_architecture(const ga_device *d, build *b, ga_err *e) {
     int supported[256], count = 0, best = 0, least = 0;
     if (d->nvrtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 1 || count > 256 ||
         d->nvrtc.nvrtcGetSupportedArchs(supported) != NVRTC_SUCCESS)
-        return ga_fail(e, GA_ENVIRONMENT, "libnvrtc: does not list its architectures; reinstall it");
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "libnvrtc: does not list its architectures; reinstall it");
     least = supported[0];
     for (int i = 0; i < count; i++) {
         if (supported[i] <= d->facts.arch && supported[i] > best) best = supported[i];
         if (supported[i] < least) least = supported[i];
     }
     if (!best)
-        return ga_fail(e, GA_ENVIRONMENT,
-                       "device %d (%s) is sm_%d, and NVRTC %d.%d compiles for sm_%d and newer; install "
-                       "an older toolkit", d->facts.ordinal, d->facts.name, d->facts.arch,
-                       d->facts.nvrtc_version / 1000, d->facts.nvrtc_version % 1000 / 10, least);
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d (%s) is sm_%d, and NVRTC %d.%d compiles for sm_%d and newer; install "
+            "an older toolkit",
+            d->facts.ordinal, d->facts.name, d->facts.arch, d->facts.nvrtc_version / 1000,
+            d->facts.nvrtc_version % 1000 / 10, least);
     b->ptx = best != d->facts.arch;
     snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=%s_%d",
              b->ptx ? "compute" : "sm", best);
@@ -105,7 +115,8 @@ static int set_options(build *b, const ga_kernel_source *s, ga_err *e) {
     return 0;
 }
 
-/* Everything that decides what comes out: the text, the options with the architecture, NVRTC, the driver. */
+/* Everything that decides what comes out: the text, the options with the architecture, NVRTC, the
+ * driver. */
 static void set_key(const ga_device *d, build *b) {
     ga_cache_part parts[OPTIONS_MAX + 4];
     int n = 0;
@@ -117,14 +128,17 @@ static void set_key(const ga_device *d, build *b) {
     b->key = ga_cache_key_of(parts, n);
 }
 
-static int fail_compilation(ga_device *d, const build *b, const char *file, nvrtcProgram p, nvrtcResult r,
-                            ga_err *e) {
+static int fail_compilation(ga_device *d, const build *b, const char *file, nvrtcProgram p,
+                            nvrtcResult r, ga_err *e) {
     size_t bytes = 0;
     char *log = NULL;
     if (d->nvrtc.nvrtcGetProgramLogSize(p, &bytes) == NVRTC_SUCCESS && bytes > 1)
         log = calloc(1, bytes + 1);
     if (log && d->nvrtc.nvrtcGetProgramLog(p, log) != NVRTC_SUCCESS) *log = 0;
-    int code = ga_fail(e, r != NVRTC_ERROR_COMPILATION ? GA_ENVIRONMENT : b->edited ? GA_INPUT : GA_BUG,
+    int code = ga_fail(e,
+                       r != NVRTC_ERROR_COMPILATION ? GA_ENVIRONMENT
+                       : b->edited                  ? GA_INPUT
+                                                    : GA_BUG,
                        "%s: NVRTC %d.%d, %s: %s: %s", file, d->facts.nvrtc_version / 1000,
                        d->facts.nvrtc_version % 1000 / 10, b->architecture,
                        d->nvrtc.nvrtcGetErrorString(r), log ? log : "no log");
@@ -136,7 +150,8 @@ static int take_image(ga_device *d, build *b, nvrtcProgram p, ga_err *e) {
     nvrtcResult r = b->ptx ? d->nvrtc.nvrtcGetPTXSize(p, &b->image_bytes)
                            : d->nvrtc.nvrtcGetCUBINSize(p, &b->image_bytes);
     if (r == NVRTC_SUCCESS && b->image_bytes > 0) b->image = malloc(b->image_bytes);
-    if (!b->image) return ga_fail(e, GA_ENVIRONMENT, "NVRTC gave no module, or there is no memory for it");
+    if (!b->image)
+        return ga_fail(e, GA_ENVIRONMENT, "NVRTC gave no module, or there is no memory for it");
     r = b->ptx ? d->nvrtc.nvrtcGetPTX(p, b->image) : d->nvrtc.nvrtcGetCUBIN(p, b->image);
     if (r == NVRTC_SUCCESS) return 0;
     return ga_fail(e, GA_ENVIRONMENT, "NVRTC: %s", d->nvrtc.nvrtcGetErrorString(r));
@@ -198,10 +213,12 @@ int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *k
 
 int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e) {
     if (bytes > d->facts.shared_bytes_max)
-        return ga_fail(e, GA_ENVIRONMENT, "device %d (%s): a kernel needs %zu bytes of shared memory per "
-                       "block, the device has %zu", d->facts.ordinal, d->facts.name, bytes,
-                       d->facts.shared_bytes_max);
-    return ga_cuda_check(d, d->cuda.cuFuncSetAttribute(
-                                k, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes),
-                         "allowing shared memory", e);
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "device %d (%s): a kernel needs %zu bytes of shared memory per "
+                       "block, the device has %zu",
+                       d->facts.ordinal, d->facts.name, bytes, d->facts.shared_bytes_max);
+    return ga_cuda_check(
+        d,
+        d->cuda.cuFuncSetAttribute(k, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes),
+        "allowing shared memory", e);
 }

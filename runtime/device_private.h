@@ -1,12 +1,16 @@
-/* device_private.h: what device.c, device_kernels.c, device_cache.c and nccl.c share; nobody else. */
+/* device_private.h: shared by device.c, device_kernels.c, device_cache.c and device_nccl.c alone. */
 #ifndef GA_DEVICE_PRIVATE_H
 #define GA_DEVICE_PRIVATE_H
 #include "cuda_abi.h"
 #include "device.h"
 
 #define GA_POINTER(result, name, arguments) result(*name) arguments;
-typedef struct ga_cuda { GA_CUDA_FUNCTIONS(GA_POINTER) } ga_cuda;
-typedef struct ga_nvrtc { GA_NVRTC_FUNCTIONS(GA_POINTER) } ga_nvrtc;
+typedef struct ga_cuda {
+    GA_CUDA_FUNCTIONS(GA_POINTER)
+} ga_cuda;
+typedef struct ga_nvrtc {
+    GA_NVRTC_FUNCTIONS(GA_POINTER)
+} ga_nvrtc;
 #define GA_SYMBOL_NAME(result, name, arguments) #name,
 
 /* Everything of one kind that a device has to release. */
@@ -41,8 +45,8 @@ struct ga_device {
 
 /* Opens the first of `sonames` (NULL-ended) and fills `functions` by name. The message says what is
  * missing and `advice`. */
-int ga_library_open(void **library, const char *const *sonames, const char *const *symbols, int count,
-                    void (**functions)(void), const char *advice, ga_err *e);
+int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
+                    int count, void (**functions)(void), const char *advice, ga_err *e);
 
 /* 0, or GA_ENVIRONMENT with what was tried and the driver's name and text of the error. */
 int ga_cuda_check(const ga_device *d, CUresult r, const char *what, ga_err *e);

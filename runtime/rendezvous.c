@@ -34,8 +34,8 @@ static int read_number(const char *name, int low, int high, int *out, ga_err *e)
     errno = 0;
     long value = strtol(text, &end, 10);
     if (errno || *text < '0' || *text > '9' || *end || value < low || value > high)
-        return ga_fail(e, GA_INPUT, "%s: '%.60s' found, a number from %d to %d expected", name, text, low,
-                       high);
+        return ga_fail(e, GA_INPUT, "%s: '%.60s' found, a number from %d to %d expected", name,
+                       text, low, high);
     *out = (int)value;
     return GA_OK;
 }
@@ -68,11 +68,14 @@ int ga_rendezvous_read(ga_rendezvous *r, ga_err *e) {
         return ga_fail(e, GA_INPUT, "%s is set and %s is not: the launcher sets both",
                        r->size < 0 ? "RANK" : "WORLD_SIZE", r->size < 0 ? "WORLD_SIZE" : "RANK");
     if (r->rank >= r->size)
-        return ga_fail(e, GA_INPUT, "RANK: %d found, less than WORLD_SIZE (%d) expected", r->rank, r->size);
+        return ga_fail(e, GA_INPUT, "RANK: %d found, less than WORLD_SIZE (%d) expected", r->rank,
+                       r->size);
     if (r->size == 1) return GA_OK;
     if (!address || !*address || strlen(address) >= sizeof r->address)
-        return ga_fail(e, GA_INPUT, "MASTER_ADDR: the name or address of rank 0's machine expected");
-    if (port < 0) return ga_fail(e, GA_INPUT, "MASTER_PORT is not set: a number from 1 to 65535 expected");
+        return ga_fail(e, GA_INPUT,
+                       "MASTER_ADDR: the name or address of rank 0's machine expected");
+    if (port < 0)
+        return ga_fail(e, GA_INPUT, "MASTER_PORT is not set: a number from 1 to 65535 expected");
     snprintf(r->address, sizeof r->address, "%s", address);
     snprintf(r->port, sizeof r->port, "%d", port);
     r->nonce = nonce_of(r);
@@ -128,12 +131,13 @@ static bool is_loopback(const ga_rendezvous *r) {
     return !strcmp(r->address, "127.0.0.1") || !strcmp(r->address, "localhost");
 }
 
-/* On all addresses, unless the address says that every rank is on this machine: rank 0's name may well
- * stand for a loopback address here and for another one elsewhere. */
+/* On all addresses, unless the address says that every rank is on this machine: rank 0's name may
+ * well stand for a loopback address here and for another one elsewhere. */
 static int open_listener(const ga_rendezvous *r, int *out, ga_err *e) {
-    struct sockaddr_in here = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)atoi(r->port)),
-                               .sin_addr.s_addr = htonl(is_loopback(r) ? INADDR_LOOPBACK : INADDR_ANY)};
+    struct sockaddr_in here = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)atoi(r->port)),
+        .sin_addr.s_addr = htonl(is_loopback(r) ? INADDR_LOOPBACK : INADDR_ANY)};
     struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = here.sin_port};
     int on = 1, family = is_loopback(r) ? AF_INET : AF_INET6;
     int s = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -216,8 +220,8 @@ static int join_group(const ga_rendezvous *r, int *sockets, double deadline, ga_
         if (code < 0 && ga_clock() >= deadline) return code;
     }
     if (sockets[0] < 0)
-        return ga_fail(e, GA_ENVIRONMENT, "rank %d: no rank 0 of this job at %.100s:%s within %d s", r->rank,
-                       r->address, r->port, GA_RENDEZVOUS_SECONDS);
+        return ga_fail(e, GA_ENVIRONMENT, "rank %d: no rank 0 of this job at %.100s:%s within %d s",
+                       r->rank, r->address, r->port, GA_RENDEZVOUS_SECONDS);
     tune(sockets[0]);
     return GA_OK;
 }

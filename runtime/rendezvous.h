@@ -1,6 +1,6 @@
 /* rendezvous.h: how the processes of a group find each other without MPI: from RANK, WORLD_SIZE,
- * LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Every rank has one TCP connection to
- * rank 0, which stays open for as long as the group lives. */
+ * LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Every rank has one TCP connection
+ * to rank 0, which stays open for as long as the group lives. */
 #ifndef GA_RENDEZVOUS_H
 #define GA_RENDEZVOUS_H
 

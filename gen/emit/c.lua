@@ -5,7 +5,10 @@ local graph = require "graph.graph"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);" }
+    barrier = "ga_barrier(w);", sweep_step = "w, &m->step", flat = ", m->flat_%s",
+    micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
+    micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
+    cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;" }
 
 c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 
@@ -71,6 +74,12 @@ end
 --- What stands before the parameters of a kernel, and the parameters that all kernels have.
 function c.open(name) return ("static void %s("):format(name) end
 c.first_parameters = { "ga_worker *w" }
+
+--- The parameters of an update kernel: its own and a range of the flat space.
+function c.sweep(_, own)
+    return table.move({ "int64_t from", "int64_t to" }, 1, 2, #own + 2,
+        table.move(own, 1, #own, 2, { "ga_worker *worker" }))
+end
 
 --- The template arguments of a node; `shared` are those that do not depend on the target.
 function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype) end

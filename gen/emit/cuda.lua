@@ -7,10 +7,24 @@ local ordered = require "base.ordered"
 local text = require "base.text"
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
+    sweep_step = "q, m->block", flat = ", m->device_%s",
+    micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
+    micro_batch = "batch_at(m, slot, k)", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
 
 local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
 local THREADS = 256
+
+-- An update's launch follows from its range: one thread for a few elements, decided by launch.c.
+cuda.SWEEP = { threads = 256, per_thread = 4 }
+
+--- The parameters of an update kernel: its own and a range of the flat space.
+function cuda.sweep(kernel, own)
+    kernel.launch = { threads = cuda.SWEEP.threads }
+    kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
+        table.move(own, 1, #own, 1, {}))
+    return kernel.parameters
+end
 
 local function ceil(a, b) return (a + b - 1) // b end
 

@@ -161,9 +161,12 @@ function plan.text(facts)
         line("  %-14s%14s  %s", arena.name, commas(arena.bytes), arena.what)
     end
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
-    line("  %-28s%-12s%8s%14s%12s  %s", "kernel", "section", "calls", "FLOP", "bytes", "from")
+    local width = 20
+    for _, k in ipairs(facts.kernels) do width = math.max(width, #k.name + 2) end
+    local row = "  %-" .. width .. "s%-12s%8s%14s%12s  %s"
+    line(row, "kernel", "section", "calls", "FLOP", "bytes", "from")
     for _, k in ipairs(facts.kernels) do
-        line("  %-28s%-12s%8d%14s%12s  %s", k.name, k.role, k.calls, commas(k.flops),
+        line(row, k.name, k.role, k.calls, commas(k.flops),
             binary(k.bytes), k.at)
     end
     if #facts.collectives == 0 then

@@ -243,7 +243,7 @@ end
 -- Constants of model.c and main.c that come straight from the spec.
 function program.facts_text(config, facts)
     local train = config.train
-    local cycles = train.updates and ("((void)(per_epoch), %d)"):format(train.updates)
+    local cycles = train.updates and ("%d"):format(train.updates)
         or ("(int64_t)floor(%s * (double)(per_epoch))"):format(expr.literal(train.epochs, "f64"))
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
@@ -324,16 +324,14 @@ end
 
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
-    local context = { ops = config.ops, real = g.real, template = template_of, names = {} }
+    local context = { ops = config.ops, real = g.real, template = template_of, names = {}, target = c }
     local all = step.kernels(g, context)
     local sweeps = step.sweeps(g, config, context)
     local facts = plan.facts(g, config, all, sweeps)
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
-    local kernels_text, step_text = step.render(g, config, context, all, sweeps, header)
-    files:set("kernels.c", kernels_text)
-    files:set("step.c", step_text)
+    step.render(g, config, context, all, sweeps, header, files)
     files:set("model.c", render_model(g, config, facts, context, header))
     files:set("main.c", render_main(config, context, header))
     files:set("Makefile", render_makefile(config, context,

@@ -1,8 +1,8 @@
 -- step: the text of step.c and kernels.c: forward, backward per role, the boundary, the cycle.
 -- A role is one printing of the same body with its own decisions: add or write, reduce or not.
-local c = require "emit.c"
 local expr = require "base.expr"
 local kernels = require "emit.kernels"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local step = {}
@@ -30,22 +30,22 @@ end
 
 -- The lines of a body for one role. `starts` prints the start of a bucket after the node that
 -- completes it.
-local function lines_of(body, role, pad, out)
+local function lines_of(body, role, pad, out, target)
     for _, node in ipairs(body) do
         if node.op == "times" then
             local last = node.count - 1
             out[#out + 1] = pad .. (node.step > 0
                 and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
                 or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
-            lines_of(node.body, role, pad .. "    ", out)
+            lines_of(node.body, role, pad .. "    ", out, target)
             out[#out + 1] = pad .. "}"
         else
-            if node.barrier then out[#out + 1] = pad .. "ga_barrier(w);" end
-            out[#out + 1] = kernels.call(node.kernel, role and role.adds, pad)
+            if node.barrier and target.barrier then out[#out + 1] = pad .. target.barrier end
+            out[#out + 1] = kernels.call(node.kernel, role and role.adds, pad, target)
         end
         if role and role.reduces then
             for _, bucket in ipairs(node.completes or {}) do
-                out[#out + 1] = ("%sbucket_start(w, m, %d);"):format(pad, bucket - 1)
+                out[#out + 1] = ("%sbucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
             end
         end
     end
@@ -61,16 +61,16 @@ local ROLE_COMMENT = {
     last = "the last micro-step: gradients are added",
 }
 
-local function backward_functions(g)
+local function backward_functions(g, target)
     local out = {}
     for _, role in ipairs(g.roles) do
         local reduces = role.reduces and #g.collectives > 0
         out[#out + 1] = ("/* backward_%s: %s%s */"):format(role.name, ROLE_COMMENT[role.name],
             reduces and ", and each bucket is summed over the ranks as soon as it is complete" or "")
-        out[#out + 1] = ("static void backward_%s(ga_worker *w, model *m, const batch *b) {")
-            :format(role.name)
-        lines_of(g.backward, role, "    ", out)
-        out[#out + 1] = "    ga_barrier(w);"
+        out[#out + 1] = ("static void backward_%s(%s, model *m, const batch *b) {")
+            :format(role.name, target.worker_parameter)
+        lines_of(g.backward, role, "    ", out, target)
+        if target.barrier then out[#out + 1] = "    " .. target.barrier end
         out[#out + 1] = "}"
         out[#out + 1] = ""
     end
@@ -78,38 +78,51 @@ local function backward_functions(g)
     return block_of(out)
 end
 
-local function micro_functions(g)
-    local out, cases = {}, {}
+local function micro_functions(g, target)
+    local out = {}
     for _, role in ipairs(g.roles) do
-        out[#out + 1] = ("static void micro_%s(ga_worker *w, model *m, int k) {"):format(role.name)
-        out[#out + 1] = "    const batch b = batch_at(m, k);"
-        out[#out + 1] = "    forward(w, m, &b);"
-        out[#out + 1] = ("    backward_%s(w, m, &b);"):format(role.name)
+        out[#out + 1] = ("static void micro_%s(%s) {"):format(role.name, target.micro_parameters)
+        out[#out + 1] = ("    const batch b = %s;"):format(target.micro_batch)
+        out[#out + 1] = ("    forward(%s, m, &b);"):format(target.worker)
+        out[#out + 1] = ("    backward_%s(%s, m, &b);"):format(role.name, target.worker)
         out[#out + 1] = "}"
         out[#out + 1] = ""
-        cases[#cases + 1] = ("case GA_%s: micro_%s(w, call->m, call->k); break;"):format(
-            role.name:upper(), role.name)
     end
     table.remove(out)
-    return block_of(out), block_of(cases)
+    return block_of(out)
 end
 
-local function cycle_function(g, unroll)
+local function micro_cases(g, target)
+    local out = {}
+    for _, role in ipairs(g.roles) do
+        out[#out + 1] = target.micro_case:gsub("%$(%u?)", function(upper)
+            return upper == "U" and role.name:upper() or role.name
+        end)
+    end
+    return block_of(out)
+end
+
+local function cycle_function(g, unroll, target)
     local a = g.accumulate
     local out = { ("/* %d micro-step%s and one update. */"):format(a, a > 1 and "s" or ""),
-        ("static void cycle_%d(ga_worker *w, void *arg) {"):format(a), "    model *m = arg;" }
-    if a == 1 then
-        out[#out + 1] = "    micro_only(w, m, 0);"
-    else
-        out[#out + 1] = "    micro_first(w, m, 0);"
-        if a <= unroll then
-            for k = 1, a - 2 do out[#out + 1] = ("    micro_next(w, m, %d);"):format(k) end
-        else
-            out[#out + 1] = ("    for (int k = 1; k < %d; k++) micro_next(w, m, k);"):format(a - 1)
-        end
-        out[#out + 1] = ("    micro_last(w, m, %d);"):format(a - 1)
+        ("static void cycle_%d(%s) {"):format(a, target.cycle_parameters) }
+    out[#out + 1] = target.cycle_opening
+    local function micro(role, k)
+        return ("    micro_%s(%s);"):format(role, target.micro_arguments:format(k))
     end
-    out[#out + 1] = "    boundary(w, m);"
+    if a == 1 then
+        out[#out + 1] = micro("only", 0)
+    else
+        out[#out + 1] = micro("first", 0)
+        if a <= unroll then
+            for k = 1, a - 2 do out[#out + 1] = micro("next", k) end
+        else
+            out[#out + 1] = ("    for (int k = 1; k < %d; k++)"):format(a - 1)
+                .. micro("next", "k"):sub(4)
+        end
+        out[#out + 1] = micro("last", a - 1)
+    end
+    out[#out + 1] = ("    boundary(%s, m);"):format(target.worker)
     out[#out + 1] = "}"
     return block_of(out)
 end
@@ -129,36 +142,39 @@ local function sweep_of(g, config, group, context)
     local statements = rule.update(group.fields, expr.var "w", expr.var "g", state,
         expr.var "lr", expr.var "t")
     local prefix = ("u%d_"):format(group.index)
-    local spelling = c.spelling(g.real, function(name)
+    local target = context.target
+    local spelling = target.spelling(g.real, function(name)
         return element[name] and name or "s->" .. name
     end)
     local loads = { "const real w = flat_w[i], g = s->factor * flat_g[i];" }
-    local params = { "ga_worker *worker", "const step *s", "real *flat_w", "const real *flat_g" }
+    local params = { "const step *s", "real *flat_w", "const real *flat_g" }
     for _, name in ipairs(g.state_names) do
         loads[#loads + 1] = ("real %s = flat_%s[i];"):format(name, name)
         params[#params + 1] = "real *flat_" .. name
     end
     local lines, formula, stores, flops = {}, {}, {}, 1
     for _, s in ipairs(statements) do
-        local target, e = s[1], expr.lift(s[2])
-        formula[#formula + 1] = (" *   %s = %s"):format(target, expr.text(e))
+        local left, e = s[1], expr.lift(s[2])
+        formula[#formula + 1] = (" *   %s = %s"):format(left, expr.text(e))
         local rest = expr.hoist(e, function(n) return element[n] end, hoisted, prefix)
         flops = flops + expr.count(rest)
         local value = expr.text(rest, spelling)
-        if target == "w" then
+        if left == "w" then
             lines[#lines + 1] = ("flat_w[i] = %s;"):format(value)
         else
-            lines[#lines + 1] = ("%s = %s;"):format(target, value)
-            stores[#stores + 1] = ("flat_%s[i] = %s;"):format(target, target)
+            lines[#lines + 1] = ("%s = %s;"):format(left, value)
+            stores[#stores + 1] = ("flat_%s[i] = %s;"):format(left, left)
         end
     end
     local name = "update_" .. group.index
-    table.move({ "int64_t from", "int64_t to" }, 1, 2, #params + 1, params)
-    local open = ("static void %s("):format(name)
     local kernel = { name = name, section = "boundary", hoisted = hoisted, group = group, flops = flops }
-    kernel.text = context.template("c/update.c")("sweep", {
-        fn = text.ident(name), params = text.block(c.wrap("", open, params, ""):sub(#open + 1)),
-        source = text.comment(config.optimizer.at .. ", templates/c/update.c"),
+    params = target.sweep(kernel, params)
+    local open = target.open(name, kernel.launch)
+    local file = target.folder .. "/update" .. target.extension
+    kernel.text = context.template(file)("sweep", {
+        fn = text.ident(name), params = text.block(target.wrap("", open, params, ""):sub(#open + 1)),
+        source = text.comment(("%s, templates/%s"):format(config.optimizer.at, file)),
+        threads = kernel.launch and kernel.launch.threads,
         formula = text.block(table.concat(formula, "\n")),
         loads = text.block(table.concat(loads, "\n")),
         statements = text.block(table.concat(lines, "\n")),
@@ -176,14 +192,15 @@ function step.sweeps(g, config, context)
     return list
 end
 
-local function sweep_calls(g, sweeps)
+--- The calls of the sweeps over all segments of the flat space.
+local function sweep_calls(g, sweeps, target)
     local by_group, out = {}, {}
     for _, sweep in ipairs(sweeps) do by_group[sweep.group.index] = sweep end
     local states = ""
-    for _, name in ipairs(g.state_names) do states = states .. ", m->flat_" .. name end
+    for _, name in ipairs(g.state_names) do states = states .. target.flat:format(name) end
     for _, s in ipairs(g.segments) do
-        local call = ("%s(w, &m->step, m->flat_w, m->flat_g%s, %s, %s);"):format(
-            by_group[s.group].name, states, "%s", "%s")
+        local call = ("%s(%s%s%s%s, %s, %s);"):format(by_group[s.group].name, target.sweep_step,
+            target.flat:format("w"), target.flat:format("g"), states, "%s", "%s")
         if s.count == 1 then
             out[#out + 1] = call:format(s.offset, s.offset + s.n)
         else
@@ -264,8 +281,31 @@ local SKIP = {
     skip = "s->nonfinite > 0 || s->weight == 0",
 }
 
---- kernels.c and step.c as texts.
-function step.render(g, config, context, all, sweeps, header)
+--- The arguments of step.c's template that both targets' steps have.
+function step.arguments(g, config, context, sweeps)
+    local target = context.target
+    local function lines(body, otherwise)
+        return block_of(#body > 0 and lines_of(body, nil, "", {}, target) or { otherwise })
+    end
+    return {
+        name = text.ident(config.name), buckets = #g.collectives, bucket_rows = bucket_rows(g),
+        forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
+        backward = backward_functions(g, target), view_calls = lines(g.views, "(void)m;"),
+        sweep_calls = sweep_calls(g, sweeps, target),
+        cycle_function = cycle_function(g, config.unroll, target),
+        cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro_functions(g, target),
+        micro_cases = micro_cases(g, target),
+    }
+end
+
+--- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
+function step.decision(config, sweeps)
+    return { clip = clip_lines(config), skip = text.block(SKIP[config.train.on_nonfinite]),
+        scalars = (scalars(sweeps)) }
+end
+
+--- kernels.c and step.c, in a map of files.
+function step.render(g, config, context, all, sweeps, header, files)
     local kernel_texts = {}
     for _, kernel in ipairs(all) do kernel_texts[#kernel_texts + 1] = kernel.text end
     kernel_texts[#kernel_texts + 1] = context.template("c/update.c")("gradient_partials",
@@ -273,29 +313,16 @@ function step.render(g, config, context, all, sweeps, header)
     for _, sweep in ipairs(sweeps) do
         kernel_texts[#kernel_texts + 1] = sweep.text
     end
-    local kernels_text = header("kernels.c", "one function per kernel; step.c calls them in order")
-        .. "\n" .. table.concat(kernel_texts, "\n")
-    local assignments = scalars(sweeps)
-    local micro, cases = micro_functions(g)
-    local step_text = context.template("program/step.c")("step", {
-        header = text.block(header("step.c", ("forward, backward, boundary: one update of \"%s\"")
-            :format(config.name))),
-        name = text.ident(config.name),
-        forward = block_of(lines_of(g.forward, nil, "", {})),
-        evaluation = block_of(#g.evaluation > 0 and lines_of(g.evaluation, nil, "", {})
-            or { "(void)m, (void)b;" }),
-        backward = backward_functions(g), 
-        view_calls = block_of(#g.views > 0 and lines_of(g.views, nil, "", {}) or { "(void)m;" }),
-        sweep_calls = sweep_calls(g, sweeps), lr = rate_function(config), scalars = assignments,
-        cycle_function = cycle_function(g, config.unroll),
-        cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro, micro_cases = cases,
-        buckets = #g.collectives, bucket_rows = bucket_rows(g),
-        small = small_sum(config), clip = clip_lines(config),
-        skip = text.block(SKIP[config.train.on_nonfinite]),
-        t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
-            or "m->count.update"),
-    }).text
-    return kernels_text, step_text
+    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
+        .. "\n" .. table.concat(kernel_texts, "\n"))
+    local arguments = step.arguments(g, config, context, sweeps)
+    for key, value in ordered.each(step.decision(config, sweeps)) do arguments[key] = value end
+    arguments.header = text.block(header("step.c",
+        ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
+    arguments.lr, arguments.small = rate_function(config), small_sum(config)
+    arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
+        or "m->count.update")
+    files:set("step.c", context.template("program/step.c")("step", arguments).text)
 end
 
 step.scalars = scalars

@@ -17,7 +17,7 @@ local DTYPES = { real = true, f32 = true, f64 = true, i32 = true }
 function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, tensors = {}, names = {},
-        forward = {}, backward = {}, boundary = {}, start = {}, evaluation = {},
+        forward = {}, evaluation = {}, backward = {}, views = {},
     }
 end
 

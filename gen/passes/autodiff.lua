@@ -33,8 +33,11 @@ local function loops_between(scope, owner)
     return list
 end
 
+-- Makes the writer of d write target; what a region hands out, or another gradient reads, is copied.
 local function redirect(b, d, fresh, target, acc)
-    if not fresh then d = b:value("copy", { x = d }, nil, target.name .. "_part") end
+    if not fresh or d.def.op == "times" then
+        d = b:value("copy", { x = d }, nil, target.name .. "_part")
+    end
     local node = d.def
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name].tensor == d then

@@ -138,7 +138,6 @@ function layout.run(g, config)
     g.flat_elements = place_parameters(items_of(g, false), g.trained_elements)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
-    g.views = {}
     if not config.without:has("layout") then pack_views(g, config) end
 end
 

@@ -51,8 +51,9 @@ GA_KERNEL($threads) $fn($params) {
     __shared__ double scratch[GA_LANES];
     double total = 0, weight = 0;
     for (int i = threadIdx.x; i < ROWS; i += THREADS) {
+        if (target[i] == IGNORE) continue;
         total += loss[i];
-        weight += target[i] != IGNORE;
+        weight += 1;
     }
     total = ga_block_sum(total, scratch);
     weight = ga_block_sum(weight, scratch);

@@ -58,7 +58,18 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     return RUNNING;
 }
 
+/* A checkpoint that cannot be written does not end training, but the third in a row or the last one
+ * does; what was written before is still there. */
+static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
+    const int code = $(name)_save(m, e);
+    if (code >= 0) *failures = 0;
+    if (code >= 0 || last || ++*failures == 3) return code;
+    ga_say("$name: cycle %lld: %s; training goes on", (long long)m->count.cycle, e->msg);
+    return 0;
+}
+
 static int train(model *m, const ga_options *o, ga_err *e) {
+    int failures = 0;
     while (m->count.cycle < m->cycles) {
         const double start = ga_clock();
         const ga_comm_counts before = ga_comm_counted(m->comm);
@@ -78,7 +89,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
             GA_TRY($(name)_save(m, e));
             return STOPPED;
         }
-        if (m->checkpoint && ($checkpoint_due)) GA_TRY($(name)_save(m, e));
+        if ($checkpoint_due) GA_TRY(checkpoint(m, last, &failures, e));
         (void)epoch_ends, (void)last;
     }
     return DONE;

@@ -22,7 +22,7 @@ $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/k
 -include $(DEVICE_OBJECTS:.o=.d)
 
 # -- the probe: a program of the runtime that the tests run on the device library
-DEVICE_RUNTIME := $(addprefix runtime/,device.c device_kernels.c device_cache.c nccl.c rendezvous.c \
+DEVICE_RUNTIME := $(addprefix runtime/,device.c device_kernels.c device_cache.c device_nccl.c rendezvous.c \
                     comm_nccl.c watchdog.c arena.c ga.c)
 DEVICE_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Iruntime
 

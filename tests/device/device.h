@@ -1,5 +1,5 @@
-// device.h: what the parts of the device library know of each other. One OS thread uses the library,
-// so its state is one set of plain globals; ranks are processes.
+// device.h: what the parts of the device library know of each other. One OS thread uses the
+// library, so its state is one set of plain globals; ranks are processes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,29 +14,41 @@ struct CUstream_st;
 
 namespace device {
 
-enum Error { // as cuda.h numbers them
-    SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_DEVICE = 101,
-    INVALID_CONTEXT = 201, INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
-    LAUNCH_OUT_OF_RESOURCES = 701, LAUNCH_FAILED = 719, CAPTURE_UNSUPPORTED = 900,
-    CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903, CAPTURE_UNJOINED = 904,
-    CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906
+enum Error {  // as cuda.h numbers them
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    INVALID_DEVICE = 101,
+    INVALID_CONTEXT = 201,
+    INVALID_IMAGE = 200,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    LAUNCH_OUT_OF_RESOURCES = 701,
+    LAUNCH_FAILED = 719,
+    CAPTURE_UNSUPPORTED = 900,
+    CAPTURE_INVALIDATED = 901,
+    CAPTURE_MERGE = 902,
+    CAPTURE_UNMATCHED = 903,
+    CAPTURE_UNJOINED = 904,
+    CAPTURE_ISOLATION = 905,
+    CAPTURE_IMPLICIT = 906
 };
 
-struct Switches { // read from the environment when the library is loaded
+struct Switches {  // read from the environment when the library is loaded
     bool check, lazy;
-    unsigned seed; // 0: no shuffling
+    unsigned seed;  // 0: no shuffling
     int arch, count;
     size_t memory;
     double timeout;
     std::string compiler;
 };
 extern Switches switches;
-unsigned random_below(unsigned n); // 0 while the seed is 0
-template <class T> void shuffle(T *at, unsigned n)
-{
+unsigned random_below(unsigned n);  // 0 while the seed is 0
+template <class T> void shuffle(T *at, unsigned n) {
     if (switches.seed)
-        for (unsigned k = n; k > 1; k--)
-            std::swap(at[k - 1], at[random_below(k)]);
+        for (unsigned k = n; k > 1; k--) std::swap(at[k - 1], at[random_below(k)]);
 }
 
 // Findings: one line each on stderr; the next synchronisation then fails for good.
@@ -50,11 +62,11 @@ struct Cell;
 struct Allocation {
     uintptr_t address;
     size_t bytes;
-    Cell *shadow; // per 4 bytes; only with the checker
+    Cell *shadow;  // per 4 bytes; only with the checker
 };
 int allocate(size_t bytes, uintptr_t *out);
 int release(uintptr_t address);
-const Allocation *find(uintptr_t address); // the last one that starts at or below, or null
+const Allocation *find(uintptr_t address);  // the last one that starts at or below, or null
 bool contains(uintptr_t address, size_t bytes);
 void *allocate_pinned(size_t bytes);
 bool release_pinned(void *memory);
@@ -62,7 +74,7 @@ bool is_pinned(const void *memory, size_t bytes);
 size_t memory_in_use();
 
 // ---- streams.cpp: operations with dependencies, done when ready
-using Clock = std::vector<uint32_t>; // per lane, how far it is known to have come
+using Clock = std::vector<uint32_t>;  // per lane, how far it is known to have come
 void join(Clock &into, const Clock &other);
 struct Operation {
     std::function<void()> run;
@@ -75,7 +87,9 @@ struct Operation {
 };
 using OperationPointer = std::shared_ptr<Operation>;
 extern Operation *current_operation;
-struct Place { uint32_t lane, sequence; };
+struct Place {
+    uint32_t lane, sequence;
+};
 Place place_of(uint32_t launch);
 const char *name_of(uint32_t launch);
 int submit(CUstream_st *stream, const std::string &what, std::function<void()> run,
@@ -83,15 +97,17 @@ int submit(CUstream_st *stream, const std::string &what, std::function<void()> r
 void drain();
 bool capturing();
 bool graph_holds(const Communicator *communicator);
-struct Communicator { // what streams.cpp needs to know of one: its collectives stay in order
+struct Communicator {  // what streams.cpp needs to know of one: its collectives stay in order
     OperationPointer last;
 };
 
 // ---- executor.cpp
+struct Function;
 struct Module {
     void *library = nullptr;
+    std::vector<Function *> functions;  // handed out
     std::vector<const dev_kernel *> kernels;
-    char *shared_begin = nullptr, *shared_end = nullptr; // static shared memory of all its kernels
+    char *shared_begin = nullptr, *shared_end = nullptr;  // static shared memory of all its kernels
     uintptr_t begin = 0, end = 0;
 };
 struct Function {
@@ -108,22 +124,27 @@ struct Launch {
     void **arguments;
 };
 void run_launch(const Launch &launch);
-[[noreturn]] void abandon_launch(); // called by a kernel's access: nothing more of the launch is run
-std::string where(); // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
+[[noreturn]] void
+abandon_launch();     // called by a kernel's access: nothing more of the launch is run
+std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
 extern Module *loading;
 
 // ---- checker.cpp
-struct Position { // of the running thread
+struct Position {  // of the running thread
     uint32_t block, barrier, warp_barrier;
     uint16_t thread;
 };
 Position position();
 Cell *new_shadow(size_t bytes);
 void free_shadow(Cell *cells, size_t bytes);
-bool is_private(uintptr_t address); // of the executor: stacks and indices
-struct SharedArea { uintptr_t dynamic; size_t dynamic_bytes, dynamic_capacity; Module *module; };
+bool is_private(uintptr_t address);  // of the executor: stacks and indices
+struct SharedArea {
+    uintptr_t dynamic;
+    size_t dynamic_bytes, dynamic_capacity;
+    Module *module;
+};
 const SharedArea &shared_area();
-void touch(uintptr_t address, size_t bytes, bool write); // by a copy, a fill or a collective
+void touch(uintptr_t address, size_t bytes, bool write);  // by a copy, a fill or a collective
 std::string source_line(const void *program_counter);
 
-} // namespace device
+}  // namespace device

@@ -1,5 +1,5 @@
-// driver.cpp: the entry points of libcuda.so.1. Arguments are checked as strictly as the driver does or
-// more so; a function that is not here is missing for dlsym as well.
+// driver.cpp: the entry points of libcuda.so.1. Arguments are checked as strictly as the driver
+// does or more so; a function that is not here is missing for dlsym as well.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -24,126 +24,118 @@ struct ErrorText {
     const char *name, *text;
 };
 const ErrorText error_texts[] = {
-    { SUCCESS, "CUDA_SUCCESS", "no error" },
-    { INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument" },
-    { OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory" },
-    { NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error" },
-    { INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal" },
-    { INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid" },
-    { INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context" },
-    { INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle" },
-    { NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found" },
-    { NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready" },
-    { LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-      "too many resources requested for launch" },
-    { LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure" },
-    { CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-      "operation not permitted when stream is capturing" },
-    { CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-      "operation failed due to a previous error during capture" },
-    { CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not initiated in this stream" },
-    { CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
-      "capturing stream has unjoined work" },
-    { CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
-      "dependency created on uncaptured work in another stream" },
+    {SUCCESS, "CUDA_SUCCESS", "no error"},
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {LAUNCH_OUT_OF_RESOURCES, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+     "too many resources requested for launch"},
+    {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {CAPTURE_UNMATCHED, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
+     "capture was not initiated in this stream"},
+    {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
 };
 
-const ErrorText *error_text(int code)
-{
+const ErrorText *error_text(int code) {
     for (const ErrorText &e : error_texts)
-        if (e.code == code)
-            return &e;
+        if (e.code == code) return &e;
     return nullptr;
 }
 
 bool initialised, context;
 
-int range(uint64_t address, size_t bytes, const char *what)
-{
-    if (contains(address, bytes))
-        return SUCCESS;
+int range(uint64_t address, size_t bytes, const char *what) {
+    if (contains(address, bytes)) return SUCCESS;
     report("argument", "%s: %zu bytes reach outside of device memory", what, bytes);
     return INVALID_VALUE;
 }
 
-int pinned(const void *memory, size_t bytes, const char *what)
-{
-    if (is_pinned(memory, bytes))
-        return SUCCESS;
+int pinned(const void *memory, size_t bytes, const char *what) {
+    if (is_pinned(memory, bytes)) return SUCCESS;
     report("argument", "%s: the host memory is not pinned", what);
     return INVALID_VALUE;
 }
 
-} // namespace
+}  // namespace
 
-ENTRY int cuInit(unsigned flags)
-{
+ENTRY int cuInit(unsigned flags) {
     initialised = flags == 0;
     return flags ? INVALID_VALUE : SUCCESS;
 }
-ENTRY int cuDriverGetVersion(int *out)
-{
+ENTRY int cuDriverGetVersion(int *out) {
     *out = 13000;
     return SUCCESS;
 }
-ENTRY int cuGetErrorName(int code, const char **out)
-{
+ENTRY int cuGetErrorName(int code, const char **out) {
     *out = error_text(code) ? error_text(code)->name : nullptr;
     return *out ? SUCCESS : INVALID_VALUE;
 }
-ENTRY int cuGetErrorString(int code, const char **out)
-{
+ENTRY int cuGetErrorString(int code, const char **out) {
     *out = error_text(code) ? error_text(code)->text : nullptr;
     return *out ? SUCCESS : INVALID_VALUE;
 }
-ENTRY int cuDeviceGetCount(int *out)
-{
+ENTRY int cuDeviceGetCount(int *out) {
     *out = switches.count;
     return initialised ? SUCCESS : NOT_INITIALIZED;
 }
-ENTRY int cuDeviceGet(int *out, int ordinal)
-{
+ENTRY int cuDeviceGet(int *out, int ordinal) {
     *out = ordinal;
-    return !initialised ? NOT_INITIALIZED : ordinal < 0 || ordinal >= switches.count ? INVALID_DEVICE : SUCCESS;
+    return !initialised                               ? NOT_INITIALIZED
+           : ordinal < 0 || ordinal >= switches.count ? INVALID_DEVICE
+                                                      : SUCCESS;
 }
-ENTRY int cuDeviceGetName(char *out, int bytes, int)
-{
+ENTRY int cuDeviceGetName(char *out, int bytes, int) {
     snprintf(out, (size_t)bytes, "test device sm_%d", switches.arch);
     return SUCCESS;
 }
-ENTRY int cuDeviceGetAttribute(int *out, unsigned attribute, int)
-{
+ENTRY int cuDeviceGetAttribute(int *out, unsigned attribute, int) {
     switch (attribute) {
-    case 16: *out = 4; return SUCCESS; // multiprocessors: few, so that grids made to fit stay small
+    case 16:
+        *out = 4;
+        return SUCCESS;  // multiprocessors: few, so that grids made to fit stay small
     case 75: *out = switches.arch / 10; return SUCCESS;
     case 76: *out = switches.arch % 10; return SUCCESS;
     case 97: *out = (int)SHARED_LIMIT; return SUCCESS;
-    default: report("argument", "cuDeviceGetAttribute: %u is not known here", attribute); return INVALID_VALUE;
+    default:
+        report("argument", "cuDeviceGetAttribute: %u is not known here", attribute);
+        return INVALID_VALUE;
     }
 }
-ENTRY int cuDevicePrimaryCtxRetain(void **out, int)
-{
+ENTRY int cuDevicePrimaryCtxRetain(void **out, int) {
     context = true;
     *out = &context;
     return SUCCESS;
 }
-ENTRY int cuDevicePrimaryCtxRelease_v2(int)
-{
+ENTRY int cuDevicePrimaryCtxRelease_v2(int) {
     context = false;
     return SUCCESS;
 }
-ENTRY int cuCtxSetCurrent(void *c) { return c == &context ? SUCCESS : INVALID_CONTEXT; }
-ENTRY int cuCtxSynchronize() { return synchronize(); }
+ENTRY int cuCtxSetCurrent(void *c) {
+    return c == &context ? SUCCESS : INVALID_CONTEXT;
+}
+ENTRY int cuCtxSynchronize() {
+    return synchronize();
+}
 
 // ---- memory
-ENTRY int cuMemGetInfo_v2(size_t *free_bytes, size_t *all_bytes)
-{
+ENTRY int cuMemGetInfo_v2(size_t *free_bytes, size_t *all_bytes) {
     *free_bytes = switches.memory - memory_in_use();
     *all_bytes = switches.memory;
     return SUCCESS;
 }
-ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes)
-{
+ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes) {
     uintptr_t address = 0;
     int code = refuse_in_capture();
     if (!code)
@@ -151,30 +143,24 @@ ENTRY int cuMemAlloc_v2(uint64_t *out, size_t bytes)
     *out = address;
     return code;
 }
-ENTRY int cuMemFree_v2(uint64_t address)
-{
-    if (capturing())
-        return refuse_in_capture();
+ENTRY int cuMemFree_v2(uint64_t address) {
+    if (capturing()) return refuse_in_capture();
     drain();
     return release(address);
 }
-ENTRY int cuMemAllocHost_v2(void **out, size_t bytes)
-{
+ENTRY int cuMemAllocHost_v2(void **out, size_t bytes) {
     int code = refuse_in_capture();
     *out = code || bytes == 0 ? nullptr : allocate_pinned(bytes);
     return code ? code : *out ? SUCCESS : bytes ? OUT_OF_MEMORY : INVALID_VALUE;
 }
-ENTRY int cuMemFreeHost(void *p)
-{
+ENTRY int cuMemFreeHost(void *p) {
     drain();
     return release_pinned(p) ? SUCCESS : INVALID_VALUE;
 }
 // These two do not wait for the streams: none of a program's waits for the default one.
-ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
-{
+ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
     int code = refuse_in_capture();
-    if (!code)
-        code = range(to, bytes, "cuMemcpyHtoD");
+    if (!code) code = range(to, bytes, "cuMemcpyHtoD");
     if (!code)
         run_as_host("upload", [=] {
             touch(to, bytes, true);
@@ -182,11 +168,9 @@ ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes)
         });
     return code;
 }
-ENTRY int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
-{
+ENTRY int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
     int code = refuse_in_capture();
-    if (!code)
-        code = range(from, bytes, "cuMemcpyDtoH");
+    if (!code) code = range(from, bytes, "cuMemcpyDtoH");
     if (!code)
         run_as_host("download", [=] {
             touch(from, bytes, false);
@@ -194,8 +178,7 @@ ENTRY int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes)
         });
     return code ? code : failed() ? LAUNCH_FAILED : SUCCESS;
 }
-ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUstream_st *stream)
-{
+ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUstream_st *stream) {
     if (range(to, bytes, "cuMemcpyHtoDAsync") || pinned(from, bytes, "cuMemcpyHtoDAsync"))
         return INVALID_VALUE;
     return submit(stream, "copy to the device", [=] {
@@ -203,8 +186,7 @@ ENTRY int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, CUst
         memcpy((void *)to, from, bytes);
     });
 }
-ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_st *stream)
-{
+ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_st *stream) {
     if (range(from, bytes, "cuMemcpyDtoHAsync") || pinned(to, bytes, "cuMemcpyDtoHAsync"))
         return INVALID_VALUE;
     return submit(stream, "copy to the host", [=] {
@@ -212,8 +194,7 @@ ENTRY int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, CUstream_s
         memcpy(to, (void *)from, bytes);
     });
 }
-ENTRY int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CUstream_st *stream)
-{
+ENTRY int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CUstream_st *stream) {
     if (range(to, bytes, "cuMemcpyDtoDAsync") || range(from, bytes, "cuMemcpyDtoDAsync"))
         return INVALID_VALUE;
     if (to < from + bytes && from < to + bytes) {
@@ -226,10 +207,8 @@ ENTRY int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, CUstrea
         memcpy((void *)to, (void *)from, bytes);
     });
 }
-ENTRY int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstream_st *stream)
-{
-    if (range(to, bytes, "cuMemsetD8Async"))
-        return INVALID_VALUE;
+ENTRY int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstream_st *stream) {
+    if (range(to, bytes, "cuMemsetD8Async")) return INVALID_VALUE;
     return submit(stream, "fill", [=] {
         touch(to, bytes, true);
         memset((void *)to, value, bytes);
@@ -237,8 +216,7 @@ ENTRY int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstre
 }
 
 // ---- modules and launches
-static int add_extent(dl_phdr_info *info, size_t, void *module)
-{
+static int add_extent(dl_phdr_info *info, size_t, void *module) {
     auto *m = (Module *)module;
     if (info->dlpi_addr == m->begin)
         for (int i = 0; i < info->dlpi_phnum; i++)
@@ -249,26 +227,23 @@ static int add_extent(dl_phdr_info *info, size_t, void *module)
 }
 
 // The kernels find this library's functions only if its symbols are global.
-static bool publish_own_symbols()
-{
+static bool publish_own_symbols() {
     Dl_info own;
     return dladdr((void *)publish_own_symbols, &own) &&
            dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-ENTRY int cuModuleLoadData(Module **out, const void *image)
-{
+ENTRY int cuModuleLoadData(Module **out, const void *image) {
     auto *header = (const Image *)image;
-    if (int refused = refuse_in_capture())
-        return refused;
-    if (memcmp(header->magic, IMAGE_MAGIC, sizeof header->magic) != 0 || header->stamp != image_stamp() ||
-        !publish_own_symbols())
+    if (int refused = refuse_in_capture()) return refused;
+    if (memcmp(header->magic, IMAGE_MAGIC, sizeof header->magic) != 0 ||
+        header->stamp != image_stamp() || !publish_own_symbols())
         return INVALID_IMAGE;
     int file = memfd_create("kernels", 0);
     if (file < 0 || write(file, header + 1, header->bytes) != (ssize_t)header->bytes)
         return OUT_OF_MEMORY;
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), file); // kept open for addr2line
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", getpid(), file);  // kept open for addr2line
     auto *m = loading = new Module;
     m->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!m->library) {
@@ -283,43 +258,41 @@ ENTRY int cuModuleLoadData(Module **out, const void *image)
     *out = m;
     return SUCCESS;
 }
-ENTRY int cuModuleUnload(Module *m)
-{
+ENTRY int cuModuleUnload(Module *m) {
     drain();
     dlclose(m->library);
+    for (Function *f : m->functions) delete f;
     delete m;
     return SUCCESS;
 }
-ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name)
-{
+ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name) {
     for (const dev_kernel *k : m->kernels)
         if (!strcmp(k->name, name)) {
-            *out = new Function{ k, m };
+            *out = new Function{k, m};
+            m->functions.push_back(*out);
             return SUCCESS;
         }
     return NOT_FOUND;
 }
-ENTRY int cuFuncSetAttribute(Function *f, unsigned attribute, int value)
-{
-    if (attribute != 8 || value < 0 || (size_t)value > SHARED_LIMIT)
-        return INVALID_VALUE;
+ENTRY int cuFuncSetAttribute(Function *f, unsigned attribute, int value) {
+    if (attribute != 8 || value < 0 || (size_t)value > SHARED_LIMIT) return INVALID_VALUE;
     f->dynamic_limit = (size_t)value;
     return SUCCESS;
 }
 
-static int check_launch(const Function *f, const unsigned *grid, const unsigned *block, size_t dynamic)
-{
+static int check_launch(const Function *f, const unsigned *grid, const unsigned *block,
+                        size_t dynamic) {
     size_t threads = (size_t)block[0] * block[1] * block[2];
-    if (!grid[0] || !grid[1] || !grid[2] || grid[1] > 65535 || grid[2] > 65535 || grid[0] > 0x7fffffff ||
-        !threads || threads > THREADS_LIMIT || block[2] > 64 ||
+    if (!grid[0] || !grid[1] || !grid[2] || grid[1] > 65535 || grid[2] > 65535 ||
+        grid[0] > 0x7fffffff || !threads || threads > THREADS_LIMIT || block[2] > 64 ||
         (uint64_t)grid[0] * grid[1] * grid[2] > 0xffffffff) {
         report("argument", "kernel %s: a grid of (%u,%u,%u) blocks of (%u,%u,%u) threads cannot be",
                f->kernel->name, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
         return INVALID_VALUE;
     }
     if (f->kernel->bound && threads > f->kernel->bound) {
-        report("argument", "kernel %s: %zu threads in a block, __launch_bounds__ says %u", f->kernel->name,
-               threads, f->kernel->bound);
+        report("argument", "kernel %s: %zu threads in a block, __launch_bounds__ says %u",
+               f->kernel->name, threads, f->kernel->bound);
         return LAUNCH_OUT_OF_RESOURCES;
     }
     if (dynamic > f->dynamic_limit) {
@@ -330,81 +303,85 @@ static int check_launch(const Function *f, const unsigned *grid, const unsigned 
     return SUCCESS;
 }
 
-struct Arguments { // copied at the launch, as the driver does
+struct Arguments {  // copied at the launch, as the driver does
     std::vector<std::vector<char>> values;
     std::vector<void *> pointers;
 };
 
-ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                         unsigned bz, unsigned dynamic, CUstream_st *stream, void **arguments, void **extra)
-{
-    unsigned grid[3] = { gx, gy, gz }, block[3] = { bx, by, bz };
-    if (!f || extra || (f->kernel->argument_count && !arguments))
-        return INVALID_VALUE;
-    if (int code = check_launch(f, grid, block, dynamic))
-        return code;
+ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                         unsigned by, unsigned bz, unsigned dynamic, CUstream_st *stream,
+                         void **arguments, void **extra) {
+    unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
+    if (!f || extra || (f->kernel->argument_count && !arguments)) return INVALID_VALUE;
+    if (int code = check_launch(f, grid, block, dynamic)) return code;
     auto a = std::make_shared<Arguments>();
     for (int i = 0; i < f->kernel->argument_count; i++)
-        a->values.emplace_back((char *)arguments[i], (char *)arguments[i] + f->kernel->argument_bytes[i]);
-    for (auto &v : a->values)
-        a->pointers.push_back(v.data());
+        a->values.emplace_back((char *)arguments[i],
+                               (char *)arguments[i] + f->kernel->argument_bytes[i]);
+    for (auto &v : a->values) a->pointers.push_back(v.data());
     return submit(stream, std::string("kernel ") + f->kernel->name, [=] {
-        run_launch({ f, { gx, gy, gz }, { bx, by, bz }, dynamic, a->pointers.data() });
+        run_launch({f, {gx, gy, gz}, {bx, by, bz}, dynamic, a->pointers.data()});
     });
 }
 
 // ---- streams, events, graphs
-ENTRY int cuStreamCreate(CUstream_st **out, unsigned flags)
-{
-    if (int refused = refuse_in_capture())
-        return refused;
+ENTRY int cuStreamCreate(CUstream_st **out, unsigned flags) {
+    if (int refused = refuse_in_capture()) return refused;
     if (flags != 1) {
         report("argument", "cuStreamCreate: only CU_STREAM_NON_BLOCKING is modelled");
         return INVALID_VALUE;
     }
     return stream_create(out);
 }
-ENTRY int cuStreamDestroy_v2(CUstream_st *s) { return stream_destroy(s); }
-ENTRY int cuStreamSynchronize(CUstream_st *s) { return stream_synchronize(s); }
-ENTRY int cuStreamQuery(CUstream_st *s) { return stream_synchronize(s); }
-ENTRY int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned flags)
-{
+ENTRY int cuStreamDestroy_v2(CUstream_st *s) {
+    return stream_destroy(s);
+}
+ENTRY int cuStreamSynchronize(CUstream_st *s) {
+    return stream_synchronize(s);
+}
+ENTRY int cuStreamQuery(CUstream_st *s) {
+    return stream_synchronize(s);
+}
+ENTRY int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned flags) {
     return flags ? INVALID_VALUE : stream_wait(s, e);
 }
-ENTRY int cuEventCreate(CUevent_st **out, unsigned)
-{
+ENTRY int cuEventCreate(CUevent_st **out, unsigned) {
     *out = new CUevent_st;
     return SUCCESS;
 }
-ENTRY int cuEventDestroy_v2(CUevent_st *e)
-{
+ENTRY int cuEventDestroy_v2(CUevent_st *e) {
     delete e;
     return SUCCESS;
 }
-ENTRY int cuEventRecord(CUevent_st *e, CUstream_st *s) { return event_record(e, s); }
-ENTRY int cuEventSynchronize(CUevent_st *e) { return event_synchronize(e); }
-ENTRY int cuEventElapsedTime(float *out, CUevent_st *from, CUevent_st *to)
-{
-    if (!from->operation || !to->operation)
-        return INVALID_HANDLE;
-    if (!from->operation->done || !to->operation->done)
-        return NOT_READY;
+ENTRY int cuEventRecord(CUevent_st *e, CUstream_st *s) {
+    return event_record(e, s);
+}
+ENTRY int cuEventSynchronize(CUevent_st *e) {
+    return event_synchronize(e);
+}
+ENTRY int cuEventElapsedTime(float *out, CUevent_st *from, CUevent_st *to) {
+    if (!from->operation || !to->operation) return INVALID_HANDLE;
+    if (!from->operation->done || !to->operation->done) return NOT_READY;
     *out = (float)((*to->time - *from->time) * 1e3);
     return SUCCESS;
 }
-ENTRY int cuStreamBeginCapture_v2(CUstream_st *s, unsigned mode)
-{
+ENTRY int cuStreamBeginCapture_v2(CUstream_st *s, unsigned mode) {
     return mode > 2 ? INVALID_VALUE : capture_begin(s);
 }
-ENTRY int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) { return capture_end(s, out); }
-ENTRY int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g, unsigned long long flags)
-{
+ENTRY int cuStreamEndCapture(CUstream_st *s, CUgraph_st **out) {
+    return capture_end(s, out);
+}
+ENTRY int cuGraphInstantiateWithFlags(CUgraphExec_st **out, CUgraph_st *g,
+                                      unsigned long long flags) {
     return flags || !g ? INVALID_VALUE : graph_instantiate(out, g);
 }
-ENTRY int cuGraphLaunch(CUgraphExec_st *x, CUstream_st *s) { return graph_launch(x, s); }
-ENTRY int cuGraphExecDestroy(CUgraphExec_st *x) { return graph_exec_destroy(x); }
-ENTRY int cuGraphDestroy(CUgraph_st *g)
-{
+ENTRY int cuGraphLaunch(CUgraphExec_st *x, CUstream_st *s) {
+    return graph_launch(x, s);
+}
+ENTRY int cuGraphExecDestroy(CUgraphExec_st *x) {
+    return graph_exec_destroy(x);
+}
+ENTRY int cuGraphDestroy(CUgraph_st *g) {
     delete g;
     return SUCCESS;
 }

@@ -1,4 +1,5 @@
-// executor.cpp: runs one launch: blocks one after another, a fiber per thread, barriers, warp operations.
+// executor.cpp: runs one launch: blocks one after another, a fiber per thread, barriers, warp
+// operations.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -17,12 +18,12 @@ namespace {
 
 enum class State { ready, at_barrier, at_warp, finished };
 
-struct Rendezvous { // of the lanes of one warp operation
+struct Rendezvous {  // of the lanes of one warp operation
     unsigned mask, arrived;
     int operation;
     void *records[32];
 };
-constexpr int RENDEZVOUS = 8; // groups of one warp that may wait at the same time
+constexpr int RENDEZVOUS = 8;  // groups of one warp that may wait at the same time
 
 struct Fiber : dev_thread {
     State state;
@@ -31,7 +32,7 @@ struct Fiber : dev_thread {
     int vote;
 };
 
-constexpr size_t STACK_BYTES = 64 << 10; // committed when touched
+constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr uint64_t STACK_MARK = 0x5ca1ab1e0ddba11ull;
 
 struct Executor {
@@ -41,8 +42,8 @@ struct Executor {
     unsigned order[THREADS_LIMIT], threads, next, live;
     void *main_stack;
     const Launch *launch;
-    uint32_t block;   // linear
-    uint32_t barrier; // barriers passed by this block
+    uint32_t block;    // linear
+    uint32_t barrier;  // barriers passed by this block
     bool abandoned;
     struct {
         unsigned arrived, sum;
@@ -53,39 +54,35 @@ struct Executor {
 };
 Executor x;
 
-Fiber *running() { return static_cast<Fiber *>(dev_current); }
+Fiber *running() {
+    return static_cast<Fiber *>(dev_current);
+}
 
-void switch_to_next(void **save)
-{
+void switch_to_next(void **save) {
     for (unsigned i = 0; i < x.threads; i++) {
         if (x.next >= x.threads) {
             x.next = 0;
             shuffle(x.order, x.threads);
         }
         Fiber *f = &x.fibers[x.order[x.next++]];
-        if (f->state != State::ready)
-            continue;
-        if (f == dev_current && save == &f->stack_pointer)
-            return;
+        if (f->state != State::ready) continue;
+        if (f == dev_current && save == &f->stack_pointer) return;
         dev_current = f;
         dev_switch(save, f->stack_pointer);
         return;
     }
-    dev_switch(save, x.main_stack); // the block is finished, or it is dead-locked
+    dev_switch(save, x.main_stack);  // the block is finished, or it is dead-locked
 }
 
-void wait(State state)
-{
+void wait(State state) {
     Fiber *f = running();
     f->state = state;
     switch_to_next(&f->stack_pointer);
 }
 
 // Opens the barrier once every live thread has come: a thread that has returned is not waited for.
-void open_barrier()
-{
-    if (x.meeting.arrived == 0 || x.meeting.arrived != x.live)
-        return;
+void open_barrier() {
+    if (x.meeting.arrived == 0 || x.meeting.arrived != x.live) return;
     int vote = x.meeting.vote, sum = (int)x.meeting.sum;
     int result = vote == DEV_COUNT ? sum : vote == DEV_AND ? sum == (int)x.live : sum != 0;
     x.meeting = {};
@@ -97,8 +94,7 @@ void open_barrier()
         }
 }
 
-void thread_main()
-{
+void thread_main() {
     x.launch->function->kernel->call(x.launch->arguments);
     running()->state = State::finished;
     x.live--;
@@ -108,19 +104,21 @@ void thread_main()
     abort();
 }
 
-char *stack_bottom(unsigned thread) { return x.stacks + STACK_BYTES * thread; }
+char *stack_bottom(unsigned thread) {
+    return x.stacks + STACK_BYTES * thread;
+}
 
-void start_threads()
-{
+void start_threads() {
     for (unsigned i = 0; i < x.threads; i++) {
         Fiber *f = &x.fibers[i];
         f->state = State::ready;
         // Staggered: tops that are a power of two apart would compete for the same cache lines.
-        f->stack_pointer = fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
+        f->stack_pointer =
+            fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
         memcpy(stack_bottom(i), &STACK_MARK, sizeof STACK_MARK);
     }
     x.live = x.threads;
-    x.next = x.threads; // shuffles before the first switch
+    x.next = x.threads;  // shuffles before the first switch
     x.meeting = {};
     x.barrier = 0;
     unsigned warps = (x.threads + 31) / 32;
@@ -128,17 +126,18 @@ void start_threads()
     memset(x.warp_barrier, 0, sizeof x.warp_barrier[0] * warps);
 }
 
-void report_dead_lock()
-{
+void report_dead_lock() {
     std::string text;
     int shown = 0;
     for (unsigned i = 0; i < x.threads && shown < 3; i++) {
         const Fiber &f = x.fibers[i];
         char line[120] = "";
         if (f.state == State::at_barrier)
-            snprintf(line, sizeof line, "; thread %u waits at __syncthreads, line %d", i, x.meeting.line);
+            snprintf(line, sizeof line, "; thread %u waits at __syncthreads, line %d", i,
+                     x.meeting.line);
         else if (f.state == State::at_warp)
-            snprintf(line, sizeof line, "; thread %u waits at a warp operation, mask %08x, came %08x", i,
+            snprintf(line, sizeof line,
+                     "; thread %u waits at a warp operation, mask %08x, came %08x", i,
                      f.waits_at->mask, f.waits_at->arrived);
         shown += line[0] != 0;
         text += line;
@@ -150,21 +149,19 @@ void report_dead_lock()
 }
 
 // Shared memory starts with NaNs. The checker knows what was written and needs no poison.
-void poison_shared(bool first_block)
-{
-    if (switches.check)
-        return;
+void poison_shared(bool first_block) {
+    if (switches.check) return;
     const Module *m = x.launch->function->module;
     if (first_block || switches.seed)
         memset(m->shared_begin, 0xff, (size_t)(m->shared_end - m->shared_begin));
     memset((void *)x.shared.dynamic, 0xff, x.launch->dynamic_bytes);
 }
 
-bool run_block(uint32_t block, bool first)
-{
+bool run_block(uint32_t block, bool first) {
     const unsigned *grid = x.launch->grid;
     x.block = block;
-    dev_current_block.index = { block % grid[0], block / grid[0] % grid[1], block / (grid[0] * grid[1]) };
+    dev_current_block.index = {block % grid[0], block / grid[0] % grid[1],
+                               block / (grid[0] * grid[1])};
     start_threads();
     poison_shared(first);
     switch_to_next(&x.main_stack);
@@ -174,16 +171,13 @@ bool run_block(uint32_t block, bool first)
                    x.launch->function->kernel->name, STACK_BYTES);
             return false;
         }
-    if (x.live > 0 && !x.abandoned)
-        report_dead_lock();
+    if (x.live > 0 && !x.abandoned) report_dead_lock();
     dev_current = nullptr;
     return x.live == 0;
 }
 
-void prepare_once()
-{
-    if (x.stacks)
-        return;
+void prepare_once() {
+    if (x.stacks) return;
     x.stacks = (char *)mmap(nullptr, STACK_BYTES * THREADS_LIMIT, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *dynamic = nullptr;
@@ -195,10 +189,9 @@ void prepare_once()
     x.shared.dynamic_capacity = SHARED_LIMIT;
 }
 
-} // namespace
+}  // namespace
 
-void run_launch(const Launch &launch)
-{
+void run_launch(const Launch &launch) {
     prepare_once();
     const unsigned *b = launch.block, *g = launch.grid;
     x.launch = &launch;
@@ -206,38 +199,33 @@ void run_launch(const Launch &launch)
     x.threads = b[0] * b[1] * b[2];
     x.shared.dynamic_bytes = launch.dynamic_bytes;
     x.shared.module = launch.function->module;
-    dev_current_block.threads = { b[0], b[1], b[2] };
-    dev_current_block.grid = { g[0], g[1], g[2] };
+    dev_current_block.threads = {b[0], b[1], b[2]};
+    dev_current_block.grid = {g[0], g[1], g[2]};
     for (unsigned i = 0; i < x.threads; i++) {
         dev_thread *t = &x.fibers[i];
-        *t = { { i % b[0], i / b[0] % b[1], i / (b[0] * b[1]) }, i, i % 32, i / 32 };
+        *t = {{i % b[0], i / b[0] % b[1], i / (b[0] * b[1])}, i, i % 32, i / 32};
         x.order[i] = i;
     }
     std::vector<uint32_t> blocks((size_t)g[0] * g[1] * g[2]);
-    for (size_t i = 0; i < blocks.size(); i++)
-        blocks[i] = (uint32_t)i;
+    for (size_t i = 0; i < blocks.size(); i++) blocks[i] = (uint32_t)i;
     shuffle(blocks.data(), (unsigned)blocks.size());
     bool first = true;
     for (uint32_t block : blocks) {
-        if (!run_block(block, first))
-            break;
+        if (!run_block(block, first)) break;
         first = false;
     }
     x.launch = nullptr;
 }
 
-void abandon_launch()
-{
+void abandon_launch() {
     void *never_used;
     x.abandoned = true;
     dev_switch(&never_used, x.main_stack);
     abort();
 }
 
-std::string where()
-{
-    if (!x.launch || !dev_current)
-        return "";
+std::string where() {
+    if (!x.launch || !dev_current) return "";
     const uint3 &b = dev_current_block.index, &t = dev_current->index;
     char text[240];
     snprintf(text, sizeof text, ", kernel %s, block (%u,%u,%u), thread (%u,%u,%u)",
@@ -245,27 +233,26 @@ std::string where()
     return text;
 }
 
-Position position()
-{
-    return { x.block, x.barrier, x.warp_barrier[dev_current->warp], (uint16_t)dev_current->linear };
+Position position() {
+    return {x.block, x.barrier, x.warp_barrier[dev_current->warp], (uint16_t)dev_current->linear};
 }
 
-const SharedArea &shared_area() { return x.shared; }
+const SharedArea &shared_area() {
+    return x.shared;
+}
 
-bool is_private(uintptr_t address)
-{
+bool is_private(uintptr_t address) {
     return address - (uintptr_t)x.stacks < STACK_BYTES * THREADS_LIMIT ||
            address - (uintptr_t)&x < sizeof x ||
            address - (uintptr_t)&dev_current_block < sizeof dev_current_block ||
            address - (uintptr_t)&dev_current < sizeof dev_current;
 }
 
-} // namespace device
+}  // namespace device
 
 using namespace device;
 
-int dev_barrier(int vote, int predicate, int site, int line)
-{
+int dev_barrier(int vote, int predicate, int site, int line) {
     auto &m = x.meeting;
     if (m.arrived == 0) {
         m.site = site;
@@ -285,8 +272,7 @@ int dev_barrier(int vote, int predicate, int site, int line)
     return f->vote;
 }
 
-static Rendezvous *find_rendezvous(unsigned warp, unsigned lane, unsigned mask, int operation)
-{
+static Rendezvous *find_rendezvous(unsigned warp, unsigned lane, unsigned mask, int operation) {
     Rendezvous *all = x.rendezvous[warp];
     for (int i = 0; i < RENDEZVOUS; i++)
         if (all[i].arrived && all[i].mask == mask && all[i].operation == operation &&
@@ -301,12 +287,10 @@ static Rendezvous *find_rendezvous(unsigned warp, unsigned lane, unsigned mask, 
     return nullptr;
 }
 
-void dev_warp(unsigned mask, int operation, void *record, void (*serve)(void **, unsigned))
-{
+void dev_warp(unsigned mask, int operation, void *record, void (*serve)(void **, unsigned)) {
     Fiber *f = running();
     unsigned lane = f->lane, warp = f->warp, lanes = std::min(32u, x.threads - warp * 32);
-    if (lanes < 32)
-        mask &= (1u << lanes) - 1;
+    if (lanes < 32) mask &= (1u << lanes) - 1;
     if (!(mask >> lane & 1)) {
         report("warp", "lane %u takes part with mask %08x, which does not name it%s", lane, mask,
                where().c_str());
@@ -325,25 +309,27 @@ void dev_warp(unsigned mask, int operation, void *record, void (*serve)(void **,
         return;
     }
     serve(r->records, mask);
-    if (operation == DEV_WARP_SYNC) // the only one that orders memory
+    if (operation == DEV_WARP_SYNC)  // the only one that orders memory
         x.warp_barrier[warp]++;
     r->arrived = 0;
     for (unsigned other = 0; other < 32; other++)
-        if (other != lane && mask >> other & 1)
-            x.fibers[warp * 32 + other].state = State::ready;
+        if (other != lane && mask >> other & 1) x.fibers[warp * 32 + other].state = State::ready;
 }
 
-void *dev_dynamic_shared(void) { return (void *)x.shared.dynamic; }
+void *dev_dynamic_shared(void) {
+    return (void *)x.shared.dynamic;
+}
 
-void dev_bad_lane(int lane, unsigned mask)
-{
-    report("warp", "a shuffle reads lane %d, which is not in mask %08x%s", lane, mask, where().c_str());
+void dev_bad_lane(int lane, unsigned mask) {
+    report("warp", "a shuffle reads lane %d, which is not in mask %08x%s", lane, mask,
+           where().c_str());
 }
 
 Module *device::loading;
-void dev_register(const dev_kernel *kernel) { loading->kernels.push_back(kernel); }
-void dev_register_shared(char *begin, char *end)
-{
+void dev_register(const dev_kernel *kernel) {
+    loading->kernels.push_back(kernel);
+}
+void dev_register_shared(char *begin, char *end) {
     loading->shared_begin = begin;
     loading->shared_end = end;
 }

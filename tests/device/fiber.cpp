@@ -28,13 +28,11 @@ dev_switch:
 .size dev_switch,.-dev_switch
 )");
 
-void *device::fiber_start(char *top, void (*entry)())
-{
+void *device::fiber_start(char *top, void (*entry)()) {
     auto **at = (void **)((uintptr_t)top & ~(uintptr_t)63);
-    *--at = nullptr; // where entry would return to; also aligns the stack as a call does
+    *--at = nullptr;  // where entry would return to; also aligns the stack as a call does
     *--at = (void *)entry;
-    for (int i = 0; i < 6; i++)
-        *--at = nullptr;
+    for (int i = 0; i < 6; i++) *--at = nullptr;
     return at;
 }
 
@@ -73,11 +71,10 @@ dev_switch:
 .size dev_switch,.-dev_switch
 )");
 
-void *device::fiber_start(char *top, void (*entry)())
-{
+void *device::fiber_start(char *top, void (*entry)()) {
     auto *at = (char *)((uintptr_t)top & ~(uintptr_t)63) - 160;
     memset(at, 0, 160);
-    memcpy(at + 88, &entry, sizeof entry); // x30: where the switch returns to
+    memcpy(at + 88, &entry, sizeof entry);  // x30: where the switch returns to
     return at;
 }
 

@@ -10,4 +10,4 @@ extern "C" void dev_switch(void **save, void *to);
 // A stack pointer that, switched to, calls entry() with a fresh stack that ends at `top`.
 void *fiber_start(char *top, void (*entry)());
 
-} // namespace device
+}  // namespace device

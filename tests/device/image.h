@@ -4,13 +4,14 @@
 
 namespace device {
 
-constexpr char IMAGE_MAGIC[8] = { 'd', 'e', 'v', 'i', 'm', 'a', 'g', '1' };
-struct Image { // followed by the bytes of a shared library
+constexpr char IMAGE_MAGIC[8] = {'d', 'e', 'v', 'i', 'm', 'a', 'g', '1'};
+struct Image {  // followed by the bytes of a shared library
     char magic[8];
     uint64_t stamp, bytes;
 };
 
-// Of this library, shim.h and the checker's switch: an image from a cache that was made otherwise is refused.
+// Of this library, shim.h and the checker's switch: an image from a cache that was made otherwise
+// is refused.
 uint64_t image_stamp();
 
-} // namespace device
+}  // namespace device

@@ -2,9 +2,11 @@
 // kernels that must not see the standard library's names.
 #pragma once
 
-struct uint3 { unsigned x, y, z; };
+struct uint3 {
+    unsigned x, y, z;
+};
 
-struct dev_thread { // the running CUDA thread
+struct dev_thread {  // the running CUDA thread
     struct uint3 index;
     unsigned linear, lane, warp;
 };
@@ -13,7 +15,7 @@ struct dev_block {
 };
 struct dev_kernel {
     const char *name;
-    unsigned bound; // of __launch_bounds__; 0: none
+    unsigned bound;  // of __launch_bounds__; 0: none
     int argument_count;
     const unsigned *argument_bytes;
     void (*call)(void **arguments);
@@ -29,8 +31,9 @@ void dev_register(const struct dev_kernel *kernel);
 void dev_register_shared(char *begin, char *end);
 int dev_barrier(int vote, int predicate, int site, int line);
 // Every lane of the mask leaves a record; the last one to come serves all of them.
-void dev_warp(unsigned mask, int operation, void *record, void (*serve)(void **records, unsigned mask));
+void dev_warp(unsigned mask, int operation, void *record,
+              void (*serve)(void **records, unsigned mask));
 void *dev_dynamic_shared(void);
-void dev_atomic(void *address, unsigned bytes); // announces an atomic access
+void dev_atomic(void *address, unsigned bytes);  // announces an atomic access
 void dev_bad_lane(int lane, unsigned mask);
 }

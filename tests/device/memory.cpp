@@ -8,38 +8,35 @@
 namespace device {
 namespace {
 
-constexpr size_t MARGIN = 4096; // behind each allocation, so that a stray access harms nothing else
+constexpr size_t MARGIN =
+    4096;  // behind each allocation, so that a stray access harms nothing else
 
 struct Memory {
     std::map<uintptr_t, Allocation> allocations;
     std::map<uintptr_t, size_t> pinned;
     size_t in_use = 0;
 };
-Memory &memory()
-{
+Memory &memory() {
     static Memory m;
     return m;
 }
 
-} // namespace
+}  // namespace
 
-int allocate(size_t bytes, uintptr_t *out)
-{
+int allocate(size_t bytes, uintptr_t *out) {
     void *p = nullptr;
     if (bytes > switches.memory - memory().in_use || posix_memalign(&p, ALIGNMENT, bytes + MARGIN))
         return OUT_OF_MEMORY;
     memset(p, 0xff, bytes);
     *out = (uintptr_t)p;
     memory().in_use += bytes;
-    memory().allocations[*out] = { *out, bytes, switches.check ? new_shadow(bytes) : nullptr };
+    memory().allocations[*out] = {*out, bytes, switches.check ? new_shadow(bytes) : nullptr};
     return SUCCESS;
 }
 
-int release(uintptr_t address)
-{
+int release(uintptr_t address) {
     auto at = memory().allocations.find(address);
-    if (at == memory().allocations.end())
-        return INVALID_VALUE;
+    if (at == memory().allocations.end()) return INVALID_VALUE;
     free_shadow(at->second.shadow, at->second.bytes);
     memory().in_use -= at->second.bytes;
     memory().allocations.erase(at);
@@ -47,46 +44,40 @@ int release(uintptr_t address)
     return SUCCESS;
 }
 
-const Allocation *find(uintptr_t address)
-{
+const Allocation *find(uintptr_t address) {
     auto at = memory().allocations.upper_bound(address);
     return at == memory().allocations.begin() ? nullptr : &(--at)->second;
 }
 
-bool contains(uintptr_t address, size_t bytes)
-{
+bool contains(uintptr_t address, size_t bytes) {
     const Allocation *a = find(address);
     return a && address - a->address <= a->bytes && bytes <= a->bytes - (address - a->address);
 }
 
-void *allocate_pinned(size_t bytes)
-{
+void *allocate_pinned(size_t bytes) {
     void *p = nullptr;
-    if (posix_memalign(&p, ALIGNMENT, bytes))
-        return nullptr;
+    if (posix_memalign(&p, ALIGNMENT, bytes)) return nullptr;
     memset(p, 0xff, bytes);
     memory().pinned[(uintptr_t)p] = bytes;
     return p;
 }
 
-bool release_pinned(void *p)
-{
-    if (!memory().pinned.erase((uintptr_t)p))
-        return false;
+bool release_pinned(void *p) {
+    if (!memory().pinned.erase((uintptr_t)p)) return false;
     free(p);
     return true;
 }
 
-bool is_pinned(const void *p, size_t bytes)
-{
+bool is_pinned(const void *p, size_t bytes) {
     auto at = memory().pinned.upper_bound((uintptr_t)p);
-    if (at == memory().pinned.begin())
-        return false;
+    if (at == memory().pinned.begin()) return false;
     --at;
     size_t offset = (uintptr_t)p - at->first;
     return offset <= at->second && bytes <= at->second - offset;
 }
 
-size_t memory_in_use() { return memory().in_use; }
+size_t memory_in_use() {
+    return memory().in_use;
+}
 
-} // namespace device
+}  // namespace device

@@ -1,5 +1,6 @@
 // nccl.cpp: the entry points of libnccl.so.2 for the processes of one machine, over shared memory.
-// Sums are taken in the order of the ranks. Ranks that disagree about a collective are found at once.
+// Sums are taken in the order of the ranks. Ranks that disagree about a collective are found at
+// once.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -16,12 +17,18 @@ using namespace device;
 
 #define ENTRY extern "C" __attribute__((visibility("default")))
 
-enum { NCCL_SUCCESS = 0, NCCL_SYSTEM = 2, NCCL_INVALID_ARGUMENT = 4, NCCL_INVALID_USAGE = 5, NCCL_REMOTE = 6 };
+enum {
+    NCCL_SUCCESS = 0,
+    NCCL_SYSTEM = 2,
+    NCCL_INVALID_ARGUMENT = 4,
+    NCCL_INVALID_USAGE = 5,
+    NCCL_REMOTE = 6
+};
 enum { NCCL_INT64 = 4, NCCL_FLOAT32 = 7, NCCL_FLOAT64 = 8 };
 enum { NCCL_SUM = 0, NCCL_MAX = 2, NCCL_MIN = 3 };
 enum class Collective { all_reduce, reduce_scatter, all_gather };
 
-constexpr size_t SLOT = 1 << 20; // bytes of each rank that are exchanged at a time
+constexpr size_t SLOT = 1 << 20;  // bytes of each rank that are exchanged at a time
 constexpr int RANKS = 64;
 
 struct ncclUniqueId {
@@ -36,23 +43,23 @@ struct ncclComm : Communicator {
     int ranks, rank, error;
     Shared *shared;
     size_t mapped;
-    char *slot(int r) const { return shared->slots + SLOT * (size_t)r; }
+    char *slot(int r) const {
+        return shared->slots + SLOT * (size_t)r;
+    }
 };
 
 namespace {
 
-const char *const collective_names[] = { "all-reduce", "reduce-scatter", "all-gather" };
+const char *const collective_names[] = {"all-reduce", "reduce-scatter", "all-gather"};
 
-bool die(ncclComm &c, const std::string &why)
-{
+bool die(ncclComm &c, const std::string &why) {
     c.shared->dead = 1;
     c.error = NCCL_REMOTE;
     report("nccl", "rank %d: %s", c.rank, why.c_str());
     return false;
 }
 
-bool meet(ncclComm &c)
-{
+bool meet(ncclComm &c) {
     Shared &s = *c.shared;
     int generation = s.generation;
     if (++s.arrived == c.ranks) {
@@ -62,8 +69,7 @@ bool meet(ncclComm &c)
     }
     double start = seconds();
     for (int spin = 0; s.generation == generation; spin++) {
-        if (s.dead)
-            return die(c, "another rank has failed");
+        if (s.dead) return die(c, "another rank has failed");
         if (seconds() - start > switches.timeout)
             return die(c, "waited " + std::to_string(switches.timeout) + " s for the other ranks");
         if (spin < 100)
@@ -74,15 +80,16 @@ bool meet(ncclComm &c)
     return true;
 }
 
-size_t element_bytes(unsigned type) { return type == NCCL_FLOAT32 ? 4 : 8; }
+size_t element_bytes(unsigned type) {
+    return type == NCCL_FLOAT32 ? 4 : 8;
+}
 
-template <class T> T combine(T a, T b, unsigned operation)
-{
+template <class T> T combine(T a, T b, unsigned operation) {
     return operation == NCCL_MAX ? std::max(a, b) : operation == NCCL_MIN ? std::min(a, b) : a + b;
 }
 
-template <class T> void reduce(const ncclComm &c, T *out, size_t from, size_t n, unsigned operation)
-{
+template <class T>
+void reduce(const ncclComm &c, T *out, size_t from, size_t n, unsigned operation) {
     for (size_t i = 0; i < n; i++) {
         T value = ((const T *)c.slot(0))[from + i];
         for (int r = 1; r < c.ranks; r++)
@@ -91,8 +98,8 @@ template <class T> void reduce(const ncclComm &c, T *out, size_t from, size_t n,
     }
 }
 
-void reduce_any(const ncclComm &c, char *out, size_t from, size_t n, unsigned type, unsigned operation)
-{
+void reduce_any(const ncclComm &c, char *out, size_t from, size_t n, unsigned type,
+                unsigned operation) {
     if (type == NCCL_FLOAT32)
         reduce(c, (float *)out, from, n, operation);
     else if (type == NCCL_FLOAT64)
@@ -105,100 +112,98 @@ struct Call {
     Collective kind;
     const char *send;
     char *receive;
-    size_t n; // all-reduce: elements; otherwise elements of one rank's part
+    size_t n;  // all-reduce: elements; otherwise elements of one rank's part
     unsigned type, operation;
 };
 
-size_t sent(const Call &k, int ranks) { return k.kind == Collective::reduce_scatter ? k.n * (size_t)ranks : k.n; }
-size_t received(const Call &k, int ranks) { return k.kind == Collective::all_gather ? k.n * (size_t)ranks : k.n; }
+size_t sent(const Call &k, int ranks) {
+    return k.kind == Collective::reduce_scatter ? k.n * (size_t)ranks : k.n;
+}
+size_t received(const Call &k, int ranks) {
+    return k.kind == Collective::all_gather ? k.n * (size_t)ranks : k.n;
+}
 
-bool agree(ncclComm &c, const Call &k)
-{
+bool agree(ncclComm &c, const Call &k) {
     uint64_t mine = (uint64_t)k.kind + 4 * (k.type + 16 * (k.operation + 8 * (uint64_t)k.n));
     c.shared->signature[c.rank] = mine;
-    if (!meet(c))
-        return false;
+    if (!meet(c)) return false;
     for (int r = 0; r < c.ranks; r++)
         if (c.shared->signature[r] != mine)
-            return die(c, std::string(collective_names[(int)k.kind]) + " of " + std::to_string(k.n) +
-                          " elements meets another collective of rank " + std::to_string(r));
+            return die(c, std::string(collective_names[(int)k.kind]) + " of " +
+                              std::to_string(k.n) + " elements meets another collective of rank " +
+                              std::to_string(r));
     return meet(c);
 }
 
-void exchange(ncclComm &c, const Call &k)
-{
+void exchange(ncclComm &c, const Call &k) {
     size_t bytes = element_bytes(k.type), step = SLOT / bytes, total = sent(k, c.ranks);
     touch((uintptr_t)k.send, total * bytes, false);
     touch((uintptr_t)k.receive, received(k, c.ranks) * bytes, true);
-    if (!agree(c, k))
-        return;
+    if (!agree(c, k)) return;
     for (size_t at = 0; at < total; at += step) {
         size_t n = std::min(step, total - at);
         memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
-        if (!meet(c))
-            return;
+        if (!meet(c)) return;
         if (k.kind == Collective::all_reduce) {
             reduce_any(c, k.receive + at * bytes, 0, n, k.type, k.operation);
         } else if (k.kind == Collective::all_gather) {
             for (int r = 0; r < c.ranks; r++)
                 memcpy(k.receive + ((size_t)r * k.n + at) * bytes, c.slot(r), n * bytes);
         } else {
-            size_t begin = std::max(at, k.n * (size_t)c.rank), end = std::min(at + n, k.n * (size_t)(c.rank + 1));
+            size_t begin = std::max(at, k.n * (size_t)c.rank),
+                   end = std::min(at + n, k.n * (size_t)(c.rank + 1));
             if (begin < end)
-                reduce_any(c, k.receive + (begin - k.n * (size_t)c.rank) * bytes, begin - at, end - begin,
-                           k.type, k.operation);
+                reduce_any(c, k.receive + (begin - k.n * (size_t)c.rank) * bytes, begin - at,
+                           end - begin, k.type, k.operation);
         }
-        if (!meet(c))
-            return;
+        if (!meet(c)) return;
     }
 }
 
-int post(ncclComm *c, CUstream_st *stream, const Call &k)
-{
+int post(ncclComm *c, CUstream_st *stream, const Call &k) {
     size_t bytes = element_bytes(k.type);
     bool known = k.type == NCCL_INT64 || k.type == NCCL_FLOAT32 || k.type == NCCL_FLOAT64;
-    if (!c || !known || k.operation == 1 || k.operation > NCCL_MIN)
-        return NCCL_INVALID_ARGUMENT;
+    if (!c || !known || k.operation == 1 || k.operation > NCCL_MIN) return NCCL_INVALID_ARGUMENT;
     if (!contains((uintptr_t)k.send, sent(k, c->ranks) * bytes) ||
         !contains((uintptr_t)k.receive, received(k, c->ranks) * bytes)) {
-        report("argument", "%s: a buffer reaches outside of device memory", collective_names[(int)k.kind]);
+        report("argument", "%s: a buffer reaches outside of device memory",
+               collective_names[(int)k.kind]);
         return NCCL_INVALID_ARGUMENT;
     }
-    int code = submit(stream, std::string("NCCL ") + collective_names[(int)k.kind], [=] { exchange(*c, k); }, c);
+    int code = submit(
+        stream, std::string("NCCL ") + collective_names[(int)k.kind], [=] { exchange(*c, k); }, c);
     return code ? NCCL_INVALID_USAGE : NCCL_SUCCESS;
 }
 
-} // namespace
+}  // namespace
 
-ENTRY int ncclGetVersion(int *out)
-{
+ENTRY int ncclGetVersion(int *out) {
     *out = 22809;
     return NCCL_SUCCESS;
 }
-ENTRY const char *ncclGetErrorString(int code)
-{
-    return code == NCCL_SUCCESS ? "no error" : code == NCCL_INVALID_ARGUMENT ? "invalid argument"
-           : code == NCCL_INVALID_USAGE ? "invalid usage" : code == NCCL_REMOTE ? "remote process failed"
-                                                                                : "system error";
+ENTRY const char *ncclGetErrorString(int code) {
+    return code == NCCL_SUCCESS            ? "no error"
+           : code == NCCL_INVALID_ARGUMENT ? "invalid argument"
+           : code == NCCL_INVALID_USAGE    ? "invalid usage"
+           : code == NCCL_REMOTE           ? "remote process failed"
+                                           : "system error";
 }
-ENTRY int ncclGetUniqueId(ncclUniqueId *out)
-{
+ENTRY int ncclGetUniqueId(ncclUniqueId *out) {
     memset(out, 0, sizeof *out);
-    snprintf(out->name, sizeof out->name, "/gagen-device-%d-%llx", getpid(), (unsigned long long)(seconds() * 1e9));
+    snprintf(out->name, sizeof out->name, "/gagen-device-%d-%llx", getpid(),
+             (unsigned long long)(seconds() * 1e9));
     return NCCL_SUCCESS;
 }
-ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank)
-{
-    if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks || !memchr(id.name, 0, sizeof id.name))
+ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank) {
+    if (ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks ||
+        !memchr(id.name, 0, sizeof id.name))
         return NCCL_INVALID_ARGUMENT;
     size_t bytes = sizeof(Shared) + SLOT * (size_t)ranks;
     int file = shm_open(id.name, O_CREAT | O_RDWR, 0600);
-    if (file < 0 || ftruncate(file, (off_t)bytes))
-        return NCCL_SYSTEM;
+    if (file < 0 || ftruncate(file, (off_t)bytes)) return NCCL_SYSTEM;
     void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
-    if (p == MAP_FAILED)
-        return NCCL_SYSTEM;
+    if (p == MAP_FAILED) return NCCL_SYSTEM;
     auto *c = new ncclComm;
     c->ranks = ranks;
     c->rank = rank;
@@ -206,13 +211,11 @@ ENTRY int ncclCommInitRank(ncclComm **out, int ranks, ncclUniqueId id, int rank)
     c->shared = (Shared *)p;
     c->mapped = bytes;
     bool met = meet(*c);
-    if (rank == 0 || !met)
-        shm_unlink(id.name);
+    if (rank == 0 || !met) shm_unlink(id.name);
     *out = c;
     return met ? NCCL_SUCCESS : NCCL_REMOTE;
 }
-ENTRY int ncclCommDestroy(ncclComm *c)
-{
+ENTRY int ncclCommDestroy(ncclComm *c) {
     if (graph_holds(c)) {
         report("nccl", "ncclCommDestroy while a graph holds the communicator: NCCL hangs here");
         return NCCL_INVALID_USAGE;
@@ -222,27 +225,25 @@ ENTRY int ncclCommDestroy(ncclComm *c)
     delete c;
     return NCCL_SUCCESS;
 }
-ENTRY int ncclCommAbort(ncclComm *c)
-{
+ENTRY int ncclCommAbort(ncclComm *c) {
     c->shared->dead = 1;
     return NCCL_SUCCESS;
 }
-ENTRY int ncclCommGetAsyncError(ncclComm *c, int *out)
-{
+ENTRY int ncclCommGetAsyncError(ncclComm *c, int *out) {
     *out = c->error;
     return NCCL_SUCCESS;
 }
-ENTRY int ncclAllReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation, ncclComm *c,
-                        CUstream_st *stream)
-{
-    return post(c, stream, { Collective::all_reduce, (const char *)s, (char *)r, n, type, operation });
+ENTRY int ncclAllReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation,
+                        ncclComm *c, CUstream_st *stream) {
+    return post(c, stream,
+                {Collective::all_reduce, (const char *)s, (char *)r, n, type, operation});
 }
-ENTRY int ncclReduceScatter(const void *s, void *r, size_t n, unsigned type, unsigned operation, ncclComm *c,
-                            CUstream_st *stream)
-{
-    return post(c, stream, { Collective::reduce_scatter, (const char *)s, (char *)r, n, type, operation });
+ENTRY int ncclReduceScatter(const void *s, void *r, size_t n, unsigned type, unsigned operation,
+                            ncclComm *c, CUstream_st *stream) {
+    return post(c, stream,
+                {Collective::reduce_scatter, (const char *)s, (char *)r, n, type, operation});
 }
-ENTRY int ncclAllGather(const void *s, void *r, size_t n, unsigned type, ncclComm *c, CUstream_st *stream)
-{
-    return post(c, stream, { Collective::all_gather, (const char *)s, (char *)r, n, type, NCCL_SUM });
+ENTRY int ncclAllGather(const void *s, void *r, size_t n, unsigned type, ncclComm *c,
+                        CUstream_st *stream) {
+    return post(c, stream, {Collective::all_gather, (const char *)s, (char *)r, n, type, NCCL_SUM});
 }

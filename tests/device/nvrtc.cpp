@@ -1,5 +1,5 @@
-// nvrtc.cpp: the entry points of libnvrtc.so. A text is compiled by g++ with shim.h in front and one
-// registration per kernel behind it; what comes out takes the place of a cubin.
+// nvrtc.cpp: the entry points of libnvrtc.so. A text is compiled by g++ with shim.h in front and
+// one registration per kernel behind it; what comes out takes the place of a cubin.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -19,8 +19,14 @@ using namespace device;
 
 #define ENTRY extern "C" __attribute__((visibility("default")))
 
-enum { NVRTC_SUCCESS = 0, NVRTC_OUT_OF_MEMORY = 1, NVRTC_INVALID_PROGRAM = 4, NVRTC_INVALID_OPTION = 5,
-       NVRTC_COMPILATION = 6, NVRTC_INTERNAL = 11 };
+enum {
+    NVRTC_SUCCESS = 0,
+    NVRTC_OUT_OF_MEMORY = 1,
+    NVRTC_INVALID_PROGRAM = 4,
+    NVRTC_INVALID_OPTION = 5,
+    NVRTC_COMPILATION = 6,
+    NVRTC_INTERNAL = 11
+};
 
 struct _nvrtcProgram {
     std::string text, name, log, image;
@@ -32,39 +38,35 @@ struct Kernel {
     std::string name, bound;
 };
 
-std::string read_file(const std::string &path)
-{
+std::string read_file(const std::string &path) {
     std::string text;
     if (FILE *f = fopen(path.c_str(), "rb")) {
         char buffer[65536];
-        for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
-            text.append(buffer, n);
+        for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;) text.append(buffer, n);
         fclose(f);
     }
     return text;
 }
 
-bool write_file(const std::string &path, const std::string &text)
-{
+bool write_file(const std::string &path, const std::string &text) {
     FILE *f = fopen(path.c_str(), "wb");
     bool good = f && fwrite(text.data(), 1, text.size(), f) == text.size();
     return f && fclose(f) == 0 && good;
 }
 
-std::string own_path()
-{
+std::string own_path() {
     Dl_info own;
     dladdr((void *)own_path, &own);
     return own.dli_fname;
 }
 
-std::string own_folder() { return own_path().substr(0, own_path().rfind('/')); }
+std::string own_folder() {
+    return own_path().substr(0, own_path().rfind('/'));
+}
 
-int run_command(const std::vector<std::string> &words, const std::string &log)
-{
+int run_command(const std::vector<std::string> &words, const std::string &log) {
     std::vector<char *> arguments;
-    for (const std::string &w : words)
-        arguments.push_back((char *)w.c_str());
+    for (const std::string &w : words) arguments.push_back((char *)w.c_str());
     arguments.push_back(nullptr);
     pid_t child = fork();
     if (child == 0) {
@@ -82,68 +84,60 @@ int run_command(const std::vector<std::string> &words, const std::string &log)
 }
 
 // Where the comment, string or preprocessor line that starts at `at` ends; `at` if there is none.
-size_t end_of_aside(const std::string &text, size_t at, bool line_start)
-{
+size_t end_of_aside(const std::string &text, size_t at, bool line_start) {
     size_t end = at;
     if (!text.compare(at, 2, "//"))
         end = text.find('\n', at);
     else if (!text.compare(at, 2, "/*"))
         end = text.find("*/", at + 2) + 2;
     else if (line_start && text[at] == '#')
-        do
-            end = text.find('\n', end + 1);
+        do end = text.find('\n', end + 1);
         while (end != std::string::npos && text[end - 1] == '\\');
     else if (text[at] == '"' || text[at] == '\'')
         for (end = at + 1; end < text.size() && text[end] != text[at]; end++)
             end += text[end] == '\\';
-    if (end > at && (text[at] == '"' || text[at] == '\''))
-        end++; // the closing one
+    if (end > at && (text[at] == '"' || text[at] == '\'')) end++;  // the closing one
     return std::min(end, text.size());
 }
 
 // Comments, strings and preprocessor lines become spaces, so that words can be looked for.
-std::string bare(const std::string &text)
-{
+std::string bare(const std::string &text) {
     std::string out = text;
     bool line_start = true;
     for (size_t i = 0; i < out.size(); i++) {
         size_t end = end_of_aside(text, i, line_start);
         for (; i < end; i++)
-            if (out[i] != '\n')
-                out[i] = ' ';
-        line_start = i < out.size() && (out[i] == '\n' || (line_start && isspace((unsigned char)out[i])));
+            if (out[i] != '\n') out[i] = ' ';
+        line_start =
+            i < out.size() && (out[i] == '\n' || (line_start && isspace((unsigned char)out[i])));
     }
     return out;
 }
 
-bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+bool is_word(char c) {
+    return isalnum((unsigned char)c) || c == '_';
+}
 
 // The word at or after `at`, and where it ends.
-std::string word_at(const std::string &text, size_t &at)
-{
-    while (at < text.size() && !is_word(text[at]))
-        at++;
+std::string word_at(const std::string &text, size_t &at) {
+    while (at < text.size() && !is_word(text[at])) at++;
     size_t begin = at;
-    while (at < text.size() && is_word(text[at]))
-        at++;
+    while (at < text.size() && is_word(text[at])) at++;
     return text.substr(begin, at - begin);
 }
 
-size_t after_parentheses(const std::string &text, size_t at)
-{
+size_t after_parentheses(const std::string &text, size_t at) {
     int depth = 0;
     for (; at < text.size(); at++) {
         depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
-        if (depth == 0 && text[at] == ')')
-            return at + 1;
+        if (depth == 0 && text[at] == ')') return at + 1;
     }
     return at;
 }
 
 // One kernel: `at` is behind the word that announced it, `word`.
-Kernel read_kernel(const std::string &text, size_t at, std::string word)
-{
-    Kernel k = { "", "0" };
+Kernel read_kernel(const std::string &text, size_t at, std::string word) {
+    Kernel k = {"", "0"};
     while (at < text.size()) {
         size_t open = text.find_first_not_of(" \t\n", at);
         bool call = open != std::string::npos && text[open] == '(';
@@ -153,8 +147,7 @@ Kernel read_kernel(const std::string &text, size_t at, std::string word)
         }
         if (call) {
             size_t end = after_parentheses(text, open);
-            if (word != "__attribute__")
-                k.bound = text.substr(open + 1, end - open - 2);
+            if (word != "__attribute__") k.bound = text.substr(open + 1, end - open - 2);
             k.bound = k.bound.substr(0, k.bound.find(','));
             at = end;
         }
@@ -163,45 +156,42 @@ Kernel read_kernel(const std::string &text, size_t at, std::string word)
     return k;
 }
 
-std::vector<Kernel> find_kernels(const std::string &text)
-{
+std::vector<Kernel> find_kernels(const std::string &text) {
     std::vector<Kernel> found;
     for (size_t at = 0; at < text.size();) {
         std::string word = word_at(text, at);
-        if (word != "__global__" && word != "GA_KERNEL")
-            continue;
+        if (word != "__global__" && word != "GA_KERNEL") continue;
         Kernel k = read_kernel(text, at, word);
         bool known = k.name.empty();
-        for (const Kernel &other : found)
-            known = known || other.name == k.name;
-        if (!known)
-            found.push_back(k);
+        for (const Kernel &other : found) known = known || other.name == k.name;
+        if (!known) found.push_back(k);
     }
     return found;
 }
 
 // "extern __shared__ float tile[];" says where dynamic shared memory is; here it is asked for.
-std::string replace_dynamic_shared(const std::string &text)
-{
-    static const std::regex declaration("\\bextern\\s+__shared__\\s+(?:__align__\\s*\\(\\s*\\d+\\s*\\)\\s*)?"
-                                        "(\\w+(?:\\s+\\w+)*?)\\s+(\\w+)\\s*\\[\\s*\\]\\s*;");
+std::string replace_dynamic_shared(const std::string &text) {
+    static const std::regex declaration(
+        "\\bextern\\s+__shared__\\s+(?:__align__\\s*\\(\\s*\\d+\\s*\\)\\s*)?"
+        "(\\w+(?:\\s+\\w+)*?)\\s+(\\w+)\\s*\\[\\s*\\]\\s*;");
     return std::regex_replace(text, declaration, "$1 *$2 = ($1 *)dev_dynamic_shared();");
 }
 
-std::string full_text(const _nvrtcProgram &p)
-{
+std::string full_text(const _nvrtcProgram &p) {
     std::string text = "#line 1 \"" + p.name + "\"\n" + replace_dynamic_shared(p.text) + "\n";
     for (const Kernel &k : find_kernels(bare(p.text)))
         text += "DEV_KERNEL(" + k.name + ", (" + k.bound + "))\n";
-    return text + "extern \"C\" { extern char __start_dev_shared[] __attribute__((weak, visibility(\"hidden\"))),\n"
-                  "__stop_dev_shared[] __attribute__((weak, visibility(\"hidden\"))); }\n"
-                  "__attribute__((constructor)) static void dev_announce_shared()\n"
-                  "{ dev_register_shared(__start_dev_shared, __stop_dev_shared); }\n";
+    return text +
+           "extern \"C\" { extern char __start_dev_shared[] __attribute__((weak, "
+           "visibility(\"hidden\"))),\n"
+           "__stop_dev_shared[] __attribute__((weak, visibility(\"hidden\"))); }\n"
+           "__attribute__((constructor)) static void dev_announce_shared()\n"
+           "{ dev_register_shared(__start_dev_shared, __stop_dev_shared); }\n";
 }
 
 // Real options are accepted and checked for what is known to break; the architecture is required.
-int check_options(_nvrtcProgram &p, int count, const char *const *options, std::vector<std::string> &words)
-{
+int check_options(_nvrtcProgram &p, int count, const char *const *options,
+                  std::vector<std::string> &words) {
     bool architecture = false;
     for (int i = 0; i < count; i++) {
         std::string o = options[i];
@@ -209,50 +199,55 @@ int check_options(_nvrtcProgram &p, int count, const char *const *options, std::
             architecture = true;
         else if (o.rfind("-D", 0) == 0)
             words.push_back(o);
-        else if (o.rfind("--std=", 0) && o.rfind("--fmad=", 0) && o != "-lineinfo" && o != "--device-as-default-execution-space") {
+        else if (o.rfind("--std=", 0) && o.rfind("--fmad=", 0) && o != "-lineinfo" &&
+                 o != "--device-as-default-execution-space") {
             p.log = "unrecognized option " + o + "\n";
             return NVRTC_INVALID_OPTION;
         }
     }
-    if (!architecture)
-        p.log = "no --gpu-architecture\n";
+    if (!architecture) p.log = "no --gpu-architecture\n";
     return architecture ? NVRTC_SUCCESS : NVRTC_INVALID_OPTION;
 }
 
-std::vector<std::string> compile_words()
-{
-    std::vector<std::string> words = { switches.compiler, "-c", "-std=c++17", "-w", "-O2", "-g1", "-fPIC",
-                                       "-ffp-contract=off", "-include", own_folder() + "/shim.h" };
+std::vector<std::string> compile_words() {
+    std::vector<std::string> words = {switches.compiler,
+                                      "-c",
+                                      "-std=c++17",
+                                      "-w",
+                                      "-O2",
+                                      "-g1",
+                                      "-fPIC",
+                                      "-ffp-contract=off",
+                                      "-include",
+                                      own_folder() + "/shim.h"};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("fma"))
-        words.push_back("-mfma"); // or an explicit fma() is a slow call
+        words.push_back("-mfma");  // or an explicit fma() is a slow call
 #endif
-    if (switches.check) // loops stay loops, or a call of memset would go unseen
-        for (const char *w : { "-fsanitize=thread", "-fsanitize=alignment,bounds", "-fno-tree-vectorize",
-                               "-fno-tree-loop-distribute-patterns" })
+    if (switches.check)  // loops stay loops, or a call of memset would go unseen
+        for (const char *w : {"-fsanitize=thread", "-fsanitize=alignment,bounds",
+                              "-fno-tree-vectorize", "-fno-tree-loop-distribute-patterns"})
             words.push_back(w);
     return words;
 }
 
-int compile(_nvrtcProgram &p, const std::vector<std::string> &definitions)
-{
+int compile(_nvrtcProgram &p, const std::vector<std::string> &definitions) {
     char folder[] = "/tmp/gagen-device-XXXXXX";
-    if (!mkdtemp(folder))
-        return NVRTC_INTERNAL;
+    if (!mkdtemp(folder)) return NVRTC_INTERNAL;
     std::string base = std::string(folder) + "/", source = base + "kernels.cpp", log = base + "log";
     std::vector<std::string> words = compile_words();
     words.insert(words.end(), definitions.begin(), definitions.end());
-    words.insert(words.end(), { source, "-o", base + "kernels.o" });
-    bool good = write_file(source, full_text(p)) && run_command(words, log) == 0 &&
-                run_command({ switches.compiler, "-shared", base + "kernels.o", "-o", base + "kernels.so" },
-                            log) == 0;
+    words.insert(words.end(), {source, "-o", base + "kernels.o"});
+    bool good =
+        write_file(source, full_text(p)) && run_command(words, log) == 0 &&
+        run_command({switches.compiler, "-shared", base + "kernels.o", "-o", base + "kernels.so"},
+                    log) == 0;
     p.log = read_file(log);
     std::string library = good ? read_file(base + "kernels.so") : "";
-    for (const char *name : { "kernels.cpp", "kernels.o", "kernels.so", "log" })
+    for (const char *name : {"kernels.cpp", "kernels.o", "kernels.so", "log"})
         unlink((base + name).c_str());
     rmdir(folder);
-    if (!good)
-        return NVRTC_COMPILATION;
+    if (!good) return NVRTC_COMPILATION;
     Image header = {};
     memcpy(header.magic, IMAGE_MAGIC, sizeof header.magic);
     header.stamp = image_stamp();
@@ -262,86 +257,79 @@ int compile(_nvrtcProgram &p, const std::vector<std::string> &definitions)
     return NVRTC_SUCCESS;
 }
 
-int copy_out(const std::string &from, char *to)
-{
+int copy_out(const std::string &from, char *to) {
     memcpy(to, from.data(), from.size());
     return NVRTC_SUCCESS;
 }
 
-} // namespace
+}  // namespace
 
-uint64_t device::image_stamp()
-{
+uint64_t device::image_stamp() {
     static uint64_t stamp = 0;
-    if (stamp)
-        return stamp;
+    if (stamp) return stamp;
     stamp = 0xcbf29ce484222325ull + switches.check;
-    for (const std::string &path : { own_path(), own_folder() + "/shim.h", own_folder() + "/kernel_abi.h" })
-        for (unsigned char c : read_file(path))
-            stamp = (stamp ^ c) * 0x100000001b3ull;
+    for (const std::string &path :
+         {own_path(), own_folder() + "/shim.h", own_folder() + "/kernel_abi.h"})
+        for (unsigned char c : read_file(path)) stamp = (stamp ^ c) * 0x100000001b3ull;
     return stamp;
 }
 
-ENTRY int nvrtcVersion(int *major, int *minor)
-{
+ENTRY int nvrtcVersion(int *major, int *minor) {
     *major = 13;
     *minor = 0;
     return NVRTC_SUCCESS;
 }
-ENTRY const char *nvrtcGetErrorString(int code)
-{
-    return code == NVRTC_SUCCESS ? "NVRTC_SUCCESS"
-           : code == NVRTC_COMPILATION ? "NVRTC_ERROR_COMPILATION"
-           : code == NVRTC_INVALID_OPTION ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR_INTERNAL_ERROR";
+ENTRY const char *nvrtcGetErrorString(int code) {
+    return code == NVRTC_SUCCESS          ? "NVRTC_SUCCESS"
+           : code == NVRTC_COMPILATION    ? "NVRTC_ERROR_COMPILATION"
+           : code == NVRTC_INVALID_OPTION ? "NVRTC_ERROR_INVALID_OPTION"
+                                          : "NVRTC_ERROR_INTERNAL_ERROR";
 }
-ENTRY int nvrtcGetNumSupportedArchs(int *out)
-{
+ENTRY int nvrtcGetNumSupportedArchs(int *out) {
     *out = 3;
     return NVRTC_SUCCESS;
 }
-ENTRY int nvrtcGetSupportedArchs(int *out)
-{
+ENTRY int nvrtcGetSupportedArchs(int *out) {
     out[0] = 75;
     out[1] = 80;
     out[2] = 90;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcCreateProgram(_nvrtcProgram **out, const char *text, const char *name, int headers,
-                             const char *const *, const char *const *)
-{
-    if (!text || headers)
-        return NVRTC_INVALID_PROGRAM;
-    *out = new _nvrtcProgram{ text, name ? name : "default_program", "", "" };
+                             const char *const *, const char *const *) {
+    if (!text || headers) return NVRTC_INVALID_PROGRAM;
+    *out = new _nvrtcProgram{text, name ? name : "default_program", "", ""};
     return NVRTC_SUCCESS;
 }
-ENTRY int nvrtcCompileProgram(_nvrtcProgram *p, int count, const char *const *options)
-{
+ENTRY int nvrtcCompileProgram(_nvrtcProgram *p, int count, const char *const *options) {
     std::vector<std::string> definitions;
     int code = check_options(*p, count, options, definitions);
     return code ? code : compile(*p, definitions);
 }
 // PTX and cubin are the same thing here.
-ENTRY int nvrtcGetCUBINSize(_nvrtcProgram *p, size_t *out)
-{
+ENTRY int nvrtcGetCUBINSize(_nvrtcProgram *p, size_t *out) {
     *out = p->image.size();
     return NVRTC_SUCCESS;
 }
-ENTRY int nvrtcGetCUBIN(_nvrtcProgram *p, char *out) { return copy_out(p->image, out); }
-ENTRY int nvrtcGetPTXSize(_nvrtcProgram *p, size_t *out) { return nvrtcGetCUBINSize(p, out); }
-ENTRY int nvrtcGetPTX(_nvrtcProgram *p, char *out) { return copy_out(p->image, out); }
-ENTRY int nvrtcGetProgramLogSize(_nvrtcProgram *p, size_t *out)
-{
+ENTRY int nvrtcGetCUBIN(_nvrtcProgram *p, char *out) {
+    return copy_out(p->image, out);
+}
+ENTRY int nvrtcGetPTXSize(_nvrtcProgram *p, size_t *out) {
+    return nvrtcGetCUBINSize(p, out);
+}
+ENTRY int nvrtcGetPTX(_nvrtcProgram *p, char *out) {
+    return copy_out(p->image, out);
+}
+ENTRY int nvrtcGetProgramLogSize(_nvrtcProgram *p, size_t *out) {
     *out = p->log.size() + 1;
     return NVRTC_SUCCESS;
 }
-ENTRY int nvrtcGetProgramLog(_nvrtcProgram *p, char *out)
-{
+ENTRY int nvrtcGetProgramLog(_nvrtcProgram *p, char *out) {
     copy_out(p->log, out);
     out[p->log.size()] = 0;
     return NVRTC_SUCCESS;
 }
-ENTRY int nvrtcDestroyProgram(_nvrtcProgram **p)
-{
+ENTRY int nvrtcDestroyProgram(_nvrtcProgram **p) {
     delete *p;
     *p = nullptr;
     return NVRTC_SUCCESS;

@@ -37,12 +37,16 @@ DEV_INDEX uint3 dev_grid() { return dev_current_block.grid; }
 #define gridDim (dev_grid())
 #define warpSize 32
 
-#define DEV_VECTOR2(name, T) \
-    struct alignas(2 * sizeof(T)) name { T x, y; }; \
-    static inline name make_##name(T x, T y) { return { x, y }; }
-#define DEV_VECTOR4(name, T) \
-    struct alignas(16) name { T x, y, z, w; }; \
-    static inline name make_##name(T x, T y, T z, T w) { return { x, y, z, w }; }
+#define DEV_VECTOR2(name, T)             \
+    struct alignas(2 * sizeof(T)) name { \
+        T x, y;                          \
+    };                                   \
+    static inline name make_##name(T x, T y) { return {x, y}; }
+#define DEV_VECTOR4(name, T)  \
+    struct alignas(16) name { \
+        T x, y, z, w;         \
+    };                        \
+    static inline name make_##name(T x, T y, T z, T w) { return {x, y, z, w}; }
 DEV_VECTOR2(float2, float)
 DEV_VECTOR2(double2, double)
 DEV_VECTOR2(int2, int)
@@ -51,8 +55,7 @@ DEV_VECTOR4(float4, float)
 DEV_VECTOR4(int4, int)
 DEV_VECTOR4(uint4, unsigned)
 
-template <class To, class From> static inline To dev_bits(From v)
-{
+template <class To, class From> static inline To dev_bits(From v) {
     static_assert(sizeof(To) == sizeof(From), "sizes differ");
     To to;
     memcpy(&to, &v, sizeof to);
@@ -65,8 +68,7 @@ static inline int __float_as_int(float v) { return dev_bits<int>(v); }
 static inline double __longlong_as_double(long long v) { return dev_bits<double>(v); }
 static inline long long __double_as_longlong(double v) { return dev_bits<long long>(v); }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
-{
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned __int128)a * b >> 64;
 }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
@@ -81,7 +83,10 @@ static inline float __fsqrt_rn(float v) { return sqrtf(v); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 // Sums and products that the compiler must not contract: the value goes through an opaque copy.
-template <class T> static inline T dev_opaque(T v) { asm volatile("" : "+m"(v)); return v; }
+template <class T> static inline T dev_opaque(T v) {
+    asm volatile("" : "+m"(v));
+    return v;
+}
 static inline float __fmul_rn(float a, float b) { return dev_opaque(a * b); }
 static inline float __fadd_rn(float a, float b) { return dev_opaque(a) + b; }
 static inline float __fsub_rn(float a, float b) { return dev_opaque(a) - b; }
@@ -97,7 +102,7 @@ static inline double __dsub_rn(double a, double b) { return dev_opaque(a) - b; }
 #define __tanhf(x) tanhf(x)
 template <class T> static inline T dev_min(T a, T b) { return b < a ? b : a; }
 template <class T> static inline T dev_max(T a, T b) { return a < b ? b : a; }
-#define DEV_MIN_MAX(T) \
+#define DEV_MIN_MAX(T)                                      \
     static inline T min(T a, T b) { return dev_min(a, b); } \
     static inline T max(T a, T b) { return dev_max(a, b); }
 DEV_MIN_MAX(int)
@@ -120,52 +125,44 @@ static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 
 static inline void dev_serve_nothing(void **, unsigned) {}
-static inline void __syncwarp(unsigned mask = 0xffffffffu)
-{
+static inline void __syncwarp(unsigned mask = 0xffffffffu) {
     dev_warp(mask, DEV_WARP_SYNC, nullptr, dev_serve_nothing);
 }
 
 template <class T> struct dev_shuffle_record {
     T in, out;
-    int source; // negative: keeps its own value
+    int source;  // negative: keeps its own value
 };
-template <class T> DEV_PLAIN static void dev_serve_shuffle(void **records, unsigned mask)
-{
+template <class T> DEV_PLAIN static void dev_serve_shuffle(void **records, unsigned mask) {
     for (int lane = 0; lane < 32; lane++) {
-        if (!(mask >> lane & 1))
-            continue;
+        if (!(mask >> lane & 1)) continue;
         auto *r = (dev_shuffle_record<T> *)records[lane];
-        if (r->source < 0)
-            continue;
+        if (r->source < 0) continue;
         if (mask >> r->source & 1)
             r->out = ((dev_shuffle_record<T> *)records[r->source])->in;
         else
             dev_bad_lane(r->source, mask);
     }
 }
-template <class T> DEV_PLAIN static inline T dev_shuffle(unsigned mask, T v, int source)
-{
-    dev_shuffle_record<T> r = { v, v, source };
+template <class T> DEV_PLAIN static inline T dev_shuffle(unsigned mask, T v, int source) {
+    dev_shuffle_record<T> r = {v, v, source};
     dev_warp(mask, DEV_SHUFFLE + 16 * (int)sizeof(T), &r, dev_serve_shuffle<T>);
     return r.out;
 }
 DEV_INDEX int dev_lane() { return (int)dev_current->lane; }
-template <class T> static inline T __shfl_sync(unsigned mask, T v, int source, int width = 32)
-{
+template <class T> static inline T __shfl_sync(unsigned mask, T v, int source, int width = 32) {
     return dev_shuffle(mask, v, dev_lane() / width * width + (source & (width - 1)));
 }
-template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int flip, int width = 32)
-{
+template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int flip, int width = 32) {
     int lane = dev_lane(), source = lane ^ flip;
     return dev_shuffle(mask, v, source / width > lane / width ? -1 : source);
 }
-template <class T> static inline T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32)
-{
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T v, unsigned by, int width = 32) {
     int lane = dev_lane(), source = lane + (int)by;
     return dev_shuffle(mask, v, source / width != lane / width ? -1 : source);
 }
-template <class T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32)
-{
+template <class T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned by, int width = 32) {
     int lane = dev_lane(), source = lane - (int)by;
     return dev_shuffle(mask, v, source < lane / width * width ? -1 : source);
 }
@@ -174,19 +171,16 @@ struct dev_ballot_record {
     int predicate;
     unsigned out;
 };
-DEV_PLAIN static inline void dev_serve_ballot(void **records, unsigned mask)
-{
+DEV_PLAIN static inline void dev_serve_ballot(void **records, unsigned mask) {
     unsigned all = 0;
     for (int lane = 0; lane < 32; lane++)
         if (mask >> lane & 1)
             all |= (unsigned)!!((dev_ballot_record *)records[lane])->predicate << lane;
     for (int lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1)
-            ((dev_ballot_record *)records[lane])->out = all;
+        if (mask >> lane & 1) ((dev_ballot_record *)records[lane])->out = all;
 }
-DEV_PLAIN static inline unsigned __ballot_sync(unsigned mask, int predicate)
-{
-    dev_ballot_record r = { predicate, 0 };
+DEV_PLAIN static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    dev_ballot_record r = {predicate, 0};
     dev_warp(mask, DEV_BALLOT, &r, dev_serve_ballot);
     return r.out;
 }
@@ -194,26 +188,23 @@ static inline int __any_sync(unsigned mask, int p) { return __ballot_sync(mask, 
 static inline int __all_sync(unsigned mask, int p) { return __ballot_sync(mask, p) == mask; }
 
 // One OS thread runs a launch and switches at barriers only, so plain operations are atomic.
-#define DEV_ATOMIC(name, T, expression) \
-    DEV_PLAIN __attribute__((noinline, unused)) static T name(T *p, T v) \
-    { \
-        dev_atomic(p, sizeof *p); \
-        T old = *p; \
-        *p = (T)(expression); \
-        return old; \
+#define DEV_ATOMIC(name, T, expression)                                    \
+    DEV_PLAIN __attribute__((noinline, unused)) static T name(T *p, T v) { \
+        dev_atomic(p, sizeof *p);                                          \
+        T old = *p;                                                        \
+        *p = (T)(expression);                                              \
+        return old;                                                        \
     }
-#define DEV_ATOMICS(T) \
-    DEV_ATOMIC(atomicAdd, T, old + v) \
-    DEV_ATOMIC(atomicMax, T, old < v ? v : old) \
-    DEV_ATOMIC(atomicMin, T, v < old ? v : old) \
-    DEV_ATOMIC(atomicExch, T, v) \
-    DEV_PLAIN __attribute__((noinline, unused)) static T atomicCAS(T *p, T expected, T v) \
-    { \
-        dev_atomic(p, sizeof *p); \
-        T old = *p; \
-        if (old == expected) \
-            *p = v; \
-        return old; \
+#define DEV_ATOMICS(T)                                                                      \
+    DEV_ATOMIC(atomicAdd, T, old + v)                                                       \
+    DEV_ATOMIC(atomicMax, T, old < v ? v : old)                                             \
+    DEV_ATOMIC(atomicMin, T, v < old ? v : old)                                             \
+    DEV_ATOMIC(atomicExch, T, v)                                                            \
+    DEV_PLAIN __attribute__((noinline, unused)) static T atomicCAS(T *p, T expected, T v) { \
+        dev_atomic(p, sizeof *p);                                                           \
+        T old = *p;                                                                         \
+        if (old == expected) *p = v;                                                        \
+        return old;                                                                         \
     }
 DEV_ATOMICS(int)
 DEV_ATOMICS(unsigned)
@@ -225,19 +216,20 @@ DEV_ATOMIC(atomicExch, float, v)
 // One per kernel, appended to the text: DEV_KERNEL(name, bound).
 template <class F> struct dev_signature;
 template <class... A> struct dev_signature<void (*)(A...)> {
-    static constexpr unsigned bytes[sizeof...(A) + 1] = { (unsigned)sizeof(A)..., 0 };
+    static constexpr unsigned bytes[sizeof...(A) + 1] = {(unsigned)sizeof(A)..., 0};
     static constexpr int count = sizeof...(A);
     template <void (*kernel)(A...), size_t... I>
-    DEV_PLAIN static void unpack(void **p, std::index_sequence<I...>)
-    {
+    DEV_PLAIN static void unpack(void **p, std::index_sequence<I...>) {
         kernel(*(std::remove_cv_t<A> *)p[I]...);
     }
-    template <void (*kernel)(A...)> DEV_PLAIN static void call(void **p)
-    {
+    template <void (*kernel)(A...)> DEV_PLAIN static void call(void **p) {
         unpack<kernel>(p, std::index_sequence_for<A...>());
     }
 };
-#define DEV_KERNEL(name, bound) \
-    static const dev_kernel dev_kernel_##name = { #name, bound, dev_signature<decltype(&name)>::count, \
-        dev_signature<decltype(&name)>::bytes, dev_signature<decltype(&name)>::call<name> }; \
-    __attribute__((constructor)) static void dev_announce_##name() { dev_register(&dev_kernel_##name); }
+#define DEV_KERNEL(name, bound)                                                             \
+    static const dev_kernel dev_kernel_##name = {                                           \
+        #name, bound, dev_signature<decltype(&name)>::count,                                \
+        dev_signature<decltype(&name)>::bytes, dev_signature<decltype(&name)>::call<name>}; \
+    __attribute__((constructor)) static void dev_announce_##name() {                        \
+        dev_register(&dev_kernel_##name);                                                   \
+    }

@@ -16,14 +16,12 @@ struct State {
     int findings = 0;
 } state;
 
-double number(const char *name, double otherwise)
-{
+double number(const char *name, double otherwise) {
     const char *text = getenv(name);
     return text && *text ? strtod(text, nullptr) : otherwise;
 }
 
-Switches read_switches()
-{
+Switches read_switches() {
     const char *compiler = getenv("GAGEN_DEVICE_CXX");
     Switches s;
     s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
@@ -39,21 +37,19 @@ Switches read_switches()
 }
 
 struct Summary {
-    ~Summary()
-    {
+    ~Summary() {
         if (state.findings > FINDINGS_SHOWN)
-            fprintf(stderr, "device: %d findings, the first %d are shown\n", state.findings, FINDINGS_SHOWN);
+            fprintf(stderr, "device: %d findings, the first %d are shown\n", state.findings,
+                    FINDINGS_SHOWN);
     }
 } summary;
 
-} // namespace
+}  // namespace
 
 Switches switches = read_switches();
 
-unsigned random_below(unsigned n)
-{
-    if (!switches.seed || n < 2)
-        return 0;
+unsigned random_below(unsigned n) {
+    if (!switches.seed || n < 2) return 0;
     uint64_t &r = state.random;
     r ^= r << 13;
     r ^= r >> 7;
@@ -61,24 +57,23 @@ unsigned random_below(unsigned n)
     return (unsigned)((r >> 32) % n);
 }
 
-void report(const char *kind, const char *format, ...)
-{
+void report(const char *kind, const char *format, ...) {
     char text[700];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (state.findings++ < FINDINGS_SHOWN)
-        fprintf(stderr, "device: %s: %s\n", kind, text);
+    if (state.findings++ < FINDINGS_SHOWN) fprintf(stderr, "device: %s: %s\n", kind, text);
 }
 
-bool failed() { return state.findings > 0; }
+bool failed() {
+    return state.findings > 0;
+}
 
-double seconds()
-{
+double seconds() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-} // namespace device
+}  // namespace device

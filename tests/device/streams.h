@@ -1,34 +1,35 @@
-// streams.h: streams, events and graphs, as streams.cpp and the entry points of the driver see them.
+// streams.h: streams, events and graphs, as streams.cpp and the entry points of the driver see
+// them.
 #pragma once
 #include "device.h"
 
 namespace device {
 
-struct Node { // of a graph
+struct Node {  // of a graph
     std::function<void()> run;
-    std::vector<int> waits_for; // earlier nodes
+    std::vector<int> waits_for;  // earlier nodes
     std::string what;
-    uint32_t lane; // of the stream it was captured on, from 0 within the graph
+    uint32_t lane;  // of the stream it was captured on, from 0 within the graph
     Communicator *communicator;
 };
-} // namespace device
+}  // namespace device
 
 struct CUgraph_st {
     std::vector<device::Node> nodes;
-    std::vector<CUstream_st *> streams; // of the capture, the origin first
-    bool broken = false;                // something that a capture forbids was done
+    std::vector<CUstream_st *> streams;  // of the capture, the origin first
+    bool broken = false;                 // something that a capture forbids was done
 };
 struct CUgraphExec_st {
     CUgraph_st graph;
-    uint32_t first_lane; // its captured streams have lanes of their own
+    uint32_t first_lane;  // its captured streams have lanes of their own
     device::OperationPointer last;
 };
 struct CUstream_st {
     uint32_t lane = 0;
     device::OperationPointer last;
-    device::Clock clock; // what has happened when its last operation is done
+    device::Clock clock;  // what has happened when its last operation is done
     CUgraph_st *capture = nullptr;
-    std::vector<int> last_nodes; // what the next captured node waits for
+    std::vector<int> last_nodes;  // what the next captured node waits for
 };
 struct CUevent_st {
     device::OperationPointer operation;
@@ -56,4 +57,4 @@ bool is_stream(const CUstream_st *stream);
 void run_as_host(const char *what, const std::function<void()> &run);
 // 0, or what the next call is to return: a capture is under way, or an earlier kernel failed.
 int refuse_in_capture();
-} // namespace device
+}  // namespace device

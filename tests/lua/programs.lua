@@ -77,7 +77,7 @@ return function(t)
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train" }
-        local make = { "make", "-s", "-C", folder, "CFLAGS=-O1", "LDFLAGS=" .. (how.ldflags or "") }
+        local make = { "make", "-s", "-C", folder, "CFLAGS=-O1 -Werror", "LDFLAGS=" .. (how.ldflags or "") }
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         local key = { host.read(t.gagen), text, table.concat(make, " "), tostring(how.whole) }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end

@@ -5,16 +5,12 @@
 
 #include <string.h>
 
+#include "runtime/rng.h"
+
 enum { POISON = 0xff }; /* doubles of these bytes are NaN */
 
 double drive_random(uint64_t seed, uint64_t index) {
-    uint64_t z = seed * 0x9e3779b97f4a7c15u + index * 0xd1342543de82ef95u + 1;
-    for (int i = 0; i < 2; i++) {
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        z ^= z >> 31;
-    }
-    return (double)(int64_t)z * 0x1p-63;
+    return 2 * ga_uniform(ga_rng(seed, ga_stream("drive"), index)) - 1;
 }
 
 /* -- tensors ------------------------------------------------------------------------------------ */

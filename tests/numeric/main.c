@@ -1,7 +1,7 @@
 /* check: an emitted program (precision f64, named "probe") under the drive of this folder.
  *   check gradients [FILE]   gradient against differences, and the program's own cycle against the roles;
  *                            the gradient to FILE: doubles in the order of parameters
- *   check save FILE          the gradient to FILE, nothing compared
+ *   check save FILE          the gradient to FILE, nothing compared; prints "name elements" per tensor
  *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements of every
  *                            tensor after each of u updates
  *   check shards CUT         one update as a whole and in two parts, bit by bit
@@ -20,12 +20,14 @@ static int number_from(const char *name, int otherwise) {
 
 /* -- gradients ---------------------------------------------------------------------------------- */
 
-static int save(const model *m, const char *path, ga_err *e) {
+static int save(const model *m, const char *path, bool names, ga_err *e) {
     FILE *f = fopen(path, "wb");
     if (!f) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be written", path);
     for (int i = 0; i < drive_tensors(m); i++) {
         const tensor t = drive_tensor(m, i);
-        if (t.trained) fwrite(m->flat_g + t.at, sizeof(real), (size_t)t.n, f);
+        if (!t.trained) continue;
+        fwrite(m->flat_g + t.at, sizeof(real), (size_t)t.n, f);
+        if (names) printf("%s %lld\n", t.name, (long long)t.n);
     }
     if (fclose(f) != 0) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be written", path);
     return 0;
@@ -46,7 +48,7 @@ static int same_by_cycle(model *m, ga_err *e) {
 
 static int check_gradients(model *m, const char *path, ga_err *e) {
     GA_TRY(drive_gradient(m, e));
-    if (path) GA_TRY(save(m, path, e));
+    if (path) GA_TRY(save(m, path, false, e));
     const int broken = number_from("BREAK", -1);
     if (broken >= 0 && broken < TRAINED) m->flat_g[broken] *= 1 + 1e-6;
     const int wrong = differences_check(m, e);
@@ -56,7 +58,7 @@ static int check_gradients(model *m, const char *path, ga_err *e) {
 
 static int save_gradient(model *m, const char *path, ga_err *e) {
     GA_TRY(drive_gradient(m, e));
-    return save(m, path, e);
+    return save(m, path, true, e);
 }
 
 /* -- updates ------------------------------------------------------------------------------------ */

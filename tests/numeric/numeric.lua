@@ -59,19 +59,19 @@ return function(t)
         return t.run { self.folder .. "/check", command, argument, timeout = 300, env = environment }
     end
 
-    --- The gradient by the harness's "save", as an array of doubles.
+    --- The gradient, tensors in the order of their names: an array of { name, doubles }.
     function Program:gradient(environment)
         local file = self.folder .. "/gradient"
         local result = self:check("save", file, environment)
         if result.status ~= 0 then error("save: " .. result.err, 2) end
-        return numeric.doubles(file)
-    end
-
-    function numeric.doubles(file)
-        local text = assert(host.read(file))
-        local values = {}
-        for i = 1, #text // 8 do values[i] = string.unpack("d", text, 8 * i - 7) end
-        return values, text
+        local text, at, list = assert(host.read(file)), 1, {}
+        for name, n in result.out:gmatch("(%S+) (%d+)\n") do
+            local values = { string.unpack(("d"):rep(n), text, at) }
+            at = table.remove(values)
+            list[#list + 1] = { name = name, values = values }
+        end
+        table.sort(list, function(a, b) return a.name < b.name end)
+        return list
     end
 
     --- Generates and builds. options: array of gagen's options; case.dev: folder for --dev.
@@ -112,16 +112,22 @@ return function(t)
         return program, result.out
     end
 
-    --- Largest difference of two gradients, relative to the largest element.
+    --- Largest difference of two gradients, relative to the largest element of the tensor; 0: the same.
     function numeric.distance(a, b)
-        t.equal(#a, #b, "elements of the gradient")
-        local scale, worst = 0, 0
-        for i, x in ipairs(a) do
-            scale = math.max(scale, math.abs(x), math.abs(b[i]))
-            worst = math.max(worst, math.abs(x - b[i]))
-            if x ~= x or b[i] ~= b[i] then return math.huge end
+        t.equal(#a, #b, "tensors of the gradient")
+        local largest = 0
+        for i, tensor in ipairs(a) do
+            local other, scale, worst = b[i], 0, 0
+            t.equal(tensor.name, other.name)
+            for k, x in ipairs(tensor.values) do
+                local y = other.values[k]
+                scale = math.max(scale, math.abs(x), math.abs(y))
+                worst = x == y and worst or math.max(worst, math.abs(x - y))
+                if x ~= x or y ~= y then return math.huge end
+            end
+            if worst > 0 then largest = math.max(largest, worst / scale) end
         end
-        return scale > 0 and worst / scale or math.huge
+        return largest
     end
 
     return numeric

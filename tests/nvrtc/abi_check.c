@@ -1,4 +1,4 @@
-/* abi_check.c: compares runtime/cuda_abi.h with the toolkit's own headers: every function type, enum
+/* abi_check.c: compares runtime/cuda_abi.h and nccl_abi.h with the toolkit's own headers: every function type, enum
  * value and size. Compiling it is the check:
  *     gcc -fsyntax-only -Iruntime -I/usr/local/cuda/include tests/nvrtc/abi_check.c */
 #include <cuda.h>
@@ -6,7 +6,7 @@
 #include <nvrtc.h>
 #include <stddef.h>
 
-/* While cuda_abi.h is read its types and constants get other names; the lists of functions are
+/* While they are read their types and constants get other names; the lists of functions are
  * expanded afterwards and so speak of the toolkit's types. */
 #define GA_TYPES(X) \
     X(CUresult) X(CUdevice) X(CUdeviceptr) X(CUcontext) X(CUmodule) X(CUfunction) X(CUstream) \
@@ -60,6 +60,7 @@
 #define ncclMax ga_ncclMax
 #define ncclMin ga_ncclMin
 #include "cuda_abi.h"
+#include "nccl_abi.h"
 #undef CUresult
 #undef CUdevice
 #undef CUdeviceptr

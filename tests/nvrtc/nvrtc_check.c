@@ -1,6 +1,6 @@
-/* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints what each needs.
- *     nvrtc_check FILE.cu ARCH...        nvrtc_check out/NAME/kernels.cu 80 90
- * Exit: 0 all is well, 1 an error or a spill, 77 no libnvrtc here (NOT RUN). */
+/* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints what each
+ * needs. nvrtc_check FILE.cu ARCH...        nvrtc_check out/NAME/kernels.cu 80 90 Exit: 0 all is
+ * well, 1 an error or a spill, 77 no libnvrtc here (NOT RUN). */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,9 @@
 
 #define POINTER(result, name, arguments) result(*name) arguments;
 #define NAME(result, name, arguments) #name,
-typedef struct { GA_NVRTC_FUNCTIONS(POINTER) } nvrtc;
+typedef struct {
+    GA_NVRTC_FUNCTIONS(POINTER)
+} nvrtc;
 
 static int open_nvrtc(nvrtc *n) {
     static const char *const files[] = {"libnvrtc.so.13", "libnvrtc.so.12",
@@ -18,7 +20,8 @@ static int open_nvrtc(nvrtc *n) {
                                         "/usr/local/cuda/lib64/libnvrtc.so.12"};
     static const char *const names[] = {GA_NVRTC_FUNCTIONS(NAME)};
     void *library = NULL, **functions = (void **)n;
-    for (size_t i = 0; i < sizeof files / sizeof *files && !library; i++) library = dlopen(files[i], RTLD_NOW);
+    for (size_t i = 0; i < sizeof files / sizeof *files && !library; i++)
+        library = dlopen(files[i], RTLD_NOW);
     if (!library) return 77;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         functions[i] = dlsym(library, names[i]);
@@ -60,7 +63,8 @@ static long number_after(const char *line, const char *word) {
 }
 
 /* ptxas -v writes, per kernel: "Compiling entry function 'k'", "N bytes stack frame, N bytes spill
- * stores, N bytes spill loads", "Used N registers, ..., N bytes smem". Returns the kernels that spill. */
+ * stores, N bytes spill loads", "Used N registers, ..., N bytes smem". Returns the kernels that
+ * spill. */
 static int print_needs(char *log, const char *arch, int *kernels) {
     char name[128] = "?";
     long spills = 0, stack = 0;
@@ -70,11 +74,13 @@ static int print_needs(char *log, const char *arch, int *kernels) {
         if (entry) sscanf(entry, "entry function '%127[^']", name);
         if (strstr(line, "bytes stack frame")) {
             stack = number_before(line, "bytes stack frame");
-            spills = number_before(line, "bytes spill stores") + number_before(line, "bytes spill loads");
+            spills = number_before(line, "bytes spill stores") +
+                     number_before(line, "bytes spill loads");
         }
         if (!strstr(line, "Used ")) continue;
-        printf("sm_%s %-32s %3ld registers %6ld bytes shared %4ld bytes stack %4ld bytes spilled\n", arch, name,
-               number_after(line, "Used "), number_before(line, "bytes smem"), stack, spills);
+        printf("sm_%s %-32s %3ld registers %6ld bytes shared %4ld bytes stack %4ld bytes spilled\n",
+               arch, name, number_after(line, "Used "), number_before(line, "bytes smem"), stack,
+               spills);
         bad += spills > 0;
         ++*kernels;
     }
@@ -93,10 +99,12 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
     char *log = n->nvrtcGetProgramLogSize(p, &bytes) == NVRTC_SUCCESS ? calloc(1, bytes + 1) : NULL;
     if (log) n->nvrtcGetProgramLog(p, log);
     if (r != NVRTC_SUCCESS)
-        fprintf(stderr, "%s: sm_%s: %s\n%s\n", path, arch, n->nvrtcGetErrorString(r), log ? log : "");
+        fprintf(stderr, "%s: sm_%s: %s\n%s\n", path, arch, n->nvrtcGetErrorString(r),
+                log ? log : "");
     else if (log)
         bad = print_needs(log, arch, &kernels);
-    if (r == NVRTC_SUCCESS && bad) fprintf(stderr, "%s: sm_%s: %d kernels spill registers\n", path, arch, bad);
+    if (r == NVRTC_SUCCESS && bad)
+        fprintf(stderr, "%s: sm_%s: %d kernels spill registers\n", path, arch, bad);
     if (r == NVRTC_SUCCESS && !kernels) {
         fprintf(stderr, "%s: sm_%s: no kernel in it\n", path, arch);
         bad = 1;

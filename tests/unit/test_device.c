@@ -1,6 +1,6 @@
-/* The device runtime on the device library: tests/device/probe runs one scenario per process. What is
- * right must come out with the same bits in every order of threads, blocks and streams; what is wrong
- * must be named, with its line. No GPU takes part. */
+/* The device runtime on the device library: tests/device/probe runs one scenario per process. What
+ * is right must come out with the same bits in every order of threads, blocks and streams; what is
+ * wrong must be named, with its line. No GPU takes part. */
 #include "scratch.h"
 
 #include <arpa/inet.h>
@@ -78,7 +78,8 @@ enum { PLAIN, LAZY, CHECKED, MODES };
 
 static void set_mode(scratch *s, process *p, int mode, const char *seed) {
     static char cache[MODES][128];
-    snprintf(cache[mode], sizeof cache[mode], "%.80s/%s", s->path, mode == CHECKED ? "checked" : "plain");
+    snprintf(cache[mode], sizeof cache[mode], "%.80s/%s", s->path,
+             mode == CHECKED ? "checked" : "plain");
     with(p, "GAGEN_KERNEL_CACHE", cache[mode]);
     with(p, "GAGEN_DEVICE_LAZY", mode == PLAIN ? "0" : "1");
     with(p, "GAGEN_DEVICE_CHECK", mode == CHECKED ? "1" : "0");
@@ -96,15 +97,15 @@ static process *run(scratch *s, const char *scenario, int mode, const char *seed
 
 static void expect(const process *p, const char *scenario, int status, const char *text) {
     if (p->status != status || !strstr(p->text, text))
-        fail_msg("%s: exit %d with '%s', expected exit %d with '%s'", scenario, p->status, p->text, status,
-                 text);
+        fail_msg("%s: exit %d with '%s', expected exit %d with '%s'", scenario, p->status, p->text,
+                 status, text);
 }
 
 static const char *const seeds[] = {"0", "1", "2", "3"};
 
 static void same_bits_in_every_order(void **state) {
-    static const char *const scenarios[] = {"add", "block_sum", "gemm", "reverse",
-                                            "warp_words", "streams", "graph", "ring"};
+    static const char *const scenarios[] = {"add",        "block_sum", "gemm",  "reverse",
+                                            "warp_words", "streams",   "graph", "ring"};
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
         char first[64] = "";
         for (int mode = PLAIN; mode < MODES; mode++)
@@ -152,7 +153,8 @@ static void wrong_kernels_are_named(void **state) {
         for (int seed = 0; seed < 4; seed++) {
             char place[64] = "";
             process *p = run(*state, wrongs[i].scenario, CHECKED, seeds[seed]);
-            bool swapped = !strstr(p->text, wrongs[i].kind) && strstr(p->text, "device: race: write after read");
+            bool swapped = !strstr(p->text, wrongs[i].kind) &&
+                           strstr(p->text, "device: race: write after read");
             expect(p, wrongs[i].scenario, 3, swapped ? "device: race:" : wrongs[i].kind);
             expect(p, wrongs[i].scenario, 3, "CUDA_ERROR_LAUNCH_FAILED (719)");
             if (wrongs[i].marked && !swapped) {
@@ -169,7 +171,8 @@ static void early_reuse_shows_in_lazy_streams(void **state) {
 }
 
 static void misuse_is_refused(void **state) {
-    expect(run(*state, "unjoined", PLAIN, "0"), "unjoined", 3, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED (904)");
+    expect(run(*state, "unjoined", PLAIN, "0"), "unjoined", 3,
+           "CUDA_ERROR_STREAM_CAPTURE_UNJOINED (904)");
     expect(run(*state, "sync_in_capture", PLAIN, "0"), "sync_in_capture", 3,
            "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)");
     expect(run(*state, "too_many_threads", PLAIN, "0"), "too_many_threads", 3,
@@ -190,8 +193,8 @@ static const char *free_port(void) {
     return text;
 }
 
-static void start_rank(scratch *s, process *p, const char *scenario, int rank, const char *port, int mode,
-                       const char *seed) {
+static void start_rank(scratch *s, process *p, const char *scenario, int rank, const char *port,
+                       int mode, const char *seed) {
     memset(p, 0, sizeof *p);
     set_mode(s, p, mode, seed);
     with(p, "WORLD_SIZE", "2");
@@ -208,7 +211,8 @@ static void two_ranks_reduce_in_a_graph(void **state) {
     for (int seed = 0; seed < 4; seed++)
         for (int mode = PLAIN; mode < MODES; mode++) {
             const char *port = free_port();
-            for (int r = 0; r < 2; r++) start_rank(*state, &ranks[r], "nccl", r, port, mode, seeds[seed]);
+            for (int r = 0; r < 2; r++)
+                start_rank(*state, &ranks[r], "nccl", r, port, mode, seeds[seed]);
             for (int r = 0; r < 2; r++) {
                 finish(&ranks[r]);
                 expect(&ranks[r], "nccl", 0, "");
@@ -282,7 +286,8 @@ static void environment_is_checked(void **state) {
     }
 }
 
-static process *run_cached(scratch *s, const char *cache, const char *compiler, const char *kernels) {
+static process *run_cached(scratch *s, const char *cache, const char *compiler,
+                           const char *kernels) {
     static process p;
     memset(&p, 0, sizeof p);
     with(&p, "GAGEN_KERNEL_CACHE", cache);
@@ -296,8 +301,10 @@ static process *run_cached(scratch *s, const char *cache, const char *compiler, 
 /* Flips one byte in the middle of the only file of the folder. */
 static void damage(const char *cache) {
     char command[256];
-    snprintf(command, sizeof command, "f=$(ls %s/*.cubin) && printf X | dd of=\"$f\" bs=1 seek=20000 "
-             "conv=notrunc 2>/dev/null", cache);
+    snprintf(command, sizeof command,
+             "f=$(ls %s/*.cubin) && printf X | dd of=\"$f\" bs=1 seek=20000 "
+             "conv=notrunc 2>/dev/null",
+             cache);
     assert_int_equal(system(command), 0);
 }
 
@@ -336,7 +343,8 @@ static void edited_kernels_are_taken(void **state) {
     fputs(text, f);
     fclose(f);
     expect(run_cached(s, "", "g++", s->path), "broken", 1, "kernels.cu:");
-    expect(run_cached(s, "", "g++", "/proc/no"), "missing", 1, "/proc/no/kernels.cu: cannot be read");
+    expect(run_cached(s, "", "g++", "/proc/no"), "missing", 1,
+           "/proc/no/kernels.cu: cannot be read");
 }
 
 static void a_machine_without_a_driver_is_told(void **state) {

@@ -41,6 +41,7 @@ op "mean_dx" {
 op "copy" {
     doc = "a copy, where a value needs a place of its own",
     ins = { "x (...)" }, outs = { "y (...)" },
+    grad = function(_, _, dy) return { x = dy.y } end,
     internal = true, lower = "reduce",
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
 }

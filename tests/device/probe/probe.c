@@ -1,23 +1,26 @@
-/* probe.c: runs one scenario of the device runtime, named on the command line; the tests start it with
- * the device library in LD_LIBRARY_PATH, or without it on a machine that has a device.
- * Prints a checksum of the bits of what came out; exits with the negated status. */
+/* probe.c: runs one scenario of the device runtime, named on the command line; the tests start it
+ * with the device library in LD_LIBRARY_PATH, or without it on a machine that has a device. Prints
+ * a checksum of the bits of what came out; exits with the negated status. */
 #include "device.h"
-#include "nccl.h"
+#include "device_nccl.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-__asm__(".pushsection .rodata\n"
-        ".globl kernels_text\nkernels_text:\n.incbin \"" GA_KERNELS "\"\n"
-        ".globl kernels_end\nkernels_end:\n.byte 0\n.popsection\n");
+__asm__(
+    ".pushsection .rodata\n"
+    ".globl kernels_text\nkernels_text:\n.incbin \"" GA_KERNELS
+    "\"\n"
+    ".globl kernels_end\nkernels_end:\n.byte 0\n.popsection\n");
 extern const char kernels_text[], kernels_end[];
 
-#define KERNELS(X)                                                                                  \
-    X(add) X(block_sum) X(gemm) X(reverse) X(warp_words) X(accumulate) X(wrong_missing_barrier)     \
-    X(wrong_lock_step) X(wrong_out_of_bounds) X(wrong_shared_index) X(wrong_uninitialised)          \
-    X(wrong_blocks) X(wrong_alignment) X(wrong_divergent_barrier) X(wrong_left_lane)
+#define KERNELS(X)                                                                             \
+    X(add)                                                                                     \
+    X(block_sum) X(gemm) X(reverse) X(warp_words) X(accumulate) X(wrong_missing_barrier)       \
+        X(wrong_lock_step) X(wrong_out_of_bounds) X(wrong_shared_index) X(wrong_uninitialised) \
+            X(wrong_blocks) X(wrong_alignment) X(wrong_divergent_barrier) X(wrong_left_lane)
 #define NUMBER(name) K_##name,
 #define NAME(name) #name,
 enum { KERNELS(NUMBER) KERNEL_COUNT };
@@ -34,7 +37,10 @@ typedef struct {
     float *pinned;      /* N floats */
 } probe;
 
-#define ARGUMENTS(...) (void *[]){__VA_ARGS__}
+#define ARGUMENTS(...) \
+    (void *[]) {       \
+        __VA_ARGS__    \
+    }
 
 static void print_checksum(const void *data, size_t bytes) {
     uint64_t h = 0xcbf29ce484222325u;
@@ -54,15 +60,21 @@ static int fill(probe *p, ga_address to, int salt, int n, ga_err *e) {
     return code;
 }
 
-static int launch(probe *p, ga_stream s, int k, unsigned blocks, unsigned threads, void **args, ga_err *e) {
+static int launch(probe *p, ga_stream s, int k, unsigned blocks, unsigned threads, void **args,
+                  ga_err *e) {
     ga_launch_shape shape = {{blocks, 1, 1}, {threads, 1, 1}, 0};
     return ga_device_launch(p->device, s, p->kernel[k], &shape, args, e);
 }
 
 static int open_probe(probe *p, ga_err *e) {
     static const char *const options[] = {"--fmad=true"};
-    ga_kernel_source source = {"kernels.cu", kernels_text, (size_t)(kernels_end - kernels_text),
-                               kernel_names, KERNEL_COUNT, options, 1};
+    ga_kernel_source source = {"kernels.cu",
+                               kernels_text,
+                               (size_t)(kernels_end - kernels_text),
+                               kernel_names,
+                               KERNEL_COUNT,
+                               options,
+                               1};
     GA_TRY(ga_device_open(&p->device, -1, e));
     GA_TRY(ga_device_load_kernels(p->device, &source, p->kernel, e));
     GA_TRY(ga_device_stream(p->device, &p->main, e));
@@ -88,7 +100,8 @@ static int run_add(probe *p, ga_err *e) {
     GA_TRY(ga_device_sync(p->device, p->main, e));
     GA_TRY(ga_device_download(p->device, out, p->c, sizeof out, e));
     for (int i = 0; i < n; i++)
-        if (out[i] != value(i, 1) + value(i, 2)) return wrong(e, "add", out[i], value(i, 1) + value(i, 2));
+        if (out[i] != value(i, 1) + value(i, 2))
+            return wrong(e, "add", out[i], value(i, 1) + value(i, 2));
     print_checksum(out, (size_t)n * sizeof *out);
     return GA_OK;
 }
@@ -170,7 +183,8 @@ static int fork_and_join(probe *p, bool wait, ga_err *e) {
 
 static int check_sum(probe *p, int times, ga_err *e) {
     double expected = 0, out;
-    for (int i = 0; i < times * 256; i++) expected += (double)(value(i % 256, 1) + value(i % 256, 2));
+    for (int i = 0; i < times * 256; i++)
+        expected += (double)(value(i % 256, 1) + value(i % 256, 2));
     GA_TRY(ga_device_download(p->device, &out, p->c + N * sizeof(float), sizeof out, e));
     if (!(fabs(out - expected) < 1e-9)) return wrong(e, "sum on the side stream", out, expected);
     print_checksum(&out, sizeof out);
@@ -206,7 +220,8 @@ static int run_graph(probe *p, ga_err *e) {
     GA_TRY(ga_device_capture_end(p->device, p->main, &graph, e));
     for (int i = 0; i < 3; i++) GA_TRY(ga_device_graph_launch(p->device, graph, p->main, e));
     GA_TRY(ga_device_sync(p->device, p->main, e));
-    if (counters->graph_launches != 3 || counters->graph_kernels != 6 || counters->kernel_launches != 0)
+    if (counters->graph_launches != 3 || counters->graph_kernels != 6 ||
+        counters->kernel_launches != 0)
         return wrong(e, "kernels in graphs", (double)counters->graph_kernels, 6);
     if (counters->allocations != 4 || counters->device_bytes != 3 * N * (int)sizeof(double))
         return wrong(e, "allocations", (double)counters->allocations, 4);
@@ -334,7 +349,8 @@ static int run_nccl_disagree(probe *p, ga_err *e) {
     return code;
 }
 
-static int wrong_kernel(probe *p, int k, unsigned blocks, unsigned threads, void **args, ga_err *e) {
+static int wrong_kernel(probe *p, int k, unsigned blocks, unsigned threads, void **args,
+                        ga_err *e) {
     GA_TRY(launch(p, p->main, k, blocks, threads, args, e));
     GA_TRY(ga_device_sync(p->device, p->main, e));
     printf("not found\n");
@@ -397,16 +413,31 @@ static const struct {
     const char *name;
     int (*run)(probe *p, ga_err *e);
 } scenarios[] = {
-    {"add", run_add}, {"block_sum", run_block_sum}, {"gemm", run_gemm}, {"reverse", run_reverse},
-    {"warp_words", run_warp_words}, {"streams", run_streams}, {"graph", run_graph}, {"ring", run_ring},
-    {"nccl", run_nccl}, {"nccl_disagree", run_nccl_disagree}, {"missing_wait", run_missing_wait},
-    {"unjoined", run_unjoined}, {"sync_in_capture", run_sync_in_capture},
-    {"early_reuse", run_early_reuse}, {"missing_barrier", run_missing_barrier},
-    {"lock_step", run_lock_step}, {"out_of_bounds", run_out_of_bounds},
-    {"shared_index", run_shared_index}, {"uninitialised", run_uninitialised},
-    {"uninitialised_arena", run_uninitialised_arena}, {"blocks", run_blocks},
-    {"alignment", run_alignment}, {"divergent_barrier", run_divergent_barrier},
-    {"left_lane", run_left_lane}, {"too_many_threads", run_too_many_threads},
+    {"add", run_add},
+    {"block_sum", run_block_sum},
+    {"gemm", run_gemm},
+    {"reverse", run_reverse},
+    {"warp_words", run_warp_words},
+    {"streams", run_streams},
+    {"graph", run_graph},
+    {"ring", run_ring},
+    {"nccl", run_nccl},
+    {"nccl_disagree", run_nccl_disagree},
+    {"missing_wait", run_missing_wait},
+    {"unjoined", run_unjoined},
+    {"sync_in_capture", run_sync_in_capture},
+    {"early_reuse", run_early_reuse},
+    {"missing_barrier", run_missing_barrier},
+    {"lock_step", run_lock_step},
+    {"out_of_bounds", run_out_of_bounds},
+    {"shared_index", run_shared_index},
+    {"uninitialised", run_uninitialised},
+    {"uninitialised_arena", run_uninitialised_arena},
+    {"blocks", run_blocks},
+    {"alignment", run_alignment},
+    {"divergent_barrier", run_divergent_barrier},
+    {"left_lane", run_left_lane},
+    {"too_many_threads", run_too_many_threads},
     {"out_of_memory", run_out_of_memory},
 };
 

@@ -1,12 +1,15 @@
-/* nccl.c: NCCL, opened at run time. */
-#include "nccl.h"
+/* device_nccl.c: NCCL, opened at run time. */
+#include "device_nccl.h"
 
 #include "device_private.h"
+#include "nccl_abi.h"
 #include "watchdog.h"
 
 #include <stdlib.h>
 
-typedef struct nccl_functions { GA_NCCL_FUNCTIONS(GA_POINTER) } nccl_functions;
+typedef struct nccl_functions {
+    GA_NCCL_FUNCTIONS(GA_POINTER)
+} nccl_functions;
 
 struct ga_nccl {
     nccl_functions nccl;
@@ -28,8 +31,8 @@ static int open_library(ga_nccl *c, ga_err *e) {
     static const char *const sonames[] = {"libnccl.so.2", NULL};
     static const char *const symbols[] = {GA_NCCL_FUNCTIONS(GA_SYMBOL_NAME)};
     return ga_library_open(&c->library, sonames, symbols, (int)(sizeof symbols / sizeof *symbols),
-                           (void (**)(void)) & c->nccl,
-                           "install NCCL 2, or train with one rank", e);
+                           (void (**)(void)) & c->nccl, "install NCCL 2, or train with one rank",
+                           e);
 }
 
 /* Each step is agreed upon: a rank that cannot go on must not leave the others inside NCCL. */
@@ -40,7 +43,8 @@ static int open_group(ga_nccl *c, ga_err *e) {
     GA_TRY(ga_comm_agree(c->comm, code, e));
     GA_TRY(ga_comm_broadcast(c->comm, &id, sizeof id, 0, e));
     ga_watchdog_enter(&c->watchdog, "NCCL's start");
-    code = check(c, c->nccl.ncclCommInitRank(&c->group, c->size, id, c->rank), "ncclCommInitRank", e);
+    code =
+        check(c, c->nccl.ncclCommInitRank(&c->group, c->size, id, c->rank), "ncclCommInitRank", e);
     ga_watchdog_leave(&c->watchdog);
     return ga_comm_agree(c->comm, code, e);
 }
@@ -91,7 +95,9 @@ static int type_of(ga_dtype t, unsigned *out, ga_err *e) {
     case GA_BF16: *out = ncclBfloat16; return GA_OK;
     case GA_F16: *out = ncclFloat16; return GA_OK;
     case GA_I64: *out = ncclInt64; return GA_OK;
-    default: return ga_fail(e, GA_BUG, "collective on %s: no such type in NCCL's part", ga_dtype_name(t));
+    default:
+        return ga_fail(e, GA_BUG, "collective on %s: no such type in NCCL's part",
+                       ga_dtype_name(t));
     }
 }
 
@@ -103,32 +109,35 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_stream s, ga_address buf, size_t n, ga_dty
     unsigned type;
     GA_TRY(type_of(t, &type, e));
     if (c->group)
-        GA_TRY(check(c, c->nccl.ncclAllReduce(pointer(buf), pointer(buf), n, type, ncclSum, c->group, s),
-                     "all-reduce", e));
+        GA_TRY(check(
+            c, c->nccl.ncclAllReduce(pointer(buf), pointer(buf), n, type, ncclSum, c->group, s),
+            "all-reduce", e));
     ga_device_count_collective(c->device, n * ga_dtype_bytes(t));
     return GA_OK;
 }
 
 /* For one rank the part is the whole. */
-static int copy_part(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t bytes, ga_err *e) {
+static int copy_part(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t bytes,
+                     ga_err *e) {
     return to == from ? GA_OK : ga_device_copy(c->device, s, to, from, bytes, e);
 }
 
-int ga_nccl_reduce_scatter(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n, ga_dtype t,
-                           ga_err *e) {
+int ga_nccl_reduce_scatter(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+                           ga_dtype t, ga_err *e) {
     unsigned type;
     GA_TRY(type_of(t, &type, e));
     if (c->group)
-        GA_TRY(check(c, c->nccl.ncclReduceScatter(pointer(from), pointer(to), n, type, ncclSum, c->group, s),
-                     "reduce-scatter", e));
+        GA_TRY(check(
+            c, c->nccl.ncclReduceScatter(pointer(from), pointer(to), n, type, ncclSum, c->group, s),
+            "reduce-scatter", e));
     else
         GA_TRY(copy_part(c, s, to, from, n * ga_dtype_bytes(t), e));
     ga_device_count_collective(c->device, n * ga_dtype_bytes(t) * (size_t)c->size);
     return GA_OK;
 }
 
-int ga_nccl_all_gather(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n, ga_dtype t,
-                       ga_err *e) {
+int ga_nccl_all_gather(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+                       ga_dtype t, ga_err *e) {
     unsigned type;
     GA_TRY(type_of(t, &type, e));
     if (c->group)
@@ -145,6 +154,7 @@ int ga_nccl_sync(ga_nccl *c, ga_stream s, ga_err *e) {
     ga_watchdog_enter(&c->watchdog, "collectives on the device");
     int code = ga_device_sync(c->device, s, e);
     ga_watchdog_leave(&c->watchdog);
-    if (c->group && code == 0) code = check(c, c->nccl.ncclCommGetAsyncError(c->group, &later), "asking", e);
+    if (c->group && code == 0)
+        code = check(c, c->nccl.ncclCommGetAsyncError(c->group, &later), "asking", e);
     return code < 0 ? code : check(c, later, "a collective", e);
 }

@@ -1,0 +1,7 @@
+-- expect: TODO
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (16)
+accumulate (4)
+model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+train      { epochs = 2 }

@@ -1,0 +1,8 @@
+-- expect: 5: TODO
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (16)
+accumulate (4)
+model      { linear "fc1" { 64, biass = false }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, weight_decay = 0.01 }
+train      { epochs = 2 }

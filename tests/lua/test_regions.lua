@@ -1,0 +1,136 @@
+-- Regions, roles and optional passes in f64: the gradient against finite differences, and against the
+-- gradient of the same model under other decisions. A model here has one array of gradients, in the order
+-- of its parameters, that does not depend on A, on threads or on what a pass keeps.
+local tests = {}
+local function add(name, f)
+    tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
+end
+
+-- All at once: a layer made outside and used in each iteration and after it (tied), an outer tensor read
+-- in the body, a residual, a block, an argument that is read three times.
+local MODEL = [[(function(batch)
+    local tied = linear "tied" { 6 }
+    local outer = tanh(linear "outer" { 6 } (batch.input))
+    local x = tied(outer)
+    x = times(3) "h" (function(x)
+        local y = block "mlp" (function(x)
+            return linear "down" { 6 } (gelu {} (linear "up" { 7 } (x)))
+        end) (x)
+        y = residual { tanh {}, linear "side" { 6 } } (y)
+        return tanh(tied(x) * 0.5 + y * outer + x)
+    end) (x)
+    return linear "last" { 3 } (tied(x) + outer)
+end)]]
+
+-- 12 rows in A micro-steps.
+local function case(accumulate, change)
+    local a = tonumber(accumulate:match("%d+"))
+    local c = { model = MODEL, accumulate = accumulate, batch = 12 // a, rows = 12 }
+    for _, key in ipairs { "more", "options", "optimizer", "model" } do
+        if change and change[key] then c[key] = change[key] end
+    end
+    return c
+end
+
+local NAMES = { "tied.weight", "outer.weight", "h.0.mlp.up.weight", "h.1.mlp.down.bias", "h.2.side.weight",
+    "last.bias" }
+
+for _, accumulate in ipairs { "(1)", "(2)", "(3)", "{ 6, unroll = 3 }" } do
+    add("every parameter, accumulate " .. accumulate, function(t, numeric)
+        local program, report = numeric.differences(case(accumulate))
+        for _, name in ipairs(NAMES) do t.contains("\n" .. report, "\n" .. name .. ": ok") end
+        t.near(numeric.distance(program:gradient(), program:gradient { "THREADS=3" }), 0, 0)
+    end)
+end
+
+add("the number of micro-steps does not matter", function(t, numeric)
+    local whole = numeric.build(case("(1)")):gradient()
+    for _, accumulate in ipairs { "(2)", "(3)", "(12)" } do
+        local parts = numeric.build(case(accumulate)):gradient()
+        t.near(numeric.distance(whole, parts), 0, 1e-13)
+    end
+end)
+
+-- Builds with and without the change; the gradient of the second agrees with differences.
+local function both(numeric, accumulate, change)
+    local plain = numeric.build(case(accumulate, { model = change.model }))
+    local changed = numeric.differences(case(accumulate, change))
+    return plain:gradient(), changed:gradient(), plain, changed
+end
+
+for _, globs in ipairs { '"*"', '"h_*"', '"*gelu*", "*tanh*"' } do
+    add("recompute " .. globs .. ": the same bits", function(t, numeric)
+        local more = "memory { recompute = { " .. globs .. " } }"
+        local kept, again, _, program = both(numeric, "(3)", { more = more })
+        t.contains(assert(host.read(program.folder .. "/kernels.c")), "computed again, not kept")
+        t.near(numeric.distance(kept, again), 0, 0)
+    end)
+end
+
+for _, pass in ipairs { "layout", "fusion" } do
+    add("without " .. pass, function(t, numeric)
+        local with, without, a, b = both(numeric, "(2)", { options = { "--without", pass } })
+        assert(host.read(a.folder .. "/kernels.c") ~= host.read(b.folder .. "/kernels.c"),
+            "the pass changes nothing here")
+        t.near(numeric.distance(with, without), 0, 1e-15)
+    end)
+end
+
+add("without layout and fusion, with everything computed again", function(t, numeric)
+    local with, without = both(numeric, "(2)", { more = 'memory { recompute = { "*" } }',
+        options = { "--without", "layout", "--without", "fusion" } })
+    t.near(numeric.distance(with, without), 0, 1e-15)
+end)
+
+local function rolled(count, body)
+    return ([[(function(batch)
+    local x = linear "first" { 6 } (batch.input)
+    %s
+    return linear "last" { 3 } (x)
+end)]]):format(body:gsub("COUNT", count):gsub("\n", "\n    "))
+end
+
+-- name, body: x -> x
+local BODIES = {
+    { "a list", 'x = times(COUNT) "h" { linear "a" { 6 }, tanh {}, linear "b" { 6 } } (x)' },
+    { "a residual list", 'x = times(COUNT) "h" { residual { tanh {}, linear "a" { 6 } } } (x)' },
+    { "the input read later", 'local y = times(COUNT) "h" { linear "a" { 6 }, tanh {} } (x)\n'
+        .. "x = x * y + tanh(x)" },
+    { "only shared weights", 'local a = linear "a" { 6 }\n'
+        .. 'x = times(COUNT) "h" (function(x) return tanh(a(x)) end) (x)' },
+    { "no parameters", 'x = times(COUNT) "h" { tanh {} } (x)' },
+    { "the input returned as it is", 'x = times(COUNT) "h" { scale { 1 } } (x)' },
+    { "a pure function of an outer tensor beside x", 'local o = tanh(x)\n'
+        .. 'x = times(COUNT) "h" (function(x) return linear "a" { 6 } (x) + tanh(o) * x end) (x)' },
+    { "two loops, the second reads the first's input and result", 'local o = x\n'
+        .. 'x = times(COUNT) "h" { linear "a" { 6 }, tanh {} } (x)\nlocal p = x\n'
+        .. 'x = times(2) "k" (function(x) return tanh(linear "b" { 6 } (x) * o + p) end) (x)\n'
+        .. "x = x + o" },
+}
+
+for _, count in ipairs { 1, 2, 3 } do
+    add("bodies of times(" .. count .. ")", function(t, numeric)
+        for _, body in ipairs(BODIES) do
+            local program, stage, outcome = numeric.try { model = rolled(count, body[2]), batch = 6,
+                rows = 12, accumulate = "(2)" }
+            assert(program, ("%s: %s\n%s"):format(body[1], stage, outcome and outcome.err))
+            local result = program:check("gradients")
+            t.equal(result.status, 0, body[1] .. "\n" .. result.out .. result.err)
+        end
+    end)
+end
+
+-- times(n) is n copies written out: the same numbers, with the parameters of the copies.
+add("a loop is its copies written out", function(t, numeric)
+    local tail = 'linear "last" { 3 } } '
+    local head = ' { linear "first" { 6 }, '
+    local function copy(i)
+        return ('block "h.%d" { residual { linear "a" { 6 }, tanh {} } }, '):format(i)
+    end
+    local loop = head .. 'times(3) "h" { residual { linear "a" { 6 }, tanh {} } }, ' .. tail
+    local flat = head .. copy(0) .. copy(1) .. copy(2) .. tail
+    local a, b = numeric.build(case("(2)", { model = loop })), numeric.build(case("(2)", { model = flat }))
+    t.near(numeric.distance(a:gradient(), b:gradient()), 0, 0)
+end)
+
+return tests
