@@ -1,6 +1,6 @@
 /* comm_nccl.c: the group of a CUDA program that is started without MPI. What the host needs
- * (agreement, small sums, the identifier of NCCL's group) goes over the connections to rank 0, which
- * adds in the order of the ranks; buffers of the device are reduced by device_nccl.c. */
+ * (agreement, small sums, the identifier of NCCL's group) goes over the connections to rank 0,
+ * which adds in the order of the ranks; buffers of the device are reduced by device_nccl.c. */
 #include "comm.h"
 #include "rendezvous.h"
 #include "watchdog.h"

@@ -1,5 +1,5 @@
-/* device_nccl.h: collectives on the memory of devices, in the order of a stream; they may be captured in a
- * graph. NCCL is opened for two or more ranks only; for one, a sum is what it is. Counted in the
+/* device_nccl.h: collectives on the memory of devices, in the order of a stream; a graph may hold
+ * them. NCCL is opened for two or more ranks only; for one, a sum is what it is. Counted in the
  * device's counters. Every rank calls the same functions in the same order. */
 #ifndef GA_DEVICE_NCCL_H
 #define GA_DEVICE_NCCL_H

@@ -1,4 +1,4 @@
-/* device_private.h: shared by device.c, device_kernels.c, device_cache.c and device_nccl.c alone. */
+/* device_private.h: what the device*.c files share, and nobody else sees. */
 #ifndef GA_DEVICE_PRIVATE_H
 #define GA_DEVICE_PRIVATE_H
 #include "cuda_abi.h"

@@ -125,10 +125,15 @@ static int push_helpers(lua_State *L) {
     return status == LUA_OK;
 }
 
+/* A traceback for plain errors; diagnostics and t.not_run stay what they are. */
+static int test_handler(lua_State *L) {
+    return lua_istable(L, 1) ? 1 : ga_host_handler(L);
+}
+
 /* Runs one test; its error is left on the stack. */
 static int run_entry(lua_State *L, const lua_test *test) {
     if (!load_file(L, test->file)) return 0;
-    lua_pushcfunction(L, ga_host_handler);
+    lua_pushcfunction(L, test_handler);
     lua_rawgeti(L, -2, test->entry);
     lua_rawgeti(L, -1, 2);
     lua_remove(L, -2);

@@ -174,14 +174,14 @@ end
 --- Moves every largest sub-expression that reads no element variable out of e.
 -- `is_element(name)` tells element variables; `hoisted` collects { name, e } and is shared by the
 -- statements of one kernel, so that equal sub-expressions are computed once.
--- Constants and single variables stay where they are.
+-- Constants stay where they are.
 function expr.hoist(e, is_element, hoisted, prefix)
     local constant = true
     for _, name in ipairs(expr.variables(e)) do
         if is_element(name) then constant = false end
     end
     if constant then
-        if e.op == "var" or e.op == "num" then return e end
+        if e.op == "num" then return e end
         local text = expr.text(e)
         for _, h in ipairs(hoisted) do
             if expr.text(h.e) == text then return expr.var(h.name) end

@@ -1,6 +1,7 @@
 -- program: the list of files of an emitted program, their header, and writing them so that edits
 -- survive. Output depends on spec, options, profile and version alone.
 local c = require "emit.c"
+local cuda_program = require "emit.cuda_program"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -66,12 +67,12 @@ end
 local function pad(s, width) return s .. (" "):rep(width - #s) end
 
 -- "real *fc1_weight;   /* (64, 64) */" for each tensor.
-local function fields(tensors)
+local function fields(tensors, target)
     local width, list = 0, {}
     for _, t in ipairs(tensors) do width = math.max(width, #t.name) end
     for i, t in ipairs(tensors) do
         local count = t.scope and t.place.slots or 1
-        list[i] = ("real *%s /* %s */"):format(pad(t.name .. ";", width + 1),
+        list[i] = (target.field .. " /* %s */"):format(pad(t.name .. ";", width + 1),
             shape_comment(t.shape, count))
     end
     return lines(list)
@@ -106,7 +107,9 @@ end
 
 -- One enum constant per arena, in the order of the plan.
 local function arena_names(facts)
-    local names = ordered.collect(facts.arenas, function(a) return "ARENA_" .. a.name:upper() end)
+    local names = ordered.collect(facts.arenas, function(a)
+        return a.memory ~= "device" and "ARENA_" .. a.name:upper() or nil
+    end)
     return text.block(table.concat(names, ",\n") .. ",\nARENAS")
 end
 
@@ -117,17 +120,19 @@ local function render_header(g, config, facts, context, sweeps, header)
         return ("real *flat_%s;"):format(name)
     end)
     local params = ordered.collect(used_first(g), function(p) return p.value end)
-    return context.template("program/model.h")("model", {
+    local target = context.target
+    local more = cuda_program.header(g, config, facts, context, sweeps)
+    return context.template("program/model.h")("model", ordered.copy(more, {
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
-        sizes = size_lines(g, config), arenas = arena_names(facts), parameters = fields(params),
-        views = fields(view_tensors(g)), activations = fields(activations(g)),
-        batch = lines { ("const real *input;     /* %s */"):format(c.shape(g.inputs[1])),
-            ("const int32_t *target; /* %s */"):format(c.shape(g.inputs[2])) },
+        sizes = size_lines(g, config), arenas = arena_names(facts), parameters = fields(params, target),
+        views = fields(view_tensors(g), target), activations = fields(activations(g), target),
+        batch = lines { target.batch_fields[1]:format(c.shape(g.inputs[1])),
+            target.batch_fields[2]:format(c.shape(g.inputs[2])) },
         groups = group_fields, state_fields = lines(states),
-        sum_names = text.block("SUM_LOSS, SUM_WEIGHT, SUM_HITS, SUMS = 4"),
-    }).text
+        sum_names = text.block(step.SUMS),
+    })).text
 end
 
 local function param_rows(params)
@@ -160,9 +165,9 @@ local function init_rows(params, config)
     end)
 end
 
-local function place_rows(list, base)
+local function place_rows(list, base, target)
     return ordered.collect(list, function(entry)
-        return (".%s = %s + %d,"):format(entry[1], base, entry[2])
+        return target.place:format(entry[1], base, entry[2])
     end)
 end
 
@@ -213,9 +218,9 @@ local function render_model(g, config, facts, context, header)
     local views = view_tensors(g)
     local view_lines = {}
     if #views > 0 then
-        view_lines = { "real *const v = (real *)m->memory[ARENA_VIEWS].base;", "m->v = (views){" }
+        view_lines = { context.target.views, "m->v = (views){" }
         for _, t in ipairs(views) do
-            view_lines[#view_lines + 1] = ("    .%s = v + %d,"):format(t.name, t.place.offset)
+            view_lines[#view_lines + 1] = "    " .. context.target.place:format(t.name, "v", t.place.offset)
         end
         view_lines[#view_lines + 1] = "};"
     end

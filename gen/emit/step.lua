@@ -294,7 +294,6 @@ function step.arguments(g, config, context, sweeps)
         sweep_calls = sweep_calls(g, sweeps, target),
         cycle_function = cycle_function(g, config.unroll, target),
         cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro_functions(g, target),
-        micro_cases = micro_cases(g, target),
     }
 end
 
@@ -319,6 +318,7 @@ function step.render(g, config, context, all, sweeps, header, files)
     for key, value in ordered.each(step.decision(config, sweeps)) do arguments[key] = value end
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
+    arguments.micro_cases = micro_cases(g, context.target)
     arguments.lr, arguments.small = rate_function(config), small_sum(config)
     arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
         or "m->count.update")
@@ -326,5 +326,8 @@ function step.render(g, config, context, all, sweeps, header, files)
 end
 
 step.scalars = scalars
+
+--- The sums of a cycle or an evaluation, as enum constants.
+step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_HITS, SUMS = 4"
 
 return step

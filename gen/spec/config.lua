@@ -81,6 +81,19 @@ local function select(given, path, catalog, name, default, extra)
     return { rule = rule, fields = fields, at = at, own = own, where = where }
 end
 
+-- A group's fields are the rule's: what it refuses holds here too, and all groups keep one state.
+local function check_group(optimizer, fields, what)
+    local rule = optimizer.rule
+    local complaint = rule.check and rule.check(fields)
+    if complaint then diag.fail(optimizer.at, what .. ": " .. complaint, {}) end
+    local kept, usual = rule.state(fields), rule.state(optimizer.fields)
+    if table.concat(kept, ", ") ~= table.concat(usual, ", ") then
+        local function named(list) return #list > 0 and table.concat(list, ", ") or "nothing" end
+        diag.fail(optimizer.at, ("%s: keeps %s for each parameter, the optimizer's own fields keep %s: "
+            .. "expected the same"):format(what, named(kept), named(usual)), {})
+    end
+end
+
 -- optimizer.groups: { glob | rank = n, lr_scale =, field = } in order.
 local function groups_of(optimizer)
     local list = {}
@@ -112,6 +125,7 @@ local function groups_of(optimizer)
         end
         local own = ordered.copy(fields)
         own.glob, own.rank, own.lr_scale = nil, nil, nil
+        check_group(optimizer, ordered.copy(optimizer.fields, own), where.what)
         list[i] = { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, fields = own }
     end
     return list

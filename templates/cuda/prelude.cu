@@ -1,6 +1,5 @@
 // Plain CUDA C++: no header, no macro beyond this file. Blocks are whole warps, sums have one
-// order: lanes as a butterfly, then warps by number, so a result depends on the shape of the launch
-// alone.
+// order: lanes as a butterfly, then warps by number. So a result depends on the launch's shape only.
 typedef unsigned char ga_byte;
 typedef unsigned int ga_uint32;
 typedef long long ga_int64;
@@ -18,7 +17,7 @@ GA_DEVICE double ga_infinity(double) {
     return __longlong_as_double(0x7ff0000000000000ll);
 }
 
-// The number of this thread in the launch, and how many there are: for (i = first; i < n; i += count)
+// This thread's number in the launch, and how many there are: for (i = first; i < n; i += count)
 GA_DEVICE ga_int64 ga_thread_first() {
     return (ga_int64)blockIdx.x * blockDim.x + threadIdx.x;
 }

@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, eval_due, checkpoint_due, log_due)
+//@ main(header, name, check_cpu, eval_due, checkpoint_due, log_due, device, parallel)
 $header
 #include "model.h"
 
@@ -10,9 +10,36 @@ $header
 
 enum { RUNNING, DONE, STOPPED };
 
+//% if device then
+/* The sums over the ranks that the device has taken; the small ones are counted apart. */
+static ga_comm_counts counted(const model *m) {
+    const ga_device_counters *c = ga_device_get_counters(m->device);
+//% if parallel then
+    const int64_t small = m->small_sums;
+//% else
+    const int64_t small = 0;
+//% end
+    return (ga_comm_counts){.collectives = c->collectives - small, .small = small,
+        .bytes = c->collective_bytes - small * 8 * (int64_t)sizeof(double)};
+}
+
+/* What the device has done, for the log. */
+static void log_device(model *m) {
+    const ga_device_facts *f = ga_device_get_facts(m->device);
+    const ga_device_counters *c = ga_device_get_counters(m->device);
+    ga_log_device(m->log, &(ga_device_event){
+        .name = f->name, .arch = f->arch, .graph_launches = c->graph_launches,
+        .graph_kernels = c->graph_kernels, .kernel_launches = c->kernel_launches,
+        .device_bytes = c->device_bytes, .pinned_bytes = c->pinned_bytes});
+}
+
+//% else
+static ga_comm_counts counted(const model *m) { return ga_comm_counted(m->comm); }
+
+//% end
 static void log_update(model *m, double start, ga_comm_counts before) {
     const step *s = &m->step;
-    const ga_comm_counts now = ga_comm_counted(m->comm);
+    const ga_comm_counts now = counted(m);
     const double seconds = ga_clock() - start;
     const int64_t rows = (int64_t)s->weight;
     ga_log_update(m->log, &(ga_update_event){
@@ -72,7 +99,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     int failures = 0;
     while (m->count.cycle < m->cycles) {
         const double start = ga_clock();
-        const ga_comm_counts before = ga_comm_counted(m->comm);
+        const ga_comm_counts before = counted(m);
         const int64_t epoch = ga_loader_epoch(m->loader);
         const int code = one_cycle(m, o, e);
         if (code < 0) return code;
@@ -137,6 +164,9 @@ int main(int argc, char **argv) {
     const int code = run(&m, &o, &e);
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"
         : code == GA_NONFINITE ? "nonfinite" : "error";
+//% if device then
+    if (m.log) log_device(&m);
+//% end
     if (m.log) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
     if (code < 0) {
         ga_say("$name: %s", e.msg);

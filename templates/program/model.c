@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, accuracy)
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, accuracy, device, parallel, device_arenas, target)
 $header
 #include "model.h"
 
@@ -27,7 +27,11 @@ static const struct { init_kind kind; double value; } INIT[] = {
     $init
 };
 
+//% if device then
+static parameters parameters_at(ga_address flat) {
+//% else
 static parameters parameters_at(real *flat) {
+//% end
     return (parameters){
         $places
     };
@@ -35,22 +39,80 @@ static parameters parameters_at(real *flat) {
 
 static void place(model *m) {
     $flat_places
+//% if device then
+    m->w = parameters_at(m->device_w);
+    m->g = parameters_at(m->device_g);
+    $view_places
+    const ga_address a = m->device_memory[DEVICE_ACTIVATIONS];
+//% else
     m->w = parameters_at(m->flat_w);
     m->g = parameters_at(m->flat_g);
     $view_places
     real *const a = (real *)m->memory[ARENA_ACTIVATIONS].base;
+//% end
     m->a = (activations){
         $activation_places
     };
+//% if device then
+    m->device_partials = m->device_memory[DEVICE_PARTIALS];
+    m->device_batches = m->device_memory[DEVICE_BATCHES];
+    m->block = m->device_memory[DEVICE_STEP];
+    m->transfer = (transfer *)m->memory[ARENA_TRANSFER].base;
+//% else
     m->partials = (double *)m->memory[ARENA_PARTIALS].base;
+//% end
 }
 
+//% if device then
+/* Host memory that the device reads by itself: an arena like the others, made and released by the
+ * driver. */
+static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
+    void *base;
+    GA_TRY(ga_device_pinned(m->device, bytes, &base, e));
+    memset(base, 0, bytes);
+    m->memory[i] = (ga_arena){.name = name, .bytes = bytes, .base = base};
+    m->pinned[i] = true;
+    return 0;
+}
+
+static int open_device(model *m, ga_err *e) {
+    static const size_t PLAN[DEVICE_ARENAS] = {
+        $device_arenas
+    };
+    GA_TRY(ga_device_open(&m->device, -1, e));
+    for (int i = 0; i < DEVICE_ARENAS; i++)
+        if (PLAN[i] > 0) GA_TRY(ga_device_arena(m->device, PLAN[i], &m->device_memory[i], e));
+    GA_TRY(ga_device_stream(m->device, &m->stream, e));
+    GA_TRY(ga_device_stream(m->device, &m->copying, e));
+    for (int i = 0; i < 2; i++) {
+        GA_TRY(ga_device_event(m->device, &m->arrived[i], e));
+        GA_TRY(ga_device_event(m->device, &m->consumed[i], e));
+    }
+//% if parallel then
+    GA_TRY(ga_device_stream(m->device, &m->reducing, e));
+    GA_TRY(ga_device_event(m->device, &m->forked, e));
+    GA_TRY(ga_device_event(m->device, &m->joined, e));
+//% end
+    return 0;
+}
+
+//% end
 static int open_memory(model *m, ga_err *e) {
+//% if device then
+    static const struct { const char *name; size_t bytes; bool pinned; } PLAN[ARENAS] = {
+        $arenas
+    };
+    GA_TRY(open_device(m, e));
+    for (int i = 0; i < ARENAS; i++)
+        GA_TRY(PLAN[i].pinned ? open_pinned(m, i, PLAN[i].name, PLAN[i].bytes, e)
+                              : ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+//% else
     static const struct { const char *name; size_t bytes; } PLAN[ARENAS] = {
         $arenas
     };
     for (int i = 0; i < ARENAS; i++)
         GA_TRY(ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+//% end
     place(m);
     return 0;
 }
@@ -109,7 +171,7 @@ static ga_ckpt_state state_of(const model *m) {
         .accumulate = A, .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
         .loss_sum = m->sums[SUM_LOSS], .seed = m->seed, .scale = 1,
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
-        .target = "c", .profile = PROFILE, .data_count = DATA_FILES,
+        .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };
     for (int i = 0; i < DATA_FILES; i++) s.data[i] = m->files[i];
     return s;
@@ -134,6 +196,9 @@ int $(name)_save(model *m, ga_err *e) {
     if (!m->checkpoint) return 0;
     char path[GA_PATH_MAX];
     const double start = ga_clock();
+//% if device then
+    GA_TRY($(name)_download(m, e));
+//% end
     const ga_ckpt_state s = state_of(m);
     GA_TRY(ga_ckpt_save(m->checkpoint, &s, path, e));
     ga_log_checkpoint(m->log, m->count.cycle, path, 1e3 * (ga_clock() - start));
@@ -158,7 +223,11 @@ int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
         .rows = (int64_t)weight, .split = "eval", .loss = m->sums[SUM_LOSS] / weight,
         .accuracy = m->sums[SUM_HITS] / weight};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
+//% if device then
+    return $(name)_push_step(m, e);
+//% else
     return 0;
+//% end
 }
 
 int $(name)_dump(model *m, const char *folder, ga_err *e) {
@@ -166,6 +235,9 @@ int $(name)_dump(model *m, const char *folder, ga_err *e) {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return ga_fail(e, GA_INPUT, "--dump %s: the folder cannot be made: %s", folder, strerror(errno));
     char path[GA_PATH_MAX];
+//% if device then
+    GA_TRY($(name)_download(m, e));
+//% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
     GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
@@ -182,6 +254,9 @@ int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
     if (!ga_layout_find(PARAMS, PARAM_COUNT, name, &i, &l))
         return ga_fail(e, GA_INPUT, "--watch %s: there is no such parameter; the first is %s", name,
                        PARAMS[0].name);
+//% if device then
+    GA_TRY($(name)_download(m, e));
+//% end
     const real *x = m->flat_w + PARAMS[i].offset + l * PARAMS[i].stride;
     const int n = o->watch_count < PARAMS[i].n ? o->watch_count : (int)PARAMS[i].n;
     ga_log_watch(m->log, m->count.micro - 1, name, x, REAL, n);
@@ -192,8 +267,10 @@ int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
 
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
+//% if not device then
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const int threads = o->threads ? o->threads : THREADS ? THREADS : cpus > 0 ? (int)cpus : 1;
+//% end
     GA_TRY(ga_comm_open(&m->comm, runtime, e));
     const int world = ga_comm_size(m->comm);
     if (RANKS && world != RANKS)
@@ -201,7 +278,15 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (!DDP && world > 1)
         return ga_fail(e, GA_INPUT, "started with %d ranks, but the spec has no parallel \"ddp\"", world);
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
+//% if parallel then
+    GA_TRY(ga_nccl_open(&m->nccl, m->device, m->comm, e));
+//% end
+//% if device then
+    GA_TRY($(name)_load_kernels(m, e));
+    m->eager = o->no_graph;
+//% else
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
+//% end
     GA_TRY(ga_log_open(&m->log, o->log, o->quiet, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
     const int64_t cycles = TRAIN_CYCLES(ga_loader_cycles(&m->data));
@@ -233,9 +318,14 @@ int $(name)_open(model *m, const ga_options *o, ga_err *e) {
     GA_TRY(ga_stop_open(e));
     GA_TRY(open_parts(m, o, resumed, e));
     ga_log_start(m->log, &(ga_start_event){
-        .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "c",
+        .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
-        .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
+        .ranks = ga_comm_size(m->comm), 
+//% if device then
+        .threads = 1,
+//% else
+        .threads = ga_team_threads(m->team),
+//% end
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
     return 0;
 }
@@ -244,7 +334,18 @@ void $(name)_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
     ga_log_close(m->log);
+//% if parallel then
+    ga_nccl_close(m->nccl);
+//% end
+//% if not device then
     ga_team_close(m->team);
+//% end
     ga_comm_close(m->comm);
+//% if device then
+    ga_device_close(m->device);
+    for (int i = 0; i < ARENAS; i++)
+        if (!m->pinned[i]) ga_arena_close(&m->memory[i]);
+//% else
     for (int i = 0; i < ARENAS; i++) ga_arena_close(&m->memory[i]);
+//% end
 }

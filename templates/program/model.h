@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small)
 $header
 #ifndef $guard
 #define $guard
@@ -7,9 +7,17 @@ $header
 #include "runtime/comm.h"
 #include "runtime/cycle.h"
 #include "runtime/data.h"
+//% if device then
+#include "runtime/device.h"
+//% end
+//% if parallel then
+#include "runtime/device_nccl.h"
+//% end
 #include "runtime/log.h"
 #include "runtime/options.h"
+//% if not device then
 #include "runtime/team.h"
+//% end
 
 typedef $real real;
 #define REAL $dtype
@@ -22,6 +30,19 @@ enum {
 enum {
     $arenas
 };
+
+//% if device then
+/* The memory of the device. */
+enum {
+    $device_arenas
+};
+
+/* What the device is sent as a whole: full cycles from either slot of the ring, single micro-steps. */
+enum {
+    $graphs
+};
+
+//% end
 
 /* Every array over the flat space (values, gradients, optimizer state) has this form. */
 typedef struct parameters {
@@ -44,6 +65,24 @@ typedef struct batch {
     $batch
 } batch;
 
+//% if device then
+enum { $sum_names };
+//% if parallel then
+enum { $small };
+//% end
+
+/* The step block of the device, as kernels.cu has it; the host reads it at the end of a cycle. */
+typedef struct step {
+    $step_fields
+} step;
+
+/* What goes between host and device beside batches; pinned memory. */
+typedef struct transfer {
+    step step;
+    double stop;             /* above 0: this rank was asked to stop */
+} transfer;
+
+//% else
 /* What one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {
     real seed;               /* gradient of the cycle's mean loss with respect to one row's loss */
@@ -57,6 +96,7 @@ typedef struct step {
 } step;
 
 enum { $sum_names };
+//% end
 
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
@@ -74,12 +114,18 @@ typedef struct model {
     views v;
 //% end
     activations a;
+//% if device then
+    $device_fields
+//% else
     double *partials;        /* 2 per NORM_TILE elements: sum of squares, elements not finite */
+//% end
     double sums[SUMS];       /* of the present cycle, or of an evaluation */
     double nominal;          /* weight of a full cycle over all ranks */
     step step;
     ga_cycle count;
+//% if not device then
     ga_team *team;
+//% end
     ga_comm *comm;
     ga_loader_config data;
     ga_dataset eval_data;
@@ -95,7 +141,9 @@ typedef struct model {
     int64_t cycles;          /* where training ends */
     int64_t schedule_total;
     bool stop;               /* a rank was asked to stop; known after the boundary */
+//% if not device then
     ga_err error;            /* of worker 0 inside a cycle */
+//% end
 } model;
 
 /* step.c: all of training. 0 or a negative ga_status. */
@@ -104,7 +152,13 @@ int $(name)_micro(model *m, int k, int total, ga_err *e); /* batch k, in a cycle
 int $(name)_boundary(model *m, ga_err *e);
 int $(name)_refresh(model *m, ga_err *e);         /* views, after parameters were loaded */
 int $(name)_evaluate_batch(model *m, ga_err *e);  /* adds to m->sums */
+//% if device then
+int $(name)_load_kernels(model *m, ga_err *e);
+int $(name)_push_step(model *m, ga_err *e);       /* counters and sums to the device */
+int $(name)_download(model *m, ga_err *e);        /* the flat space to the host */
+//% else
 double $(name)_lr(const model *m, int64_t t);     /* rate of the update after t updates */
+//% end
 
 /* model.c: memory, data, files. */
 int $(name)_open(model *m, const ga_options *o, ga_err *e);

@@ -1,5 +1,6 @@
-# build.mk: the device library (README.md here). Included by the main Makefile; `make device` builds it.
-DEVICE_OUT := out/.build/device
+# build.mk: the device library (README.md here), included by the main Makefile: `make device`.
+BUILD ?= out/.build
+DEVICE_OUT := $(BUILD)/device
 DEVICE_LIB := $(DEVICE_OUT)/lib
 DEVICE_SOURCES := $(wildcard tests/device/*.cpp)
 DEVICE_OBJECTS := $(DEVICE_SOURCES:tests/device/%.cpp=$(DEVICE_OUT)/%.o)
@@ -32,7 +33,8 @@ $(DEVICE_OUT)/kernels.cu: templates/cuda/prelude.cu tests/device/probe/probe.cu
 	@mkdir -p $(DEVICE_OUT)
 	cat templates/cuda/prelude.cu tests/device/probe/probe.cu > $@
 
-$(DEVICE_OUT)/probe: tests/device/probe/probe.c $(DEVICE_RUNTIME) $(DEVICE_OUT)/kernels.cu $(wildcard runtime/*.h)
+$(DEVICE_OUT)/probe: tests/device/probe/probe.c $(DEVICE_RUNTIME) $(DEVICE_OUT)/kernels.cu \
+                     $(wildcard runtime/*.h)
 	$(CC) $(DEVICE_CFLAGS) -DGA_KERNELS='"$(DEVICE_OUT)/kernels.cu"' tests/device/probe/probe.c \
 	    $(DEVICE_RUNTIME) -o $@ -ldl -lm -lpthread
 

@@ -102,6 +102,8 @@ local BODIES = {
     { "the input returned as it is", 'x = times(COUNT) "h" { scale { 1 } } (x)' },
     { "a pure function of an outer tensor beside x", 'local o = tanh(x)\n'
         .. 'x = times(COUNT) "h" (function(x) return linear "a" { 6 } (x) + tanh(o) * x end) (x)' },
+    { "a loop over the inputs themselves", 'local y = times(COUNT) "h" { linear "a" { 4 }, tanh {} } '
+        .. "(batch.input)\nx = x * linear \"b\" { 6 } (y)" },
     { "two loops, the second reads the first's input and result", 'local o = x\n'
         .. 'x = times(COUNT) "h" { linear "a" { 6 }, tanh {} } (x)\nlocal p = x\n'
         .. 'x = times(2) "k" (function(x) return tanh(linear "b" { 6 } (x) * o + p) end) (x)\n'

@@ -1,5 +1,5 @@
-/* abi_check.c: compares runtime/cuda_abi.h and nccl_abi.h with the toolkit's own headers: every function type, enum
- * value and size. Compiling it is the check:
+/* abi_check.c: compares runtime/cuda_abi.h and nccl_abi.h with the toolkit's own headers: every
+ * function type, enum value and size. Compiling it is the check:
  *     gcc -fsyntax-only -Iruntime -I/usr/local/cuda/include tests/nvrtc/abi_check.c */
 #include <cuda.h>
 #include <nccl.h>

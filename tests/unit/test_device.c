@@ -107,7 +107,7 @@ static void same_bits_in_every_order(void **state) {
     static const char *const scenarios[] = {"add",        "block_sum", "gemm",  "reverse",
                                             "warp_words", "streams",   "graph", "ring"};
     for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
-        char first[64] = "";
+        char first[80] = "";
         for (int mode = PLAIN; mode < MODES; mode++)
             for (int seed = 0; seed < 4; seed++) {
                 process *p = run(*state, scenarios[i], mode, seeds[seed]);
@@ -207,7 +207,7 @@ static void start_rank(scratch *s, process *p, const char *scenario, int rank, c
 static process ranks[2];
 
 static void two_ranks_reduce_in_a_graph(void **state) {
-    char first[64] = "";
+    char first[80] = "";
     for (int seed = 0; seed < 4; seed++)
         for (int mode = PLAIN; mode < MODES; mode++) {
             const char *port = free_port();
@@ -361,6 +361,29 @@ static void a_machine_without_a_driver_is_told(void **state) {
     expect(p, "no driver", 3, "libcuda.so.1: not found");
 }
 
+/* The same text by the real compiler, for the two architectures that are promised. */
+static void nvrtc_accepts_the_kernels(void **state) {
+    (void)state;
+    int status =
+        system(GA_TEST_DEVICE "/nvrtc_check " GA_TEST_DEVICE "/kernels.cu 80 90 >/dev/null");
+    if (WEXITSTATUS(status) == 77) {
+        printf("NOT RUN: no libnvrtc\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+static void declarations_match_the_toolkit(void **state) {
+    (void)state;
+    if (access("/usr/local/cuda/include/cuda.h", R_OK) ||
+        access("/usr/local/cuda/include/nccl.h", R_OK)) {
+        printf("NOT RUN: no CUDA headers\n");
+        skip();
+    }
+    assert_int_equal(
+        system("cc -fsyntax-only -Iruntime -I/usr/local/cuda/include tests/nvrtc/abi_check.c"), 0);
+}
+
 int test_device(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
     const struct CMUnitTest device[] = {
@@ -375,6 +398,8 @@ int test_device(void) {
         TEST(cache_is_used_and_not_trusted),
         TEST(edited_kernels_are_taken),
         TEST(a_machine_without_a_driver_is_told),
+        cmocka_unit_test(nvrtc_accepts_the_kernels),
+        cmocka_unit_test(declarations_match_the_toolkit),
     };
 #undef TEST
     if (access(GA_TEST_DEVICE "/lib/libcuda.so.1", R_OK) || access(GA_TEST_DEVICE "/probe", X_OK)) {

@@ -18,9 +18,10 @@ extern const char kernels_text[], kernels_end[];
 
 #define KERNELS(X)                                                                             \
     X(add)                                                                                     \
-    X(block_sum) X(gemm) X(reverse) X(warp_words) X(accumulate) X(wrong_missing_barrier)       \
-        X(wrong_lock_step) X(wrong_out_of_bounds) X(wrong_shared_index) X(wrong_uninitialised) \
-            X(wrong_blocks) X(wrong_alignment) X(wrong_divergent_barrier) X(wrong_left_lane)
+    X(block_sum)                                                                               \
+    X(gemm) X(reverse) X(warp_words) X(accumulate) X(wrong_missing_barrier) X(wrong_lock_step) \
+        X(wrong_out_of_bounds) X(wrong_shared_index) X(wrong_uninitialised) X(wrong_blocks)    \
+            X(wrong_alignment) X(wrong_divergent_barrier) X(wrong_left_lane)
 #define NUMBER(name) K_##name,
 #define NAME(name) #name,
 enum { KERNELS(NUMBER) KERNEL_COUNT };
@@ -68,13 +69,13 @@ static int launch(probe *p, ga_stream s, int k, unsigned blocks, unsigned thread
 
 static int open_probe(probe *p, ga_err *e) {
     static const char *const options[] = {"--fmad=true"};
-    ga_kernel_source source = {"kernels.cu",
-                               kernels_text,
-                               (size_t)(kernels_end - kernels_text),
-                               kernel_names,
-                               KERNEL_COUNT,
-                               options,
-                               1};
+    ga_kernel_source source = {.file = "kernels.cu",
+                               .text = kernels_text,
+                               .bytes = (size_t)(kernels_end - kernels_text),
+                               .names = kernel_names,
+                               .options = options,
+                               .name_count = KERNEL_COUNT,
+                               .option_count = 1};
     GA_TRY(ga_device_open(&p->device, -1, e));
     GA_TRY(ga_device_load_kernels(p->device, &source, p->kernel, e));
     GA_TRY(ga_device_stream(p->device, &p->main, e));

@@ -1,6 +1,6 @@
--- expect: 3: TODO
+-- expect: 3: batch: rows is 4611686018427387904
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
-batch      (1 << 62)
+batch      (4611686018427387904)
 accumulate (4)
 model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
 loss       "cross_entropy"

@@ -1,4 +1,4 @@
--- expect: 3: TODO
+-- expect: 3: batch: rows is 0,
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (0)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 6: TODO
+-- expect: 6: loss: the model gives 9 classes, the data has the class 9
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

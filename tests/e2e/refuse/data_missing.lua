@@ -1,4 +1,4 @@
--- expect: 2: TODO
+-- expect: 2: data: 'digits/none.csv.gz' is not there
 data       { "csv", train = "digits/none.csv.gz", target = "last" }
 batch      (16)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 2: TODO
+-- expect: 2: data: split: fold is 6, expected 1..5
 data       { "csv", train = "digits/digits.csv.gz", target = "last", split = { fold = 6, of = 5 } }
 batch      (16)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 4: TODO
+-- expect: 4: accumulate: batch.global gives it, expected one of the two
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      { 16, global = 64 }
 accumulate (4)

@@ -1,9 +1,8 @@
--- expect: 8: TODO
+-- expect: 7: optimizer: lr is not finite
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)
 model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
 loss       "cross_entropy"
-optimizer  { "adamw",
-             lr = 0/0 }
+optimizer  { "adamw", lr = 0/0 }
 train      { epochs = 2 }

@@ -1,4 +1,4 @@
--- expect: 2: TODO
+-- expect: 2: data: train is missing, expected a string
 data       { "csv", target = "last" }
 batch      (16)
 accumulate (4)

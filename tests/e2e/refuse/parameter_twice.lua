@@ -1,4 +1,4 @@
--- expect: 5: TODO
+-- expect: 5: parameter 'fc.weight' exists already: give the layer another name
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 2: TODO
+-- expect: 2: data: target is 66, the file has 65 columns
 data       { "csv", train = "digits/digits.csv.gz", target = 66 }
 batch      (16)
 accumulate (4)

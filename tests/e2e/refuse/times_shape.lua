@@ -1,4 +1,4 @@
--- expect: 6: TODO
+-- expect: 6: times 'h': the body turns shape (16, 32) into (16, 16), expected the same
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

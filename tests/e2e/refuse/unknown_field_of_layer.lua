@@ -1,4 +1,4 @@
--- expect: 5: TODO
+-- expect: 5: linear 'fc1': unknown field 'biass'
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 9: TODO
+-- expect: 9: batch: given twice, expected once
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

@@ -1,4 +1,4 @@
--- expect: 4: TODO
+-- expect: 4: accumulate: count is 'four', expected an integer 1..65536
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate ("four")

@@ -1,0 +1,196 @@
+-- cuda_step: the text of step.c, launch.c and kernels.cu. The host sends the same calls as the C
+-- target makes; what the boundary decides is decided by one thread of the device.
+-- Invariant: the struct step is printed from one list for both sides of the link.
+local cuda = require "emit.cuda"
+local expr = require "base.expr"
+local plan = require "emit.plan"
+local step = require "emit.step"
+local text = require "base.text"
+
+local cuda_step = {}
+
+local function block_of(lines) return text.block(table.concat(lines, "\n")) end
+
+local THREADS = 256
+local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_NONE, SMALL_STOP, SMALL = 8"
+
+-- { type, text, comment, how many }.
+local function step_rows(config)
+    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 4 } }
+    if config.parallel ~= "none" then
+        rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
+    end
+    table.move({
+        { "double", "nominal", "weight of a full cycle over all ranks", 1 },
+        { "double", "schedule_total", "updates of the schedule", 1 },
+        { "double", "loss, weight", "sums over the cycle and all ranks", 2 },
+        { "double", "grad_norm", "2-norm of the mean gradient, before clipping", 1 },
+        { "double", "lr", "of the update", 1 },
+        { "double", "nonfinite", "elements of the gradient that are not finite", 1 },
+        { "double", "stop", "above 0: a rank was asked to stop", 1 },
+        { "long long", "update, cycle", "updates done, cycles done", 2 },
+        { "long long", "skip", "not 0: leave parameters and state as they are", 1 },
+        { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
+        { "real", "factor", "nominal / true weight, times the clip factor", 1 },
+    }, 1, 11, #rows + 1, rows)
+    return rows
+end
+
+--- The fields of the struct step, as text, and its size in bytes.
+function cuda_step.block(config, real, sweeps)
+    local out, bytes, reals = {}, 0, 0
+    for _, row in ipairs(step_rows(config)) do
+        local declaration = row[1] .. " " .. row[2] .. ";"
+        out[#out + 1] = declaration .. (" "):rep(24 - #declaration) .. " /* " .. row[3] .. " */"
+        if row[1] == "real" then reals = reals + row[4] else bytes = bytes + 8 * row[4] end
+    end
+    local _, groups = step.scalars(sweeps)
+    if groups.text ~= "" then out[#out + 1] = groups.text end
+    for _, sweep in ipairs(sweeps) do reals = reals + #sweep.hoisted end
+    bytes = bytes + reals * (real == "f64" and 8 or 4)
+    return block_of(out), (bytes + 7) // 8 * 8
+end
+
+cuda_step.SMALL = SMALL
+
+-- Kernels that no node stands for: { name, launch, parameters, text }.
+local function boundary_kernels(g, config, context, sweeps)
+    local template = context.template("cuda/update.cu")
+    local list = {}
+    local function add(name, launch, parameters, arguments)
+        list[#list + 1] = { name = name, launch = launch, parameters = parameters,
+            text = template(name, arguments).text:gsub("\n+$", "\n") }
+    end
+    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+    add("gradient_partials", { blocks = tiles, threads = THREADS },
+        { "double *partials", "const real *gradients" }, { threads = THREADS })
+    if config.parallel ~= "none" then
+        add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
+    end
+    local rate = step.rate(config)
+    local total = ""
+    for _, name in ipairs(expr.variables(rate)) do
+        if name == "total" then total = "const double total = s->schedule_total;" end
+    end
+    local arguments = step.decision(config, sweeps)
+    arguments.threads, arguments.ddp = THREADS, config.parallel ~= "none"
+    arguments.source = text.comment(("%s, from %s"):format(config.schedule.rule.name, config.schedule.at))
+    arguments.total = text.block(total)
+    arguments.rate = text.block(expr.text(rate, { call = { abs = "fabs", min = "fmin", max = "fmax" },
+        variable = function(v) return v == "t" and "(double)t" or "total" end }))
+    arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "s->cycle" or "s->update")
+    add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
+    return list
+end
+
+local function constants(g, config)
+    local list = {
+        "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
+        "enum { IGNORE = -100 }; /* target of a row that does not count */",
+        "enum { " .. step.SUMS .. " };",
+        ("enum { TRAINED = %d, NORM_TILE = %d };"):format(g.trained_elements, plan.NORM_TILE),
+        "enum { NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE };",
+    }
+    if config.parallel ~= "none" then list[#list + 1] = "enum { " .. SMALL .. " };" end
+    return table.concat(list, "\n") .. "\n"
+end
+
+local function kernels_text(g, config, context, kernels, sweeps, header)
+    local fields, bytes = cuda_step.block(config, g.real, sweeps)
+    local out = {
+        header("kernels.cu", "one kernel per function; compiled for the device at start"),
+        context.embedded("cuda/prelude.cu"), constants(g, config),
+        "/* What an update needs beside the gradient, as model.h has it. */",
+        "typedef struct step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
+        ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),
+    }
+    for _, kernel in ipairs(kernels) do out[#out + 1] = kernel.text end
+    return table.concat(out, "\n")
+end
+
+local HOST_TYPE = { real = "real", bool = "bool", ga_int64 = "int64_t" }
+
+-- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
+local function launcher(kernel)
+    local parameters, arguments = { "queue *q" }, {}
+    for i, p in ipairs(kernel.parameters) do
+        local name = p:match("([%a_][%w_]*)$")
+        parameters[i + 1] = (p:find("*", 1, true) and "ga_address" or HOST_TYPE[p:match("^[%w_]+")])
+            .. " " .. name
+        arguments[i] = "&" .. name
+    end
+    local l = kernel.launch
+    local blocks = l.blocks and tostring(l.blocks) or "blocks_over(to - from)"
+    return table.concat({
+        cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"),
+        cuda.wrap("    ", "void *args[] = {", arguments, "};"),
+        ("    launch(q, K_%s, %s, %d, args);"):format(kernel.name:upper(), blocks, l.threads),
+        "}", "" }, "\n")
+end
+
+local function launch_text(kernels, header)
+    local numbers, names, functions = {}, {}, {}
+    for i, kernel in ipairs(kernels) do
+        numbers[i] = "K_" .. kernel.name:upper()
+        names[i] = '"' .. kernel.name .. '"'
+        functions[i] = launcher(kernel)
+    end
+    return table.concat({
+        header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
+        cuda.wrap("", "enum { ", numbers, " };"), "",
+        cuda.wrap("", "static const char *const KERNEL_NAMES[KERNELS] = {", names, "};"), "",
+        table.concat(functions, "\n") }, "\n")
+end
+
+--- The graphs that the program captures: two for full cycles (one per slot of the ring), one per role.
+function cuda_step.graphs(g)
+    local names = { "CYCLE_0", "CYCLE_1" }
+    for _, role in ipairs(g.roles) do names[#names + 1] = "MICRO_" .. role.name:upper() end
+    return names
+end
+
+local function micro_cases(g)
+    local cases, graphs = {}, {}
+    for _, role in ipairs(g.roles) do
+        local ends = role.name == "last" or role.name == "only"
+        local name = "MICRO_" .. role.name:upper()
+        cases[#cases + 1] = ("case %s: micro_%s(q, m, 0, 0);%s break;"):format(name, role.name,
+            ends and " boundary(q, m);" or "")
+        graphs[#graphs + 1] = ("[GA_%s] = %s,"):format(role.name:upper(), name)
+    end
+    return block_of(cases), block_of(graphs)
+end
+
+-- Host and device copies of the arrays over the flat space.
+local function transfers(g, form)
+    local out = { form:format("w", "w"), form:format("g", "g") }
+    for _, name in ipairs(g.state_names) do out[#out + 1] = form:format(name, name) end
+    return block_of(out)
+end
+
+--- All kernels, those of the boundary included, in the order of kernels.cu.
+function cuda_step.kernels(g, config, context, all, sweeps)
+    local list = table.move(all, 1, #all, 1, {})
+    local fixed = boundary_kernels(g, config, context, sweeps)
+    table.move(fixed, 1, #fixed, #list + 1, list)
+    return table.move(sweeps, 1, #sweeps, #list + 1, list)
+end
+
+--- kernels.cu, launch.c and step.c, in a map of files.
+function cuda_step.render(g, config, context, all, sweeps, header, files)
+    local kernels = cuda_step.kernels(g, config, context, all, sweeps)
+    files:set("kernels.cu", kernels_text(g, config, context, kernels, sweeps, header))
+    files:set("launch.c", launch_text(kernels, header))
+    local arguments = step.arguments(g, config, context, sweeps)
+    arguments.header = text.block(header("step.c",
+        ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
+    arguments.parallel = config.parallel ~= "none"
+    arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
+    arguments.uploads = transfers(g,
+        "GA_TRY(ga_device_upload(m->device, m->device_%s, m->flat_%s, sizeof(real) * FLAT, e));")
+    arguments.downloads = transfers(g,
+        "GA_TRY(ga_device_download(m->device, m->flat_%s, m->device_%s, sizeof(real) * FLAT, e));")
+    files:set("step.c", context.template("program_cuda/step.c")("step", arguments).text)
+end
+
+return cuda_step

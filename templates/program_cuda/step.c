@@ -1,0 +1,270 @@
+//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, cycle_function, cycle, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
+$header
+#include "model.h"
+
+#include <string.h>
+
+#include "runtime/stop.h"
+
+/* -- what is sent to the device ------------------------------------------------------------------- */
+
+/* Work goes to a stream in order. After the first error nothing more is sent. */
+typedef struct queue {
+    ga_device *device;
+    ga_stream stream;
+    const ga_kernel *kernels;
+    int code;
+    ga_err *e;
+} queue;
+
+static queue queue_of(model *m, ga_err *e) {
+    return (queue){m->device, m->stream, m->kernels, 0, e};
+}
+
+static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void **args) {
+    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}};
+    if (q->code == 0)
+        q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
+}
+
+/* Blocks of an update over n elements; a thread goes on where the grid ends. */
+static unsigned blocks_over(int64_t n) {
+    const int64_t blocks = (n + 1023) / 1024;
+    return blocks < 65535 ? (unsigned)blocks : 65535;
+}
+
+/* `then` goes on after what `first` holds now. */
+static void order(queue *q, ga_event event, ga_stream first, ga_stream then) {
+    if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
+    if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
+}
+
+#include "launch.c" /* one function per kernel */
+
+/* -- one micro-batch ------------------------------------------------------------------------------ */
+
+static void forward(queue *q, model *m, const batch *b) {
+    $forward
+}
+
+/* After forward: what an evaluation measures beside the loss. */
+static void measure(queue *q, model *m, const batch *b) {
+    $evaluation
+}
+
+//% if parallel then
+/* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */
+static const struct { int64_t offset, n; } BUCKETS[$buckets] = {
+    $bucket_rows
+};
+
+/* The sum over the ranks runs beside the rest of the backward pass. */
+static void bucket_start(queue *q, model *m, int i) {
+    order(q, m->forked, q->stream, m->reducing);
+    if (q->code == 0)
+        q->code = ga_nccl_all_reduce(m->nccl, m->reducing, m->device_g + sizeof(real) * BUCKETS[i].offset,
+                                     (size_t)BUCKETS[i].n, REAL, q->e);
+}
+
+static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
+
+/* The one small sum over the ranks: loss, weight, a request to stop. */
+static void small_sum(queue *q, model *m) {
+    const ga_address small = m->block + offsetof(step, small);
+    small_values(q, m->block);
+    if (q->code == 0)
+        q->code = ga_device_send(q->device, q->stream, small + SMALL_STOP * sizeof(double),
+                                 &m->transfer->stop, sizeof(double), q->e);
+    if (q->code == 0) q->code = ga_nccl_all_reduce(m->nccl, q->stream, small, SMALL, GA_F64, q->e);
+}
+
+//% end
+$backward
+
+/* Micro-batch k of the cycle in a slot of the ring. */
+static batch batch_at(const model *m, int slot, int k) {
+    const ga_address at = m->device_batches + (size_t)(slot * A + k) * BATCH_BYTES;
+    return (batch){at, at + INPUT_BYTES};
+}
+
+$micro_functions
+
+/* -- the boundary --------------------------------------------------------------------------------- */
+
+/* Copies that kernels read; constant over a cycle, so made once per update. */
+static void pack_views(queue *q, model *m) {
+    $view_calls
+    (void)q;
+}
+
+/* The decision is the device's: nothing here waits for it. */
+static void boundary(queue *q, model *m) {
+//% if parallel then
+    buckets_finish(q, m);
+//% end
+    gradient_partials(q, m->device_partials, m->device_g);
+//% if parallel then
+    small_sum(q, m);
+//% end
+    decide(q, m->block, m->device_partials);
+    $sweep_calls
+    pack_views(q, m);
+}
+
+/* -- cycles --------------------------------------------------------------------------------------- */
+
+$cycle_function
+
+/* What a graph holds; with --no-graph the same is sent kernel by kernel. Micro-steps on their own
+ * find their batch in the first place of slot 0. */
+static void play(queue *q, model *m, int what) {
+    switch (what) {
+    case CYCLE_0: $cycle(q, m, 0); break;
+    case CYCLE_1: $cycle(q, m, 1); break;
+    $micro_cases
+    default: break;
+    }
+}
+
+static int capture(model *m, int what, ga_err *e) {
+    queue q = queue_of(m, e);
+    GA_TRY(ga_device_capture_begin(m->device, m->stream, e));
+    play(&q, m, what);
+    const int code = ga_device_capture_end(m->device, m->stream, &m->graphs[what], q.code < 0 ? NULL : e);
+    return q.code < 0 ? q.code : code;
+}
+
+static int run(model *m, int what, ga_err *e) {
+    queue q = queue_of(m, e);
+    if (!m->eager) return ga_device_graph_launch(m->device, m->graphs[what], m->stream, e);
+    play(&q, m, what);
+    return q.code;
+}
+
+/* -- between host and device ---------------------------------------------------------------------- */
+
+/* Waits for all that was sent, and reads what the device has decided and summed. */
+static int finish(model *m, ga_err *e) {
+    GA_TRY(ga_device_fetch(m->device, m->stream, &m->transfer->step, m->block, sizeof(step), e));
+//% if parallel then
+    GA_TRY(ga_nccl_sync(m->nccl, m->stream, e));
+//% else
+    GA_TRY(ga_device_sync(m->device, m->stream, e));
+//% end
+    m->step = m->transfer->step;
+    memcpy(m->sums, m->step.sums, sizeof m->sums);
+    return 0;
+}
+
+static int send_batch(model *m, ga_stream s, batch to, const void *input, const int32_t *target, ga_err *e) {
+    GA_TRY(ga_device_send(m->device, s, to.input, input, sizeof(real) * B * INPUT, e));
+    return ga_device_send(m->device, s, to.target, target, sizeof(int32_t) * B, e);
+}
+
+/* The batches of a full cycle go to a slot of the ring beside what the device is doing. */
+static int send_cycle(model *m, int slot, ga_err *e) {
+    GA_TRY(ga_device_wait(m->device, m->copying, m->consumed[slot], e));
+    for (int k = 0; k < A; k++)
+        GA_TRY(send_batch(m, m->copying, batch_at(m, slot, k), ga_loader_input(m->loader, k),
+                          ga_loader_target(m->loader, k), e));
+    GA_TRY(ga_device_record(m->device, m->arrived[slot], m->copying, e));
+    return ga_device_wait(m->device, m->stream, m->arrived[slot], e);
+}
+
+/* Counts the cycle; its sums are cleared on the device. */
+static int commit(model *m, ga_err *e) {
+//% if parallel then
+    m->stop = m->step.stop > 0;
+    m->small_sums++;
+//% else
+    m->stop = ga_stop_requested() != 0;
+//% end
+    return ga_cycle_commit(&m->count, !m->step.skip, e);
+}
+
+int $(name)_cycle(model *m, ga_err *e) {
+    const int slot = m->slot;
+    m->transfer->stop = ga_stop_requested() != 0;
+    GA_TRY(send_cycle(m, slot, e));
+    GA_TRY(run(m, CYCLE_0 + slot, e));
+    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
+    GA_TRY(finish(m, e));
+    m->slot = !slot;
+    for (int k = 0; k < A; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
+    return commit(m, e);
+}
+
+/* The last micro-step of a cycle contains the boundary. */
+int $(name)_micro(model *m, int k, int total, ga_err *e) {
+    static const int MICRO[] = {
+        $micro_graphs
+    };
+    const int what = MICRO[ga_cycle_role(&m->count, total)];
+    m->transfer->stop = ga_stop_requested() != 0;
+    GA_TRY(send_batch(m, m->stream, batch_at(m, 0, 0), ga_loader_input(m->loader, k),
+                      ga_loader_target(m->loader, k), e));
+    GA_TRY(run(m, what, e));
+    GA_TRY(finish(m, e));
+    return ga_cycle_micro_done(&m->count, e);
+}
+
+int $(name)_boundary(model *m, ga_err *e) { return commit(m, e); }
+
+int $(name)_evaluate_batch(model *m, ga_err *e) {
+    const batch b = batch_at(m, 0, 0);
+    queue q = queue_of(m, e);
+    GA_TRY(send_batch(m, q.stream, b, m->eval_input, m->eval_target, e));
+    forward(&q, m, &b);
+    measure(&q, m, &b);
+    GA_TRY(q.code);
+    return finish(m, e);
+}
+
+int $(name)_push_step(model *m, ga_err *e) {
+    step *s = &m->step;
+    memcpy(s->sums, m->sums, sizeof s->sums);
+    s->nominal = m->nominal;
+    s->schedule_total = (double)m->schedule_total;
+    s->update = m->count.update;
+    s->cycle = m->count.cycle;
+    return ga_device_upload(m->device, m->block, s, sizeof *s, e);
+}
+
+int $(name)_download(model *m, ga_err *e) {
+    $downloads
+    return 0;
+}
+
+int $(name)_refresh(model *m, ga_err *e) {
+    queue q = queue_of(m, e);
+    $uploads
+    GA_TRY($(name)_push_step(m, e));
+//% if parallel then
+    /* connects the ranks: in a capture that could not be done */
+    GA_TRY(ga_nccl_all_reduce(m->nccl, m->stream, m->block + offsetof(step, small), SMALL, GA_F64, e));
+//% end
+    pack_views(&q, m);
+    GA_TRY(q.code);
+    GA_TRY(finish(m, e));
+    for (int what = 0; what < GRAPHS && !m->eager; what++) GA_TRY(capture(m, what, e));
+    return 0;
+}
+
+/* -- the kernels ---------------------------------------------------------------------------------- */
+
+/* The text of kernels.cu is part of the program; GAGEN_KERNELS=DIR takes DIR/kernels.cu instead. */
+__asm__(".section .rodata\n"
+        "kernels_begin:\n"
+        ".incbin \"kernels.cu\"\n"
+        "kernels_end:\n"
+        ".byte 0\n"
+        ".previous\n");
+extern const char kernels_begin[], kernels_end[];
+
+int $(name)_load_kernels(model *m, ga_err *e) {
+    static const char *const OPTIONS[] = {"--fmad=false"}; /* fused where a kernel says fma */
+    const ga_kernel_source source = {
+        .file = "kernels.cu", .text = kernels_begin, .bytes = (size_t)(kernels_end - kernels_begin),
+        .names = KERNEL_NAMES, .name_count = KERNELS, .options = OPTIONS, .option_count = 1};
+    return ga_device_load_kernels(m->device, &source, m->kernels, e);
+}

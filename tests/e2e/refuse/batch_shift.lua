@@ -1,0 +1,8 @@
+-- expect: 3: bitwise operators are refused because this Lua
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (1 << 62)
+accumulate (4)
+model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, weight_decay = 0.01 }
+train      { epochs = 2 }

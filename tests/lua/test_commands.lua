@@ -1,0 +1,118 @@
+-- The other commands of gagen as a user types them, and what regeneration does to edited files.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local SPEC = "specs/digits_mlp.lua"
+
+local function gagen(t, ...)
+    local result = t.load("tests/lua/programs.lua")(t).gagen { ... }
+    t.equal(result.status, 0, result.err)
+    return result.out, result.err
+end
+
+add("doctor", function(t)
+    local out = gagen(t, "doctor")
+    for _, name in ipairs { "compiler", "make", "cpu", "lua", "jansson", "zlib" } do
+        t.match(out, "\n?  " .. name .. " +ok +%S")
+    end
+    t.match(out, "%d+ warnings, 0 failures: ready for CPU training\n$")
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local result = programs.gagen { "doctor", env = { "CC=no-such-compiler" } }
+    t.equal(result.status, 3)
+    t.match(result.out, "compiler +fail")
+end)
+
+add("list", function(t)
+    local out = gagen(t, "list")
+    for _, kind in ipairs { "words", "layers", "ops", "optimizers", "schedules", "losses" } do
+        t.contains("\n" .. out, "\n" .. kind .. ":\n")
+    end
+    t.match(gagen(t, "list", "optimizers"), "^optimizers:\n.*  adamw .*\n      lr = 0%.001, betas = { 0%.9, 0%.999 }")
+    local wrong = t.load("tests/lua/programs.lua")(t).gagen { "list", "optimisers" }
+    t.equal(wrong.status, 1)
+    t.contains(wrong.err, "did you mean 'optimizers'?")
+end)
+
+-- digits: 1437 rows, 22 updates an epoch, 660 in all; cosine from 0.01 to 0
+add("lr prints what the program uses", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local shown = {}
+    for update, rate in gagen(t, "lr", SPEC):gmatch("(%d+)\t(%S+)\n") do
+        t.equal(tonumber(update), #shown + 1)
+        shown[#shown + 1] = tonumber(rate)
+    end
+    t.equal(#shown, 660)
+    t.near(shown[1], 0.01, 1e-12)
+    t.near(shown[331], 0.005, 1e-9)
+    local p = programs.build("digits_fold1", host.read(SPEC))
+    for _, event in ipairs(programs.events(p, { "--cycles", 40 })) do
+        if event.event == "update" then t.near(event.lr, shown[event.update], 1e-8 * shown[event.update]) end
+    end
+end)
+
+add("plan, kernels, show and check", function(t)
+    local plan = t.load("tests/lua/json.lua").read((gagen(t, "plan", "--json", SPEC)))
+    t.equal(plan.format, 1)
+    t.equal(plan.name, "digits_mlp")
+    t.equal(plan.totals.parameters, 64 * 64 + 64 + 10 * 64 + 10)
+    t.equal(#plan.parameters, 4)
+    t.match(gagen(t, "plan", SPEC), "^digits_mlp  4,810 parameters ")
+    local step = gagen(t, "show", SPEC)
+    t.contains(step, "static void cycle_4(")
+    t.equal((gagen(t, "show", SPEC, "step.c")), step)
+    t.contains(gagen(t, "kernels", SPEC), "fc1")
+    t.equal(select(2, gagen(t, "check", SPEC)), SPEC .. ": ok\n")
+    local wrong = t.load("tests/lua/programs.lua")(t).gagen { "show", SPEC, "stp.c" }
+    t.equal(wrong.status, 1)
+    t.contains(wrong.err, "did you mean 'step.c'?")
+end)
+
+add("wrong words on the command line", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for _, case in ipairs {
+        { "expected a spec or a command" },
+        { "unknown option '--jsn'", "plan", SPEC, "--jsn" },
+        { "--ranks: '0', expected 1..1024", "plan", SPEC, "--ranks", "0" },
+        { "--ranks: the spec has no parallel", "plan", SPEC, "--ranks", "2" },
+        { "--march: 'sapphire', expected one of", "plan", SPEC, "--march", "sapphire" },
+        { "-o: given twice", SPEC, "-o", "a", "-o", "b" },
+        { "plan: expected a spec", "plan" },
+        { "no/such.lua", "no/such.lua" },
+    } do
+        local result = programs.gagen { table.unpack(case, 2) }
+        t.equal(result.status, 1, table.concat(case, " "))
+        t.contains(result.err, case[1])
+        t.equal(result.out, "")
+    end
+end)
+
+add("an edited file is kept", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = t.temp() .. "/p"
+    gagen(t, SPEC, "-o", folder)
+    local written = host.read(folder .. "/kernels.c")
+    t.write(folder .. "/kernels.c", written .. "/* mine */\n")
+    t.write(folder .. "/notes.txt", "mine too")
+    local refused = programs.gagen { SPEC, "-o", folder }
+    t.equal(refused.status, 1)
+    t.contains(refused.err, "1 file was edited after gagen wrote it: kernels.c")
+    t.contains(refused.err, "--force")
+    t.equal(host.read(folder .. "/kernels.c"), written .. "/* mine */\n")
+    gagen(t, SPEC, "-o", folder, "--force")
+    t.equal(host.read(folder .. "/kernels.c"), written)
+    t.equal(host.read(folder .. "/edited/kernels.c"), written .. "/* mine */\n")
+    t.equal(host.read(folder .. "/notes.txt"), "mine too")
+    gagen(t, SPEC, "-o", folder)
+end)
+
+add("a second generation touches no file", function(t)
+    local folder = t.temp() .. "/p"
+    gagen(t, SPEC, "-o", folder)
+    local function times() return t.shell(("cd %s && stat -c '%%n %%y' * runtime/*"):format(folder)).out end
+    local before = times()
+    gagen(t, SPEC, "-o", folder)
+    t.equal(times(), before)
+end)
+
+return tests

@@ -1,0 +1,124 @@
+-- What is wrong is refused with its place, what was found and what was expected: specs by gagen,
+-- options and data files by the program. A refusal is exit 1 and never takes long.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local FOLDER, LIMIT = "tests/e2e/refuse", 2.5
+
+-- The first line of each spec there: `-- expect: LINE: text`, or `-- expect: text` without a line.
+local function refuse(t, programs, name)
+    local path = FOLDER .. "/" .. name
+    local line, text = host.read(path):match("^%-%- expect: (%d+): ([^\n]*)\n")
+    text = text or host.read(path):match("^%-%- expect: ([^\n]*)\n")
+    assert(text, path .. ": the first line has no `-- expect:`")
+    local out = t.temp() .. "/out"
+    local result = programs.gagen { path, "-o", out, env = { "GAGEN_DATA=" .. t.root .. "/specs/data" } }
+    t.equal(result.status, 1, path .. "\n" .. result.err)
+    local expected = path .. ":" .. (line and line .. ":" or "") .. " " .. text
+    if result.err:sub(1, #expected) ~= expected then
+        error(("expected: %s\nfound:    %s"):format(expected, result.err), 0)
+    end
+    t.equal(result.out, "")
+    t.equal(host.exists(out), false, path .. ": a folder was written")
+    assert(result.seconds < LIMIT, ("%s: %.2f s"):format(path, result.seconds))
+    return result.err
+end
+
+add("wrong specs", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local names = host.list(FOLDER)
+    assert(#names >= 30, #names .. " specs")
+    for _, name in ipairs(names) do refuse(t, programs, name) end
+end)
+
+add("a name that is nearly right is suggested", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for name, hint in next, { unknown_word = "schedule", unknown_layer = "linear", unknown_field = "weight_decay",
+        unknown_field_of_layer = "bias", optimizer_unknown = "adamw", loss_unknown = "cross_entropy" } do
+        t.contains(refuse(t, programs, name .. ".lua"), ("^ did you mean '%s'?\n"):format(hint))
+    end
+end)
+
+add("a table changed after the call has no effect", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/changed_later.lua"
+    t.write(path, (host.read("specs/digits_mlp.lua"):gsub("batch      %(16%)",
+        "local t = {16} batch(t) t[1] = 1e9")))
+    local result = programs.gagen { "plan", path }
+    t.equal(result.status, 0, result.err)
+    t.contains(result.out, "4 micro-steps of 16 rows x 1 rank;")
+end)
+
+local function digits(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    return programs, programs.build("digits_fold1", host.read("specs/digits_mlp.lua"))
+end
+
+add("wrong options of a program", function(t)
+    local programs, p = digits(t)
+    local range = "a whole number from %d to %d+ expected\n$"
+    local cases = {
+        { "--cycels: unknown option, did you mean %-%-cycles%?", "--cycels", "3" },
+        { "--cycles: '0' found, " .. range, "--cycles", "0" },
+        { "--cycles: '1e3' found, " .. range, "--cycles", "1e3" },
+        { "--cycles: '99999999999999999999' found, " .. range, "--cycles", "99999999999999999999" },
+        { "--threads: '1025' found, " .. range, "--threads", "1025" },
+        { "--threads: no value, N expected\n$", "--threads" },
+        { "--cycles: given twice\n$", "--cycles", "1", "--cycles", "2" },
+        { "--eval: takes no value\n$", "--eval=1" },
+        { "'x': no option", "x" },
+        { "--watch fc9.weight: there is no such parameter; the first is fc1.weight\n$", "--cycles", "1",
+            "--watch", "fc9.weight" },
+        { "--log: /nonexistent/log: cannot be opened: ", "--log", "/nonexistent/log" },
+        { "/nonexistent.safetensors", "--init", "/nonexistent.safetensors" },
+    }
+    for _, case in ipairs(cases) do
+        local result = t.run { p.train, "--checkpoint", t.temp(), table.unpack(case, 2) }
+        t.equal(result.status, 1, table.concat(case, " ", 2))
+        t.match(result.err:gsub("^ready\n", ""), "^digits_fold1: [^\n]*" .. case[1]:gsub("^%-%-", "%%-%%-"))
+        t.equal(select(2, result.err:gsub("^ready\n", ""):gsub("\n", "")), 1, "one line")
+    end
+    t.equal(t.run { p.train, "--help" }.status, 0)
+end)
+
+-- Runs the program on a changed copy of its data; the change is a shell command from the text to a file.
+local function bad_data(t, programs, p, change)
+    local folder = t.temp() .. "/data"
+    assert(host.folder(folder .. "/digits"))
+    local made = t.shell(("zcat specs/data/digits/digits.csv.gz | %s > %s/digits/digits.csv.gz"):format(change,
+        folder))
+    t.equal(made.status, 0, made.err)
+    local result = programs.train(p, { "--data", folder, "--cycles", 2, status = 1 })
+    t.equal(select(2, result.err:gsub("\n", "")), 1, result.err)
+    local rest = t.match(result.err, "^digits_fold1: " .. folder:gsub("%p", "%%%0")
+        .. "/digits/digits%.csv%.gz(.*)\n$")
+    return rest
+end
+
+add("wrong data files", function(t)
+    local programs, p = digits(t)
+    t.match(bad_data(t, programs, p, "sed '7s/,[0-9]*,/,x,/' | gzip"), "^:7: column 2: found 'x'")
+    t.match(bad_data(t, programs, p, "sed '1797s/[0-9]*$/10/' | gzip"), "^:1797: column 65: target 10 of sample 1797, "
+        .. "expected a whole number in 0%.%.9")
+    t.match(bad_data(t, programs, p, "sed '3s/,[0-9]*$//' | gzip"), "^:3: 64 columns found, 65 expected")
+    t.match(bad_data(t, programs, p, "sed '9s/$/,1/' | gzip"), "^:9: more than 65 columns found, 65 expected")
+    t.match(bad_data(t, programs, p, "sed '1797d' | gzip"), "^: 1796 rows found, 1797 expected")
+    t.match(bad_data(t, programs, p, "gzip | head -c 20000"), "^: gzip data ends early: ")
+    t.match(bad_data(t, programs, p, "cat"), "^: damaged or no gzip data ")
+    t.match(bad_data(t, programs, p, "head -c 0"), "^[^\n]+")
+end)
+
+add("a resumed run with other data is refused", function(t)
+    local programs, p = digits(t)
+    local checkpoint, folder = t.temp(), t.temp()
+    programs.train(p, { "--cycles", 2, "--checkpoint", checkpoint })
+    assert(host.folder(folder .. "/digits"))
+    t.equal(t.shell(("zcat specs/data/digits/digits.csv.gz | sed '5s/^0,/1,/' | gzip > %s/digits/digits.csv.gz")
+        :format(folder)).status, 0)
+    local result = programs.train(p, { "--data", folder, "--cycles", 3, "--resume", "latest", "--checkpoint",
+        checkpoint, status = 1 })
+    t.contains(result.err, "digits/digits.csv.gz")
+end)
+
+return tests

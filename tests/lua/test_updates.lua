@@ -1,0 +1,240 @@
+-- Emitted updates in f64 against the catalog's expressions evaluated in Lua and against known vectors;
+-- learning rates against closed forms; an update in two parts against the whole.
+local tests = {}
+local function add(name, f)
+    tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
+end
+
+local MODEL = ' { linear "a" { 4 }, relu {}, linear "b" { 4 }, relu {}, linear "c" { 4 }, relu {}, '
+    .. 'linear "d" { 4 }, relu {}, linear "e" { 3 } }'
+local WEIGHTS = { 1, -2, 0.5, 1e-3 }
+local GRADIENTS = { { 0.1, -0.2, 0, 1e-6 }, { 0.05, 0.3, 1, -1e-6 }, { -0.4, 0, 0.25, 3 },
+    { 1e-4, -0.02, -1, 0.7 }, { 0.3, 0.3, 0, -5e-3 } }
+
+-- Updates of a program, as { lr, NAME = { w = {}, STATE = {} } } for each update.
+local function updates_of(t, program, weights, gradients)
+    local numbers = { #weights, #gradients, table.unpack(weights) }
+    for _, g in ipairs(gradients) do table.move(g, 1, #g, #numbers + 1, numbers) end
+    for i, x in ipairs(numbers) do numbers[i] = math.type(x) == "integer" and x or ("%.17g"):format(x) end
+    local file = program.folder .. "/numbers"
+    t.write(file, table.concat(numbers, "\n") .. "\n")
+    local result = program:check("updates", file)
+    t.equal(result.status, 0, result.err)
+    local list = {}
+    for line in result.out:gmatch("[^\n]+") do
+        local lr = line:match("^update %d+ lr (%S+)")
+        if lr then
+            list[#list + 1] = { lr = tonumber(lr) }
+        else
+            local name, rest = line:match("^(%S+) (.*)")
+            local key, arrays = nil, {}
+            for word in rest:gmatch("%S+") do
+                if tonumber(word) then
+                    table.insert(arrays[key], tonumber(word))
+                else
+                    key, arrays[word] = word, {}
+                end
+            end
+            list[#list][name] = arrays
+        end
+    end
+    t.equal(#list, #gradients, "updates")
+    return list
+end
+
+-- The same by the rule's expressions: yields w and states after each update.
+local function expected(rule, fields, weights, gradients, lr)
+    local expr = require "base.expr"
+    local names, now = rule.state(fields), { w = { table.unpack(weights) } }
+    local states = {}
+    for _, name in ipairs(names) do
+        states[name], now[name] = expr.var(name), {}
+        for i = 1, #weights do now[name][i] = 0 end
+    end
+    local statements = rule.update(fields, expr.var "w", expr.var "g", states, expr.var "lr", expr.var "t")
+    return function(t)
+        for i = 1, #weights do
+            local env = { w = now.w[i], g = gradients[t][i], lr = lr(t), t = t }
+            for _, name in ipairs(names) do env[name] = now[name][i] end
+            for _, s in ipairs(statements) do env[s[1]] = expr.evaluate(expr.lift(s[2]), env) end
+            now.w[i] = env.w
+            for _, name in ipairs(names) do now[name][i] = env[name] end
+        end
+        return now
+    end
+end
+
+-- All fields of a rule with their defaults, changed by each of the lists.
+local function fields_of(rule, ...)
+    local fields = {}
+    for _, field in ipairs(rule.fields) do fields[field.name] = field.default end
+    for _, change in ipairs { ... } do
+        for key, value in next, change do fields[key] = value end
+    end
+    return fields
+end
+
+local function near(t, found, wanted, what)
+    t.equal(#found, #wanted, what)
+    for i, x in ipairs(wanted) do
+        local tolerance = 1e-14 * math.max(math.abs(x), 1e-3)
+        if not (math.abs(found[i] - x) <= tolerance) then
+            error(("%s[%d]: the program has %.17g, the expression %.17g"):format(what, i - 1, found[i], x), 0)
+        end
+    end
+end
+
+-- optimizer -> the fields of a spec, and groups that change them; 4 groups at most (layers a to d).
+local VARIANTS = {
+    { "sgd", { lr = 0.1 }, { { weight_decay = 0.1 } } },
+    { "sgd", { lr = 0.05, momentum = 0.9 }, { { nesterov = true }, { dampening = 0.5 },
+        { weight_decay = 0.1, lr_scale = 0.25 }, { momentum = 0.5, nesterov = true, weight_decay = 0.01 } } },
+    { "adamw", { lr = 0.01 }, { { weight_decay = 0 }, { weight_decay = 0.1, eps = 1e-3 },
+        { betas = { 0.8, 0.95 } }, { betas = { 0, 0.5 }, lr_scale = 3 } } },
+}
+
+local function text_of(value)
+    if type(value) ~= "table" then return tostring(value) end
+    return "{ " .. table.concat(value, ", ") .. " }"
+end
+
+local function list_of(fields)
+    local keys, parts = {}, {}
+    for key in next, fields do keys[#keys + 1] = key end
+    table.sort(keys)
+    for i, key in ipairs(keys) do parts[i] = key .. " = " .. text_of(fields[key]) end
+    return table.concat(parts, ", ")
+end
+
+local function spec_of(variant)
+    local groups = {}
+    for i, group in ipairs(variant[3]) do
+        groups[i] = ('{ "%s.*", %s }'):format(("abcd"):sub(i, i), list_of(group))
+    end
+    return ('{ "%s", %s, groups = { %s } }'):format(variant[1], list_of(variant[2]),
+        table.concat(groups, ", "))
+end
+
+local function check_variant(t, numeric, variant, schedule, rate)
+    local rule = require "catalog.catalog".load().optimizers:get(variant[1])
+    local program = numeric.build { model = MODEL, optimizer = spec_of(variant), schedule = schedule }
+    local found = updates_of(t, program, WEIGHTS, GRADIENTS)
+    for i = 0, #variant[3] do
+        local group = variant[3][i] or {}
+        local lr = variant[2].lr
+        local next_update = expected(rule, fields_of(rule, variant[2], group), WEIGHTS, GRADIENTS,
+            function(u) return rate(u, lr) * (group.lr_scale or 1) end)
+        local name = (i == 0 and "e" or ("abcd"):sub(i, i)) .. ".weight"
+        for u = 1, #GRADIENTS do
+            local wanted = next_update(u)
+            t.near(found[u].lr, rate(u, lr), 1e-17)
+            for key, values in next, wanted do
+                near(t, found[u][name][key], values, ("update %d: %s %s"):format(u, name, key))
+            end
+        end
+    end
+end
+
+for i, variant in ipairs(VARIANTS) do
+    add(("%s %d: five updates are the expression's"):format(variant[1], i), function(t, numeric)
+        check_variant(t, numeric, variant, '"constant"', function(_, lr) return lr end)
+    end)
+end
+
+add("the rate of the schedule reaches the update", function(t, numeric)
+    check_variant(t, numeric, VARIANTS[3], '{ "constant", warmup = 3 }',
+        function(u, lr) return u <= 3 and lr * (u / 3) or lr end)
+end)
+
+add("every optimizer of the catalog is here", function(t)
+    for name in require "catalog.catalog".load().optimizers:each() do
+        local there = false
+        for _, variant in ipairs(VARIANTS) do there = there or variant[1] == name end
+        assert(there, name .. ": no variant in this test")
+    end
+end)
+
+-- p = [1, -2], g = [.1, -.2] then [.05, .3], lr .01, weight decay .1
+local VECTORS = {
+    { '{ "adamw", lr = 0.01, weight_decay = 0.1 }', { .989000001, -1.988000001 },
+        { .978689206, -1.988489019 } },
+    { '{ "sgd", lr = 0.01, weight_decay = 0.1, momentum = 0.9, nesterov = true }', { .9962, -1.9924 },
+        { .991737220, -1.991074440 } },
+    { '{ "sgd", lr = 0.01, weight_decay = 0.1, momentum = 0.9, dampening = 0.5 }', { .998, -1.996 },
+        { .995451, -1.992902 } },
+    { '{ "sgd", lr = 0.01, weight_decay = 0.1 }', { .998, -1.996 }, { .996502, -1.997004 } },
+}
+
+add("known vectors", function(t, numeric)
+    for _, vector in ipairs(VECTORS) do
+        local program = numeric.build { model = ' { linear "a" { 3 } }', optimizer = vector[1] }
+        local found = updates_of(t, program, { 1, -2 }, { { .1, -.2 }, { .05, .3 } })
+        for u = 1, 2 do
+            for i = 1, 2 do t.near(found[u]["a.weight"].w[i], vector[1 + u][i], 6e-10) end
+        end
+    end
+end)
+
+-- === schedules =========================================================================================
+
+local function warm(base, warmup, total, after)
+    local list = {}
+    for u = 0, total - 1 do
+        list[u + 1] = u < warmup and base * (u + 1) / warmup or after(u - warmup, total - warmup)
+    end
+    return list
+end
+
+local function cosine(base, low)
+    return function(u, total) return low + (base - low) * (1 + math.cos(math.pi * u / total)) / 2 end
+end
+
+local SCHEDULES = {
+    { '"constant"', warm(0.1, 0, 20, function() return 0.1 end) },
+    { '{ "constant", warmup = 5 }', warm(0.1, 5, 20, function() return 0.1 end) },
+    { '"cosine"', warm(0.1, 0, 20, cosine(0.1, 0)) },
+    { '{ "cosine", warmup = 4, min = 0.02 }', warm(0.1, 4, 20, cosine(0.1, 0.02)) },
+    { '{ "cosine", warmup = 0.25 }', warm(0.1, 5, 20, cosine(0.1, 0)) },
+    { '{ "cosine", warmup = 3, total = 8 }', { .1 / 3, .2 / 3, .1, .1, .0904508497, .0654508497,
+        .0345491503, .00954915028, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } },
+}
+
+add("rates are the closed forms", function(t, numeric)
+    local folder, seen = t.temp(), {}
+    t.write(folder .. "/data/rows.csv", ("1,2,3,4,0\n"):rep(64))
+    for _, schedule in ipairs(SCHEDULES) do
+        seen[schedule[1]:match('"(%a+)"')] = true
+        t.write(folder .. "/probe.lua", numeric.spec { model = ' { linear "a" { 3 } }',
+            schedule = schedule[1] })
+        local result = t.run { t.gagen, "lr", folder .. "/probe.lua" }
+        t.equal(result.status, 0, result.err)
+        local u = 0
+        for number, rate in result.out:gmatch("(%d+)\t(%S+)\n") do
+            u = u + 1
+            t.equal(tonumber(number), u)
+            t.near(tonumber(rate), schedule[2][u], 1e-9 * 0.1)
+        end
+        t.equal(u, 20, schedule[1])
+    end
+    for name in require "catalog.catalog".load().schedules:each() do
+        assert(seen[name], name .. ": no closed form in this test")
+    end
+end)
+
+-- === shards ============================================================================================
+
+local SWEEPS = { { '{ "adamw", lr = 0.01 }', "m->flat_m,m->flat_v" },
+    { '{ "sgd", lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.1 }', "m->flat_buf" } }
+
+add("an update in two parts gives the same bits as the whole", function(t, numeric)
+    for _, sweep in ipairs(SWEEPS) do
+        local program = numeric.build { model = ' { linear "a" { 40 }, tanh {}, linear "b" { 3 } }',
+            optimizer = sweep[1], flags = "-O3 -march=native -DSTATE_ARRAYS=" .. sweep[2] }
+        for _, cut in ipairs { "16", "64", "176", "208", "320" } do
+            local result = program:check("shards", cut)
+            t.equal(result.status, 0, sweep[1] .. " at " .. cut .. "\n" .. result.out .. result.err)
+        end
+    end
+end)
+
+return tests
