@@ -62,7 +62,9 @@ $(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
 	$(Q)$(CC) $(STRICT) $(INCLUDES) -c -o $@ $<
 
 # -- tests
-run-test: $(GAGEN) $(BUILD)/tests/run
+include tests/device/build.mk
+
+run-test: $(GAGEN) $(BUILD)/tests/run device
 	$(Q)rm -rf $(BUILD)/tests/tmp
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)')
 

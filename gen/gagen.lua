@@ -110,7 +110,7 @@ end
 function COMMANDS.kernels(o)
     local g, c = compile(o.spec, o)
     local files = program.render(g, c)
-    io.write(files:get("kernels.c"))
+    io.write(files:get(files:has("kernels.cu") and "kernels.cu" or "kernels.c"))
     return 0
 end
 

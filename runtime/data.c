@@ -31,7 +31,7 @@ int64_t ga_split_row(const ga_split *s, bool eval, int64_t i) {
     } else {
         return i;
     }
-    return (int64_t)ga_permute(s->seed, ga_stream("split"), (uint64_t)s->rows, (uint64_t)p);
+    return (int64_t)ga_permute(s->seed, ga_rng_stream("split"), (uint64_t)s->rows, (uint64_t)p);
 }
 
 /* Slots are filled in the order of use: `filled` and `used` count micro-batches since the last
@@ -78,7 +78,7 @@ static void copy_row(const ga_dataset *d, int64_t row, void *input, int32_t *tar
 static void fill_slot(const ga_loader *l, int64_t slot, int64_t epoch, int64_t k) {
     const ga_loader_config *c = &l->c;
     uint64_t n = (uint64_t)ga_split_count(&c->data.split, false);
-    uint64_t stream = ga_stream("epoch") + (uint64_t)epoch;
+    uint64_t stream = ga_rng_stream("epoch") + (uint64_t)epoch;
     void *input = l->input + (size_t)slot * l->input_bytes;
     int32_t *target = (int32_t *)((char *)l->target + (size_t)slot * l->target_bytes);
     for (int64_t b = 0; b < c->batch; b++) {
@@ -199,6 +199,13 @@ int ga_loader_cycle(ga_loader *l, ga_err *e) {
     }
     pthread_mutex_unlock(&l->lock);
     return count;
+}
+
+bool ga_loader_ahead(ga_loader *l) {
+    pthread_mutex_lock(&l->lock);
+    bool ahead = l->position % l->c.accumulate == 0 && l->filled - l->used == l->slots;
+    pthread_mutex_unlock(&l->lock);
+    return ahead;
 }
 
 const void *ga_loader_input(const ga_loader *l, int k) {

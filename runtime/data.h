@@ -7,7 +7,7 @@
 #include "arena.h"
 
 /* Rows of one file for training and evaluation. Position p (0..rows-1) stands for row
- * ga_permute(seed, ga_stream("split"), rows, p); with neither fold nor eval_rows p is the row.
+ * ga_permute(seed, ga_rng_stream("split"), rows, p); with neither fold nor eval_rows p is the row.
  *   of > 0:        positions with p % of == fold - 1 are for evaluation (1 <= fold <= of, of >= 2)
  *   eval_rows > 0: positions 0..eval_rows-1 are for evaluation
  *   neither:       all rows are for training, and all for evaluation too (two files: two splits) */
@@ -30,7 +30,7 @@ typedef struct ga_dataset {
 } ga_dataset;
 
 /* An epoch is a permutation of the n training positions: its place j holds position
- * ga_permute(seed, ga_stream("epoch") + epoch, n, j), or j itself without shuffle. Micro-batch k of
+ * ga_permute(seed, ga_rng_stream("epoch") + epoch, n, j), or j itself without shuffle. Micro-batch k of
  * rank q takes places (k * world + q) * batch ... + batch - 1. A rank has N = floor(n / (batch *
  * world)) of them, of which the first floor(N / accumulate) * accumulate are used. */
 typedef struct ga_loader_config {
@@ -61,6 +61,10 @@ int ga_loader_seek(ga_loader *l, int64_t epoch, int64_t position, ga_err *e);
 /* Waits until all micro-batches of the coming cycle are in the ring: their number (accumulate, or
  * what is left of a cycle after a seek into it). Epochs follow each other by themselves. */
 int ga_loader_cycle(ga_loader *l, ga_err *e);
+
+/* Whether the full cycle behind a full one is in the ring too: its micro-batches are then k =
+ * accumulate, accumulate + 1, ... below. Never waits. */
+bool ga_loader_ahead(ga_loader *l);
 
 /* Micro-batch k of that cycle; valid until released. */
 const void *ga_loader_input(const ga_loader *l, int k);

@@ -101,6 +101,20 @@ void ga_log_start(ga_log *l, const ga_start_event *v) {
     send(&l->json, &t);
 }
 
+void ga_log_device(ga_log *l, const ga_device_use *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"device\"");
+    add_text(&t, "name", v->name);
+    add_int(&t, "arch", v->arch);
+    add_int(&t, "graph_launches", v->graph_launches);
+    add_int(&t, "graph_kernels", v->graph_kernels);
+    add_int(&t, "kernel_launches", v->kernel_launches);
+    add_int(&t, "device_bytes", v->device_bytes);
+    add_int(&t, "pinned_bytes", v->pinned_bytes);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
 static void update_json(ga_log *l, const ga_update_event *v) {
     ga_text t = begin(l);
     ga_text_add(&t, "{\"event\":\"update\"");

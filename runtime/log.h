@@ -45,6 +45,14 @@ typedef struct ga_eval_event {
     double loss, accuracy, f1;
 } ga_eval_event;
 
+/* What a device has done, at the end of a run. */
+typedef struct ga_device_use {
+    const char *name;
+    int arch; /* 90 = sm_90 */
+    int64_t graph_launches, graph_kernels, kernel_launches; /* the last: one by one, outside graphs */
+    int64_t device_bytes, pinned_bytes;                     /* allocated */
+} ga_device_use;
+
 size_t ga_log_bytes(void); /* taken from the arena: 8192 */
 
 /* path: JSON lines are appended there; NULL: none. quiet: nothing on stdout. rank > 0: neither. */
@@ -55,6 +63,8 @@ void ga_log_start(ga_log *l, const ga_start_event *v);
 void ga_log_update(ga_log *l, const ga_update_event *v);
 void ga_log_eval(ga_log *l, const ga_eval_event *v);
 void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms);
+
+void ga_log_device(ga_log *l, const ga_device_use *v);
 
 /* reason: "done", "signal", "nonfinite" or "error". */
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason);

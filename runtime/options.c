@@ -36,6 +36,7 @@ static const option options[] = {
     {"quiet", NULL, "no lines on stdout", FLAG, AT(quiet), 0, 0},
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},
+    {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},
     {"save-init", "FILE", "write the initial parameters as safetensors", TEXT, AT(save_init), 0, 0},
     {"help", NULL, "show this", FLAG, AT(help), 0, 0},
 };

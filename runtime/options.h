@@ -20,6 +20,7 @@ typedef struct ga_options {
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */
     int64_t stop_micro;     /* [0] save and stop when so many micro-steps are done */
+    bool no_graph;          /* a program with a device sends kernels one by one */
     bool eval, quiet, help;
 } ga_options;
 

@@ -27,7 +27,7 @@ double ga_uniform(uint64_t bits) {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-uint64_t ga_stream(const char *name) {
+uint64_t ga_rng_stream(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
     return hash;
@@ -52,7 +52,7 @@ uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i) {
 
 void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                      double low, double high) {
-    uint64_t key = ga_rng_key(seed, ga_stream(name));
+    uint64_t key = ga_rng_key(seed, ga_rng_stream(name));
     for (int64_t i = 0; i < count; i++)
         ga_set(data, t, i, low + (high - low) * ga_uniform(ga_rng_at(key, (uint64_t)i)));
 }
@@ -60,7 +60,7 @@ void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const
 void ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                     double sd) {
     const double two_pi = 6.283185307179586476925;
-    uint64_t key = ga_rng_key(seed, ga_stream(name));
+    uint64_t key = ga_rng_key(seed, ga_rng_stream(name));
     for (int64_t i = 0; i < count; i++) {
         double u = ga_uniform(ga_rng_at(key, 2 * (uint64_t)i));
         double v = ga_uniform(ga_rng_at(key, 2 * (uint64_t)i + 1));

@@ -18,7 +18,7 @@ uint64_t ga_rng(uint64_t seed, uint64_t stream, uint64_t index); /* both in one 
 double ga_uniform(uint64_t bits);
 
 /* Stream of a name: FNV-1a, 64 bits (basis 0xcbf29ce484222325, prime 0x100000001b3). */
-uint64_t ga_stream(const char *name);
+uint64_t ga_rng_stream(const char *name);
 
 /* Position i (< n) of a permutation of 0..n-1 (n > 0), chosen by (seed, stream); no memory needed.
  *   h = smallest number >= 1 with 4^h >= n,  M = 2^h - 1
@@ -32,7 +32,7 @@ uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
  * then rounded, so both types hold the same values.
  *   uniform: low + (high - low) * U(element)
  *   normal:  sd * sqrt(-2 ln(1 - U(2 element))) * cos(2 pi U(2 element + 1))
- * with U(k) = ga_uniform(ga_rng(seed, ga_stream(name), k)). */
+ * with U(k) = ga_uniform(ga_rng(seed, ga_rng_stream(name), k)). */
 void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                      double low, double high);
 void ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,

@@ -77,7 +77,7 @@ end
 local function fail(context, field, value, suffix)
     local range = range_text(field)
     local expected = NOUN[field.type] or "one"
-    if range and field.min and field.max and not field.values then
+    if right_type(field, value) and field.min and field.max and not field.values then
         diag.fail(context.locate(field.name), ("%s: %s is %s, %s expected"):format(context.what,
             field.name, describe(value), range), {})
     elseif field.values then

@@ -5,7 +5,10 @@ local graph = require "graph.graph"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", sweep_step = "w, &m->step", flat = ", m->flat_%s",
+    barrier = "ga_barrier(w);", field = "real *%s", place = ".%s = %s + %d,",
+    views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
+    batch_fields = { "const real *input;     /* %s */", "const int32_t *target; /* %s */" },
+    sweep_step = "w, &m->step", flat = ", m->flat_%s",
     micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
     micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;" }

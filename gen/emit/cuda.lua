@@ -7,6 +7,9 @@ local ordered = require "base.ordered"
 local text = require "base.text"
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
+    field = "ga_address %s", place = ".%s = %s + sizeof(real) * %d,",
+    views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
+    batch_fields = { "ga_address input;  /* real %s */", "ga_address target; /* int32_t %s */" },
     sweep_step = "q, m->block", flat = ", m->device_%s",
     micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
     micro_batch = "batch_at(m, slot, k)", cycle_parameters = "queue *q, model *m, int slot",
@@ -116,11 +119,10 @@ local LAUNCH = {}
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
-function LAUNCH.mean_dx(node) return over(rows_of(node) * node.size.C) end
-function LAUNCH.cross_entropy_dx(node) return over(rows_of(node) * node.size.C) end
 function LAUNCH.loss_seed(node) return over(rows_of(node)) end
 function LAUNCH.mean(node) return per_row(rows_of(node), node.size.C) end
 function LAUNCH.cross_entropy(node) return per_row(rows_of(node), node.size.C) end
+LAUNCH.mean_dx, LAUNCH.cross_entropy_dx = LAUNCH.mean, LAUNCH.cross_entropy
 function LAUNCH.hit(node) return { blocks = rows_of(node), threads = 32 } end
 function LAUNCH.tally(node) return { blocks = 1, threads = over(rows_of(node)).threads } end
 LAUNCH.tally_hits = LAUNCH.tally

@@ -154,7 +154,7 @@ local function micro_cases(g)
     for _, role in ipairs(g.roles) do
         local ends = role.name == "last" or role.name == "only"
         local name = "MICRO_" .. role.name:upper()
-        cases[#cases + 1] = ("case %s: micro_%s(q, m, 0, 0);%s break;"):format(name, role.name,
+        cases[#cases + 1] = ("case %s: micro_%s(q, m, SINGLE, 0);%s break;"):format(name, role.name,
             ends and " boundary(q, m);" or "")
         graphs[#graphs + 1] = ("[GA_%s] = %s,"):format(role.name:upper(), name)
     end
@@ -177,14 +177,16 @@ function cuda_step.kernels(g, config, context, all, sweeps)
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.
-function cuda_step.render(g, config, context, all, sweeps, header, files)
-    local kernels = cuda_step.kernels(g, config, context, all, sweeps)
+function cuda_step.render(g, config, context, _, sweeps, header, files)
+    local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, sweeps, header))
     files:set("launch.c", launch_text(kernels, header))
     local arguments = step.arguments(g, config, context, sweeps)
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"
+    if #g.evaluation == 0 then arguments.evaluation = text.block("(void)q, (void)m, (void)b;") end
+    if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
     arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
     arguments.uploads = transfers(g,
         "GA_TRY(ga_device_upload(m->device, m->device_%s, m->flat_%s, sizeof(real) * FLAT, e));")

@@ -20,22 +20,54 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names) * 512
 end
 
---- The arenas of the program: { name, bytes, what }.
+--- Bytes of a micro-batch on the device: its input, and all of it.
+function plan.batch_bytes(g, config)
+    local size = g.real == "f64" and 8 or 4
+    local function aligned(bytes) return (bytes + 255) // 256 * 256 end
+    local input = aligned(config.batch * config.data.width * size)
+    return input, input + aligned(config.batch * 4)
+end
+
+local function device_arenas(g, config, add)
+    local size = g.real == "f64" and 8 or 4
+    for _, arena in ipairs(g.arenas) do
+        add("device_" .. arena.name, arena.elements * size, "device: training", "device")
+    end
+    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+    add("device_partials", tiles * 16, "device: sums of the gradient norm", "device")
+    local _, batch = plan.batch_bytes(g, config)
+    add("device_batches", (2 * config.accumulate + 1) * batch,
+        "device: two cycles of batches, and a single one", "device")
+    add("device_step", PAGE, "device: what an update needs beside the gradient", "device")
+    for _, arena in ipairs(g.arenas) do
+        if arena.name ~= "views" and arena.name ~= "activations" then
+            add(arena.name, arena.elements * size, "copy for files")
+        end
+    end
+    add("transfer", PAGE, "pinned: between host and device", "pinned")
+end
+
+--- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }.
 function plan.arenas(g, config)
     local size = g.real == "f64" and 8 or 4
-    local data = config.data
+    local data, device = config.data, config.target == "cuda"
     local list = {}
-    local function add(name, bytes, what)
-        list[#list + 1] = { name = name, bytes = pages(bytes), what = what }
+    local function add(name, bytes, what, memory)
+        list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host" }
     end
-    for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
-    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
-    add("partials", tiles * 16, "sums of the gradient norm")
+    if device then
+        device_arenas(g, config, add)
+    else
+        for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
+        local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+        add("partials", tiles * 16, "sums of the gradient norm")
+    end
     local rows = data.shape.rows * (data.width * size + 4) + 128
     if data.eval then rows = rows + data.eval_shape.rows * (data.width * size + 4) + 128 end
     add("data", rows, "the rows of the data files")
     local batch = padded(config.batch * data.width * size) + padded(config.batch * 4)
-    add("loader", 4096 + (2 * config.accumulate + 1) * batch, "read-ahead: two cycles of batches")
+    add("loader", 4096 + (2 * config.accumulate + 1) * batch, "read-ahead: two cycles of batches",
+        device and "pinned")
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
     return list
 end
@@ -118,7 +150,7 @@ function plan.facts(g, config, kernel_list, sweeps)
     if config.parallel ~= "none" then
         facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",
             dtype = "f64", bytes = 64, calls = 1 }
-        facts.outside[#facts.outside + 1] = "MPI"
+        facts.outside[#facts.outside + 1] = config.target == "cuda" and "NCCL" or "MPI"
     end
     facts.cycle = { accumulate = g.accumulate, rows = config.batch,
         global_rows = config.batch * g.accumulate * config.ranks,

@@ -1,7 +1,9 @@
 -- program: the list of files of an emitted program, their header, and writing them so that edits
 -- survive. Output depends on spec, options, profile and version alone.
 local c = require "emit.c"
+local cuda = require "emit.cuda"
 local cuda_program = require "emit.cuda_program"
+local cuda_step = require "emit.cuda_step"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -24,8 +26,7 @@ local function template_of(name)
 end
 
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "cycle", "data", "folder", "ga", "layout",
-    "log", "options", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog",
-    "comm_self", "comm_mpi" }
+    "log", "options", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog" }
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
@@ -90,7 +91,7 @@ local function view_tensors(g)
     end)
 end
 
-local function size_lines(g, config)
+local function size_lines(g, config, context)
     local list = {
         ("B = %d, /* rows of a micro-batch */"):format(config.batch),
         ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
@@ -102,7 +103,8 @@ local function size_lines(g, config)
         ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
         "IGNORE = -100, /* target of a row that does not count */",
     }
-    return lines(list)
+    local more = cuda_program.sizes(g, config, context)
+    return lines(table.move(more, 1, #more, #list + 1, list))
 end
 
 -- One enum constant per arena, in the order of the plan.
@@ -126,7 +128,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
-        sizes = size_lines(g, config), arenas = arena_names(facts), parameters = fields(params, target),
+        sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines { target.batch_fields[1]:format(c.shape(g.inputs[1])),
             target.batch_fields[2]:format(c.shape(g.inputs[2])) },
@@ -207,6 +209,7 @@ end
 
 local function render_model(g, config, facts, context, header)
     local params = used_first(g)
+    local target = context.target
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         "m->flat_g = (real *)m->memory[ARENA_GRADIENTS].base;" }
     local states = {}
@@ -218,31 +221,36 @@ local function render_model(g, config, facts, context, header)
     local views = view_tensors(g)
     local view_lines = {}
     if #views > 0 then
-        view_lines = { context.target.views, "m->v = (views){" }
+        view_lines = { target.views, "m->v = (views){" }
         for _, t in ipairs(views) do
-            view_lines[#view_lines + 1] = "    " .. context.target.place:format(t.name, "v", t.place.offset)
+            view_lines[#view_lines + 1] = "    " .. target.place:format(t.name, "v", t.place.offset)
         end
         view_lines[#view_lines + 1] = "};"
     end
-    return context.template("program/model.c")("model", {
+    local device_flat = cuda_program.flat(g, config)
+    table.move(device_flat, 1, #device_flat, #flat + 1, flat)
+    local more = cuda_program.model(config, facts)
+    return context.template("program/model.c")("model", ordered.copy(more, {
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
         init = lines(init_rows(params, config)),
         places = lines(place_rows(ordered.collect(params, function(p)
             return { p.value.name, p.flat.offset }
-        end), "flat")),
+        end), "flat", target)),
         flat_places = lines(flat), view_places = lines(view_lines),
         activation_places = lines(place_rows(ordered.collect(activations(g), function(t)
             return { t.name, t.place.offset }
-        end), "a")),
+        end), "a", target)),
         arenas = lines(ordered.collect(facts.arenas, function(a)
-            return ("{%s, %d},"):format(text.string(a.name).text, a.bytes)
+            if a.memory == "device" then return nil end
+            return ("{%s, %d%s},"):format(text.string(a.name).text, a.bytes,
+                not more.device and "" or a.memory == "pinned" and ", true" or ", false")
         end)),
         read_data = data_lines(config), split = text.block(split_text(config)),
         eval_source = eval_source(config), states = lines(states),
         accuracy = text.block(config.wants_accuracy and " | GA_HAS_ACCURACY" or ""),
-    }).text
+    })).text
 end
 
 -- Constants of model.c and main.c that come straight from the spec.
@@ -267,7 +275,8 @@ function program.facts_text(config, facts)
             config.checkpoint and config.checkpoint.keep or 3),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
             config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
-            config.eval and config.eval.batches or 0),
+            config.eval and config.eval.batches or 0)
+            .. (config.target == "cuda" and (",\n    ARCH = %d"):format(config.arch or 0) or ""),
         "};", "" }, "\n")
 end
 
@@ -286,7 +295,7 @@ local function render_main(config, context, header)
         local name = text.string(feature).text
         return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
     end)
-    return context.template("program/main.c")("main", {
+    return context.template("program/main.c")("main", ordered.copy(cuda_program.main(config), {
         header = text.block(header("main.c", "command line and training loop")
             .. ("enum { STOP_AT_NONFINITE = %d };\n"):format(
                 config.train.on_nonfinite == "stop" and 1 or 0)),
@@ -296,20 +305,19 @@ local function render_main(config, context, header)
         checkpoint_due = text.block(checkpoint),
         log_due = text.block(config.log.every == 1 and "true"
             or due(config.log.every) .. " || last"),
-    }).text
+    })).text
 end
 
 local function render_makefile(config, context, header)
     local sources = {}
-    for _, name in ipairs(RUNTIME) do
-        if not name:match("^comm_") then sources[#sources + 1] = "runtime/" .. name .. ".c" end
+    for _, name in ipairs(cuda_program.runtime(config, RUNTIME)) do
+        sources[#sources + 1] = "runtime/" .. name .. ".c"
     end
-    return context.template("program/Makefile")("makefile", {
+    return context.template("program/Makefile")("makefile", ordered.copy(cuda_program.makefile(config), {
         header = text.block(header("Makefile", "builds train")), name = text.ident(config.name),
         flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
-        comm = text.ident(config.parallel == "none" and "self" or "mpi"),
-    }).text
+    })).text
 end
 
 local function render_readme(g, config, facts, context)
@@ -318,25 +326,30 @@ local function render_readme(g, config, facts, context)
             p.count > 1 and (", N < " .. p.count) or "", graph.shape_text(p.shape))
     end)
     local cycle = facts.cycle
-    return context.template("program/README.md")("readme", {
+    return context.template("program/README.md")("readme", ordered.copy(cuda_program.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
         version = text.comment(host.version), parameters = facts.totals.parameters,
         memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
         table = lines(rows),
-    }).text
+    })).text
 end
 
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
-    local context = { ops = config.ops, real = g.real, template = template_of, names = {}, target = c }
+    local device = config.target == "cuda"
+    local context = { ops = config.ops, real = g.real, template = template_of, names = {},
+        target = device and cuda or c,
+        embedded = function(name) return host.embedded("templates/" .. name) end }
+    local emitter = device and cuda_step or step
     local all = step.kernels(g, context)
     local sweeps = step.sweeps(g, config, context)
     local facts = plan.facts(g, config, all, sweeps)
+    if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
-    step.render(g, config, context, all, sweeps, header, files)
+    emitter.render(g, config, context, all, sweeps, header, files)
     files:set("model.c", render_model(g, config, facts, context, header))
     files:set("main.c", render_main(config, context, header))
     files:set("Makefile", render_makefile(config, context,
@@ -344,12 +357,13 @@ function program.render(g, config)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
-    for _, name in ipairs(RUNTIME) do
-        files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
+    for _, list in ipairs { cuda_program.runtime(config, RUNTIME), cuda_program.engines(config) } do
+        for _, name in ipairs(list) do
+            files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
+        end
     end
     for _, name in ipairs(host.embedded_names("runtime/")) do
-        if name:match("%.h$") and not name:match("device") and not name:match("cuda")
-            and not name:match("nccl") then
+        if name:match("%.h$") and cuda_program.wants_header(config, name) then
             files:set(name, host.embedded(name))
         end
     end

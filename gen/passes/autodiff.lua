@@ -128,12 +128,12 @@ local function mark(body)
         if node.op == "times" then
             repeat
                 local changed = false
+                mark(node.body)
                 for _, c in ipairs(node.carries) do
                     local want = c.init.needs or c.result.needs or
                         (c.init.param and not c.init.param.frozen)
                     if want and not c.arg.needs then c.arg.needs, changed = true, true end
                 end
-                mark(node.body)
             until not changed
             for _, c in ipairs(node.carries) do c.out.needs = c.result.needs or c.arg.needs end
         else

@@ -399,6 +399,7 @@ function config.read(path, events, catalog, default_name)
     c.log = simple(given, path, "log")
     local target = simple(given, path, "target")
     c.target, c.march, c.threads = target.kind, target.march, target.threads
+    c.arch = target.arch
     return c
 end
 

@@ -12,7 +12,7 @@ local COMMANDS = {
     { "check SPEC", "read and check only" },
     { "plan SPEC", "every byte, kernel and collective, before anything runs (--json)" },
     { "lr SPEC", "the learning rate of each update" },
-    { "kernels SPEC", "the kernels, as C" },
+    { "kernels SPEC", "the kernels, as C or CUDA" },
     { "show SPEC [FILE]", "one file of the program; step.c if none is named" },
     { "list [KIND]", "what a spec may use: words, layers, ops, optimizers, schedules, losses" },
     { "doctor", "what is installed and what is missing" },
@@ -21,7 +21,7 @@ local COMMANDS = {
 
 local LIST = {
     { name = "-o", key = "output", value = "DIR", doc = "the program's own folder" },
-    { name = "--target", key = "target", value = "NAME", doc = "c" },
+    { name = "--target", key = "target", value = "NAME", doc = "c or cuda" },
     { name = "--march", key = "march", value = "NAME", doc = "the profile to build for" },
     { name = "--ranks", key = "ranks", value = "N", integer = true, doc = "number of processes" },
     { name = "--threads", key = "threads", value = "N", integer = true, doc = "threads per process" },

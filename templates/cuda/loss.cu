@@ -22,13 +22,13 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ cross_entropy_dx(fn, params, source, threads, rows, C, exp, store)
-/* $fn: dy (softmax(logits) - one_hot(target)), $rows rows of $C classes
+/* $fn: dy (softmax(logits) - one_hot(target)), $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    const ga_int64 n = (ga_int64)$rows * $C;
-    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
-        const ga_int64 r = i / $C;
-        const int c = (int)(i % $C);
+    enum { C = $C, THREADS = $threads };
+    const ga_int64 r = blockIdx.x;
+    for (int c = threadIdx.x; c < C; c += THREADS) {
+        const ga_int64 i = r * C + c;
         const real value = dy[r] * ($exp(logits[i] - lse[r]) - (real)(c == target[r]));
         $store
     }

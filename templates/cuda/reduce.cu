@@ -36,12 +36,14 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ mean_dx(fn, params, source, threads, rows, C, factor, store)
-/* $fn: the gradient of a mean of $C, spread over each of $rows rows
+/* $fn: the gradient of a mean of $C, spread over each of $rows rows, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    const ga_int64 n = (ga_int64)$rows * $C;
-    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
-        const real value = dy[i / $C] * $factor;
+    enum { C = $C, THREADS = $threads };
+    const ga_int64 r = blockIdx.x;
+    const real value = dy[r] * $factor;
+    for (int c = threadIdx.x; c < C; c += THREADS) {
+        const ga_int64 i = r * C + c;
         $store
     }
 }

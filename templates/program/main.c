@@ -27,7 +27,7 @@ static ga_comm_counts counted(const model *m) {
 static void log_device(model *m) {
     const ga_device_facts *f = ga_device_get_facts(m->device);
     const ga_device_counters *c = ga_device_get_counters(m->device);
-    ga_log_device(m->log, &(ga_device_event){
+    ga_log_device(m->log, &(ga_device_use){
         .name = f->name, .arch = f->arch, .graph_launches = c->graph_launches,
         .graph_kernels = c->graph_kernels, .kernel_launches = c->kernel_launches,
         .device_bytes = c->device_bytes, .pinned_bytes = c->pinned_bytes});

@@ -80,6 +80,10 @@ static int open_device(model *m, ga_err *e) {
         $device_arenas
     };
     GA_TRY(ga_device_open(&m->device, -1, e));
+    const ga_device_facts *f = ga_device_get_facts(m->device);
+    if (f->arch < ARCH)
+        return ga_fail(e, GA_ENVIRONMENT, "device %d (%s) is sm_%d, the spec says sm_%d or newer",
+                       f->ordinal, f->name, f->arch, ARCH);
     for (int i = 0; i < DEVICE_ARENAS; i++)
         if (PLAN[i] > 0) GA_TRY(ga_device_arena(m->device, PLAN[i], &m->device_memory[i], e));
     GA_TRY(ga_device_stream(m->device, &m->stream, e));
@@ -320,11 +324,10 @@ int $(name)_open(model *m, const ga_options *o, ga_err *e) {
     ga_log_start(m->log, &(ga_start_event){
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
-        .ranks = ga_comm_size(m->comm), 
 //% if device then
-        .threads = 1,
+        .ranks = ga_comm_size(m->comm), .threads = 1,
 //% else
-        .threads = ga_team_threads(m->team),
+        .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
 //% end
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
     return 0;

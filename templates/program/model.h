@@ -43,7 +43,6 @@ enum {
 };
 
 //% end
-
 /* Every array over the flat space (values, gradients, optimizer state) has this form. */
 typedef struct parameters {
     $parameters
@@ -81,7 +80,6 @@ typedef struct transfer {
     step step;
     double stop;             /* above 0: this rank was asked to stop */
 } transfer;
-
 //% else
 /* What one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {

@@ -33,12 +33,14 @@ static unsigned blocks_over(int64_t n) {
     return blocks < 65535 ? (unsigned)blocks : 65535;
 }
 
+//% if parallel then
 /* `then` goes on after what `first` holds now. */
 static void order(queue *q, ga_event event, ga_stream first, ga_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }
 
+//% end
 #include "launch.c" /* one function per kernel */
 
 /* -- one micro-batch ------------------------------------------------------------------------------ */
@@ -81,6 +83,8 @@ static void small_sum(queue *q, model *m) {
 //% end
 $backward
 
+enum { SINGLE = 2 }; /* behind the two slots of the ring: a micro-step on its own, an evaluation */
+
 /* Micro-batch k of the cycle in a slot of the ring. */
 static batch batch_at(const model *m, int slot, int k) {
     const ga_address at = m->device_batches + (size_t)(slot * A + k) * BATCH_BYTES;
@@ -94,7 +98,6 @@ $micro_functions
 /* Copies that kernels read; constant over a cycle, so made once per update. */
 static void pack_views(queue *q, model *m) {
     $view_calls
-    (void)q;
 }
 
 /* The decision is the device's: nothing here waits for it. */
@@ -115,8 +118,7 @@ static void boundary(queue *q, model *m) {
 
 $cycle_function
 
-/* What a graph holds; with --no-graph the same is sent kernel by kernel. Micro-steps on their own
- * find their batch in the first place of slot 0. */
+/* What a graph holds; with --no-graph the same is sent kernel by kernel. */
 static void play(queue *q, model *m, int what) {
     switch (what) {
     case CYCLE_0: $cycle(q, m, 0); break;
@@ -161,14 +163,14 @@ static int send_batch(model *m, ga_stream s, batch to, const void *input, const 
     return ga_device_send(m->device, s, to.target, target, sizeof(int32_t) * B, e);
 }
 
-/* The batches of a full cycle go to a slot of the ring beside what the device is doing. */
-static int send_cycle(model *m, int slot, ga_err *e) {
+/* The batches of a full cycle, the loader's from number `from` on, go to a slot of the ring beside
+ * what the device is doing. */
+static int send_cycle(model *m, int slot, int from, ga_err *e) {
     GA_TRY(ga_device_wait(m->device, m->copying, m->consumed[slot], e));
     for (int k = 0; k < A; k++)
-        GA_TRY(send_batch(m, m->copying, batch_at(m, slot, k), ga_loader_input(m->loader, k),
-                          ga_loader_target(m->loader, k), e));
-    GA_TRY(ga_device_record(m->device, m->arrived[slot], m->copying, e));
-    return ga_device_wait(m->device, m->stream, m->arrived[slot], e);
+        GA_TRY(send_batch(m, m->copying, batch_at(m, slot, k), ga_loader_input(m->loader, from + k),
+                          ga_loader_target(m->loader, from + k), e));
+    return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
 /* Counts the cycle; its sums are cleared on the device. */
@@ -185,11 +187,14 @@ static int commit(model *m, ga_err *e) {
 int $(name)_cycle(model *m, ga_err *e) {
     const int slot = m->slot;
     m->transfer->stop = ga_stop_requested() != 0;
-    GA_TRY(send_cycle(m, slot, e));
+    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, e));
+    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
     GA_TRY(run(m, CYCLE_0 + slot, e));
     GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
-    GA_TRY(finish(m, e));
     m->slot = !slot;
+    m->ahead = ga_loader_ahead(m->loader);
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, A, e));
+    GA_TRY(finish(m, e));
     for (int k = 0; k < A; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     return commit(m, e);
 }
@@ -200,8 +205,9 @@ int $(name)_micro(model *m, int k, int total, ga_err *e) {
         $micro_graphs
     };
     const int what = MICRO[ga_cycle_role(&m->count, total)];
+    m->ahead = false;
     m->transfer->stop = ga_stop_requested() != 0;
-    GA_TRY(send_batch(m, m->stream, batch_at(m, 0, 0), ga_loader_input(m->loader, k),
+    GA_TRY(send_batch(m, m->stream, batch_at(m, SINGLE, 0), ga_loader_input(m->loader, k),
                       ga_loader_target(m->loader, k), e));
     GA_TRY(run(m, what, e));
     GA_TRY(finish(m, e));
@@ -211,7 +217,7 @@ int $(name)_micro(model *m, int k, int total, ga_err *e) {
 int $(name)_boundary(model *m, ga_err *e) { return commit(m, e); }
 
 int $(name)_evaluate_batch(model *m, ga_err *e) {
-    const batch b = batch_at(m, 0, 0);
+    const batch b = batch_at(m, SINGLE, 0);
     queue q = queue_of(m, e);
     GA_TRY(send_batch(m, q.stream, b, m->eval_input, m->eval_target, e));
     forward(&q, m, &b);

@@ -12,18 +12,20 @@ device: $(DEVICE_LIB)/libdevice.so
 
 $(DEVICE_OUT)/%.o: tests/device/%.cpp
 	@mkdir -p $(DEVICE_OUT)
-	$(CXX) $(DEVICE_CXXFLAGS) -c $< -o $@
+	@echo "CXX $<"
+	$(Q)$(CXX) $(DEVICE_CXXFLAGS) -c $< -o $@
 
 $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/kernel_abi.h
 	@mkdir -p $(DEVICE_LIB)
-	$(CXX) -shared $(DEVICE_OBJECTS) -o $@ -ldl -lrt
-	cp tests/device/shim.h tests/device/kernel_abi.h $(DEVICE_LIB)/
-	for name in $(DEVICE_NAMES); do ln -sf libdevice.so $(DEVICE_LIB)/$$name; done
+	@echo "LD $@"
+	$(Q)$(CXX) -shared $(DEVICE_OBJECTS) -o $@ -ldl -lrt
+	$(Q)cp tests/device/shim.h tests/device/kernel_abi.h $(DEVICE_LIB)/
+	$(Q)for name in $(DEVICE_NAMES); do ln -sf libdevice.so $(DEVICE_LIB)/$$name; done
 
 -include $(DEVICE_OBJECTS:.o=.d)
 
 # -- the probe: a program of the runtime that the tests run on the device library
-DEVICE_RUNTIME := $(addprefix runtime/,device.c device_kernels.c device_cache.c device_nccl.c rendezvous.c \
+DEVICE_RUNTIME := $(addprefix runtime/,sha256.c device.c device_kernels.c device_cache.c device_nccl.c rendezvous.c \
                     comm_nccl.c watchdog.c arena.c ga.c)
 DEVICE_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Iruntime
 
@@ -31,13 +33,15 @@ device: $(DEVICE_OUT)/probe $(DEVICE_OUT)/nvrtc_check
 
 $(DEVICE_OUT)/kernels.cu: templates/cuda/prelude.cu tests/device/probe/probe.cu
 	@mkdir -p $(DEVICE_OUT)
-	cat templates/cuda/prelude.cu tests/device/probe/probe.cu > $@
+	$(Q)cat templates/cuda/prelude.cu tests/device/probe/probe.cu > $@
 
 $(DEVICE_OUT)/probe: tests/device/probe/probe.c $(DEVICE_RUNTIME) $(DEVICE_OUT)/kernels.cu \
                      $(wildcard runtime/*.h)
-	$(CC) $(DEVICE_CFLAGS) -DGA_KERNELS='"$(DEVICE_OUT)/kernels.cu"' tests/device/probe/probe.c \
+	@echo "CC $@"
+	$(Q)$(CC) $(DEVICE_CFLAGS) -DGA_KERNELS='"$(DEVICE_OUT)/kernels.cu"' tests/device/probe/probe.c \
 	    $(DEVICE_RUNTIME) -o $@ -ldl -lm -lpthread
 
 $(DEVICE_OUT)/nvrtc_check: tests/nvrtc/nvrtc_check.c runtime/cuda_abi.h
 	@mkdir -p $(DEVICE_OUT)
-	$(CC) $(DEVICE_CFLAGS) $< -o $@ -ldl
+	@echo "CC $@"
+	$(Q)$(CC) $(DEVICE_CFLAGS) $< -o $@ -ldl

@@ -74,6 +74,9 @@ return function(t)
     --- sources = more C files, ldflags, whole = true (make as it stands, with its own runtime).
     function programs.build(name, text, how)
         how = how or {}
+        if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
+            t.not_run("mpirun and the files to build against MPI are not installed")
+        end
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train" }
@@ -102,7 +105,6 @@ return function(t)
     end
 
     local function mpirun(ranks)
-        if not t.shell("command -v mpirun").out:find("mpirun") then t.not_run("mpirun is not installed") end
         return { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
             tostring(ranks) }
     end
@@ -197,7 +199,7 @@ return function(t)
         return worst, where
     end
 
-    --- The names of two folders' safetensors files must agree, and all tensors within `bound`.
+    --- All tensors of two dumps must agree within `bound`, as difference() measures it.
     function programs.close(a, b, bound, files)
         for _, file in ipairs(files or { "parameters", "state" }) do
             local name = "/" .. file .. ".safetensors"
@@ -212,10 +214,9 @@ return function(t)
     function programs.identical(a, b, files)
         for _, file in ipairs(files or { "parameters", "state" }) do
             local name = "/" .. file .. ".safetensors"
-            local same = assert(host.read(a .. name)) == assert(host.read(b .. name))
-            if not same then
-                error(("%s differ: %s by %.3g"):format(file, select(2, programs.difference(a .. name,
-                    b .. name)), (programs.difference(a .. name, b .. name))), 2)
+            if assert(host.read(a .. name)) ~= assert(host.read(b .. name)) then
+                local worst, where = programs.difference(a .. name, b .. name)
+                error(("%s: bits differ, most in %s by %.3g"):format(file, where, worst), 2)
             end
         end
     end

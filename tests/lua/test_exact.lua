@@ -92,7 +92,6 @@ add("three ranks of 2 micro-steps are one of 6: clip", function(t)
     ranks_are_one(t, 3, "ranks", "plain", "adamw", "clip (0.05)")
 end)
 
--- What a run writes of itself is the same on every rank: the parameters of all ranks are equal.
 add("a small bucket changes nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function run(name, bucket)

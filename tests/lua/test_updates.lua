@@ -1,5 +1,5 @@
--- Emitted updates in f64 against the catalog's expressions evaluated in Lua and against known vectors;
--- learning rates against closed forms; an update in two parts against the whole.
+-- Emitted updates in f64 against the catalog's expressions evaluated in Lua and against known
+-- vectors; learning rates against closed forms; an update in two parts against the whole.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -15,7 +15,9 @@ local GRADIENTS = { { 0.1, -0.2, 0, 1e-6 }, { 0.05, 0.3, 1, -1e-6 }, { -0.4, 0, 
 local function updates_of(t, program, weights, gradients)
     local numbers = { #weights, #gradients, table.unpack(weights) }
     for _, g in ipairs(gradients) do table.move(g, 1, #g, #numbers + 1, numbers) end
-    for i, x in ipairs(numbers) do numbers[i] = math.type(x) == "integer" and x or ("%.17g"):format(x) end
+    for i, x in ipairs(numbers) do
+        numbers[i] = math.type(x) == "integer" and x or ("%.17g"):format(x)
+    end
     local file = program.folder .. "/numbers"
     t.write(file, table.concat(numbers, "\n") .. "\n")
     local result = program:check("updates", file)
@@ -51,7 +53,8 @@ local function expected(rule, fields, weights, gradients, lr)
         states[name], now[name] = expr.var(name), {}
         for i = 1, #weights do now[name][i] = 0 end
     end
-    local statements = rule.update(fields, expr.var "w", expr.var "g", states, expr.var "lr", expr.var "t")
+    local var = expr.var
+    local statements = rule.update(fields, var "w", var "g", states, var "lr", var "t")
     return function(t)
         for i = 1, #weights do
             local env = { w = now.w[i], g = gradients[t][i], lr = lr(t), t = t }
@@ -79,7 +82,8 @@ local function near(t, found, wanted, what)
     for i, x in ipairs(wanted) do
         local tolerance = 1e-14 * math.max(math.abs(x), 1e-3)
         if not (math.abs(found[i] - x) <= tolerance) then
-            error(("%s[%d]: the program has %.17g, the expression %.17g"):format(what, i - 1, found[i], x), 0)
+            error(("%s[%d]: the program has %.17g, the expression %.17g"):format(what, i - 1,
+                found[i], x), 0)
         end
     end
 end
@@ -88,7 +92,8 @@ end
 local VARIANTS = {
     { "sgd", { lr = 0.1 }, { { weight_decay = 0.1 } } },
     { "sgd", { lr = 0.05, momentum = 0.9 }, { { nesterov = true }, { dampening = 0.5 },
-        { weight_decay = 0.1, lr_scale = 0.25 }, { momentum = 0.5, nesterov = true, weight_decay = 0.01 } } },
+        { weight_decay = 0.1, lr_scale = 0.25 },
+        { momentum = 0.5, nesterov = true, weight_decay = 0.01 } } },
     { "adamw", { lr = 0.01 }, { { weight_decay = 0 }, { weight_decay = 0.1, eps = 1e-3 },
         { betas = { 0.8, 0.95 } }, { betas = { 0, 0.5 }, lr_scale = 3 } } },
 }
@@ -117,7 +122,8 @@ end
 
 local function check_variant(t, numeric, variant, schedule, rate)
     local rule = require "catalog.catalog".load().optimizers:get(variant[1])
-    local program = numeric.build { model = MODEL, optimizer = spec_of(variant), schedule = schedule }
+    local program = numeric.build { model = MODEL, optimizer = spec_of(variant),
+        schedule = schedule }
     local found = updates_of(t, program, WEIGHTS, GRADIENTS)
     for i = 0, #variant[3] do
         local group = variant[3][i] or {}
@@ -146,6 +152,24 @@ add("the rate of the schedule reaches the update", function(t, numeric)
         function(u, lr) return u <= 3 and lr * (u / 3) or lr end)
 end)
 
+local REFUSED = {
+    { '{ "sgd", lr = 0.1, groups = { { "a.*", momentum = 0.9 } } }',
+        "group 1: keeps buf for each parameter, the optimizer's own fields keep nothing" },
+    { '{ "sgd", lr = 0.1, momentum = 0.9, groups = { { "a.*", lr_scale = 2 }, '
+        .. '{ "b.*", momentum = 0 } } }',
+        "group 2: keeps nothing for each parameter, the optimizer's own fields keep buf" },
+    { '{ "sgd", lr = 0.1, groups = { { "a.*", nesterov = true } } }', "nesterov needs momentum" },
+    { '{ "adamw", lr = 0.1, groups = { { "a.*", betas = { 2, 3 } } } }', "each of betas" },
+}
+
+add("what a group cannot change is refused", function(t, numeric)
+    for _, refused in ipairs(REFUSED) do
+        local program, stage, outcome = numeric.try { model = MODEL, optimizer = refused[1] }
+        t.equal({ program, stage, outcome and outcome.status }, { nil, "gagen", 1 }, refused[1])
+        t.contains(outcome.err, refused[2])
+    end
+end)
+
 add("every optimizer of the catalog is here", function(t)
     for name in require "catalog.catalog".load().optimizers:each() do
         local there = false
@@ -158,8 +182,8 @@ end)
 local VECTORS = {
     { '{ "adamw", lr = 0.01, weight_decay = 0.1 }', { .989000001, -1.988000001 },
         { .978689206, -1.988489019 } },
-    { '{ "sgd", lr = 0.01, weight_decay = 0.1, momentum = 0.9, nesterov = true }', { .9962, -1.9924 },
-        { .991737220, -1.991074440 } },
+    { '{ "sgd", lr = 0.01, weight_decay = 0.1, momentum = 0.9, nesterov = true }',
+        { .9962, -1.9924 }, { .991737220, -1.991074440 } },
     { '{ "sgd", lr = 0.01, weight_decay = 0.1, momentum = 0.9, dampening = 0.5 }', { .998, -1.996 },
         { .995451, -1.992902 } },
     { '{ "sgd", lr = 0.01, weight_decay = 0.1 }', { .998, -1.996 }, { .996502, -1.997004 } },
@@ -175,7 +199,7 @@ add("known vectors", function(t, numeric)
     end
 end)
 
--- === schedules =========================================================================================
+-- === schedules ===================================================================================
 
 local function warm(base, warmup, total, after)
     local list = {}
@@ -186,7 +210,9 @@ local function warm(base, warmup, total, after)
 end
 
 local function cosine(base, low)
-    return function(u, total) return low + (base - low) * (1 + math.cos(math.pi * u / total)) / 2 end
+    return function(u, total)
+        return low + (base - low) * (1 + math.cos(math.pi * u / total)) / 2
+    end
 end
 
 local SCHEDULES = {
@@ -221,7 +247,7 @@ add("rates are the closed forms", function(t, numeric)
     end
 end)
 
--- === shards ============================================================================================
+-- === shards ======================================================================================
 
 local SWEEPS = { { '{ "adamw", lr = 0.01 }', "m->flat_m,m->flat_v" },
     { '{ "sgd", lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.1 }', "m->flat_buf" } }
@@ -229,7 +255,7 @@ local SWEEPS = { { '{ "adamw", lr = 0.01 }', "m->flat_m,m->flat_v" },
 add("an update in two parts gives the same bits as the whole", function(t, numeric)
     for _, sweep in ipairs(SWEEPS) do
         local program = numeric.build { model = ' { linear "a" { 40 }, tanh {}, linear "b" { 3 } }',
-            optimizer = sweep[1], flags = "-O3 -march=native -DSTATE_ARRAYS=" .. sweep[2] }
+            optimizer = sweep[1], flags = "-O3 -march=native '-DSTATE_ARRAYS=" .. sweep[2] .. "'" }
         for _, cut in ipairs { "16", "64", "176", "208", "320" } do
             local result = program:check("shards", cut)
             t.equal(result.status, 0, sweep[1] .. " at " .. cut .. "\n" .. result.out .. result.err)

@@ -1,7 +1,8 @@
 /* differences.c: see differences.h.
- * With the error of a central difference falling fourfold from h to h/2, the two are extrapolated. Where
- * they do not agree with each other the loss has a kink near by (relu, max): the step is made smaller, as
- * then the point is on one side of it. Where they agree and the gradient differs, the gradient is wrong. */
+ * With the error of a central difference falling fourfold from h to h/2, the two are extrapolated.
+ * Where they do not agree with each other the loss has a kink near by (relu, max): the step is made
+ * smaller, as then the point is on one side of it. Where they agree and the gradient differs, the
+ * gradient is wrong. */
 #include "differences.h"
 
 #include <math.h>
@@ -69,8 +70,11 @@ static line line_of(const model *m, tensor t, int64_t element, uint64_t directio
 static void report(const line *l, double whole, double half, bool kink) {
     char where[32] = " along a direction";
     if (l->element >= 0) snprintf(where, sizeof where, "[%lld]", (long long)l->element);
-    printf("%s%s: gradient %.12g, differences %.12g (h) %.12g (h/2): %s\n", l->t.name, where, l->gradient,
-           whole, half, kink ? "kink" : l->t.trained ? "wrong" : "not trained, but the loss depends on it");
+    printf("%s%s: gradient %.12g, differences %.12g (h) %.12g (h/2): %s\n", l->t.name, where,
+           l->gradient, whole, half,
+           kink           ? "kink"
+           : l->t.trained ? "wrong"
+                          : "not trained, but the loss depends on it");
 }
 
 static int check_line(model *m, const line *l, double loss, findings *f, ga_err *e) {
@@ -125,9 +129,9 @@ int differences_check(model *m, ga_err *e) {
         const tensor t = drive_tensor(m, i);
         findings f = {0};
         GA_TRY(check_tensor(m, t, loss, &f, e));
-        printf("%s: %s, %lld differences over %lld elements, %lld not 0, error %.1e of the bound\n", t.name,
-               f.wrong ? "FAILED" : "ok", (long long)f.checked, (long long)t.n, (long long)f.nonzero,
-               f.worst);
+        printf("%s: %s, %lld differences over %lld elements, %lld not 0, error %.1e of the bound\n",
+               t.name, f.wrong ? "FAILED" : "ok", (long long)f.checked, (long long)t.n,
+               (long long)f.nonzero, f.worst);
         wrong += f.wrong;
     }
     return wrong;

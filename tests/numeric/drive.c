@@ -1,4 +1,5 @@
-/* drive.c: see drive.h. The emitted step.c is part of this file, so that its functions can be called. */
+/* drive.c: see drive.h. The emitted step.c is part of this file, so that its functions can be
+ * called. */
 #include "step.c"
 
 #include "drive.h"
@@ -10,10 +11,10 @@
 enum { POISON = 0xff }; /* doubles of these bytes are NaN */
 
 double drive_random(uint64_t seed, uint64_t index) {
-    return 2 * ga_uniform(ga_rng(seed, ga_stream("drive"), index)) - 1;
+    return 2 * ga_uniform(ga_rng(seed, 0, index)) - 1;
 }
 
-/* -- tensors ------------------------------------------------------------------------------------ */
+/* -- tensors ----------------------------------------------------------------------------------- */
 
 int drive_tensors(const model *m) {
     int n = 0;
@@ -25,13 +26,14 @@ tensor drive_tensor(const model *m, int i) {
     const ga_param *p = m->saved.parameters.params;
     int index = 0;
     for (; i >= p[index].count; index++) i -= p[index].count;
-    tensor t = {.at = p[index].offset + i * p[index].stride, .n = p[index].n,
+    tensor t = {.at = p[index].offset + i * p[index].stride,
+                .n = p[index].n,
                 .trained = index < TRAINED_PARAMS};
     ga_param_name(&p[index], i, "", t.name);
     return t;
 }
 
-/* -- opening ------------------------------------------------------------------------------------ */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 static void move_parameters(model *m, uint64_t seed) {
     for (int i = 0; i < drive_tensors(m); i++) {
@@ -47,7 +49,8 @@ static void fill_batch(model *m, int k, uint64_t seed, int classes) {
     for (int i = 0; i < B; i++) {
         const int64_t row = (int64_t)k * B + i;
         for (int j = 0; j < INPUT; j++)
-            input[(int64_t)i * INPUT + j] = 1.5 * drive_random(seed + 1, (uint64_t)(row * INPUT + j));
+            input[(int64_t)i * INPUT + j] =
+                1.5 * drive_random(seed + 1, (uint64_t)(row * INPUT + j));
         const double u = 0.5 + 0.5 * drive_random(seed + 2, (uint64_t)row);
         target[i] = row % 7 == 3 ? IGNORE : (int32_t)(u * classes);
     }
@@ -58,13 +61,14 @@ int drive_open(model *m, int threads, uint64_t seed, int classes, ga_err *e) {
     GA_TRY(probe_open(m, &o, e));
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
-    if (batches != A) return ga_fail(e, GA_BUG, "a cycle of %d micro-batches, expected %d", batches, A);
+    if (batches != A)
+        return ga_fail(e, GA_BUG, "a cycle of %d micro-batches, expected %d", batches, A);
     for (int k = 0; k < A; k++) fill_batch(m, k, seed, classes);
     move_parameters(m, seed);
     return 0;
 }
 
-/* -- running ------------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static void clear_sums(model *m) {
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
@@ -128,7 +132,7 @@ int drive_boundary(model *m, ga_err *e) {
     return probe_boundary(m, e);
 }
 
-/* -- the update alone --------------------------------------------------------------------------- */
+/* -- the update alone -------------------------------------------------------------------------- */
 
 #ifdef STATE_ARRAYS
 typedef struct sweep_call {

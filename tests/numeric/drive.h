@@ -1,5 +1,5 @@
-/* drive.h: an emitted f64 program named "probe", driven from outside: parameters and batches are set
- * directly, the roles of one cycle are run, loss and gradient are read back. */
+/* drive.h: an emitted f64 program named "probe", driven from outside: parameters and batches are
+ * set directly, the roles of one cycle are run, loss and gradient are read back. */
 #ifndef DRIVE_H
 #define DRIVE_H
 
@@ -17,9 +17,9 @@ typedef struct tensor {
 int drive_tensors(const model *m); /* how many */
 tensor drive_tensor(const model *m, int i);
 
-/* Opens the program with the batches of one cycle, filled from `seed`: inputs in [-1.5, 1.5], targets
- * 0..classes-1, one row in seven IGNORE; the initial values of parameters are moved by up to 0.25.
- * Rows are keyed by their number in the cycle: A x B does not matter, A * B does. */
+/* Opens the program with the batches of one cycle, filled from `seed`: inputs in [-1.5, 1.5],
+ * targets 0..classes-1, one row in seven IGNORE; the initial values of parameters are moved by up
+ * to 0.25. Rows depend on their number in the cycle, not on how many rows a micro-step has. */
 int drive_open(model *m, int threads, uint64_t seed, int classes, ga_err *e);
 
 /* In [-1, 1), a function of its arguments. */
@@ -28,8 +28,8 @@ double drive_random(uint64_t seed, uint64_t index);
 /* Mean loss of the cycle at the present parameters. */
 int drive_loss(model *m, double *loss, ga_err *e);
 
-/* Runs the A micro-steps with their roles; flat_g then holds the gradient of the mean loss. What was in
- * gradients and activations before is overwritten with NaN, so reading it would show. */
+/* Runs the A micro-steps with their roles; flat_g then holds the gradient of the mean loss. What
+ * was in gradients and activations before is overwritten with NaN, so reading it would show. */
 int drive_gradient(model *m, ga_err *e);
 
 /* The same by the program's own cycle with its boundary: parameters move. */
@@ -39,7 +39,8 @@ int drive_cycle(model *m, ga_err *e);
 int drive_boundary(model *m, ga_err *e);
 
 /* The update kernel alone over [from, to), with the scalars of the last boundary; programs with one
- * parameter group, compiled with -DSTATE_ARRAYS=m->flat_buf (all state arrays, separated by commas). */
+ * parameter group, compiled with -DSTATE_ARRAYS=m->flat_buf (all state arrays, separated by
+ * commas). */
 int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e);
 
 #endif

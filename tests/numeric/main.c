@@ -1,14 +1,17 @@
 /* check: an emitted program (precision f64, named "probe") under the drive of this folder.
- *   check gradients [FILE]   gradient against differences, and the program's own cycle against the roles;
- *                            the gradient to FILE: doubles in the order of parameters
- *   check save FILE          the gradient to FILE, nothing compared; prints "name elements" per tensor
- *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements of every
- *                            tensor after each of u updates
+ *   check gradients [FILE]   gradient against differences, and the program's own cycle against the
+ *                            roles; the gradient to FILE: doubles in the order of parameters
+ *   check save FILE          the gradient to FILE, nothing compared; prints "name elements" per
+ *                            tensor
+ *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements
+ *                            of every tensor after each of u updates
  *   check shards CUT         one update as a whole and in two parts, bit by bit
- * Environment: THREADS (1), SEED (1), CLASSES (3); BREAK: an element of the flat space whose gradient is
- * made wrong by a millionth, to see that it is found. Exit 0: all agree; 1: they do not; else an error. */
+ * Environment: THREADS (1), SEED (1), CLASSES (3); CLIP: the spec's largest norm; BREAK: an element
+ * of the flat space whose gradient is made wrong by a millionth, to see that it is found. Exit 0:
+ * all agree; 1: they do not; else an error. */
 #include "differences.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +21,7 @@ static int number_from(const char *name, int otherwise) {
     return text ? atoi(text) : otherwise;
 }
 
-/* -- gradients ---------------------------------------------------------------------------------- */
+/* -- gradients --------------------------------------------------------------------------------- */
 
 static int save(const model *m, const char *path, bool names, ga_err *e) {
     FILE *f = fopen(path, "wb");
@@ -33,10 +36,26 @@ static int save(const model *m, const char *path, bool names, ga_err *e) {
     return 0;
 }
 
+/* Norm and factor of the cycle's boundary, from the gradient of the mean loss. */
+static bool boundary_agrees(const model *m) {
+    const char *clip = getenv("CLIP");
+    double squares = 0, factor = m->nominal / m->step.weight;
+    for (int64_t i = 0; i < TRAINED; i++) squares += m->flat_g[i] * m->flat_g[i];
+    const double norm = sqrt(squares);
+    if (clip && atof(clip) < norm + 1e-6) factor *= atof(clip) / (norm + 1e-6);
+    const bool same = fabs(norm - m->step.grad_norm) <= 1e-13 * norm &&
+                      fabs(factor - m->step.factor) <= 1e-13 * factor;
+    if (!same)
+        printf("the boundary has norm %.17g and factor %.17g, the gradient %.17g and %.17g\n",
+               m->step.grad_norm, m->step.factor, norm, factor);
+    return same;
+}
+
 static int same_by_cycle(model *m, ga_err *e) {
     static real roles[TRAINED];
     memcpy(roles, m->flat_g, sizeof roles);
     GA_TRY(drive_cycle(m, e));
+    if (!boundary_agrees(m)) return 1;
     for (int64_t i = 0; i < TRAINED; i++) {
         if (memcmp(&roles[i], &m->flat_g[i], sizeof(real)) == 0) continue;
         printf("element %lld of the flat space: %.17g by roles, %.17g by the cycle\n", (long long)i,
@@ -61,7 +80,7 @@ static int save_gradient(model *m, const char *path, ga_err *e) {
     return save(m, path, true, e);
 }
 
-/* -- updates ------------------------------------------------------------------------------------ */
+/* -- updates ----------------------------------------------------------------------------------- */
 
 static void set(const model *m, real *flat, const double *x, int n) {
     for (int i = 0; i < drive_tensors(m); i++) {
@@ -102,7 +121,7 @@ static int check_updates(model *m, const char *path, ga_err *e) {
     return whole ? 0 : ga_fail(e, GA_INPUT, "%s: too few numbers", path);
 }
 
-/* -- shards ------------------------------------------------------------------------------------- */
+/* -- shards ------------------------------------------------------------------------------------ */
 
 enum { ARRAYS = 1 + STATES };
 
@@ -127,7 +146,8 @@ static int check_shards(model *m, const char *cut, ga_err *e) {
         const bool same = memcmp(whole[i], parts[i], sizeof parts[i]) == 0;
         const bool moved = memcmp(whole[i], before[i], sizeof before[i]) != 0;
         if (same && moved) continue;
-        printf("array %d: %s\n", i, moved ? "two parts differ from the whole" : "the update changed nothing");
+        printf("array %d: %s\n", i,
+               moved ? "two parts differ from the whole" : "the update changed nothing");
         return 1;
     }
     return 0;

@@ -1,8 +1,6 @@
--- numeric: specs of small f64 programs, built together with the harness of this folder (main.c tells
--- its commands). Loaded by tests as t.load("tests/numeric/numeric.lua")(t).
--- Invariant: a program is built from one spec text and a list of gagen's options, in a folder of its own.
-
-local SOURCES = { "main", "differences", "drive" }
+-- numeric: specs of small f64 programs, built together with the harness of this folder (main.c
+-- tells its commands). Loaded by tests as t.load("tests/numeric/numeric.lua")(t). Invariant: a
+-- program is built from one spec text and a list of gagen's options, in a folder of its own.
 
 -- Small whole numbers; the last column is the class 0.
 local function csv(rows, width)
@@ -19,7 +17,8 @@ end
 return function(t)
     local numeric = {}
 
-    --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more (texts).
+    --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more
+    -- (texts).
     function numeric.spec(case)
         return table.concat({
             'name "probe"', 'data { "csv", train = "rows.csv", target = "last" }',
@@ -27,28 +26,17 @@ return function(t)
             "model" .. case.model, "loss " .. (case.loss or '"cross_entropy"'),
             "optimizer " .. (case.optimizer or '{ "sgd", lr = 0.1 }'),
             "schedule " .. (case.schedule or '"constant"'),
-            'precision "f64"', "train { updates = " .. (case.updates or 20) .. " }", case.more or "", "",
+            'precision "f64"', "train { updates = " .. (case.updates or 20) .. " }",
+            case.more or "", "",
         }, "\n")
     end
 
-    -- The static library of the runtime lies beside the folder of the tests.
-    local function build_folder(temporary) return temporary:match("^(.*)/tests/tmp/") end
-
-    local function compile(folder, library, case)
-        local include = t.root .. "/tests/numeric"
-        local commands = {}
-        for i, name in ipairs { "model", table.unpack(SOURCES) } do
-            local path = i == 1 and "model.c" or include .. "/" .. name .. ".c"
-            commands[i] = ("$CC $FLAGS -c %s -o check_%s.o || touch failed"):format(path, name)
-        end
-        local script = ([[
-            CC=${CC:-cc}
-            FLAGS="-std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -I. -I%s $CFLAGS %s"
-            (%s) & (%s); wait
-            test ! -e failed && $CC -pthread $CFLAGS $LDFLAGS -o check check_*.o %s/libruntime.a -ljansson -lz -lm
-        ]]):format(include, case.flags or "-O1", table.concat({ commands[1], commands[2], commands[3] }, "; "),
-            commands[4], library)
-        return t.run { "sh", "-c", script, cwd = folder, timeout = 300 }
+    -- The library of the runtime lies beside the folder of the tests.
+    local function compile(folder, temporary, case)
+        local build = t.root .. "/" .. temporary:match("^(.*)/tests/tmp/")
+        return t.run { "make", "-s", "-j2", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
+            "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. build .. "/libruntime.a",
+            "OPTIONS=" .. (case.flags or "-O1"), timeout = 300 }
     end
 
     local Program = {}
@@ -56,7 +44,8 @@ return function(t)
 
     --- Runs the harness: check "gradients" and so on; environment is a list of "NAME=value".
     function Program:check(command, argument, environment)
-        return t.run { self.folder .. "/check", command, argument, timeout = 300, env = environment }
+        return t.run { self.folder .. "/check", command, argument, timeout = 300,
+            env = environment }
     end
 
     --- The gradient, tensors in the order of their names: an array of { name, doubles }.
@@ -74,11 +63,10 @@ return function(t)
         return list
     end
 
-    --- Generates and builds. options: array of gagen's options; case.dev: folder for --dev.
+    --- Generates and builds; case.options: gagen's options; case.flags: the compiler's, -O1.
     -- Returns the program, or nil, the stage that failed ("gagen" or "cc"), its outcome.
     function numeric.try(case)
         local temporary = t.temp()
-        local library = t.root .. "/" .. build_folder(temporary)
         local folder = t.root .. "/" .. temporary .. "/out"
         t.write(temporary .. "/probe.lua", numeric.spec(case))
         t.write(temporary .. "/data/rows.csv", csv(case.rows or 64, case.width or 4))
@@ -86,7 +74,7 @@ return function(t)
         for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
         local outcome = t.run(command)
         if outcome.status ~= 0 then return nil, "gagen", outcome end
-        local built = compile(folder, library, case)
+        local built = compile(folder, temporary, case)
         if built.status ~= 0 then return nil, "cc", built end
         return setmetatable({ folder = folder, warnings = outcome.err }, Program)
     end
@@ -112,7 +100,8 @@ return function(t)
         return program, result.out
     end
 
-    --- Largest difference of two gradients, relative to the largest element of the tensor; 0: the same.
+    --- Largest difference of two gradients, relative to the largest element of the tensor; 0: the
+    -- same.
     function numeric.distance(a, b)
         t.equal(#a, #b, "tensors of the gradient")
         local largest = 0

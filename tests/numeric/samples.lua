@@ -1,6 +1,6 @@
--- samples: the sample of a catalog entry as part of a model. Each stands between two linear layers of its
--- own, so that it gets gradients that differ from element to element and hands on one that counts; all
--- samples of one program are summed, under block names that say whose they are.
+-- samples: the sample of a catalog entry as part of a model. Each stands between two linear layers
+-- of its own, so that it gets gradients that differ from element to element and hands on one that
+-- counts; all samples of one program are summed, under block names that say whose they are.
 --
 --   "relu {}"                      ->  block "op_relu" (function(x)
 --   "function(x) return ... end"           x = linear "before" { 5 } (x)
@@ -8,7 +8,7 @@
 --                                          return linear "after" { 3 } (x) end) (batch.input)
 local samples = {}
 
--- Samples are layers, functions, or losses: 'loss(function ...)' and the word "loss" (the usual one).
+-- Samples are layers, functions of x, or losses: 'loss(function ...)'; "loss" is the usual one.
 local function kind_of(text)
     if text == "loss" or text:match("^loss[%s(\"{]") then return "loss" end
     return "model"
@@ -21,8 +21,8 @@ function samples.collect(catalog)
     local function take(name, entry)
         if type(entry.sample) ~= "string" then missing[#missing + 1] = name end
         for i, text in ipairs { entry.sample, table.unpack(entry.samples or {}) } do
-            list[#list + 1] = { name = i == 1 and name or name .. "_" .. i, entry = name, text = text,
-                kind = kind_of(text) }
+            list[#list + 1] = { name = i == 1 and name or name .. "_" .. i, entry = name,
+                text = text, kind = kind_of(text) }
         end
     end
     for name, entry in catalog.pointwise:each() do take(name, entry) end

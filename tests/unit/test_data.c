@@ -87,7 +87,7 @@ static void ranks_and_accumulation(void **state) {
     assert_memory_equal(one, wide, 80 * sizeof *one);
     ga_loader_config c = config(4, 0, 1);
     for (int j = 0; j < 80; j++) {
-        int64_t position = (int64_t)ga_permute(11, ga_stream("epoch"), 82, (uint64_t)j);
+        int64_t position = (int64_t)ga_permute(11, ga_rng_stream("epoch"), 82, (uint64_t)j);
         assert_int_equal(one[j], ga_split_row(&c.data.split, false, position));
     }
 }

@@ -38,7 +38,7 @@ static double take_double(FILE *f) {
 static void check_stream(FILE *f) {
     char name[NAME];
     take_name(f, name);
-    assert_true(ga_stream(name) == take_unsigned(f, true));
+    assert_true(ga_rng_stream(name) == take_unsigned(f, true));
 }
 
 /* number SEED STREAM INDEX VALUE */
@@ -47,7 +47,7 @@ static void check_number(FILE *f) {
     const uint64_t seed = take_unsigned(f, false);
     take_name(f, name);
     const uint64_t index = take_unsigned(f, false);
-    assert_true(ga_rng(seed, ga_stream(name), index) == take_unsigned(f, true));
+    assert_true(ga_rng(seed, ga_rng_stream(name), index) == take_unsigned(f, true));
 }
 
 /* permute SEED STREAM ADDED N value... */
@@ -55,7 +55,7 @@ static void check_permute(FILE *f) {
     char name[NAME];
     const uint64_t seed = take_unsigned(f, false);
     take_name(f, name);
-    const uint64_t stream = ga_stream(name) + take_unsigned(f, false);
+    const uint64_t stream = ga_rng_stream(name) + take_unsigned(f, false);
     const uint64_t n = take_unsigned(f, false);
     for (uint64_t i = 0; i < n; i++)
         assert_int_equal(ga_permute(seed, stream, n, i), take_unsigned(f, false));

@@ -1,4 +1,4 @@
--- expect: 6: loss: 'cross_entropi' is unknown, expected one of 
+-- expect: 6: loss: 'cross_entropi' is unknown, expected one of
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

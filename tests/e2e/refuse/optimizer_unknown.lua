@@ -1,4 +1,4 @@
--- expect: 7: optimizer: 'adamx' is unknown, expected one of 
+-- expect: 7: optimizer: 'adamx' is unknown, expected one of
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

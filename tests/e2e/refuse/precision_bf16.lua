@@ -1,4 +1,4 @@
--- expect: 9: precision: compute is 'bf16', expected one of 
+-- expect: 9: precision: compute is 'bf16', expected one of
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

@@ -1,0 +1,323 @@
+-- The CUDA target against the C target: the same spec, the same start, the same numbers, on the
+-- device library (tests/device), which runs kernels.cu on the CPU and names races, reads of memory
+-- that nothing wrote, accesses out of bounds and waits that are missing. No GPU takes part.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local CYCLES = 5
+
+local function digits(more)
+    return [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (16)
+accumulate (4)
+model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, weight_decay = 0.01 }
+schedule   "cosine"
+train      { epochs = 30, seed = 1 }
+eval       { every = "epoch", metrics = { "loss", "accuracy" } }
+]] .. (more or "")
+end
+
+local function regions(rows, count, more)
+    return ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 2, of = 5 } }
+batch      (%d)
+accumulate (%d)
+model      { linear "in" { 12 },
+             times(3) "h" { residual { linear "fc1" { 20 }, gelu {}, linear "fc2" { 12 } } }, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, weight_decay = 0.05, groups = { { "*.bias", weight_decay = 0 } } }
+schedule   { "cosine", warmup = 3 }
+clip       (0.05)
+train      { updates = 40, seed = 7 }
+%s]]):format(rows, count, more or "")
+end
+
+local CUDA = 'target "cuda"\n'
+local F64 = 'precision "f64"\n'
+
+-- What a test works with: the programs, where the device library lies, and the environment of a run.
+local function open(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local build = t.root .. "/" .. programs.folder():match("^(.*)/tests/programs$")
+    local library = build .. "/device/lib"
+    local stamp = host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
+        .. host.read(library .. "/shim.h")):sub(1, 16)
+    local function environment(settings)
+        local env = { "GAGEN_TIMEOUT=30", "LD_LIBRARY_PATH=" .. library }
+        local kind = "plain"
+        for _, setting in ipairs(settings or {}) do
+            env[#env + 1] = setting
+            if setting == "GAGEN_DEVICE_CHECK=1" then kind = "check" end
+        end
+        env[#env + 1] = ("GAGEN_KERNEL_CACHE=%s/tests/kernels-%s-%s"):format(build, kind, stamp)
+        return env
+    end
+    return programs, environment, build
+end
+
+local function checked(seed)
+    return { "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
+end
+
+local function losses(programs, p, o)
+    local list = {}
+    for _, event in ipairs(programs.events(p, o)) do
+        if event.event == "update" then list[#list + 1] = event.loss end
+    end
+    return list
+end
+
+-- Losses and tensors after CYCLES cycles on the device library, in three orders, against C.
+local function same_as_c(t, name, text, bound)
+    local programs, environment = open(t)
+    local oracle = programs.build(name .. "_c", text)
+    local device = programs.build(name .. "_cuda", text .. CUDA)
+    local start = t.temp() .. "/start.safetensors"
+    local expected = programs.dump(oracle, { "--cycles", CYCLES, "--save-init", start })
+    local known = losses(programs, oracle, { "--cycles", CYCLES })
+    for seed = 1, 3 do
+        local env = environment(checked(seed))
+        local found = programs.dump(device, { "--cycles", CYCLES, "--init", start, env = env })
+        programs.close(found, expected, bound, { "parameters", "gradients", "state" })
+        for i, loss in ipairs(losses(programs, device, { "--cycles", CYCLES, env = env })) do
+            t.near(loss, known[i], math.max(bound, 1e-8) * math.abs(known[i]))
+        end
+    end
+end
+
+add("digits in f32 equal the C target", function(t) same_as_c(t, "cuda_digits", digits(), 1e-5) end)
+
+add("times, residual, gelu, groups and clip in f32 equal the C target", function(t)
+    same_as_c(t, "cuda_regions", regions(4, 4), 1e-5)
+end)
+
+add("times, residual, gelu, groups and clip in f64 equal the C target", function(t)
+    same_as_c(t, "cuda_regions64", regions(4, 4, F64), 1e-12)
+end)
+
+add("A = 1, a loss of one's own and weights that are not packed equal the C target", function(t)
+    local text = [[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (7)
+model     { linear "fc1" { 9 }, tanh {}, linear "fc2" { 3 } }
+loss      (function(out, batch) return mean(out * out) end)
+optimizer { "sgd", lr = 0.1, momentum = 0.9 }
+train     { updates = 12, seed = 5 }
+]]
+    same_as_c(t, "cuda_mean", text .. F64, 1e-12)
+end)
+
+-- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
+add("products of every tile size equal the C target", function(t)
+    local function wide(rows, width, more)
+        return ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (%d)
+model     { linear "a" { %d }, relu {}, linear "b" { %d }, relu {}, linear "c" { 3 } }
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.01 }
+train     { updates = 3, seed = 5 }
+%s]]):format(rows, width, width, more or "")
+    end
+    local programs, environment = open(t)
+    for _, case in ipairs { { "cuda_tiles64", 33, 650, F64, 1e-12 }, { "cuda_tiles128", 33, 1260, "", 1e-5 } } do
+        local name, rows, width, more, bound = table.unpack(case)
+        local text = wide(rows, width, more)
+        local oracle = programs.build(name .. "_c", text)
+        local device = programs.build(name .. "_cuda", text .. CUDA)
+        t.contains(host.read(device.folder .. "/kernels.cu"), bound > 1e-9 and "ROWS = 128" or "ROWS = 64")
+        programs.close(programs.dump(device, { "--cycles", 1, env = environment() }),
+            programs.dump(oracle, { "--cycles", 1 }), bound, { "parameters", "gradients" })
+    end
+end)
+
+add("a skipped update changes nothing, on the device too", function(t)
+    local text = digits('precision "f32"\n'):gsub("scale = 1/16", "scale = 1e30")
+        :gsub("train      {", 'train { on_nonfinite = "skip",')
+    local programs, environment = open(t)
+    local p = programs.build("cuda_skip", text .. CUDA)
+    local start = t.temp() .. "/start.safetensors"
+    local folder = programs.dump(p, { "--cycles", 3, "--save-init", start, env = environment() })
+    t.equal(programs.difference(folder .. "/parameters.safetensors", start), 0)
+    for _, event in ipairs(programs.events(p, { "--cycles", 3, env = environment() })) do
+        if event.event == "update" then
+            t.equal(event.update, 0)
+            t.equal(event.skipped, event.cycle)
+        end
+    end
+end)
+
+add("one graph launch per cycle; the plan's bytes are allocated", function(t)
+    local programs, environment = open(t)
+    local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
+    local events = programs.events(p, { "--cycles", CYCLES, env = environment() })
+    local use = events[#events - 1]
+    t.equal(use.event, "device")
+    t.equal(use.graph_launches, CYCLES)
+    -- per cycle: 4 micro-steps of 5 + 8 kernels, norm, decision, update and 2 packed weights
+    t.equal(use.graph_kernels, CYCLES * (4 * 13 + 5))
+    local planned = { host = 0, pinned = 0, device = 0 }
+    local plan = programs.plan(p)
+    for _, arena in ipairs(plan.arenas) do planned[arena.memory] = planned[arena.memory] + arena.bytes end
+    t.equal(use.device_bytes, planned.device)
+    t.equal(use.pinned_bytes, planned.pinned)
+    t.equal(plan.totals.bytes, planned.host + planned.pinned + planned.device)
+    local text = programs.gagen { "plan", p.spec }.out
+    t.match(text, "device_activations%s+[%d,]+%s+device: training")
+    -- without graphs: the same kernels one by one, the same bits
+    local a = programs.dump(p, { "--cycles", CYCLES, env = environment() })
+    local b = programs.dump(p, { "--cycles", CYCLES, "--no-graph", env = environment(checked(4)) })
+    programs.identical(a, b, { "parameters", "gradients", "state" })
+    events = programs.events(p, { "--cycles", CYCLES, "--no-graph", env = environment() })
+    t.equal(events[#events - 1].graph_launches, 0)
+end)
+
+add("stopped at every micro-step, watched, and resumed", function(t)
+    local programs, environment = open(t)
+    local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
+    local env = environment { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=2" }
+    local straight = programs.dump(p, { "--cycles", CYCLES, env = env })
+    for k = 3, 9 do
+        local checkpoint = t.temp()
+        programs.train(p, { "--stop-micro", k, "--checkpoint", checkpoint, status = 75, env = env })
+        programs.identical(programs.dump(p, { "--cycles", CYCLES, "--resume", "latest", "--checkpoint",
+            checkpoint, env = env }), straight, { "parameters", "gradients", "state" })
+    end
+    local folder = t.temp()
+    local watched = programs.train(p, { "--cycles", CYCLES, "--watch", "fc2.bias:2", "--dump", folder,
+        env = env })
+    programs.identical(folder, straight, { "parameters", "gradients", "state" })
+    local values = {}
+    for line in watched.out:gmatch("iteration %d+, first 2 elements of fc2.bias: ([^\n]+)") do
+        values[#values + 1] = line
+    end
+    t.equal(#values, 4 * CYCLES)
+    for i = 1, 3 do t.equal(values[i], values[1]) end
+    assert(values[4] ~= values[1], "the boundary changes nothing")
+end)
+
+-- A checkpoint of one target, taken at `micro`, goes on in the other: as the other's own run.
+local function crosses(t, from, to, bound)
+    local programs, environment = open(t)
+    local text = regions(4, 4, F64)
+    local built = { c = programs.build("cuda_regions64_c", text),
+        cuda = programs.build("cuda_regions64_cuda", text .. CUDA) }
+    local env = environment()
+    local straight = programs.dump(built[to], { "--cycles", CYCLES, env = env })
+    for _, micro in ipairs { 8, 10 } do
+        local checkpoint = t.temp()
+        programs.train(built[from], { "--stop-micro", micro, "--checkpoint", checkpoint, status = 75, env = env })
+        programs.close(programs.dump(built[to], { "--cycles", CYCLES, "--resume", "latest", "--checkpoint",
+            checkpoint, env = env }), straight, bound, { "parameters", "gradients", "state" })
+    end
+end
+
+add("a checkpoint of the C target goes on with a device", function(t) crosses(t, "c", "cuda", 1e-12) end)
+add("a checkpoint of a device goes on in the C target", function(t) crosses(t, "cuda", "c", 1e-12) end)
+
+add("two ranks equal one of twice the micro-steps", function(t)
+    local programs, environment = open(t)
+    local two = programs.build("cuda_ranks", regions(4, 2, F64 .. 'parallel "ddp"\n') .. CUDA)
+    local one = programs.build("cuda_regions64_cuda", regions(4, 4, F64) .. CUDA)
+    local expected = programs.dump(one, { "--cycles", CYCLES, env = environment() })
+    for seed = 0, 2 do
+        local folder, log = t.temp(), t.temp() .. "/log.jsonl"
+        local env = environment(seed > 0 and checked(seed) or nil)
+        local command = { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--cycles",
+            tostring(CYCLES), "--checkpoint", t.temp(), "--dump", folder, "--log", log, env = env, timeout = 60 }
+        local result = t.run(command)
+        t.equal(result.status, 0, result.err)
+        programs.close(folder, expected, 1e-12, { "parameters", "gradients", "state" })
+        local json = t.load("tests/lua/json.lua")
+        local plan = programs.plan(two)
+        for _, event in ipairs(json.lines(host.read(log))) do
+            if event.event == "update" then
+                t.equal(event.collectives, #plan.collectives)
+                t.equal(event.comm_bytes, plan.totals.comm_bytes_per_cycle)
+            end
+        end
+    end
+end)
+
+-- A copy of kernels.cu with the `count`-th occurrence of `from` in kernel `name` replaced.
+local function planted(t, p, name, from, to)
+    local text = host.read(p.folder .. "/kernels.cu")
+    local start = assert(text:find(" " .. name .. "(", 1, true), name)
+    local first, last = text:find(from, start, true)
+    assert(first, "nothing to replace in " .. name)
+    local folder = t.temp()
+    t.write(folder .. "/kernels.cu", text:sub(1, first - 1) .. to .. text:sub(last + 1))
+    return folder
+end
+
+local BUGS = {
+    { "a missing barrier in a product", "fc1_forward", "        __syncthreads();\n", "", "device: race" },
+    { "a write out of bounds", "update_0", "flat_w[i] =", "flat_w[i + 8192] =", "device: out of bounds" },
+    { "a read of shared memory that nothing wrote", "fc1_forward",
+        "a_tile[deep][row] = i < M", "if (i < M) a_tile[deep][row] = i < M", "device: uninitialised read" },
+}
+for _, bug in ipairs(BUGS) do
+    add("found: " .. bug[1], function(t)
+        local programs, environment = open(t)
+        local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
+        local env = environment(checked(1))
+        env[#env + 1] = "GAGEN_KERNELS=" .. planted(t, p, bug[2], bug[3], bug[4])
+        local result = programs.train(p, { "--cycles", 2, env = env, status = 3 })
+        t.contains(result.err, bug[5])
+        t.contains(result.err, bug[2])
+    end)
+end
+
+add("found: a gradient that is written where it is to be added", function(t)
+    local programs, environment = open(t)
+    local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
+    local env = environment(checked(1))
+    local right = programs.dump(p, { "--cycles", CYCLES, env = env })
+    env[#env + 1] = "GAGEN_KERNELS=" .. planted(t, p, "backward_fc1_weight",
+        "add ? c[at] + value : value", "value")
+    local wrong = programs.dump(p, { "--cycles", CYCLES, env = env })
+    t.fails(function() programs.close(wrong, right, 1e-5) end, "differs by")
+end)
+
+add("found: a copy that nothing waits for", function(t)
+    local programs, environment, build = open(t)
+    local p = programs.build("cuda_nowait", digits() .. CUDA)
+    local text = host.read(p.folder .. "/step.c")
+    local wait = "GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));"
+    local first, last = text:find(wait, 1, true)
+    if first then
+        t.write(p.folder .. "/step.c", text:sub(1, first - 1) .. text:sub(last + 1))
+        local made = t.run { "make", "-s", "-C", p.folder, "CFLAGS=-O1",
+            ("SOURCES=%s/tests/programs/runtime.o"):format(build) }
+        t.equal(made.status, 0, made.err)
+    end
+    local result = programs.train(p, { "--cycles", 2, env = environment(checked(1)), status = 3 })
+    t.match(result.err, "device: race[^\n]*no wait orders them")
+end)
+
+add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t)
+    local programs, _, build = open(t)
+    for name, text in pairs { cuda_digits_cuda = digits(), cuda_regions64_cuda = regions(4, 4, F64) } do
+        local p = programs.build(name, text .. CUDA)
+        local result = t.run { build .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "80", "90a" }
+        if result.status == 77 then t.not_run("no libnvrtc here") end
+        t.equal(result.status, 0, result.out .. result.err)
+        t.match(result.out, "sm_90a? fc[%w_]+forward%s+%d+ registers")
+    end
+end)
+
+add("without a driver it says what is missing", function(t)
+    local programs = open(t)
+    local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
+    if t.shell("ldconfig -p | grep -c libcuda.so.1").out:match("^%s*0") == nil then
+        t.not_run("a driver is installed")
+    end
+    local result = programs.train(p, { env = { "LD_LIBRARY_PATH=/nowhere" }, status = 3 })
+    t.match(result.err, "libcuda.so.1: not found.*install NVIDIA's driver, or generate with %-%-target c")
+end)
+
+return tests

@@ -1,0 +1,15 @@
+# build.mk: makes `check` in the folder of an emitted program.
+#   SOURCE    this folder
+#   LIBRARY   libruntime.a of the same sources as the program's
+#   OPTIONS   what the case needs, after CFLAGS
+FLAGS = -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -I. -I$(SOURCE) \
+        $(CFLAGS) $(OPTIONS)
+
+check: check_model.o check_main.o check_differences.o check_drive.o
+	$(CC) $(FLAGS) $(LDFLAGS) -o $@ $^ $(LIBRARY) -ljansson -lz -lm
+
+check_model.o: model.c
+	$(CC) $(FLAGS) -c -o $@ $<
+
+check_%.o: $(SOURCE)/%.c
+	$(CC) $(FLAGS) -c -o $@ $<
