@@ -84,11 +84,15 @@ $(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c $(UNIT)) $(BUIL
 	@echo "LD $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(shell $(PKG) --libs cmocka)
 
+# with a GPU: the CUDA target on the real libraries; without one it says NOT RUN
+gpu-check:
+	$(Q)BUILD=$(BUILD) GAGEN=$(GAGEN) tools/gpu-check
+
 clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: all demo test test-all run-demo run-test run-test-all clean FORCE
+.PHONY: all demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

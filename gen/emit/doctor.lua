@@ -16,6 +16,16 @@ local function quiet(...)
     return tool(argv)
 end
 
+-- A shared library that the dynamic linker knows, or that lies where the CUDA toolkit puts it.
+local function library(pattern)
+    local _, listing = host.run { "/sbin/ldconfig", "-p", quiet = true }
+    local found = (listing or ""):match("(" .. pattern .. "[%d.]*)")
+    if found then return found end
+    for _, name in ipairs(host.list("/usr/local/cuda/lib64") or {}) do
+        if name:match("^" .. pattern .. "[%d.]*$") then return "/usr/local/cuda/lib64/" .. name end
+    end
+end
+
 --- Prints one line per thing; returns 0, or 3 if programs cannot be built here.
 function doctor.run()
     local failures, warnings = 0, 0
@@ -37,6 +47,9 @@ function doctor.run()
     end
     local mpi = quiet("mpirun", "--version")
     line("mpi", mpi, mpi, "not found, one process only: apt install libopenmpi-dev openmpi-bin")
+    local driver, nvrtc = library("libcuda%.so%.1"), library("libnvrtc%.so%.")
+    line("cuda", driver, driver, "no driver (libcuda.so.1): CUDA programs can be written and built, not run")
+    line("nvrtc", nvrtc, nvrtc, "no libnvrtc: CUDA programs need it where they run (CUDA toolkit 12 or 13)")
     io.write(("  %d warnings, %d failures%s\n"):format(warnings, failures,
         failures == 0 and ": ready for CPU training" or ""))
     return failures == 0 and 0 or 3

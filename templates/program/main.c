@@ -165,9 +165,9 @@ int main(int argc, char **argv) {
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"
         : code == GA_NONFINITE ? "nonfinite" : "error";
 //% if device then
-    if (m.log) log_device(&m);
+    if (m.started) log_device(&m);
 //% end
-    if (m.log) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
+    if (m.started) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
     if (code < 0) {
         ga_say("$name: %s", e.msg);
         if (m.comm) ga_comm_abort(m.comm, -code); /* the other ranks may be waiting for this one */

@@ -330,6 +330,7 @@ int $(name)_open(model *m, const ga_options *o, ga_err *e) {
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
 //% end
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
+    m->started = true;
     return 0;
 }
 

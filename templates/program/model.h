@@ -138,6 +138,7 @@ typedef struct model {
     uint64_t seed;
     int64_t cycles;          /* where training ends */
     int64_t schedule_total;
+    bool started;            /* the log has said so */
     bool stop;               /* a rank was asked to stop; known after the boundary */
 //% if not device then
     ga_err error;            /* of worker 0 inside a cycle */

@@ -96,9 +96,15 @@ local BODIES = {
     { "input_read_later", [[
         local y = times(COUNT) "h" { linear "a" { 6 }, tanh {} } (x)
         x = x * y + tanh(x)]] },
-    { "only_shared_weights", [[
+    { "layer_of_before", [[
         local a = linear "a" { 6 }
+        x = a(x)
         x = times(COUNT) "h" (function(x) return tanh(a(x)) end) (x)]] },
+    { "one_gradient_of_three", [[
+        local o = tanh(x)
+        local p = linear "p" { 6 } (x)
+        x = times(COUNT) "h" (function(x) return tanh(linear "a" { 6 } (x)) * o end) (x)
+        x = x + o + p]] },
     { "no_parameters", 'x = times(COUNT) "h" { tanh {} } (x)' },
     { "argument_returned", 'x = times(COUNT) "h" { scale { 1 } } (x)' },
     { "outer_function", [[
