@@ -6,6 +6,9 @@ local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"
 
+local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
+local THREADS = 256
+
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
     field = "ga_address %s", place = ".%s = %s + sizeof(real) * %d,",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
@@ -15,20 +18,6 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     micro_batch = "batch_at(m, slot, k)", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
 
-local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
-local THREADS = 256
-
--- An update's launch follows from its range: one thread for a few elements, decided by launch.c.
-cuda.SWEEP = { threads = 256, per_thread = 4 }
-
---- The parameters of an update kernel: its own and a range of the flat space.
-function cuda.sweep(kernel, own)
-    kernel.launch = { threads = cuda.SWEEP.threads }
-    kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
-        table.move(own, 1, #own, 1, {}))
-    return kernel.parameters
-end
-
 local function ceil(a, b) return (a + b - 1) // b end
 
 --- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
@@ -37,12 +26,20 @@ function cuda.pointer(t)
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
-    local offset = c.slot_offset(t)
-    if offset ~= "" then offset = offset:gsub("%(size_t%)", "sizeof(real) * ") end
+    local offset = c.slot_offset(t):gsub("^ %+ (.*) %* %(size_t%)(%d+)$", " + iteration(%1, %2)")
     if arena == "parameters" then return "m->w." .. t.name .. offset end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
     if arena == "views" then return "m->v." .. t.name .. offset end
     return "m->a." .. t.name .. offset
+end
+
+--- The parameters of an update kernel: its own and a range of the flat space, which decides how many
+--- blocks are launched.
+function cuda.sweep(kernel, own)
+    kernel.launch = { threads = THREADS }
+    kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
+        table.move(own, 1, #own, 1, {}))
+    return kernel.parameters
 end
 
 --- "real *y" or "const int *target" of a kernel; scalars by value.

@@ -27,7 +27,7 @@ local function model_fields(g, config)
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("ga_address device_%s;"):format(name)
     end
-    table.move({
+    local common = {
         "ga_address device_partials; /* 2 per NORM_TILE elements: sum of squares, not finite */",
         "ga_address device_batches;  /* a ring of two cycles, and a single batch */",
         "ga_address block;           /* the step block */",
@@ -40,14 +40,16 @@ local function model_fields(g, config)
         "int slot;                   /* of the ring, for the next cycle */",
         "bool ahead;                 /* its batches were sent during the last one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
-    }, 1, 12, #list + 1, list)
+    }
+    table.move(common, 1, #common, #list + 1, list)
     if has_nccl(config) then
-        table.move({
+        local ranks = {
             "ga_nccl *nccl;",
             "ga_stream reducing;         /* sums over the ranks beside the backward pass */",
             "ga_event forked, joined;",
             "int64_t small_sums;         /* the small ones among the sums over the ranks */",
-        }, 1, 4, #list + 1, list)
+        }
+        table.move(ranks, 1, #ranks, #list + 1, list)
     end
     return lines(list)
 end

@@ -20,7 +20,7 @@ local function step_rows(config)
     if config.parallel ~= "none" then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
     end
-    table.move({
+    local rest = {
         { "double", "nominal", "weight of a full cycle over all ranks", 1 },
         { "double", "schedule_total", "updates of the schedule", 1 },
         { "double", "loss, weight", "sums over the cycle and all ranks", 2 },
@@ -32,8 +32,8 @@ local function step_rows(config)
         { "long long", "skip", "not 0: leave parameters and state as they are", 1 },
         { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
         { "real", "factor", "nominal / true weight, times the clip factor", 1 },
-    }, 1, 11, #rows + 1, rows)
-    return rows
+    }
+    return table.move(rest, 1, #rest, #rows + 1, rows)
 end
 
 --- The fields of the struct step, as text, and its size in bytes.

@@ -70,6 +70,15 @@ function Gradients:add_param(param, d, fresh)
         regions = regions })
 end
 
+-- Whether `first` comes before `second` in a body; a node inside a region of it counts as before.
+local function stands_before(body, first, second)
+    for _, node in ipairs(body) do
+        if node == second then return false end
+        if node == first then return true end
+    end
+    return true
+end
+
 function Gradients:add(tensor, d, fresh)
     if tensor.param then return self:add_param(tensor.param, d, fresh) end
     local b, level = self.b, level_of(self, tensor)
@@ -80,7 +89,7 @@ function Gradients:add(tensor, d, fresh)
             local wanted = "d_" .. tensor.name
             if fresh and d.name ~= wanted then d.name = graph.unique(b.graph, wanted) end
             level.entries[tensor] = { tensor = d, fresh = fresh }
-        elseif entry.fresh then
+        elseif entry.fresh and stands_before(b.body, entry.tensor.def, d.def) then
             redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
         else
             local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end,

@@ -21,6 +21,13 @@ $header
 
 typedef $real real;
 #define REAL $dtype
+//% if device then
+
+/* Bytes from the value of iteration 0 of a region to that of iteration l. */
+static inline ga_address iteration(int64_t l, int64_t stride) {
+    return (ga_address)(l * stride) * sizeof(real);
+}
+//% end
 
 enum {
     $sizes
@@ -37,7 +44,7 @@ enum {
     $device_arenas
 };
 
-/* What the device is sent as a whole: full cycles from either slot of the ring, single micro-steps. */
+/* What the device is sent as a whole: a cycle from either slot of the ring, one micro-step. */
 enum {
     $graphs
 };

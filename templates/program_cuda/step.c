@@ -6,7 +6,7 @@ $header
 
 #include "runtime/stop.h"
 
-/* -- what is sent to the device ------------------------------------------------------------------- */
+/* -- what is sent to the device ---------------------------------------------------------------- */
 
 /* Work goes to a stream in order. After the first error nothing more is sent. */
 typedef struct queue {
@@ -43,7 +43,7 @@ static void order(queue *q, ga_event event, ga_stream first, ga_stream then) {
 //% end
 #include "launch.c" /* one function per kernel */
 
-/* -- one micro-batch ------------------------------------------------------------------------------ */
+/* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
     $forward
@@ -62,10 +62,10 @@ static const struct { int64_t offset, n; } BUCKETS[$buckets] = {
 
 /* The sum over the ranks runs beside the rest of the backward pass. */
 static void bucket_start(queue *q, model *m, int i) {
+    const ga_address bucket = m->device_g + sizeof(real) * (size_t)BUCKETS[i].offset;
     order(q, m->forked, q->stream, m->reducing);
     if (q->code == 0)
-        q->code = ga_nccl_all_reduce(m->nccl, m->reducing, m->device_g + sizeof(real) * BUCKETS[i].offset,
-                                     (size_t)BUCKETS[i].n, REAL, q->e);
+        q->code = ga_nccl_all_reduce(m->nccl, m->reducing, bucket, (size_t)BUCKETS[i].n, REAL, q->e);
 }
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
@@ -93,7 +93,7 @@ static batch batch_at(const model *m, int slot, int k) {
 
 $micro_functions
 
-/* -- the boundary --------------------------------------------------------------------------------- */
+/* -- the boundary ------------------------------------------------------------------------------ */
 
 /* Copies that kernels read; constant over a cycle, so made once per update. */
 static void pack_views(queue *q, model *m) {
@@ -114,7 +114,7 @@ static void boundary(queue *q, model *m) {
     pack_views(q, m);
 }
 
-/* -- cycles --------------------------------------------------------------------------------------- */
+/* -- cycles ------------------------------------------------------------------------------------ */
 
 $cycle_function
 
@@ -132,7 +132,8 @@ static int capture(model *m, int what, ga_err *e) {
     queue q = queue_of(m, e);
     GA_TRY(ga_device_capture_begin(m->device, m->stream, e));
     play(&q, m, what);
-    const int code = ga_device_capture_end(m->device, m->stream, &m->graphs[what], q.code < 0 ? NULL : e);
+    ga_err *end = q.code < 0 ? NULL : e; /* the first error is the one to be told */
+    const int code = ga_device_capture_end(m->device, m->stream, &m->graphs[what], end);
     return q.code < 0 ? q.code : code;
 }
 
@@ -143,7 +144,7 @@ static int run(model *m, int what, ga_err *e) {
     return q.code;
 }
 
-/* -- between host and device ---------------------------------------------------------------------- */
+/* -- between host and device ------------------------------------------------------------------- */
 
 /* Waits for all that was sent, and reads what the device has decided and summed. */
 static int finish(model *m, ga_err *e) {
@@ -158,7 +159,8 @@ static int finish(model *m, ga_err *e) {
     return 0;
 }
 
-static int send_batch(model *m, ga_stream s, batch to, const void *input, const int32_t *target, ga_err *e) {
+static int send_batch(model *m, ga_stream s, batch to, const void *input, const int32_t *target,
+                      ga_err *e) {
     GA_TRY(ga_device_send(m->device, s, to.input, input, sizeof(real) * B * INPUT, e));
     return ga_device_send(m->device, s, to.target, target, sizeof(int32_t) * B, e);
 }
@@ -247,7 +249,8 @@ int $(name)_refresh(model *m, ga_err *e) {
     GA_TRY($(name)_push_step(m, e));
 //% if parallel then
     /* connects the ranks: in a capture that could not be done */
-    GA_TRY(ga_nccl_all_reduce(m->nccl, m->stream, m->block + offsetof(step, small), SMALL, GA_F64, e));
+    const ga_address small = m->block + offsetof(step, small);
+    GA_TRY(ga_nccl_all_reduce(m->nccl, m->stream, small, SMALL, GA_F64, e));
 //% end
     pack_views(&q, m);
     GA_TRY(q.code);
@@ -256,7 +259,7 @@ int $(name)_refresh(model *m, ga_err *e) {
     return 0;
 }
 
-/* -- the kernels ---------------------------------------------------------------------------------- */
+/* -- the kernels ------------------------------------------------------------------------------- */
 
 /* The text of kernels.cu is part of the program; GAGEN_KERNELS=DIR takes DIR/kernels.cu instead. */
 __asm__(".section .rodata\n"

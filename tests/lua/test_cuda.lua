@@ -327,6 +327,15 @@ add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t
     end
 end)
 
+add("a device older than the spec allows is refused", function(t)
+    needs_library(t)
+    local programs, environment = open(t)
+    local p = programs.build("cuda_arch", digits() .. 'target { "cuda", arch = 80 }')
+    local result = programs.train(p, { env = environment { "GAGEN_DEVICE_ARCH=75" }, status = 3 })
+    t.match(result.err, "is sm_75, the spec says sm_80 or newer")
+    programs.train(p, { "--cycles", 1, env = environment { "GAGEN_DEVICE_ARCH=80" } })
+end)
+
 add("without a driver it says what is missing", function(t)
     local programs = open(t)
     local p = programs.build("cuda_digits_cuda", digits() .. CUDA)

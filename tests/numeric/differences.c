@@ -35,7 +35,7 @@ static double part(const line *l, int64_t i) {
 /* Mean loss with the parameters moved by `step` along the line. */
 static int loss_at(model *m, const line *l, double step, double *loss, ga_err *e) {
     real *w = m->flat_w + l->t.at;
-    double old[l->t.n];
+    double old[FLAT];
     for (int64_t i = 0; i < l->t.n; i++) {
         old[i] = w[i];
         w[i] += step * part(l, i);
