@@ -150,6 +150,7 @@ function build:map(tensors, f, name, rule)
 end
 
 --- A trainable parameter of the current layer. init = { kind, ... } as the catalog's layers give.
+-- It belongs to the current scope, or to that of self.owner, if set: the layer was made there.
 function build:param(suffix, shape, init)
     local g = self.graph
     local name = self:full_name(suffix)
@@ -162,6 +163,7 @@ function build:param(suffix, shape, init)
         end
     end
     local region = self.scope
+    if self.owner then region = self.owner.scope end
     local param = { name = name, shape = shape, region = region, at = self.at, init = init,
         count = region and region.count or 1, first = region and region.first or 0, state = {},
         views = {} }

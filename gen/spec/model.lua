@@ -1,5 +1,7 @@
 -- model: plays the recorded events of a spec back into the builder: layers become nodes.
--- Invariant: a layer makes its parameters at its first application; later ones share them.
+-- Invariant: a layer makes its parameters at its first application; later ones share them. They
+-- belong to the scope the layer was made in: a layer made outside a `times` function and applied
+-- inside has one set of parameters for all iterations.
 local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -196,6 +198,20 @@ function Player:apply(id, ins)
     return y
 end
 
+-- Applies a layer that may have been made outside the current region.
+function Player:apply_where_made(id, ins)
+    local b, made = self.b, self.layers[id].made_in
+    if made.scope == b.scope then
+        local y = self:apply(id, ins)
+        return y
+    end
+    local path, owner = b.path, b.owner
+    b.path, b.owner = made.path, made
+    local y = self:apply(id, ins)
+    b.path, b.owner = path, owner
+    return y
+end
+
 function Player:operand(value)
     if type(value) == "number" then return value end
     return self.values[value.tensor]
@@ -203,7 +219,10 @@ end
 
 local PLAY = {}
 
-function PLAY.layer(self, event) self.layers[event.id] = event end
+function PLAY.layer(self, event)
+    event.made_in = { scope = self.b.scope, path = self.b.path }
+    self.layers[event.id] = event
+end
 
 function PLAY.field(self, event)
     local tensor = self.inputs[event.name]
@@ -218,7 +237,7 @@ end
 function PLAY.apply(self, event)
     self.b.at = self.path .. ":" .. event.line
     local ins = ordered.collect(event.ins, function(id) return self.values[id] end)
-    self.values[event.out] = self:apply(event.layer, ins)
+    self.values[event.out] = self:apply_where_made(event.layer, ins)
 end
 
 function PLAY.op(self, event)

@@ -67,8 +67,7 @@ local function model_of(seed)
     local layers = { "shared1", "shared2" }
     for _, name in ipairs(layers) do w:line('local %s = linear "%s" { %d }', name, name, WIDTH) end
     w:line('local first = tanh(linear "first" { %d } (batch.input))', WIDTH)
-    w:line("local outside = shared1(shared2(first))")     -- so that they belong to no region
-    local scope = { "first", "outside" }
+    local scope = { "first" }
     for _ = 1, 2 + w.random(6) do w:step(scope, layers, true) end
     w:line('return linear "last" { 3 } (%s + %s)', scope[#scope], w:pick(scope))
     w.pad = ""

@@ -154,4 +154,16 @@ add("a loop is its copies written out", function(t, numeric)
     t.near(numeric.distance(rolled_up, written_out), 0, 0)
 end)
 
+add("a layer made outside a loop is one layer, also if it is only applied inside", function(t, numeric)
+    local _, report = numeric.differences { model = [[(function(batch)
+        local tied = linear "tied" { 6 }
+        local x = tanh(linear "in" { 6 } (batch.input))
+        x = times(3) "h" (function(x) return tanh(tied(x) + linear "own" { 6 } (x)) end) (x)
+        return linear "last" { 3 } (x)
+    end)]], accumulate = "(2)", batch = 6, rows = 12 }
+    t.contains("\n" .. report, "\ntied.weight: ok")
+    t.contains("\n" .. report, "\nh.2.own.weight: ok")
+    assert(not report:find("h.0.tied", 1, true))
+end)
+
 return tests
