@@ -106,7 +106,7 @@ function c.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
     for i, item in ipairs(list) do
         local piece = item .. (i < #list and ", " or "")
-        if #row + #piece > 100 and #rows + 1 < #list then
+        if #row + #piece > 96 and #row > #pad + #open then
             rows[#rows + 1] = (row:gsub("%s+$", ""))
             row = pad .. "    " .. piece
         else

@@ -123,6 +123,24 @@ train     { updates = 12, seed = 5 }
     same_as_c(t, "cuda_mean", text .. F64, 1e-12)
 end)
 
+-- The samples of all ops in one model, as the gradient check has them.
+add("every op of the catalog equals the C target", function(t)
+    local samples = t.load("tests/numeric/samples.lua")
+    local list = {}
+    for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do
+        if sample.kind == "model" then list[#list + 1] = sample end
+    end
+    assert(#list >= 20)
+    same_as_c(t, "cuda_ops", [[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (5)
+accumulate (2)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.05, momentum = 0.9 }
+train     { updates = 8, seed = 3 }
+model]] .. samples.case(list).model .. "\n" .. F64, 1e-11)
+end)
+
 -- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
 add("products of every tile size equal the C target", function(t)
     local function wide(rows, width, more)

@@ -24,9 +24,7 @@ optimizer "adamw" {
         local v = beta2 * s.v + (1 - beta2) * g * g
         local correct_m, correct_v = 1 / (1 - pow(beta1, t)), 1 / sqrt(1 - pow(beta2, t))
         local root = sqrt(var "v") * correct_v + o.eps
-        return {
-            { "m", m }, { "v", v },
-            { "w", w * (1 - lr * o.weight_decay) - lr * correct_m * var "m" / root },
-        }
+        if o.weight_decay ~= 0 then w = w * (1 - lr * o.weight_decay) end
+        return { { "m", m }, { "v", v }, { "w", w - lr * correct_m * var "m" / root } }
     end,
 }

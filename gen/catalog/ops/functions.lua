@@ -1,0 +1,77 @@
+-- functions: the elementary functions of one value, and activations made of them. On numbers the
+-- words compute, on tensors they are ops.
+
+local function sigma(x) return 1 / (1 + exp(-x)) end
+
+pointwise "exp" {
+    doc = "e^x",
+    arity = 1, value = function(_, x) return exp(x) end,
+    grad = function(_, dy, _, y) return dy * y end,
+    sample = "exp {}",
+}
+
+pointwise "log" {
+    doc = "natural logarithm: math.log(x), since `log` configures",
+    arity = 1, value = function(_, x) return log(x) end,
+    grad = function(_, dy, x) return dy / x end,
+    sample = "function(x) return math.log(x * x + 1) end",
+}
+
+pointwise "sqrt" {
+    doc = "square root",
+    arity = 1, value = function(_, x) return sqrt(x) end,
+    grad = function(_, dy, _, y) return 0.5 * dy / y end,
+    sample = "function(x) return sqrt(x * x + 1) end",
+}
+
+pointwise "sin" {
+    doc = "sine",
+    arity = 1, value = function(_, x) return sin(x) end,
+    grad = function(_, dy, x) return dy * cos(x) end,
+    sample = "sin {}",
+}
+
+pointwise "cos" {
+    doc = "cosine",
+    arity = 1, value = function(_, x) return cos(x) end,
+    grad = function(_, dy, x) return -(dy * sin(x)) end,
+    sample = "cos {}",
+}
+
+pointwise "abs" {
+    doc = "|x|; the gradient at 0 is 0",
+    arity = 1, value = function(_, x) return abs(x) end,
+    grad = function(_, dy, x) return where(gt(x, 0), dy, where(lt(x, 0), -dy, 0)) end,
+    sample = "abs {}",
+}
+
+pointwise "pow" {
+    doc = "a^b, also written a ^ b; a > 0 where b is not a whole number",
+    arity = 2, value = function(_, a, b) return pow(a, b) end,
+    grad = function(_, dy, a, b, y) return dy * b * pow(a, b - 1), dy * y * log(a) end,
+    sample = "function(x) return (x * x + 1) ^ (0.5 * x) end",
+    samples = { "function(x) return (x * x + 1) ^ 1.5 end" },
+}
+
+pointwise "sigmoid" {
+    doc = "1 / (1 + e^-x)",
+    arity = 1, value = function(_, x) return sigma(x) end,
+    grad = function(_, dy, _, y) return dy * y * (1 - y) end,
+    sample = "sigmoid {}",
+}
+
+pointwise "silu" {
+    doc = "x sigmoid(x), also called swish",
+    arity = 1, value = function(_, x) return x / (1 + exp(-x)) end,
+    grad = function(_, dy, x) return dy * sigma(x) * (1 + x * (1 - sigma(x))) end,
+    sample = "silu {}",
+}
+
+pointwise "leaky_relu" {
+    doc = "x, or slope x below 0",
+    arity = 1, fields = { { name = "slope", type = "num", position = 1, default = 0.01,
+        doc = "factor below 0" } },
+    value = function(f, x) return where(lt(x, 0), f.slope * x, x) end,
+    grad = function(f, dy, x) return where(lt(x, 0), f.slope * dy, dy) end,
+    sample = "leaky_relu { 0.2 }",
+}
