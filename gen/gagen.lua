@@ -18,7 +18,7 @@ local gagen = {}
 
 -- Spec and options to a lowered graph.
 local function compile(path, o)
-    local g, c = load_spec.load(path, {})
+    local g, c = load_spec.load(path)
     c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
     options.apply(c, o)
     c.profile = c.march == "native" and profile.native(host.cpu()) or c.march

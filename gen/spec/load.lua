@@ -83,14 +83,13 @@ local function finish(g, b, c, output, traced_rows)
 end
 
 --- Evaluates, checks and builds. Returns the graph and the configuration.
-function load_spec.load(path, options)
+function load_spec.load(path)
     local source, message = host.read(path, 256 * 1024)
-    if not source then diag.fail(path, message, {}) end
+    if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
     local known = catalog.load()
     local events, problem = host.evaluate { path = path, text = source,
         words = load_spec.words(known) }
     if not events then diag.raise(problem) end
-    if options.prepare then options.prepare(events) end
     local c = config.read(path, events, known, default_name(path))
     c.text, c.sha256 = source, host.sha256(source)
     c.ops = ordered.copy(known.ops.values)

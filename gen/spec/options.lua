@@ -115,14 +115,18 @@ function options.parse(arguments, commands)
     if NEEDS_SPEC[o.command] then
         o.spec = table.remove(plain, 1)
         if not o.spec then diag.fail("gagen", o.command .. ": expected a spec", {}) end
+        if not host.exists(o.spec) then
+            local hint = o.command == "generate" and diag.suggest(o.spec, commands) or nil
+            diag.fail(o.spec, "there is no such file, expected a spec" ..
+                (hint and " or a command" or ""), { hint = hint })
+        end
     end
     if TAKES_REST[o.command] then
         table.move(plain, 1, #plain, #o.rest + 1, o.rest)
         plain = {}
     end
     if #plain > 0 then
-        diag.fail("gagen", ("unexpected word '%s'"):format(plain[1]), {
-            hint = not NEEDS_SPEC[o.command] and nil or diag.suggest(plain[1], commands) })
+        diag.fail("gagen", ("unexpected word '%s'"):format(plain[1]), {})
     end
     return o
 end
