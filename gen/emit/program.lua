@@ -335,8 +335,18 @@ local function render_readme(g, config, facts, context)
     })).text
 end
 
+-- Provenance names the spec as it is shown, so that no file says where gagen was run.
+local function show_places(g, config)
+    local function shown(at) return config.shown_path .. at:sub(#config.path + 1) end
+    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.views } do
+        graph.walk(body, function(node) node.at = shown(node.at) end)
+    end
+    config.optimizer.at, config.schedule.at = shown(config.optimizer.at), shown(config.schedule.at)
+end
+
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
+    show_places(g, config)
     local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, template = template_of, names = {},
         target = device and cuda or c,
