@@ -57,6 +57,10 @@ void ga_set(void *base, ga_dtype t, int64_t i, double value);
 /* Seconds of the monotonic clock. */
 double ga_clock(void);
 
+/* Opens /dev/null in the place of each standard stream that is closed: otherwise the next file
+ * opened, a log or a checkpoint, would get the lines that are printed. */
+void ga_open_streams(void);
+
 /* One line to stderr in one write(2), at most 1,023 bytes; never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -30,7 +30,7 @@ static const option options[] = {
     {"log", "FILE.jsonl", "append one JSON object per event", TEXT, AT(log), 0, 0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
      0},
-    {"dump", "DIR", "write parameters and gradients at boundaries", TEXT, AT(dump), 0, 0},
+    {"dump", "DIR", "write parameters, gradients and state at the end", TEXT, AT(dump), 0, 0},
     {"threads", "N", "worker threads", NUMBER, AT(threads), 1, 1024},
     {"seed", "N", "instead of the seed of the spec", NUMBER, AT(seed), 0, INT64_MAX},
     {"quiet", NULL, "no lines on stdout", FLAG, AT(quiet), 0, 0},

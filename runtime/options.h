@@ -15,7 +15,7 @@ typedef struct ga_options {
     const char *watch;      /* name of a parameter; not terminated: see watch_length */
     size_t watch_length;    /* bytes of that name */
     int watch_count;        /* elements to show, 1..1000000 */
-    const char *dump;       /* folder for tensors at boundaries */
+    const char *dump;       /* folder for the tensors at the end */
     const char *save_init;  /* file for the initial parameters */
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */

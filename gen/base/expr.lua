@@ -200,6 +200,9 @@ function expr.literal(x, dtype)
     if x ~= x or x == math.huge or x == -math.huge then error("a literal must be finite", 2) end
     local f32 = dtype == "f32"
     local goal = f32 and string.unpack("f", string.pack("f", x)) or x
+    if goal == math.floor(goal) and math.abs(goal) < 1e6 then
+        return ("%.1f"):format(goal) .. (f32 and "f" or "")
+    end
     for digits = 1, 17 do
         local text = ("%." .. digits .. "g"):format(goal)
         local back = tonumber(text)

@@ -37,7 +37,7 @@ function text.block(s) return value("block", s) end
 --- Text for a comment: ASCII only, no comment delimiters, no trailing backslash.
 function text.comment(s)
     s = s:gsub("[^\32-\126]", "?"):gsub("%*/", "* /"):gsub("/%*", "/ *"):gsub("%?%?", "? ?")
-    return value("block", (s:gsub("\\$", "")))
+    return value("block", (s:gsub("\\+$", "")))
 end
 
 return text

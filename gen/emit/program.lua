@@ -6,6 +6,7 @@ local cuda_program = require "emit.cuda_program"
 local cuda_step = require "emit.cuda_step"
 local diag = require "base.diag"
 local expr = require "base.expr"
+local glob = require "base.glob"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local plan = require "emit.plan"
@@ -147,16 +148,11 @@ end
 
 local KIND = { uniform = "UNIFORM", normal = "NORMAL", value = "VALUE" }
 
-local function glob_matches(glob, name)
-    local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
-    return (name:gsub("%%d", "0")):match(pattern) ~= nil
-end
-
 local function init_rows(params, config)
     return ordered.collect(params, function(p)
         local kind, value = p.init.kind, p.init.bound or p.init.value
         for _, rule in ipairs(config.init) do
-            if glob_matches(rule.glob, p.name) then
+            if glob.takes(rule.glob, p, rule.at, "init") then
                 for _, name in ipairs { "uniform", "normal", "value" } do
                     if rule[name] then kind, value = name, rule[name] end
                 end
@@ -394,42 +390,50 @@ local function read_manifest(folder)
     return manifest
 end
 
--- Files that differ from what was written there: somebody edited them.
+-- Files that differ from what gagen wrote there: somebody edited them, or they were never gagen's.
 local function edited_files(folder, manifest, files)
     return ordered.collect(files.keys, function(name)
-        local known = manifest:get(name)
         local now = host.exists(folder .. "/" .. name) and host.read(folder .. "/" .. name)
-        if now and known and host.sha256(now) ~= known and now ~= files:get(name) then
+        if now and host.sha256(now) ~= manifest:get(name) and now ~= files:get(name) then
             return name
         end
     end)
 end
 
+-- What a message says after the path that it begins with.
+local function without(message, path)
+    local prefix = path .. ": "
+    return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
+end
+
 --- Writes the files below `folder`. Edited files stop it, unless `force`: then a copy is kept.
 function program.write(folder, files, force)
     local made, message = host.folder(folder .. "/runtime")
-    if not made then diag.fail(folder, message, { kind = "environment" }) end
+    if not made then diag.fail(folder, without(message, folder), { kind = "environment" }) end
     local manifest = read_manifest(folder)
     local edited = edited_files(folder, manifest, files)
     if #edited > 0 and not force then
-        diag.fail(folder, ("%d file%s edited after gagen wrote %s: %s"):format(#edited,
-            #edited > 1 and "s were" or " was", #edited > 1 and "them" or "it",
-            table.concat(edited, ", ")),
+        local many, why = #edited > 1, "edited after gagen wrote"
+        if manifest:size() == 0 then why = "there before gagen, which would overwrite" end
+        diag.fail(folder, ("%d file%s %s %s: %s"):format(#edited, many and "s were" or " was", why,
+            many and "them" or "it", table.concat(edited, ", ")),
             { notes = { "use --force to overwrite (a copy goes to " .. folder .. "/edited), or -o "
                 .. "another folder" } })
     end
-    local function write(name, content)
-        local result, why = host.write(folder, name, content)
-        if not result then diag.fail(folder .. "/" .. name, why, { kind = "environment" }) end
-        return result
+    local function write(into, name, content)
+        local result, why = host.write(into, name, content)
+        if not result then
+            local file = into .. "/" .. name
+            diag.fail(file, without(why, file), { kind = "environment" })
+        end
     end
     if #edited > 0 then host.folder(folder .. "/edited") end
     for _, name in ipairs(edited) do
-        host.write(folder .. "/edited", name:gsub("/", "_"), host.read(folder .. "/" .. name))
+        write(folder .. "/edited", (name:gsub("/", "_")), host.read(folder .. "/" .. name))
     end
     local listing = {}
     for name, content in files:each() do
-        write(name, content)
+        write(folder, name, content)
         listing[#listing + 1] = host.sha256(content) .. "  " .. name .. "\n"
     end
     for name, hash in manifest:each() do       -- what an earlier version wrote and nobody edited
@@ -439,7 +443,7 @@ function program.write(folder, files, force)
             host.remove(file)
         end
     end
-    write("MANIFEST", table.concat(listing))
+    write(folder, "MANIFEST", table.concat(listing))
 end
 
 return program

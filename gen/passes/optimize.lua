@@ -4,20 +4,18 @@
 --
 -- Groups come from the optimizer's `groups` list; the first entry that matches wins, parameters
 -- that match none form the default group.
+local glob = require "base.glob"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
 local optimize = { name = "optimize", doc = "parameter groups and optimizer state" }
 
-local function matches(entry, param)
-    if entry.rank then return #param.shape == entry.rank end
-    local pattern = "^" .. entry.glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
-    return (param.name:gsub("%.%%d", ".0")):match(pattern) ~= nil
-end
-
-local function group_of(g, config, param)
+local function group_of(config, param)
     for i, entry in ipairs(config.groups) do
-        if matches(entry, param) then return i end
+        if entry.rank and #param.shape == entry.rank then return i end
+        if entry.glob and glob.takes(entry.glob, param, config.optimizer.at, "optimizer: groups") then
+            return i
+        end
     end
     return 0
 end
@@ -27,7 +25,7 @@ function optimize.run(g, config)
     g.groups = ordered.map()
     for _, param in ipairs(g.params) do
         if param.used then
-            local index = group_of(g, config, param)
+            local index = group_of(config, param)
             if not g.groups:has(index) then
                 local entry = config.groups[index] or {}
                 g.groups:set(index, { index = index, lr_scale = entry.lr_scale or 1,

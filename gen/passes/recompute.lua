@@ -5,6 +5,8 @@
 --
 -- A clone stands before its first reader; what a clone reads is cloned too if it is chosen, else
 -- it is a kept value. The same node gives the same bits, so results do not change.
+local diag = require "base.diag"
+local glob = require "base.glob"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -13,9 +15,8 @@ local recompute = { name = "recompute", optional = true,
 
 local function chosen(config, tensor)
     if not config.is_forward[tensor] or tensor.def.op == "cross_entropy" then return false end
-    for _, glob in ipairs(config.recompute) do
-        local pattern = "^" .. glob:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
-        if tensor.name:match(pattern) then return true end
+    for _, pattern in ipairs(config.recompute) do
+        if glob.matches(pattern, tensor.name) then return true end
     end
     return false
 end
@@ -68,12 +69,29 @@ local function rewrite(g, config, body, scope, forward_scope)
     end
 end
 
+local function check_names(config, names)
+    for _, pattern in ipairs(config.recompute) do
+        local taken = ordered.collect(names, function(name)
+            return glob.matches(pattern, name) and name or nil
+        end)
+        if #taken == 0 then
+            diag.fail(config.memory_at, ("memory: no value fits '%s'"):format(pattern),
+                { found = pattern, notes = { "values: " .. table.concat(names, ", ", 1,
+                    math.min(#names, 12)) .. (#names > 12 and ", ..." or "") } })
+        end
+    end
+end
+
 function recompute.run(g, config)
     if #config.recompute == 0 then return end
-    local is_forward = {}
+    local is_forward, names = {}, {}
     graph.walk(g.forward, function(node)
-        for _, out in ipairs(graph.writes(node)) do is_forward[out.tensor] = true end
+        for _, out in ipairs(graph.writes(node)) do
+            is_forward[out.tensor] = true
+            names[#names + 1] = out.tensor.name
+        end
     end)
+    check_names(config, names)
     local inner = ordered.copy(config)
     inner.is_forward = is_forward
     rewrite(g, inner, g.backward, nil, nil)

@@ -283,9 +283,21 @@ local function init_of(given, path)
         if given_kinds ~= 1 then
             diag.fail(entry.at, where.what .. ": expected one of normal, uniform, value, \"torch\"", {})
         end
+        f.at = entry.at
         list[i] = f
     end
     return list
+end
+
+local function recompute_of(c, given, path)
+    local memory, at = simple(given, path, "memory")
+    for i, pattern in ipairs(memory.recompute) do
+        if type(pattern) ~= "string" then
+            diag.fail(at, ("memory: recompute %d is a %s, expected a name pattern"):format(i,
+                type(pattern)), {})
+        end
+    end
+    c.recompute, c.memory_at = memory.recompute, at
 end
 
 local function loss_of(c, given, path, catalog)
@@ -392,7 +404,7 @@ function config.read(path, events, catalog, default_name)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
-    c.recompute = simple(given, path, "memory").recompute
+    recompute_of(c, given, path)
     c.init = init_of(given, path)
     evaluation_of(c, given, path)
     c.checkpoint = given:has("checkpoint") and simple(given, path, "checkpoint") or nil

@@ -3,6 +3,7 @@ local build = require "graph.build"
 local catalog = require "catalog.catalog"
 local config = require "spec.config"
 local diag = require "base.diag"
+local glob = require "base.glob"
 local graph = require "graph.graph"
 local model = require "spec.model"
 local ordered = require "base.ordered"
@@ -82,6 +83,15 @@ local function finish(g, b, c, output, traced_rows)
     end
 end
 
+local function check_patterns(g, c)
+    for _, rule in ipairs(c.init) do glob.check(rule.glob, g.params, rule.at, "init") end
+    for i, group in ipairs(c.groups) do
+        if group.glob then
+            glob.check(group.glob, g.params, c.optimizer.at, ("optimizer: group %d"):format(i))
+        end
+    end
+end
+
 --- Evaluates, checks and builds. Returns the graph and the configuration.
 function load_spec.load(path)
     local source, message = host.read(path, 256 * 1024)
@@ -106,6 +116,7 @@ function load_spec.load(path)
     local output, rows = model.play(b, known, path, events,
         { input = g.inputs[1], target = g.inputs[2] })
     finish(g, b, c, output, rows)
+    check_patterns(g, c)
     return g, c
 end
 

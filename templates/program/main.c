@@ -143,6 +143,7 @@ static const char *missing_feature(void) {
 
 //% end
 int main(int argc, char **argv) {
+    ga_open_streams();
     ga_err e = {0};
     ga_options o;
     if (ga_options_parse(&o, argc, argv, &e) < 0) {

@@ -14,6 +14,7 @@ $header
 #include "runtime/stop.h"
 
 $facts
+
 /* -- where everything lies --------------------------------------------------------------------- */
 
 /* Parameters in the order of the flat space: offset, from layer to layer, elements of one. */
