@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -139,12 +140,17 @@ static void update_json(ga_log *l, const ga_update_event *v) {
     send(&l->json, &t);
 }
 
+/* printf writes a NaN with its sign bit set as "-nan". */
+static double plain(double value) {
+    return isnan(value) ? fabs(value) : value;
+}
+
 static void update_text(ga_log *l, const ga_update_event *v) {
     ga_text t = begin(l);
     bool tokens = v->fields & GA_HAS_TOKENS;
     ga_text_add(&t, "update %lld/%lld loss %.4g lr %.3e", (long long)v->cycle, (long long)v->cycles,
-                v->loss, v->lr);
-    if (v->fields & GA_HAS_GRAD_NORM) ga_text_add(&t, " gnorm %.3g", v->grad_norm);
+                plain(v->loss), v->lr);
+    if (v->fields & GA_HAS_GRAD_NORM) ga_text_add(&t, " gnorm %.3g", plain(v->grad_norm));
     if (v->fields & GA_HAS_SCALE) ga_text_add(&t, " scale %g", v->scale);
     ga_text_add(&t, " %s %.0f skipped %lld t %.1fs", tokens ? "tok/s" : "rows/s",
                 tokens ? v->tokens_per_s : v->rows_per_s, (long long)v->skipped,
@@ -171,7 +177,7 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (l->quiet) return;
     t = begin(l);
     ga_text_add(&t, "%s %lld", v->split, (long long)v->cycle);
-    if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", v->loss);
+    if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", plain(v->loss));
     if (v->fields & GA_HAS_ACCURACY) ga_text_add(&t, " accuracy %.4f", v->accuracy);
     if (v->fields & GA_HAS_F1) ga_text_add(&t, " f1 %.4f", v->f1);
     ga_text_add(&t, " rows %lld", (long long)v->rows);

@@ -276,31 +276,29 @@ function program.facts_text(config, facts)
         "};", "" }, "\n")
 end
 
-local function due(every)
-    if every == "epoch" then return "epoch_ends" end
-    if every == 1 then return "true" end
-    return ("m->count.cycle %% %d == 0"):format(every)
+-- A call made each `every` cycles (a number, "epoch" or nil) and after the last one.
+local function periodic(every, call)
+    if every == 1 then return text.block(call) end
+    local due = every == "epoch" and "epoch_ends || "
+        or every and ("m->count.cycle %% %d == 0 || "):format(every) or ""
+    return text.block(("if (%slast) %s"):format(due, call))
 end
 
 local function render_main(config, context, header)
-    local checkpoint = "last"
-    if config.checkpoint and config.checkpoint.every then
-        checkpoint = due(config.checkpoint.every) .. " || last"
-    end
     local check = ordered.collect(config.cpu_features, function(feature)
         local name = text.string(feature).text
         return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
     end)
     return context.template("program/main.c")("main", ordered.copy(cuda_program.main(config), {
-        header = text.block(header("main.c", "command line and training loop")
-            .. ("enum { STOP_AT_NONFINITE = %d };\n"):format(
-                config.train.on_nonfinite == "stop" and 1 or 0)),
+        header = text.block(header("main.c", "command line and training loop")),
         name = text.ident(config.name), check_cpu = lines(check),
-        eval_due = text.block(config.eval and
-            ("%s || last"):format(due(config.eval.every)) or "false"),
-        checkpoint_due = text.block(checkpoint),
-        log_due = text.block(config.log.every == 1 and "true"
-            or due(config.log.every) .. " || last"),
+        log = periodic(config.log.every, "log_update(m, start, before);"),
+        evaluate = config.eval and periodic(config.eval.every, "GA_TRY(evaluate(m, e));")
+            or text.block(""),
+        checkpoint = periodic(config.checkpoint and config.checkpoint.every,
+            "GA_TRY(checkpoint(m, last, &failures, e));"),
+        by_epoch = config.eval ~= nil and config.eval.every == "epoch",
+        stops_at_nonfinite = config.train.on_nonfinite == "stop",
     })).text
 end
 

@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, eval_due, checkpoint_due, log_due, device, parallel)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, device, parallel)
 $header
 #include "model.h"
 
@@ -100,24 +100,29 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     while (m->count.cycle < m->cycles) {
         const double start = ga_clock();
         const ga_comm_counts before = counted(m);
+//% if by_epoch then
         const int64_t epoch = ga_loader_epoch(m->loader);
+//% end
         const int code = one_cycle(m, o, e);
         if (code < 0) return code;
         if (code == STOPPED) return STOPPED;
+//% if by_epoch then
         const bool epoch_ends = ga_loader_epoch(m->loader) != epoch;
+//% end
         const bool last = m->count.cycle == m->cycles;
-        if ($log_due) log_update(m, start, before);
-        if (STOP_AT_NONFINITE && m->step.nonfinite > 0)
+        $log
+//% if stops_at_nonfinite then
+        if (m->step.nonfinite > 0)
             return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
                            "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
                            m->step.nonfinite);
-        if ($eval_due) GA_TRY(evaluate(m, e));
+//% end
+        $evaluate
         if (m->stop) {
             GA_TRY($(name)_save(m, e));
             return STOPPED;
         }
-        if ($checkpoint_due) GA_TRY(checkpoint(m, last, &failures, e));
-        (void)epoch_ends, (void)last;
+        $checkpoint
     }
     return DONE;
 }

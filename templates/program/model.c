@@ -252,13 +252,18 @@ int $(name)_dump(model *m, const char *folder, ga_err *e) {
     return ga_safetensors_save(path, m->saved.state, STATES, e);
 }
 
+/* The parameter of --watch: its name, its index in PARAMS and its layer. */
+static int find_watched(const ga_options *o, char name[GA_NAME_MAX], int *i, int *l, ga_err *e) {
+    snprintf(name, GA_NAME_MAX, "%.*s", (int)o->watch_length, o->watch);
+    if (ga_layout_find(PARAMS, PARAM_COUNT, name, i, l)) return 0;
+    return ga_fail(e, GA_INPUT, "--watch %s: there is no such parameter; the first is %s", name,
+                   PARAMS[0].name);
+}
+
 int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
     char name[GA_NAME_MAX];
     int i, l;
-    snprintf(name, sizeof name, "%.*s", (int)o->watch_length, o->watch);
-    if (!ga_layout_find(PARAMS, PARAM_COUNT, name, &i, &l))
-        return ga_fail(e, GA_INPUT, "--watch %s: there is no such parameter; the first is %s", name,
-                       PARAMS[0].name);
+    GA_TRY(find_watched(o, name, &i, &l, e));
 //% if device then
     GA_TRY($(name)_download(m, e));
 //% end
@@ -316,8 +321,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 }
 
 int $(name)_open(model *m, const ga_options *o, ga_err *e) {
-    char resumed[GA_PATH_MAX] = "";
+    char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
+    int i, l;
     memset(m, 0, sizeof *m);
+    if (o->watch) GA_TRY(find_watched(o, watched, &i, &l, e));
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
     GA_TRY(ga_stop_open(e));

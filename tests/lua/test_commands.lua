@@ -106,6 +106,21 @@ add("an edited file is kept", function(t)
     gagen(t, SPEC, "-o", folder)
 end)
 
+add("a file that was never gagen's is kept", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = t.temp() .. "/p"
+    host.folder(folder)
+    t.write(folder .. "/main.c", "mine")
+    local refused = programs.gagen { SPEC, "-o", folder }
+    t.equal(refused.status, 1)
+    t.contains(refused.err, "1 file was there before gagen, which would overwrite it: main.c")
+    t.equal(host.read(folder .. "/main.c"), "mine")
+    t.equal(host.exists(folder .. "/step.c"), false)
+    gagen(t, SPEC, "-o", folder, "--force")
+    t.equal(host.read(folder .. "/edited/main.c"), "mine")
+    gagen(t, SPEC, "-o", folder)
+end)
+
 add("a second generation touches no file", function(t)
     local folder = t.temp() .. "/p"
     gagen(t, SPEC, "-o", folder)

@@ -110,4 +110,18 @@ add("a program needs its own folder, cc and make only", function(t)
     programs.identical(programs.dump(moved, { "--cycles", 5 }), programs.dump(p, { "--cycles", 5 }))
 end)
 
+add("closed standard streams do not get into other files", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p, folder = digits(t, programs, 1), t.temp()
+    local command = ("%s/train --cycles 3 --checkpoint %s/c --log %s/log"):format(p.folder, folder, folder)
+    t.equal(t.shell("GAGEN_DATA=" .. t.root .. "/specs/data " .. command .. " <&- >&- 2>&-").status, 0)
+    local lock, count = host.read(folder .. "/c/.lock"), 0
+    assert(not lock:find("update", 1, true), "the lock holds: " .. lock)
+    for line in host.read(folder .. "/log"):gmatch("[^\n]+") do
+        t.match(line, "^{.*}$")
+        count = count + 1
+    end
+    t.equal(count, 7)
+end)
+
 return tests
