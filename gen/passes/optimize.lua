@@ -4,6 +4,7 @@
 --
 -- Groups come from the optimizer's `groups` list; the first entry that matches wins, parameters
 -- that match none form the default group.
+local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -38,6 +39,10 @@ function optimize.run(g, config)
                     scope = param.region })
             end
         end
+    end
+    if g.groups:size() == 0 then
+        diag.fail(config.optimizer.at, "optimizer: the loss depends on no parameter, expected at least "
+            .. "one to train", {})
     end
     g.state_names = rule.state(fields)
 end

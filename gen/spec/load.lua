@@ -92,6 +92,28 @@ local function check_patterns(g, c)
     end
 end
 
+-- Kernels count the elements of a value in an int, and those of the flat space in 64 bits.
+local VALUE_LIMIT, PARAM_LIMIT = 2.0 ^ 31 - 65536, 2.0 ^ 40
+
+local function check_sizes(g, c)
+    local function check(what, shape, count, at, limit)
+        local n = count * 1.0
+        for _, extent in ipairs(shape) do n = n * extent end
+        if n > limit then
+            diag.fail(at, ("model: %s has %.4g elements, expected at most %.0f: a smaller batch or layer")
+                :format(what, n, limit), {})
+        end
+    end
+    for _, p in ipairs(g.params) do
+        check("'" .. p.name:gsub("%%d", "*") .. "'", p.shape, p.count, p.at, PARAM_LIMIT)
+    end
+    for _, t in ipairs(g.tensors) do
+        if t.kind ~= "param" then
+            check("the result of this", t.shape, 1, t.at or c.batch_at, VALUE_LIMIT)
+        end
+    end
+end
+
 --- Evaluates, checks and builds. Returns the graph and the configuration.
 function load_spec.load(path)
     local source, message = host.read(path, 256 * 1024)
@@ -117,6 +139,7 @@ function load_spec.load(path)
         { input = g.inputs[1], target = g.inputs[2] })
     finish(g, b, c, output, rows)
     check_patterns(g, c)
+    check_sizes(g, c)
     return g, c
 end
 
