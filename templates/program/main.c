@@ -131,9 +131,14 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_open(m, o, e));
     ga_say("ready");
     if (o->eval) {
+        if (!o->resume && !o->init)
+            ga_say("the initial values are measured; --resume latest or --init FILE takes others");
         GA_TRY(evaluate(m, e));
         return DONE;
     }
+    if (m->count.cycle >= m->cycles)
+        ga_say("nothing left to train: %lld of %lld cycles are done", (long long)m->count.cycle,
+               (long long)m->cycles);
     const int code = train(m, o, e);
     if (code >= 0 && o->dump) GA_TRY($(name)_dump(m, o->dump, e));
     return code;
