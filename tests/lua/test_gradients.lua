@@ -54,7 +54,7 @@ end)
 add("operators with numbers, one operand twice, what is not read", function(_, numeric)
     numeric.differences { batch = 6, accumulate = "(2)", rows = 12, model = [[(function(batch)
         local x = tanh(linear "a" { 5 } (batch.input))
-        local y = 2 - x * x + (x + x) / 4 - 3 / (x + 5) - (-x) * 0.5 + x / x
+        local y = 2 - x * x + (x + x) / 4 - 3 / (x + 5) - (-x) * 0.5 + x / x + (x * x + 1) ^ 1.5
         local unread = linear "unread" { 5 } (x) * y
         local z = linear "b" { 5 } (y)
         local unread_too = z - unread
