@@ -67,11 +67,7 @@ local function per_row(rows, width)
     return { blocks = rows, threads = threads }
 end
 
-local function rows_of(node)
-    local n = 1
-    for _, extent in ipairs(node.size.lead or {}) do n = n * extent end
-    return n
-end
+local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 -- Tiles of C: large ones when there are enough of them to fill a device, which has 100 or so
 -- multiprocessors, else small ones.

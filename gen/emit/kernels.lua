@@ -20,11 +20,7 @@ local function parameter_name(node, name)
     return map and map[name] or name
 end
 
-local function rows_of(node)
-    local n = 1
-    for _, extent in ipairs(node.size.lead or {}) do n = n * extent end
-    return n
-end
+local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 local function function_name(node, section)
     local out = graph.writes(node)[1].tensor

@@ -262,7 +262,8 @@ end
 
 local function small_sum(config)
     if config.parallel == "none" then
-        return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n(void)e;")
+        return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n"
+            .. "(void)e; /* one rank: nothing here can fail */")
     end
     return text.block("/* the one small sum over the ranks: loss, weight, a request to stop */\n"
         .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], 0, ga_stop_requested() != 0};\n"

@@ -21,7 +21,7 @@ local function chosen(config, tensor)
     return false
 end
 
-local function clone(g, config, tensor, body, scope, made, list)
+local function clone(g, config, tensor, scope, made, list)
     if made[tensor] then return made[tensor] end
     local node = tensor.def
     local copy = ordered.copy(node, { ins = {}, outs = {}, scope = scope,
@@ -29,7 +29,7 @@ local function clone(g, config, tensor, body, scope, made, list)
     for _, name in ipairs(node.signature.ins) do
         local t = node.ins[name]
         if t and t.scope == tensor.scope and chosen(config, t) then
-            t = clone(g, config, t, body, scope, made, list)
+            t = clone(g, config, t, scope, made, list)
         end
         copy.ins[name] = t
     end
@@ -57,7 +57,7 @@ local function rewrite(g, config, body, scope, forward_scope)
             for _, name in ipairs(node.signature.ins) do
                 local t = node.ins[name]
                 if t and t.scope == forward_scope and chosen(config, t) then
-                    node.ins[name] = clone(g, config, t, body, scope, made, list)
+                    node.ins[name] = clone(g, config, t, scope, made, list)
                 end
             end
             for _, copy in ipairs(list) do

@@ -78,9 +78,13 @@ static int decide(model *m, ga_err *e) {
     const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
     s->grad_norm = sqrt(squares) * mean;
     s->skip = $skip;
+//% if clip.text ~= "" then
     double factor = mean;
     $clip
     s->factor = (real)factor;
+//% else
+    s->factor = (real)mean;
+//% end
     const int64_t t = $t;
     s->lr = $(name)_lr(m, t);
     $scalars

@@ -1,11 +1,8 @@
 -- loss: losses give one value per row; `tally` adds the rows' loss and weight to the cycle's sums,
 -- `loss_seed` starts the backward pass with scale / nominal weight for each counted row.
+local graph = require "graph.graph"
 
-local function elements(node)
-    local n = 1
-    for _, extent in ipairs(node.size.lead) do n = n * extent end
-    return n
-end
+local function elements(node) return graph.elements(node.size.lead or {}) end
 
 op "cross_entropy" {
     doc = "-log softmax(logits)[target] per row; a row whose target is `ignore` gives 0",

@@ -1,15 +1,12 @@
 -- matmul: the linear layer and its three products, all lowered to one blocked GEMM.
 -- C(i, j) = sum over k of A(i, k) B(k, j); a, b and c give the strides of each (rows, columns).
+local graph = require "graph.graph"
 
 local function product(m, n, k, a, b)
     return { M = m, N = n, K = k, a_row = a[1], a_col = a[2], b_row = b[1], b_col = b[2] }
 end
 
-local function rows(node)
-    local n = 1
-    for _, extent in ipairs(node.size.lead) do n = n * extent end
-    return n
-end
+local function rows(node) return graph.elements(node.size.lead or {}) end
 
 local function cost(node)
     local s, m = node.size, rows(node)

@@ -1,10 +1,7 @@
 -- reduce: sums over rows and means over the last axis, and the copy.
+local graph = require "graph.graph"
 
-local function elements(node)
-    local n = 1
-    for _, extent in ipairs(node.size.lead or {}) do n = n * extent end
-    return n
-end
+local function elements(node) return graph.elements(node.size.lead or {}) end
 
 op "column_sum" {
     doc = "the sum over all rows: the gradient of a bias",
