@@ -6,6 +6,15 @@
 
 #include "arena.h"
 
+/* What a kernel may know of its micro-batch; travels with it to the device as it is. */
+typedef struct ga_micro {
+    int64_t rows;     /* true rows, 0..B; those behind have weight 0 */
+    int64_t row;      /* place of the first one in the cycle's global batch: (k * world + rank) * B */
+    int64_t cycle;    /* cycles done before this one */
+    int64_t training; /* 0 in evaluation: nothing random happens */
+    uint64_t seed;    /* of the run */
+} ga_micro;
+
 /* Rows of one file for training and evaluation. Position p (0..rows-1) stands for row
  * ga_permute(seed, ga_rng_stream("split"), rows, p); with neither fold nor eval_rows p is the row.
  *   of > 0:        positions with p % of == fold - 1 are for evaluation (1 <= fold <= of, of >= 2)
