@@ -33,6 +33,12 @@ uint64_t ga_rng_stream(const char *name) {
     return hash;
 }
 
+uint64_t ga_draw_key(uint64_t seed, uint64_t stream, uint64_t iteration, uint64_t cycle,
+                     uint64_t row) {
+    uint64_t name = ga_rng_at(ga_rng_key(seed, stream), iteration);
+    return ga_rng_at(ga_rng_key(name, cycle), row);
+}
+
 uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i) {
     uint64_t key = ga_rng_key(seed, stream), x = i;
     int half = 1;

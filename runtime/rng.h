@@ -20,6 +20,14 @@ double ga_uniform(uint64_t bits);
 /* Stream of a name: FNV-1a, 64 bits (basis 0xcbf29ce484222325, prime 0x100000001b3). */
 uint64_t ga_rng_stream(const char *name);
 
+/* Key of everything random that happens to one row of a batch: the same whichever micro-step, rank or
+ * thread the row falls to. stream: of the name of what draws; iteration: of the `times` around it (0
+ * outside); cycle: cycles done before; row: place of the row in the cycle's global batch.
+ *   k1 = ga_rng_key(seed, stream);  k2 = ga_rng_key(ga_rng_at(k1, iteration), cycle)
+ *   key = ga_rng_at(k2, row);  number e of the row: ga_rng_at(key, e) */
+uint64_t ga_draw_key(uint64_t seed, uint64_t stream, uint64_t iteration, uint64_t cycle,
+                     uint64_t row);
+
 /* Position i (< n) of a permutation of 0..n-1 (n > 0), chosen by (seed, stream); no memory needed.
  *   h = smallest number >= 1 with 4^h >= n,  M = 2^h - 1
  *   one pass over x < 4^h:  L = x >> h,  R = x & M;

@@ -63,3 +63,26 @@ template <typename T> GA_DEVICE T ga_block_max(T v, T *scratch) {
     }
     return greatest;
 }
+
+// Random numbers as on the host (runtime/rng.h): functions of a key and an index, nothing is stored.
+GA_DEVICE ga_uint64 ga_rng_mix(ga_uint64 z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return z ^ z >> 31;
+}
+GA_DEVICE ga_uint64 ga_rng_key(ga_uint64 seed, ga_uint64 stream) {
+    return ga_rng_mix(ga_rng_mix(seed + 0x9e3779b97f4a7c15ull) ^ stream);
+}
+GA_DEVICE ga_uint64 ga_rng_at(ga_uint64 key, ga_uint64 index) {
+    return ga_rng_mix(key + 0x9e3779b97f4a7c15ull * (index + 1));
+}
+GA_DEVICE double ga_uniform(ga_uint64 bits) {
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+// The key of one row of the cycle's global batch, for what is called `stream`.
+GA_DEVICE ga_uint64 ga_draw_key(ga_uint64 seed, ga_uint64 stream, ga_uint64 iteration, ga_uint64 cycle,
+                                ga_uint64 row) {
+    const ga_uint64 name = ga_rng_at(ga_rng_key(seed, stream), iteration);
+    return ga_rng_at(ga_rng_key(name, cycle), row);
+}

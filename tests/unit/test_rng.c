@@ -21,6 +21,32 @@ static void fixed_values(void **state) {
         assert_int_equal(ga_permute(7, ga_rng_stream("split"), 1797, i), digits[i]);
 }
 
+/* Keys of rows and their first number. */
+static void fixed_draws(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        const char *name;
+        uint64_t iteration, cycle, row, key;
+        double first;
+    } draws[] = {
+        {1, "dropout", 0, 0, 0, 0x1e42f7bb6f9bee03u, 0.29794767797387745},
+        {1, "dropout", 0, 0, 1, 0xd179ab8ec5342665u, 0.85573332246220624},
+        {1, "dropout", 0, 1, 0, 0xc9aade1b4c8150ffu, 0.51034761407832452},
+        {1, "dropout", 1, 0, 0, 0xe893f95db5573e3du, 0.25201350776025144},
+        {2, "dropout", 0, 0, 0, 0xca918e94486820fau, 0.27658522202524594},
+        {1, "h.attn", 11, 123456789, 4095, 0x7991dc339f1316ceu, 0.39674733817058594},
+        {UINT64_MAX, "", 0, 0, 0, 0x744dd83f0e562e81u, 0.13984838051108228},
+        {42, "augment", 0, 19559, 1099511627779, 0xed5c0ef91f89a738u, 0.80558567566540551},
+    };
+    for (size_t i = 0; i < sizeof draws / sizeof *draws; i++) {
+        uint64_t key = ga_draw_key(draws[i].seed, ga_rng_stream(draws[i].name), draws[i].iteration,
+                                   draws[i].cycle, draws[i].row);
+        assert_true(key == draws[i].key);
+        assert_true(ga_uniform(ga_rng_at(key, 0)) == draws[i].first);
+    }
+}
+
 static void bijective(void **state) {
     (void)state;
     static const uint64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 100, 1797, 4096, 4097, 60000};
@@ -81,7 +107,8 @@ static void initial_values(void **state) {
 
 int test_rng(void);
 int test_rng(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fixed_values), cmocka_unit_test(bijective),
-                                       cmocka_unit_test(even), cmocka_unit_test(initial_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fixed_values), cmocka_unit_test(fixed_draws),
+                                       cmocka_unit_test(bijective), cmocka_unit_test(even),
+                                       cmocka_unit_test(initial_values)};
     return cmocka_run_group_tests_name("rng", tests, NULL, NULL);
 }
