@@ -64,6 +64,11 @@ local function finish(g, b, c, output, traced_rows)
         c.classes = 16777216      -- any whole number that an f32 holds
         g.loss = { rows = traced_rows, target = target, at = c.loss.at }
     else
+        if output.named then
+            diag.fail(c.loss.at, ("loss: '%s' takes one tensor, the model gives the tensors %s: return one, "
+                .. "or write the loss as a function"):format(c.loss.rule.name,
+                table.concat(output.named.keys, ", ")), {})
+        end
         check_classes(c, output, c.loss.at)
         g.loss = { rows = c.loss.rule.rows(b, {}, output, target), target = target, at = c.loss.at }
     end

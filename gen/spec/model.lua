@@ -36,6 +36,26 @@ local function what_of(event)
     return event.name and ("%s '%s'"):format(event.kind, event.name) or event.kind
 end
 
+-- "1 tensor", "1 or 4 tensors", "1, 3 or 4 tensors".
+local function counted(counts)
+    local text = tostring(counts[#counts])
+    for i = #counts - 1, 1, -1 do
+        text = counts[i] .. (i == #counts - 1 and " or " or ", ") .. text
+    end
+    return text .. (counts[#counts] == 1 and " tensor" or " tensors")
+end
+
+-- Refuses a number of tensors that the layer does not take. `takes`: a list of the numbers it does,
+-- "several": one or more.
+local function check_count(at, what, takes, found)
+    if takes == "several" and found > 0 then return end
+    if takes ~= "several" and ordered.find(takes, found) then return end
+    diag.fail(at, ("%s: got %d tensor%s, expected %s"):format(what, found, found == 1 and "" or "s",
+        takes == "several" and "one or more" or counted(takes)), {})
+end
+
+local ONE = { 1 }
+
 -- A number operand becomes part of the rule, so that only tensors are inputs of the node.
 local function bind_numbers(entry, operands)
     local tensors, constants = {}, {}
@@ -165,11 +185,12 @@ function STRUCTURE.residual(self, event, ins)
         self.path .. ":" .. event.line)
 end
 
---- Applies layer `id` to tensors; the result is a tensor.
-function Player:apply(id, ins)
+--- Applies layer `id` to tensors; the result is a tensor. applied_at: where, if not by a list.
+function Player:apply(id, ins, applied_at)
     local event = self.layers[id]
     local at = self.path .. ":" .. event.line
     if STRUCTURE[event.kind] then
+        check_count(applied_at or at, what_of(event), ONE, #ins)
         local y = STRUCTURE[event.kind](self, event, ins)
         return y
     end
@@ -184,37 +205,51 @@ function Player:apply(id, ins)
     local op = self.catalog.ops:get(event.kind)
     if op and op.word then
         check.fields({}, event.args, context(self, event, event.kind))
+        check_count(applied_at or at, event.kind, ONE, #ins)
         local y = b:value(event.kind, { x = ins[1] })
         return y
     end
     local layer = self.catalog.layers:get(event.kind)
     if layer.named then check_name(self, event) end
     local fields = check.fields(layer.fields, event.args, context(self, event, what_of(event)))
+    check_count(applied_at or at, what_of(event), layer.takes or ONE, #ins)
     event.shared = event.shared or {}
     local shared = b.shared
     b.shared = event.shared
-    local y = self:inside(event, event.name, function() return layer.apply(b, fields, ins[1]) end)
+    local y = self:inside(event, event.name, function()
+        return layer.apply(b, fields, table.unpack(ins))
+    end)
     b.shared = shared
     return y
 end
 
 -- Applies a layer that may have been made outside the current region.
-function Player:apply_where_made(id, ins)
+function Player:apply_where_made(id, ins, applied_at)
     local b, made = self.b, self.layers[id].made_in
     if made.scope == b.scope then
-        local y = self:apply(id, ins)
+        local y = self:apply(id, ins, applied_at)
         return y
     end
     local path, owner = b.path, b.owner
     b.path, b.owner = made.path, made
-    local y = self:apply(id, ins)
+    local y = self:apply(id, ins, applied_at)
     b.path, b.owner = path, owner
     return y
 end
 
-function Player:operand(value)
+--- The tensor with this number, where one is needed at line `line`.
+function Player:tensor(id, line)
+    local value = self.values[id]
+    if value.named then
+        diag.fail(self.path .. ":" .. line, ("loss: the model gives the tensors %s: expected out.NAME")
+            :format(table.concat(value.named.keys, ", ")), {})
+    end
+    return value
+end
+
+function Player:operand(value, line)
     if type(value) == "number" then return value end
-    return self.values[value.tensor]
+    return self:tensor(value.tensor, line)
 end
 
 local PLAY = {}
@@ -224,7 +259,27 @@ function PLAY.layer(self, event)
     self.layers[event.id] = event
 end
 
+-- out.NAME of a model that gives a table of tensors.
+local function output_field(self, event)
+    local at, output = self.path .. ":" .. event.line, self.values[event.of]
+    if not output.named then
+        diag.fail(at, ("loss: the model gives one tensor, found out.%s, expected out alone"):format(
+            event.name), {})
+    end
+    local tensor = output.named:get(event.name)
+    if not tensor then
+        diag.fail(at, ("loss: the model gives no '%s', expected one of %s"):format(event.name,
+            table.concat(output.named.keys, ", ")), { found = event.name,
+            hint = diag.suggest(event.name, output.named.keys) })
+    end
+    return tensor
+end
+
 function PLAY.field(self, event)
+    if event.of then
+        self.values[event.out] = output_field(self, event)
+        return
+    end
     local tensor = self.inputs[event.name]
     if not tensor then
         diag.fail(self.path .. (event.line and ":" .. event.line or ""),
@@ -236,16 +291,17 @@ end
 
 function PLAY.apply(self, event)
     self.b.at = self.path .. ":" .. event.line
-    local ins = ordered.collect(event.ins, function(id) return self.values[id] end)
-    self.values[event.out] = self:apply_where_made(event.layer, ins)
+    local ins = ordered.collect(event.ins, function(id) return self:tensor(id, event.line) end)
+    self.values[event.out] = self:apply_where_made(event.layer, ins, self.b.at)
 end
 
 function PLAY.op(self, event)
     local at = self.path .. ":" .. event.line
-    local operands = ordered.collect(event.ins, function(v) return self:operand(v) end)
+    local operands = ordered.collect(event.ins, function(v) return self:operand(v, event.line) end)
     local op = self.catalog.ops:get(event.op)
     if op and op.word then
         self.b.at = at
+        check_count(at, event.op, ONE, #operands)
         self.values[event.out] = self.b:value(event.op, { x = operands[1] })
         return
     end
@@ -258,23 +314,24 @@ end
 
 function PLAY.enter(self, event)
     local layer = self.layers[event.layer]
-    local x = self.values[event.ins[1]]
+    local ins = ordered.collect(event.ins, function(id) return self:tensor(id, event.line) end)
     local frame = { layer = layer, path = self.b.path }
     if layer.kind == "times" then
-        frame.region, frame.carry = self:open_times(layer, x)
+        check_count(self.path .. ":" .. event.line, what_of(layer), ONE, #ins)
+        frame.region, frame.carry = self:open_times(layer, ins[1])
         self.values[event.arg] = frame.carry.arg
     else
         check_name(self, layer)
         self.b.path = table.move(frame.path, 1, #frame.path, 1, {})
         table.insert(self.b.path, layer.name)
-        self.values[event.arg] = x
+        for i, x in ipairs(ins) do self.values[event.arg + i - 1] = x end
     end
     table.insert(self.frames, frame)
 end
 
 function PLAY.leave(self, event)
     local frame = table.remove(self.frames)
-    local result = self.values[event.result]
+    local result = self:tensor(event.result, frame.layer.line)
     if frame.region then
         result = self:close_times(frame.region, frame.carry, result)
     end
@@ -286,14 +343,41 @@ function PLAY.model(self, event)
     self.output = self:chain(event.args, self.inputs.input, { kind = "model", line = event.line })
 end
 
-function PLAY.model_end(self, event) self.output = self:operand(event.result) end
-function PLAY.model_begin() end
+function PLAY.model_begin(self, event) self.model_line = event.line end
 
-function PLAY.loss_begin(self, event) self.values[event.out] = self.output end
-function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result) end
+-- The result is a tensor or a table of tensors by name: then the output is { named = map }.
+function PLAY.model_end(self, event)
+    local result = event.result
+    if math.type(result.tensor) then
+        self.output = self:operand(result)
+        return
+    end
+    local named, at = ordered.map(), self.path .. ":" .. self.model_line
+    for name, value in ordered.each(result) do
+        if type(name) ~= "string" or not name:match("^[%a_][%w_]*$") then
+            diag.fail(at, ("model: the table it gives has the key '%s', expected names of letters, "
+                .. "digits and _"):format(name), {})
+        end
+        if type(value) ~= "table" or not math.type(value.tensor) then
+            diag.fail(at, ("model: '%s' of the table it gives is no tensor"):format(name), {})
+        end
+        named:set(name, self:operand(value))
+    end
+    if named:size() == 0 then
+        diag.fail(at, "model: the function gives an empty table, expected tensors by name", {})
+    end
+    self.output = { named = named }
+end
+
+function PLAY.loss_begin(self, event)
+    self.loss_line, self.values[event.out] = event.line, self.output
+end
+
+function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result, self.loss_line) end
 
 --- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
--- Returns the model's output and, if the loss is a function, its value per row.
+-- Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is
+-- a function, its value per row.
 function model.play(b, catalog, path, events, inputs)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)

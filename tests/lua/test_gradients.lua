@@ -62,6 +62,19 @@ add("operators with numbers, one operand twice, what is not read", function(_, n
     end)]] }
 end)
 
+add("a model of named tensors, a function of two tensors", function(t, numeric)
+    local _, report = numeric.differences { batch = 6, rows = 6, model = [[(function(batch)
+        local x = tanh(linear "first" { 5 } (batch.input))
+        local both = block "both" (function(a, b) return linear "one" { 4 } (a) * linear "two" { 4 } (b) end)
+        return { pair = both(x, batch.input), alone = x }
+    end)]], loss = [[(function(out, batch)
+        return mean(out.pair * out.pair) + mean(out.alone * out.alone * out.alone)
+    end)]] }
+    for _, name in ipairs { "first.weight", "both.one.weight", "both.two.bias" } do
+        t.contains("\n" .. report, "\n" .. name .. ": ok")
+    end
+end)
+
 add("tensors of more than 64 elements are checked along directions", function(t, numeric)
     local _, report = numeric.differences { batch = 8, width = 9, rows = 8,
         model = ' { linear "a" { 11 }, tanh {}, linear "b" { 3 } }' }

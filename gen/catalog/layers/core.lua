@@ -1,5 +1,6 @@
--- core: layers made of ops. `apply(b, fields, x)` appends nodes through the builder b and returns
+-- core: layers made of ops. `apply(b, fields, x, ...)` appends nodes through the builder b and returns
 -- the result; parameters are named by the layer's path, with torch's suffixes and shapes.
+-- `takes` lists the numbers of tensors a layer takes, "several" is one or more; default { 1 }.
 -- Initial values are torch's defaults, drawn from (seed, name, element).
 
 layer "linear" {

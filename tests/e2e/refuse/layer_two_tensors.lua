@@ -1,0 +1,9 @@
+-- expect: 5: linear 'fc': got 2 tensors, expected 1 tensor
+data      { "csv", train = "digits/digits.csv.gz", target = "last" }
+batch     (16)
+model(function(batch)
+    return linear "fc" { 10 } (batch.input, batch.input)
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 10 }

@@ -1,0 +1,10 @@
+-- expect: 8: loss: the model gives the tensors a, b: expected out.NAME
+data      { "csv", train = "digits/digits.csv.gz", target = "last" }
+batch     (16)
+model(function(batch)
+    local x = linear "fc" { 10 } (batch.input)
+    return { a = x, b = tanh(x) }
+end)
+loss      (function(out, batch) return mean(out) end)
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 10 }
