@@ -118,6 +118,14 @@ local function names(schema)
     return list
 end
 
+--- The context of a word at "path:line": its complaints point at the field they are about.
+function check.context(what, at)
+    return { what = what, at = at, locate = function(name)
+        if name then return diag.field(at, name) end
+        return at
+    end }
+end
+
 --- Applies a schema to the arguments of a word or layer.
 -- context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
 -- Returns a new table with every field of the schema that has a value or a default.

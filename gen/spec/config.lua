@@ -1,6 +1,7 @@
 -- config: turns the recorded words into one checked configuration. Every default is filled in,
 -- every number that depends on others (updates per epoch, total length) is derived here.
 local check = require "base.check"
+local data = require "spec.data"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local words = require "spec.words"
@@ -39,12 +40,7 @@ local function require_words(given, path)
     end
 end
 
-local function context(what, at)
-    return { what = what, at = at, locate = function(name)
-        if name then return diag.field(at, name) end
-        return at
-    end }
-end
+local context = check.context
 
 local function simple(given, path, name)
     local word, entry = words.find(name), given:get(name)
@@ -129,91 +125,6 @@ local function groups_of(optimizer)
         list[i] = { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, fields = own }
     end
     return list
-end
-
-local function split_of(data, at, rows)
-    local split = data.split
-    if not split then return nil end
-    local where = context("data: split", at)
-    local s = check.fields({
-        { name = "fold", type = "int", min = 1 }, { name = "of", type = "int", min = 2, max = 1000 },
-        { name = "eval", type = "int", min = 1 },
-        { name = "seed", type = "int", default = 1, min = 0 },
-    }, split, where)
-    if (s.eval == nil) == (s.fold == nil and s.of == nil) or (s.fold == nil) ~= (s.of == nil) then
-        diag.fail(where.locate("split"), "data: split: expected fold and of, or eval", {})
-    end
-    if s.fold and s.fold > s.of then
-        diag.fail(where.locate("split"), ("data: split: fold is %d, expected 1..%d"):format(
-            s.fold, s.of), {})
-    end
-    if s.eval and s.eval >= rows then
-        diag.fail(where.locate("split"), ("data: split: eval is %d, the file has %d rows"):format(
-            s.eval, rows), {})
-    end
-    return s
-end
-
--- The file of a data path, and its shape: GAGEN_DATA, then `data` beside the spec.
-local function find_file(relative, folder, at)
-    if relative:find("[%c]") or relative == "" then
-        diag.fail(at, "data: a path with control bytes or an empty path", {})
-    end
-    local places = {}
-    if relative:sub(1, 1) == "/" then
-        places[1] = relative
-    else
-        local root = host.environment("GAGEN_DATA")
-        if root and root ~= "" then places[1] = root .. "/" .. relative end
-        places[#places + 1] = folder .. "data/" .. relative
-    end
-    for _, file in ipairs(places) do
-        if host.exists(file) == "file" then return file end
-    end
-    diag.fail(at, ("data: '%s' is not there"):format(relative),
-        { notes = { "looked for " .. table.concat(places, " and ") ..
-            "; set GAGEN_DATA or put it there" } })
-end
-
-local function data_of(given, path)
-    local data, at = simple(given, path, "data")
-    local folder = path:match("^(.*/)[^/]*$") or ""
-    local where = context("data", at)
-    local function shape_of(name)
-        local file = find_file(data[name], folder, where.locate(name))
-        local shape, message = host.csv_shape(file)
-        if not shape then diag.fail(where.locate(name), "data: " .. message, {}) end
-        return shape
-    end
-    data.shape = shape_of("train")
-    if data.shape.columns < 2 then
-        diag.fail(where.locate("train"), "data: one column, expected inputs and a target", {})
-    end
-    if data.eval then data.eval_shape = shape_of("eval") end
-    if data.eval and data.eval_shape.columns ~= data.shape.columns then
-        diag.fail(where.locate("eval"), ("data: eval has %d columns, train has %d"):format(
-            data.eval_shape.columns, data.shape.columns), {})
-    end
-    if data.eval and data.split then
-        diag.fail(where.locate("split"), "data: split and eval exclude each other", {})
-    end
-    if data.target == "last" then data.target = data.shape.columns end
-    if data.target > data.shape.columns then
-        diag.fail(where.locate("target"), ("data: target is %d, the file has %d columns"):format(
-            data.target, data.shape.columns), {})
-    end
-    data.split = split_of(data, at, data.shape.rows)
-    data.at, data.width = at, data.shape.columns - 1
-    local rows, split = data.shape.rows, data.split
-    data.eval_rows = data.eval and data.eval_shape.rows or rows
-    if split and split.fold then
-        data.eval_rows = (rows - split.fold) // split.of + 1
-        rows = rows - data.eval_rows
-    elseif split then
-        data.eval_rows, rows = split.eval, rows - split.eval
-    end
-    data.train_rows = rows
-    return data
 end
 
 -- A, from accumulate or batch.global.
@@ -385,7 +296,9 @@ function config.read(path, events, catalog, default_name)
     check_name(c, given, path)
     check_alone(given, path)
     require_words(given, path)
-    c.data = data_of(given, path)
+    c.precision = simple(given, path, "precision").compute
+    local d, at = simple(given, path, "data")
+    c.data = data.read(d, at, path)
     local parallel = simple(given, path, "parallel")
     c.parallel, c.ranks_required = parallel.mode, parallel.ranks
     c.ranks = parallel.ranks or 1
@@ -400,7 +313,6 @@ function config.read(path, events, catalog, default_name)
     c.schedule = select(given, path, catalog, "schedule", "constant", {})
     warmup_of(c)
     c.clip = simple(given, path, "clip").norm
-    c.precision = simple(given, path, "precision").compute
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
