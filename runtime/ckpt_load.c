@@ -380,7 +380,8 @@ static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
     char file[GA_PATH_MAX];
     for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
         GA_TRY(join(file, path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count, e));
+        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count,
+                                    ga_comm_rank(c->comm) == 0, e));
     }
     for (int i = 0; i < c->file_count; i++) {
         GA_TRY(join(file, path, c->files[i].name, e));

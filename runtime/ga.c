@@ -2,7 +2,9 @@
 #include "ga.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,8 +43,29 @@ const char *ga_dtype_name(ga_dtype t) {
     return dtypes[t].name;
 }
 
+/* The upper half of an F32. */
+static double bf16_value(uint16_t bits) {
+    const uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits. */
+static double f16_value(uint16_t bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
+    double size = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+    if (exponent == 31) size = mantissa ? NAN : INFINITY;
+    return bits & 0x8000 ? -size : size;
+}
+
 double ga_get(const void *base, ga_dtype t, int64_t i) {
-    return t == GA_F64 ? ((const double *)base)[i] : (double)((const float *)base)[i];
+    switch (t) {
+    case GA_F64: return ((const double *)base)[i];
+    case GA_BF16: return bf16_value(((const uint16_t *)base)[i]);
+    case GA_F16: return f16_value(((const uint16_t *)base)[i]);
+    default: return (double)((const float *)base)[i];
+    }
 }
 
 void ga_set(void *base, ga_dtype t, int64_t i, double value) {

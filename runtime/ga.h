@@ -50,7 +50,8 @@ typedef struct ga_tensor {
     void *data;
 } ga_tensor;
 
-/* Reads element i of base (F32 or F64), or writes it, rounding to the type. */
+/* Reads element i of base (F32, F64, BF16 or F16; every value is exact), or writes it, rounding to
+ * the type (F32 or F64). */
 double ga_get(const void *base, ga_dtype t, int64_t i);
 void ga_set(void *base, ga_dtype t, int64_t i, double value);
 

@@ -1,5 +1,5 @@
 /* safetensors.h: named arrays in a .safetensors file, written and read whole.
- * Files hold F32 or F64; memory of the other width is converted (rounded once). */
+ * Files are written as F32 or F64, as memory is; files are also read from F16 and BF16. */
 #ifndef GA_SAFETENSORS_H
 #define GA_SAFETENSORS_H
 
@@ -34,14 +34,20 @@ int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int c
  * --dump. */
 int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_err *e);
 
-/* Reads a file that must hold exactly these names, in any order, with these shapes. Everything
- * about the header is checked first: with any difference nothing is loaded and e lists the
- * differences (GA_INPUT). Notes with the given keys are filled in ("" if absent). For --init and
- * checkpoints. Not after `ready`. */
+/* Reads a file that must hold exactly these names, in any order, with these shapes, as F16, BF16,
+ * F32 or F64 and no wider than memory. Everything about the header is checked first: with any
+ * difference nothing is loaded and e says which (GA_INPUT). Notes with the given keys are filled in
+ * ("" if absent). For checkpoints. Not after `ready`. */
 int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
                         int note_count, ga_err *e);
 
-/* The same checks without loading. */
-int ga_safetensors_check(const char *path, const ga_array *arrays, int count, ga_err *e);
+/* The same for `--init`, from a file of any origin: it must hold all these names, but what else it
+ * holds is left, and wider values are rounded once; one that is finite but too large is refused.
+ * speak: stderr names what is left, and every difference where e has no room for them. */
+int ga_safetensors_init(const char *path, const ga_array *arrays, int count, bool speak, ga_err *e);
+
+/* The checks of ga_safetensors_load without loading; speak as above. */
+int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bool speak,
+                         ga_err *e);
 
 #endif

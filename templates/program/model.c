@@ -308,7 +308,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     init_parameters(m);
     if (o->init) {
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
-        GA_TRY(ga_safetensors_load(o->init, &all, 1, NULL, 0, e));
+        GA_TRY(ga_safetensors_init(o->init, &all, 1, ga_comm_rank(m->comm) == 0, e));
     }
     GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
     strcat(m->folder, "/checkpoints");

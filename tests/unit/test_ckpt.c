@@ -178,7 +178,7 @@ static void resume_table(void **state) {
     r.moment.params = other;
     double before = r.w[0] = 99;
     assert_int_equal(ga_ckpt_load(path, &r.config, &r.state, &back, &e), GA_INPUT);
-    assert_has(e.msg, "'a.weight.m' is of another shape");
+    assert_has(e.msg, "'a.weight.m' has shape (4, 5), (5, 4) expected");
     assert_true(r.w[0] == before); /* the good file was not loaded either */
     assert_int_equal(ga_ckpt_find("/nowhere", "latest", r.comm, path, &e), GA_INPUT);
     assert_int_equal(ga_ckpt_find(folder, "/nowhere/x", r.comm, path, &e), GA_INPUT);

@@ -62,7 +62,9 @@ static void round_trip(void **state) {
     stat(path, &st);
     assert_int_equal(st.st_size, ga_safetensors_bytes(&a, 1, NULL, 0));
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0); /* F64 file into F32 memory */
-    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), 0);
+    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
+    assert_has(e.msg, "'fc1.weight' is F64, which F32 would round");
+    assert_int_equal(ga_safetensors_init(path, &b, 1, true, &e), 0);
     assert_true(g[25] == f[25]);
     assert_int_equal(ga_safetensors_save("/nowhere/x", &a, 1, &e), GA_ENVIRONMENT);
 }
@@ -130,7 +132,10 @@ static void refusals(void **state) {
         {"{" X "," X "}", "header: duplicate", 8, 0},
         {"{\"x\xff\":1}", "header: ", 8, 0},
         {"{\"x\":{\"dtype\":\"Q9\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-         "tensor 'x': no known dtype", 8, 0},
+         "tensor 'x': dtype 'Q9' is unknown", 8, 0},
+        {"{\"x\":{\"shape\":[2],\"data_offsets\":[0,8]}}", "tensor 'x': dtype '' is unknown", 8, 0},
+        {"{\"x\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}",
+         "do not give the size", 1, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}",
          "begin after their end", 8, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}",
@@ -146,7 +151,7 @@ static void refusals(void **state) {
         {"{\"x\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}",
          "do not give the size", 0, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", "do not give the size", 8, 0},
-        {"{\"x\":7}", "tensor 'x': no known dtype", 8, 0},
+        {"{\"x\":7}", "tensor 'x': dtype '' is unknown", 8, 0},
         {"{" X "}", "beyond the end of the file", 4, 0},
         {"{" X "}", "bytes after the last tensor", 12, 0},
         {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", "overlap", 8, 0},
@@ -155,16 +160,17 @@ static void refusals(void **state) {
         {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[12,16]}}", "leave a hole",
          16, 0},
         {"{" X ",\"__metadata__\":3}", "__metadata__ is not an object", 8, 0},
+        {"{" X ",\"__metadata__\":{\"a\":[]}}", "__metadata__ holds something beside texts", 8, 0},
         {"{" X ",\"y\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[8,12]}}",
-         "'y' is not wanted", 12, 0},
+         "'y' is not in the model", 12, 0},
         {"{\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-         "'x' is missing, 'y' is not wanted", 8, 0},
+         "'x' is missing; 'y' is not in the model", 8, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}}",
-         "'x' is of another rank", 8, 0},
+         "'x' has shape (1, 2), (2) expected", 8, 0},
         {"{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}",
-         "'x' is of another shape", 12, 0},
+         "'x' has shape (3), (2) expected", 12, 0},
         {"{\"x\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-         "'x' is neither F32 nor F64", 8, 0},
+         "'x' is I32, F16, BF16, F32 or F64 expected", 8, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         float memory[2] = {7, 8};
@@ -200,6 +206,114 @@ static void kinds(void **state) {
     free(deep);
 }
 
+/* Value of each finite pattern of a 16-bit type, from its neighbour below: patterns of one exponent
+ * are equally far apart. */
+static double next_value(double value, int bits, int mantissa, int bias) {
+    int exponent = bits >> mantissa;
+    return value + ldexp(1, (exponent > 1 ? exponent : 1) - bias - mantissa);
+}
+
+static void all_patterns(scratch *s, const char *dtype, int mantissa, int bias) {
+    enum { PATTERNS = 1 << 16 };
+    static unsigned char file[256 + 2 * PATTERNS];
+    static double d[PATTERNS];
+    static float f[PATTERNS];
+    const char *path = scratch_path(s, dtype);
+    static const ga_param all = {"x", 0, 1, 1, {PATTERNS}, 0, 0, PATTERNS};
+    ga_array wide = {&all, 1, "", GA_F64, d}, narrow = {&all, 1, "", GA_F32, f};
+    ga_err e;
+    int n = snprintf((char *)file + 8, 248,
+                     "{\"x\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}", dtype);
+    memset(file, 0, 8);
+    file[0] = (unsigned char)n;
+    for (int i = 0; i < PATTERNS; i++) {
+        file[8 + n + 2 * i] = (unsigned char)i;
+        file[8 + n + 2 * i + 1] = (unsigned char)(i >> 8);
+    }
+    put_file(path, file, 8 + (size_t)n + 2 * PATTERNS);
+    if (ga_safetensors_load(path, &wide, 1, NULL, 0, &e) < 0) fail_msg("%s", e.msg);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), 0);
+    const int infinite = (0x7fff >> mantissa) << mantissa;
+    double value = 0;
+    for (int i = 0; i < PATTERNS / 2; i++) {
+        const double up = d[i], down = d[i + PATTERNS / 2];
+        if (i < infinite)
+            assert_true(up == value && down == -value && !signbit(up) && signbit(down));
+        else if (i == infinite)
+            assert_true(up == INFINITY && down == -INFINITY);
+        else
+            assert_true(isnan(up) && isnan(down));
+        assert_true(isnan(up) ? isnan(f[i]) : (double)f[i] == up);
+        assert_true(isnan(down) ? isnan(f[i + PATTERNS / 2]) : (double)f[i + PATTERNS / 2] == down);
+        value = next_value(value, i, mantissa, bias);
+    }
+}
+
+static void half_types(void **state) {
+    all_patterns(*state, "F16", 10, 15);
+    all_patterns(*state, "BF16", 7, 127);
+}
+
+static void rounding(void **state) {
+    const char *path = scratch_path(*state, "wide");
+    static const ga_param x = {"x", 0, 1, 1, {4}, 0, 0, 4};
+    double d[4] = {1 + ldexp(1, -25), -INFINITY, ldexp(1, -149) * 1.25, -1e38};
+    float f[4] = {0};
+    ga_array wide = {&x, 1, "", GA_F64, d}, narrow = {&x, 1, "", GA_F32, f};
+    ga_err e;
+    assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), 0);
+    assert_true(f[0] == 1 && f[1] == -INFINITY && f[2] == ldexpf(1, -149) && f[3] == -1e38f);
+    d[3] = -1e39;
+    assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), GA_INPUT);
+    assert_has(e.msg, "'x' holds -1e+39, too large for F32");
+}
+
+/* For --init a file may hold more than the model, but must hold all of it. */
+static void initial_values(void **state) {
+    const char *path = scratch_path(*state, "init");
+    float f[SPACE], g[SPACE] = {0};
+    ga_param fewer[PARAMS];
+    ga_err e;
+    for (int i = 0; i < SPACE; i++) f[i] = (float)i;
+    ga_array a = array_of(f, GA_F32, ""), b = {fewer, 2, "", GA_F32, g};
+    memcpy(fewer, params, sizeof params);
+    assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
+    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
+    assert_has(e.msg, "'h.4.ln.weight' is not in the model");
+    assert_int_equal(ga_safetensors_init(path, &b, 1, false, &e), 0);
+    assert_true(g[9] == 9 && g[16] == 0);
+    fewer[1].shape[0] = fewer[1].n = 3;
+    fewer[0].name = "fc7.weight";
+    assert_int_equal(ga_safetensors_init(path, &b, 1, false, &e), GA_INPUT);
+    assert_has(e.msg, "nothing loaded: 'fc7.weight' is missing; 'fc1.bias' has shape (2), (3) expected");
+}
+
+/* More differences than a message has room for: stderr has a line for each. */
+static void many_differences(void **state) {
+    scratch *s = *state;
+    const ga_param deep = {"transformer.h.%d.attention.output.dense.weight", 0, 24, 1, {2}, 0, 2, 2};
+    float memory[48];
+    ga_array a = array_of(memory, GA_F32, ""), b = {&deep, 1, "", GA_F32, memory};
+    ga_err e;
+    size_t n;
+    assert_int_equal(ga_safetensors_save(scratch_path(s, "many"), &a, 1, &e), 0);
+    fflush(stderr);
+    int saved = dup(2), fd = open(scratch_path(s, "lines"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, 2);
+    int code = ga_safetensors_check(scratch_path(s, "many"), &b, 1, true, &e);
+    dup2(saved, 2);
+    close(saved);
+    close(fd);
+    assert_int_equal(code, GA_INPUT);
+    assert_has(e.msg, "24 missing, 0 of another shape or type, 6 not in the model; each is named above");
+    char *text = get_file(scratch_path(s, "lines"), &n);
+    assert_has(text, "many: 'transformer.h.23.attention.output.dense.weight' is missing\n");
+    assert_has(text, "many: 'gain' is not in the model\n");
+    free(text);
+}
+
 /* A whole file with one byte less at a time: every prefix is refused and nothing reads beyond
  * it. */
 static void cuts(void **state) {
@@ -224,6 +338,10 @@ int test_safetensors(void) {
                                        cmocka_unit_test(notes_and_checksums),
                                        cmocka_unit_test(refusals),
                                        cmocka_unit_test(kinds),
+                                       cmocka_unit_test(half_types),
+                                       cmocka_unit_test(rounding),
+                                       cmocka_unit_test(initial_values),
+                                       cmocka_unit_test(many_differences),
                                        cmocka_unit_test(cuts)};
     return cmocka_run_group_tests_name("safetensors", tests, scratch_setup, scratch_teardown);
 }

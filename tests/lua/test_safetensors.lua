@@ -1,0 +1,243 @@
+-- Files of parameters: those of other writers give exactly their values, what does not fit is named,
+-- and what is written here opens in the safetensors package of Python.
+-- Needs GAGEN_DATA/safetensors for the files of others, python3 with safetensors for the last tests.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function spec(data, model, more)
+    return ([[
+data       { "csv", train = "%s", target = "last" }
+batch      (3)
+accumulate (4)
+model      { %s }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 40, seed = 3 }
+%s]]):format(data, model, more or "")
+end
+
+local MLP = 'linear "fc1" { 20 }, relu {}, linear "fc2" { 10 }'
+
+local function folder_of_files(t)
+    local data = t.environment("GAGEN_DATA")
+    local folder = data and data .. "/safetensors"
+    if not folder or host.exists(folder) ~= "folder" then t.not_run("GAGEN_DATA/safetensors is not there") end
+    return folder
+end
+
+-- A program whose model has the tensors of mlp_with_metadata.safetensors: 10 inputs, 10 classes.
+local function mlp(t, precision)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local rows = {}
+    for i = 1, 30 do
+        local row = {}
+        for k = 1, 10 do row[k] = tostring((i * k) % 7) end
+        rows[i] = table.concat(row, ",") .. "," .. (i - 1) % 10
+    end
+    t.write(programs.folder() .. "/data/ten.csv", table.concat(rows, "\n") .. "\n")
+    return programs, programs.build("mlp_" .. precision, spec("ten.csv", MLP, ('precision "%s"\n'):format(precision)))
+end
+
+-- The parameters that a program starts with after --init.
+local function initial(t, programs, p, file)
+    local out = t.temp() .. "/initial.safetensors"
+    local result = programs.train(p, { "--cycles", 1, "--init", file, "--save-init", out })
+    return programs.tensors(out), result.err
+end
+
+local function same_values(t, found, expected)
+    for name, tensor in next, expected do t.equal(found[name].values, tensor.values, name) end
+end
+
+-- -- files of this test -------------------------------------------------------------------------
+
+local CODES = {                                    -- of numbers that all these types hold
+    F64 = function(v) return string.pack("<d", v) end,
+    F32 = function(v) return string.pack("<f", v) end,
+    BF16 = function(v) return string.pack("<f", v):sub(3) end,
+    F16 = function(v)
+        if v == 0 then return "\0\0" end
+        local size, exponent = math.abs(v), 15
+        while size >= 2 do size, exponent = size / 2, exponent + 1 end
+        while size < 1 do size, exponent = size * 2, exponent - 1 end
+        return string.pack("<I2", (v < 0 and 0x8000 or 0) + exponent * 1024 + math.tointeger((size - 1) * 1024))
+    end,
+    I32 = function(v) return string.pack("<i4", math.floor(v)) end,
+}
+
+-- tensors: { name, dtype, shape, first value }, value i is (first + i) / 8 modulo 8.
+local function write_file(t, path, tensors)
+    local header, data, at = {}, {}, 0
+    for i, one in ipairs(tensors) do
+        local n, bytes = 1, {}
+        for _, size in ipairs(one[3]) do n = n * size end
+        for k = 1, n do bytes[k] = CODES[one[2]](((one[4] + k) % 64 - 32) / 8) end
+        data[i] = table.concat(bytes)
+        header[i] = ('"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}'):format(one[1], one[2],
+            table.concat(one[3], ","), at, at + #data[i])
+        at = at + #data[i]
+    end
+    local text = "{" .. table.concat(header, ",") .. "}"
+    t.write(path, string.pack("<I8", #text) .. text .. table.concat(data))
+end
+
+local function mlp_file(t, dtype, more)
+    local path, list = t.temp() .. "/init.safetensors", {
+        { "fc2.weight", dtype, { 10, 20 }, 1 }, { "fc1.bias", dtype, { 20 }, 2 },
+        { "fc1.weight", dtype, { 20, 10 }, 3 }, { "fc2.bias", dtype, { 10 }, 4 } }
+    for _, one in ipairs(more or {}) do list[#list + 1] = one end
+    write_file(t, path, list)
+    return path
+end
+
+-- -- reading ------------------------------------------------------------------------------------
+
+for _, precision in ipairs { "f32", "f64" } do
+    add("--init from F16, BF16, F32 and F64 into " .. precision, function(t)
+        local programs, p = mlp(t, precision)
+        local expected = programs.tensors(mlp_file(t, "F64"))
+        for _, dtype in ipairs { "F16", "BF16", "F32", "F64" } do
+            local found, err = initial(t, programs, p, mlp_file(t, dtype))
+            t.equal(err, "ready\n")
+            t.equal(found["fc1.weight"].dtype, precision:upper())
+            same_values(t, found, expected)
+        end
+    end)
+end
+
+add("--init leaves what the model has no use for, and says so", function(t)
+    local programs, p = mlp(t, "f32")
+    local file = mlp_file(t, "F32", { { "fc3.mask", "I32", { 2, 2 }, 0 }, { "fc3.step", "I32", {}, 0 } })
+    local _, err = initial(t, programs, p, file)
+    t.equal(err, file .. ": 2 tensors are not in the model and are left: 'fc3.mask', 'fc3.step'\nready\n")
+end)
+
+add("--init names what does not fit", function(t)
+    local programs, p = mlp(t, "f32")
+    local file = t.temp() .. "/other.safetensors"
+    write_file(t, file, { { "fc1.weight", "F32", { 10, 20 }, 0 }, { "fc1.bias", "I32", { 20 }, 0 },
+        { "fc2.bias", "F32", { 10 }, 0 }, { "fc9.bias", "F32", { 10 }, 0 } })
+    local result = programs.train(p, { "--init", file, status = 1 })
+    t.equal(result.err, "mlp_f32: " .. file .. ": does not fit the model, nothing loaded: "
+        .. "'fc1.weight' has shape (10, 20), (20, 10) expected; 'fc1.bias' is I32, F16, BF16, F32 or F64 "
+        .. "expected; 'fc2.weight' is missing\n")
+end)
+
+-- -- files of others ----------------------------------------------------------------------------
+
+add("a trained MLP of another writer", function(t)
+    local file = folder_of_files(t) .. "/mlp_with_metadata.safetensors"
+    for _, precision in ipairs { "f32", "f64" } do
+        local programs, p = mlp(t, precision)
+        local found, err = initial(t, programs, p, file)
+        t.equal(err, "ready\n")
+        same_values(t, found, programs.tensors(file))
+    end
+end)
+
+local HALF = {
+    F16 = function(bits)
+        local exponent, mantissa = bits // 1024 % 32, bits % 1024
+        local size = exponent > 0 and (1024 + mantissa) * 2.0 ^ (exponent - 25) or mantissa * 2.0 ^ -24
+        return bits >= 0x8000 and -size or size
+    end,
+    BF16 = function(bits) return string.unpack("<f", "\0\0" .. string.pack("<I2", bits)) end,
+}
+
+add("a file of mixed types", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local file = folder_of_files(t) .. "/mixed_dtypes_f16_bf16_u16_u8_i32.safetensors"
+    local q, embed = "model.layers.0.self_attn.q_proj", "model.embed_tokens"
+    local p = programs.build("mixed_types", spec("tiny.csv",
+        ('linear "%s" { 4, bias = false }, linear "%s" { 6, bias = false }'):format(q, embed)))
+    local found, err = initial(t, programs, p, file)
+    t.match(err, ": 5 tensors are not in the model and are left: [^\n]*'lm_head.weight'[^\n]*\nready\n$")
+    local text = host.read(file)
+    local start = 8 + string.unpack("<I8", text)
+    local header = t.load("tests/lua/json.lua").read(text:sub(9, start))
+    for name, dtype in next, { [q .. ".weight"] = "BF16", [embed .. ".weight"] = "F16" } do
+        local values, first, last = {}, table.unpack(header[name].data_offsets)
+        t.equal(header[name].dtype, dtype)
+        for at = start + first + 1, start + last, 2 do
+            values[#values + 1] = HALF[dtype](string.unpack("<I2", text, at))
+        end
+        t.equal(found[name].values, values, name)
+    end
+    p = programs.build("mixed_integers", spec("tiny.csv", 'linear "lm_head" { 4, bias = false }'))
+    local result = programs.train(p, { "--init", file, status = 1 })
+    t.match(result.err, ": 'lm_head.weight' has shape %(2, 4%), %(4, 4%) expected\n$")
+end)
+
+add("files that do not fit are read to the last name", function(t)
+    local programs, p = mlp(t, "f32")
+    local folder, count = folder_of_files(t), 0
+    for _, name in ipairs(host.list(folder)) do
+        if name:find("%.safetensors$") and not name:find("^mlp") then
+            local result = programs.train(p, { "--init", folder .. "/" .. name, status = 1 })
+            t.match(result.err, "^mlp_f32: [^\n]*" .. name:gsub("%p", "%%%0")
+                .. ": does not fit the model, nothing loaded: [^\n]*'fc1%.weight' [^\n]*; [^\n]*\n$")
+            t.contains(result.err, name:find("burn") and "'fc1.weight' has shape (32, 11616), (20, 10) expected"
+                or "'fc2.bias' is missing")
+            count = count + 1
+        end
+    end
+    assert(count >= 5, "only " .. count .. " files there")
+end)
+
+-- -- Python -------------------------------------------------------------------------------------
+
+local function python(t, ...)
+    local result = t.run { "python3", t.root .. "/tests/reference/safetensors_files.py", ... }
+    if result.status == 5 then t.not_run(result.err:gsub("\n$", "")) end
+    t.equal({ result.status, result.err }, { 0, "" })
+    return result.out
+end
+
+-- name, dtype, shape and every value, as the script prints them.
+local function listing(t, programs, file)
+    local text = host.read(file)
+    local header = t.load("tests/lua/json.lua").read(text:sub(9, 8 + string.unpack("<I8", text)))
+    local lines = {}
+    for name, tensor in next, programs.tensors(file) do
+        local values = {}
+        for i, v in ipairs(tensor.values) do values[i] = ("%.17g"):format(v) end
+        lines[#lines + 1] = ("%s %s (%s) %s"):format(name, tensor.dtype,
+            table.concat(header[name].shape, ","), table.concat(values, " "))
+    end
+    table.sort(lines)
+    return table.concat(lines, "\n") .. "\n"
+end
+
+add("files of ours in Python's safetensors", function(t)
+    for _, precision in ipairs { "f32", "f64" } do
+        local programs, p = mlp(t, precision)
+        local checkpoint, init = t.temp(), t.temp() .. "/init.safetensors"
+        programs.train(p, { "--stop-micro", 6, "--checkpoint", checkpoint, "--save-init", init, status = 75 })
+        local dump = programs.dump(p, { "--cycles", 2 })
+        local folder, count = checkpoint .. "/cycle-000000001-r2/", 0
+        for _, file in ipairs { init, folder .. "model.safetensors", folder .. "optimizer.safetensors",
+            folder .. "gradient-1of1.safetensors", dump .. "/parameters.safetensors",
+            dump .. "/gradients.safetensors", dump .. "/state.safetensors" } do
+            t.equal(python(t, "show", file), listing(t, programs, file), file)
+            count = count + 1
+        end
+        t.equal(count, 7)
+    end
+end)
+
+add("files of Python's safetensors in ours", function(t)
+    local programs, p = mlp(t, "f64")
+    for _, dtype in ipairs { "float16", "float32", "float64" } do
+        local file = t.temp() .. "/python.safetensors"
+        python(t, "write", file, dtype)
+        local found, err = initial(t, programs, p, file)
+        t.equal(err, "ready\n")
+        local out = t.temp() .. "/ours.safetensors"
+        programs.train(p, { "--cycles", 1, "--init", file, "--save-init", out })
+        local values = python(t, "show", file):gsub(" F%d+ ", " F64 ")
+        t.equal(listing(t, programs, out), values, dtype)
+        assert(found["fc1.weight"].count == 200)
+    end
+end)
+
+return tests
