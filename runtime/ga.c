@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -88,6 +89,32 @@ void ga_open_streams(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
+#define CLEAR "\r\033[K" /* to the first column, and nothing behind it */
+
+static atomic_bool drawn;
+
+static void write_text(const char *text, size_t n) {
+    ssize_t ignored = write(STDERR_FILENO, text, n);
+    (void)ignored;
+}
+
+void ga_draw(const char *text) {
+    char line[512];
+    const bool was_drawn = atomic_exchange(&drawn, text != NULL);
+    if (!text && was_drawn) write_text("\n", 1);
+    if (!text) return;
+    const int n = snprintf(line, sizeof line, CLEAR "%.500s", text);
+    if (n > 0) write_text(line, (size_t)n);
+}
+
+void ga_draw_clear(void) {
+    if (atomic_exchange(&drawn, false)) write_text(CLEAR, sizeof CLEAR - 1);
+}
+
+bool ga_draw_shown(void) {
+    return atomic_load(&drawn);
+}
+
 void ga_say(const char *fmt, ...) {
     char line[1024];
     va_list args;
@@ -99,6 +126,6 @@ void ga_say(const char *fmt, ...) {
     line[n] = 0;
     clean_text(line);
     line[n] = '\n';
-    ssize_t ignored = write(STDERR_FILENO, line, (size_t)n + 1);
-    (void)ignored;
+    ga_draw_clear();
+    write_text(line, (size_t)n + 1);
 }

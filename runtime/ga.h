@@ -65,4 +65,13 @@ void ga_open_streams(void);
 /* One line to stderr in one write(2), at most 1,023 bytes; never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line on a terminal that is drawn again and again, on stderr: shows text (at most 500 bytes) in the
+ * place of the line drawn before. NULL: the line stays, what comes is written below it. ga_say removes
+ * the line; the next ga_draw brings it back. */
+void ga_draw(const char *text);
+
+/* Removes the drawn line, if there is one: something else is to be written. */
+void ga_draw_clear(void);
+bool ga_draw_shown(void);
+
 #endif

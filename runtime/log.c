@@ -2,6 +2,7 @@
  * cannot be written is dropped, said once, and never stops training. */
 #include "log.h"
 
+#include "progress.h"
 #include "text.h"
 
 #include <errno.h>
@@ -20,8 +21,10 @@ typedef struct {
 } channel;
 
 struct ga_log {
-    channel json, text;
+    channel json, text, talk;
     bool quiet;
+    bool one_terminal; /* stdout is where progress is drawn */
+    ga_progress progress;
     double opened;
     char line[LINE];
 };
@@ -37,7 +40,10 @@ int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *
     l->opened = ga_clock();
     l->quiet = quiet;
     l->text = (channel){.fd = rank == 0 ? STDOUT_FILENO : -1, .name = "stdout"};
+    l->talk = (channel){.fd = rank == 0 ? STDERR_FILENO : -1, .name = "stderr"};
     l->json = (channel){.fd = -1, .name = path};
+    ga_progress_open(&l->progress, rank == 0 && !quiet);
+    l->one_terminal = l->progress.shown && isatty(STDOUT_FILENO);
     if (path && rank == 0) {
         /* Never waits for a reader of a FIFO; a FIFO without one is refused. */
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
@@ -62,6 +68,7 @@ static ga_text begin(ga_log *l) {
 
 static void send(channel *c, ga_text *t) {
     if (c->fd < 0 || t->full) return;
+    if (isatty(c->fd)) ga_draw_clear();
     if (c->broken && ga_write_all(c->fd, "\n", 1)) return;
     t->base[t->used++] = '\n';
     int rc = ga_write_all(c->fd, t->base, t->used);
@@ -145,6 +152,20 @@ static double plain(double value) {
     return isnan(value) ? fabs(value) : value;
 }
 
+static void update_progress(ga_log *l, const ga_update_event *v) {
+    bool tokens = v->fields & GA_HAS_TOKENS;
+    ga_progress_update(&l->progress,
+                       &(ga_progress_event){
+                           .cycle = v->cycle,
+                           .cycles = v->cycles,
+                           .loss = v->loss,
+                           .lr = v->lr,
+                           .grad_norm = v->fields & GA_HAS_GRAD_NORM ? v->grad_norm : -1,
+                           .ms = v->ms,
+                           .amount = 1e-3 * v->ms * (tokens ? v->tokens_per_s : v->rows_per_s),
+                           .unit = tokens ? "tok" : "rows"});
+}
+
 static void update_text(ga_log *l, const ga_update_event *v) {
     ga_text t = begin(l);
     bool tokens = v->fields & GA_HAS_TOKENS;
@@ -160,7 +181,8 @@ static void update_text(ga_log *l, const ga_update_event *v) {
 
 void ga_log_update(ga_log *l, const ga_update_event *v) {
     update_json(l, v);
-    if (!l->quiet) update_text(l, v);
+    if (!l->quiet && !l->one_terminal) update_text(l, v);
+    update_progress(l, v);
 }
 
 void ga_log_eval(ga_log *l, const ga_eval_event *v) {
@@ -195,7 +217,7 @@ void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms) {
     if (l->quiet) return;
     t = begin(l);
     ga_text_add(&t, "checkpoint %lld %s %.0f ms", (long long)cycle, path, ms);
-    send(&l->text, &t);
+    send(&l->talk, &t);
 }
 
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason) {
@@ -213,6 +235,7 @@ void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
+    ga_progress_end(&l->progress);
     t = begin(l);
     ga_text_add(&t, "end %s cycle %lld update %lld skipped %lld mem %lldMiB t %.1fs", reason,
                 (long long)cycle, (long long)update, (long long)skipped,

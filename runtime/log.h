@@ -1,6 +1,7 @@
-/* log.h: what training says: plain lines on stdout and JSON lines in a file. Rank 0 speaks, the
- * others are silent. A closed or full output is reported once and never stops training. No
- * allocation after open. */
+/* log.h: what training says: plain lines of figures on stdout, JSON lines in a file, and the rest on
+ * stderr. On a terminal updates are a line of progress instead (progress.h). Rank 0 speaks, the others
+ * are silent. A closed or full output is reported once and never stops training. No allocation after
+ * open. */
 #ifndef GA_LOG_H
 #define GA_LOG_H
 
@@ -55,7 +56,8 @@ typedef struct ga_device_use {
 
 size_t ga_log_bytes(void); /* taken from the arena: 8192 */
 
-/* path: JSON lines are appended there; NULL: none. quiet: nothing on stdout. rank > 0: neither. */
+/* path: JSON lines are appended there; NULL: none. quiet: neither lines nor progress. rank > 0:
+ * nothing at all. */
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e);
 void ga_log_close(ga_log *l); /* NULL allowed */
 

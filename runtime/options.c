@@ -33,7 +33,7 @@ static const option options[] = {
     {"dump", "DIR", "write parameters, gradients and state at the end", TEXT, AT(dump), 0, 0},
     {"threads", "N", "worker threads", NUMBER, AT(threads), 1, 1024},
     {"seed", "N", "instead of the seed of the spec", NUMBER, AT(seed), 0, INT64_MAX},
-    {"quiet", NULL, "no lines on stdout", FLAG, AT(quiet), 0, 0},
+    {"quiet", NULL, "no figures and no progress, only what is wrong", FLAG, AT(quiet), 0, 0},
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},
     {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},

@@ -27,7 +27,7 @@ local function template_of(name)
 end
 
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "cycle", "data", "folder", "ga", "layout",
-    "log", "options", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog" }
+    "log", "options", "progress", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog" }
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 

@@ -83,7 +83,12 @@ static void events(void **state) {
     snprintf(json, sizeof json, "%s", scratch_path(s, "log.jsonl"));
     assert_int_equal(ga_log_open(&l, json, false, 0, &a, NULL), 0);
     int fd = open(scratch_path(s, "stdout"), O_RDWR | O_CREAT | O_TRUNC, 0644);
+    int talk = open(scratch_path(s, "stderr"), O_RDWR | O_CREAT | O_TRUNC, 0644), saved = dup(2);
+    dup2(talk, 2);
     with_stdout(fd, all_events, l);
+    dup2(saved, 2);
+    close(saved);
+    close(talk);
     close(fd);
     ga_log_close(l);
     text = at = get_file(json, &n);
@@ -112,9 +117,11 @@ static void events(void **state) {
     text = get_file(scratch_path(s, "stdout"), &n);
     assert_has(text, "update 12/100 loss 0.1 lr 1.000e-03 gnorm inf rows/s 51200 skipped 1 t ");
     assert_has(text, "eval 12 loss nan accuracy 0.9750 rows 360\n");
-    assert_has(text, "checkpoint 12 out/c/cycle-000000012 4 ms\n");
     assert_has(text, "iteration 3, first 3 elements of fc1.weight: 1, 0.100000001, -2\n");
     assert_has(text, "end done cycle 12 update 11 skipped 1 mem ");
+    free(text);
+    text = get_file(scratch_path(s, "stderr"), &n);
+    assert_string_equal(text, "checkpoint 12 out/c/cycle-000000012 4 ms\n");
     free(text);
     ga_arena_close(&a);
 }
