@@ -1,48 +1,17 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files.
 local catalog = require "catalog.catalog"
+local commands = require "command.commands"
+local compile = require "command.compile"
 local diag = require "base.diag"
 local doctor = require "emit.doctor"
-local load_spec = require "spec.load"
-local options = require "spec.options"
-local ordered = require "base.ordered"
-local passes = require "passes.passes"
+local help = require "command.help"
+local options = require "command.options"
 local plan = require "emit.plan"
 local print_graph = require "graph.print"
-local profile = require "emit.profile"
 local program = require "emit.program"
 local registry = require "emit.registry"
 local step = require "emit.step"
 local expr = require "base.expr"
-
-local gagen = {}
-
--- Spec and options to a lowered graph.
-local function compile(path, o)
-    local g, c = load_spec.load(path)
-    c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
-    options.apply(c, o)
-    c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
-    local facts = profile.get(c.profile)
-    c.compiler_flags, c.cpu_features = facts.flags, facts.features
-    c.without, c.stop_after = o.without, o.stop_after
-    if o.trace then
-        c.trace = function(name, content)
-            host.folder(o.trace)
-            local ok, message = host.write(o.trace, name, content)
-            if not ok then diag.fail(o.trace, message, { kind = "environment" }) end
-        end
-    end
-    passes.run(g, c)
-    for _, param in ipairs(g.params) do
-        if not param.used then
-            diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(
-                param.name))
-        end
-    end
-    return g, c
-end
-
-local function output_folder(c, o) return o.output or "out/" .. c.name end
 
 local COMMANDS = {}
 
@@ -53,7 +22,7 @@ local function generate(o)
         return nil
     end
     local files, facts = program.render(g, c)
-    local folder = output_folder(c, o)
+    local folder = o.output or "out/" .. c.name
     program.write(folder, files, o.force)
     local data = (o.spec:match("^(.*/)[^/]*$") or "") .. "data"
     if host.exists(data) == "folder" then host.link(host.absolute(data), folder .. "/data") end
@@ -71,7 +40,6 @@ end
 
 function COMMANDS.run(o)
     local folder = generate(o)
-    if not folder then return 0 end
     local status, why = host.run { "make", "-s", "-C", folder }
     if status ~= 0 then
         diag.fail(folder, "make failed" .. (why and ": " .. why or ""), { kind = "environment" })
@@ -117,7 +85,7 @@ end
 function COMMANDS.show(o)
     local g, c = compile(o.spec, o)
     local files = program.render(g, c)
-    local name = o.rest[1] or "step.c"
+    local name = o.arguments[1] or "step.c"
     if not files:has(name) then
         diag.fail("show", ("there is no file '%s' in the program"):format(name),
             { hint = diag.suggest(name, files.keys), notes = { table.concat(files.keys, " ") } })
@@ -127,14 +95,20 @@ function COMMANDS.show(o)
 end
 
 function COMMANDS.list(o)
-    io.write(registry.text(catalog.load(), o.rest[1]))
+    io.write(registry.text(catalog.load(), o.arguments[1]))
     return 0
 end
 
 function COMMANDS.doctor() return doctor.run() end
 
-function COMMANDS.help()
-    io.write(options.help())
+function COMMANDS.help(o)
+    local word = o.arguments and o.arguments[1]
+    local command = word and commands.find(word)
+    if word and not command then
+        diag.fail("help", ("there is no command '%s'"):format(word),
+            { hint = diag.suggest(word, commands.names()) })
+    end
+    io.write(command and help.command(command) or help.all())
     return 0
 end
 
@@ -143,10 +117,8 @@ function COMMANDS.version()
     return 0
 end
 
---- The program: command-line words to an exit code.
-function gagen.main(arguments)
-    local o = options.parse(arguments, ordered.keys(COMMANDS))
+-- The program: command-line words to an exit code.
+return function(arguments)
+    local o = options.parse(arguments)
     return COMMANDS[o.command](o)
 end
-
-return gagen.main

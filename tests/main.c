@@ -1,5 +1,6 @@
 /* main.c: runs every test of the project through cmocka, from the repository root.
- * usage: run [PATTERN]    only tests whose name contains PATTERN (* and ? as in a shell)
+ * usage: run [PATTERN]    only tests whose name contains PATTERN (* and ? as in a shell), and those
+ *                         of the C group of that name; a PATTERN that fits none is a failure
  * A C group is a function `int test_NAME(void)` in tests/unit/test_NAME.c that runs one cmocka
  * group and returns its failures; groups.h is made by the Makefile from the names of these files. A
  * Lua test is an entry of the array that tests/lua/test_NAME.lua returns (lua_tests.c). */
@@ -7,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,22 +21,56 @@
 #include "groups.h"
 #undef GROUP
 
+static const char *wanted = "";  /* the word of the command line */
+static const char *filter = "*"; /* of the names of tests */
+static size_t matched;           /* how many tests fit it */
+
+/* Whether name fits a pattern of * (any characters), ? (one) and others that stand for themselves. */
+static bool fits(const char *name, const char *pattern) {
+    if (*pattern == '*') return fits(name, pattern + 1) || (*name && fits(name + 1, pattern));
+    if (!*name || !*pattern) return *name == *pattern;
+    return (*pattern == '?' || *pattern == *name) && fits(name + 1, pattern + 1);
+}
+
+/* The linker puts this in the place of cmocka's function (-Wl,--wrap): a group in which no test fits
+ * the filter is left out, and the others are counted. */
+int __real__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t n,
+                                   CMFixtureFunction setup, CMFixtureFunction teardown);
+int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t n,
+                                   CMFixtureFunction setup, CMFixtureFunction teardown);
+
+int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, size_t n,
+                                   CMFixtureFunction setup, CMFixtureFunction teardown) {
+    const bool whole = strcmp(group, wanted) == 0;
+    size_t here = 0;
+    for (size_t i = 0; i < n; i++) here += whole || fits(tests[i].name, filter);
+    matched += here;
+    if (here == 0) return 0;
+    cmocka_set_test_filter(whole ? NULL : filter);
+    return __real__cmocka_run_group_tests(group, tests, n, setup, teardown);
+}
+
 int main(int argc, char **argv) {
-    char filter[256];
+    char pattern[256];
     int failures = 0;
     if (access("gen/host/host.h", R_OK) != 0) {
         fprintf(stderr, "%s: run it from the repository root\n", argv[0]);
         return 2;
     }
     if (argc > 1) {
-        snprintf(filter, sizeof filter, strpbrk(argv[1], "*?") ? "%s" : "*%s*", argv[1]);
-        cmocka_set_test_filter(filter);
+        snprintf(pattern, sizeof pattern, strpbrk(argv[1], "*?") ? "%s" : "*%s*", argv[1]);
+        filter = pattern;
+        wanted = argv[1];
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
 #define GROUP(name) failures += test_##name() != 0;
 #include "groups.h"
 #undef GROUP
     int lua = ga_lua_tests();
+    if (matched == 0) {
+        fprintf(stderr, "no test has a name that fits '%s'\n", filter);
+        return 1;
+    }
     if (failures > 0) fprintf(stderr, "%d C group%s failed\n", failures, failures > 1 ? "s" : "");
     return failures > 0 || lua != 0;
 }

@@ -161,9 +161,17 @@ function diag.render(d)
     return table.concat(lines)
 end
 
+local elsewhere = {}
+
+-- Tells diag.field of fields that are not given where their word stands: places[at][name] = a place;
+-- name 1 is the word's first position. Holds until the next call.
+function diag.fields_elsewhere(places) elsewhere = places end
+
 -- "path:line" of the field `name` of the word at `at`: the first `name =` between the word and the
 -- end of its argument; `at` itself where the field is not written there.
 function diag.field(at, name)
+    local place = elsewhere[at] and elsewhere[at][name]
+    if place or name == 1 then return place or at end
     local path, number = diag.place(at)
     local text = number and host.exists(path) == "file" and host.read(path, 1048576)
     if not text then return at end

@@ -36,8 +36,8 @@ local function header_of(config, facts, open, middle, close)
     return function(file, what)
         local rows = {
             ("%s: %s"):format(file, what),
-            ("From %s (sha256 %s...) by gagen %s: gagen %s"):format(config.shown_path,
-                config.sha256:sub(1, 12), host.version, config.shown_path),
+            ("From %s (sha256 %s...) by gagen %s: %s"):format(config.shown_path,
+                config.sha256:sub(1, 12), host.version, config.shown_command),
             ("%d parameters, %d bytes planned, 0 allocations after start."):format(
                 facts.totals.parameters, facts.totals.bytes),
             "Edit freely: nothing but cc is needed to rebuild. SPDX-License-Identifier: 0BSD",
@@ -322,7 +322,8 @@ local function render_readme(g, config, facts, context)
     local cycle = facts.cycle
     return context.template("program/README.md")("readme", ordered.copy(cuda_program.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
-        version = text.comment(host.version), parameters = facts.totals.parameters,
+        command = text.comment(config.shown_command), version = text.comment(host.version),
+        parameters = facts.totals.parameters,
         memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
         table = lines(rows),
@@ -331,7 +332,10 @@ end
 
 -- Provenance names the spec as it is shown, so that no file says where gagen was run.
 local function show_places(g, config)
-    local function shown(at) return config.shown_path .. at:sub(#config.path + 1) end
+    local function shown(at)
+        if at:sub(1, #config.path) ~= config.path then return at end      -- given by --set
+        return config.shown_path .. at:sub(#config.path + 1)
+    end
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.views } do
         graph.walk(body, function(node) node.at = shown(node.at) end)
     end

@@ -16,7 +16,7 @@ local function collect(path, events)
         if event.event == "model" or event.event == "model_begin" then name = "model" end
         if event.event == "loss_begin" then name = "loss" end
         if name then
-            local at = path .. ":" .. event.line
+            local at = event.at or path .. ":" .. event.line
             if given:has(name) then
                 diag.fail(at, ("%s: given twice, expected once"):format(name),
                     { notes = { { at = given:get(name).at, message = "the first one is here" } } })
@@ -57,7 +57,7 @@ local function select(given, path, catalog, name, default, extra)
     local args = ordered.copy(entry and entry.args or { default })
     local chosen = table.remove(args, 1)
     if type(chosen) ~= "string" or not registry:has(chosen) then
-        diag.fail(at, ("%s: %s is unknown, expected one of %s"):format(name,
+        diag.fail(diag.field(at, 1), ("%s: %s is unknown, expected one of %s"):format(name,
             type(chosen) == "string" and "'" .. chosen .. "'" or "a " .. type(chosen),
             table.concat(registry.keys, ", ")), { found = type(chosen) == "string" and chosen or nil,
             hint = type(chosen) == "string" and diag.suggest(chosen, registry.keys) or nil })

@@ -7,6 +7,7 @@ local glob = require "base.glob"
 local graph = require "graph.graph"
 local model = require "spec.model"
 local ordered = require "base.ordered"
+local set = require "spec.set"
 local words = require "spec.words"
 
 local load_spec = {}
@@ -119,16 +120,24 @@ local function check_sizes(g, c)
     end
 end
 
---- Evaluates, checks and builds. Returns the graph and the configuration.
-function load_spec.load(path)
+-- The hash of a program's origin: of the spec, and of what --set puts in the place of its words.
+local function hash_of(source, sets)
+    local lines = ordered.collect(sets, function(s) return "\n--set " .. s.text end)
+    return host.sha256(source .. table.concat(lines))
+end
+
+--- Evaluates, checks and builds; `sets` are those of set.read_all. Returns the graph and the
+--- configuration.
+function load_spec.load(path, sets)
     local source, message = host.read(path, 256 * 1024)
     if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
     local known = catalog.load()
     local events, problem = host.evaluate { path = path, text = source,
         words = load_spec.words(known) }
     if not events then diag.raise(problem) end
+    set.apply(path, events, sets)
     local c = config.read(path, events, known, default_name(path))
-    c.text, c.sha256 = source, host.sha256(source)
+    c.text, c.sha256 = source, hash_of(source, sets)
     c.ops = ordered.copy(known.ops.values)
     c.ops.map = { lower = "pointwise" }
     local g = graph.new(c.name)

@@ -1,6 +1,6 @@
 -- The house rules that a machine can hold: rooms point one way, nothing unordered reaches a file,
 -- files stay small, the project speaks of itself alone.
-local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit" }
+local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit", "command" }
 local LIMIT = { lua = 500, c = 500, h = 150, tmpl = 500 }
 
 local function files(t, command)

@@ -79,12 +79,25 @@ add("wrong words on the command line", function(t)
         { "-o: given twice", SPEC, "-o", "a", "-o", "b" },
         { "plan: expected a spec", "plan" },
         { "no/such.lua", "no/such.lua" },
+        { "run SPEC [-- OPTIONS]: takes no --json", "run", SPEC, "--json" },
+        { "lr SPEC: takes no words behind --", "lr", SPEC, "--", "--cycles" },
+        { "unexpected word 'step.c'", "kernels", SPEC, "step.c" },
+        { "what goes to the program stands behind --", "run", SPEC, "100" },
+        { "--without: no pass 'fusio' there", "plan", SPEC, "--without", "fusio" },
     } do
         local result = programs.gagen { table.unpack(case, 2) }
         t.equal(result.status, 1, table.concat(case, " "))
         t.contains(result.err, case[1])
         t.equal(result.out, "")
     end
+end)
+
+add("a pattern that fits no test fails", function(t)
+    local runner = t.temp():match("^(.*)/tmp/") .. "/run"
+    local result = t.run { runner, "there is no such test" }
+    t.equal(result.status, 1)
+    t.equal(result.err, "no test has a name that fits '*there is no such test*'\n")
+    t.match(t.run { runner, "rng" }.out, "%d test%(s%) run")
 end)
 
 add("an edited file is kept", function(t)

@@ -1,0 +1,106 @@
+-- commands: gagen's commands and options as data. The parser, `gagen help`, the manual page, the
+-- completions of shells and docs/COMMANDS.md are all made from these two lists.
+--
+-- A command: { name, arguments, doc, options, example, details }. An argument in brackets may be left
+-- out; its name says what it is: SPEC a file, the others words. `rest`: what follows `--`.
+-- An option: { name, key, doc, value, integer, many, values }: many = may be given several times,
+-- values = what completion offers.
+local ordered = require "base.ordered"
+local passes = require "passes.passes"
+local words = require "spec.words"
+
+local commands = {}
+
+local function target_values(name)
+    for _, field in ipairs(words.find("target").fields) do
+        if field.name == name then return field.values end
+    end
+end
+
+commands.options = {
+    { name = "-o", key = "output", value = "DIR", doc = "the program's own folder; default: out/NAME" },
+    { name = "--set", key = "set", value = "WORD.FIELD=LUA", many = true,
+        doc = "a value in the place of the spec's: --set accumulate=8 --set optimizer.lr=1e-3" },
+    { name = "--target", key = "target", value = "NAME", values = target_values("kind"),
+        doc = "c or cuda" },
+    { name = "--march", key = "march", value = "NAME", values = target_values("march"),
+        doc = "the profile to build for" },
+    { name = "--ranks", key = "ranks", value = "N", integer = true, doc = "number of processes" },
+    { name = "--threads", key = "threads", value = "N", integer = true, doc = "threads per process" },
+    { name = "--without", key = "without", value = "PASS", many = true, values = passes.names(true),
+        doc = "leave an optional pass out" },
+    { name = "--trace", key = "trace", value = "DIR", doc = "write the graph after every pass" },
+    { name = "--stop-after", key = "stop_after", value = "PASS", values = passes.names(),
+        doc = "print the graph after this pass, and write nothing" },
+    { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
+    { name = "--json", key = "json", doc = "output for programs" },
+    { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
+}
+
+local COMPILE = { "--set", "--target", "--march", "--ranks", "--threads", "--without", "--trace" }
+
+local function with(...)
+    return table.move(COMPILE, 1, #COMPILE, select("#", ...) + 1, { ... })
+end
+
+commands.list = {
+    { name = "generate", arguments = { "SPEC" }, options = with("-o", "--force", "--stop-after"),
+        doc = "write the program to out/NAME; then make -C out/NAME and out/NAME/train",
+        example = "gagen specs/digits_mlp.lua --set accumulate=8",
+        details = "A file that was edited since gagen wrote it stops the command; --force overwrites "
+            .. "it and keeps a copy in the folder edited. --set is part of the program's provenance: "
+            .. "the files show it and spec_sha256 covers it." },
+    { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
+        doc = "write, build and train; OPTIONS go to the program",
+        example = "gagen run specs/digits_mlp.lua -- --cycles 100" },
+    { name = "check", arguments = { "SPEC" }, options = with(),
+        doc = "read and check only", example = "gagen check specs/digits_mlp.lua" },
+    { name = "plan", arguments = { "SPEC" }, options = with("--json"),
+        doc = "every byte, kernel and collective, before anything runs",
+        example = "gagen plan specs/digits_mlp.lua --set batch=64" },
+    { name = "lr", arguments = { "SPEC" }, options = with(),
+        doc = "the learning rate of each update: its number from 1, a tab, the rate",
+        example = "gagen lr specs/digits_mlp.lua" },
+    { name = "kernels", arguments = { "SPEC" }, options = with(),
+        doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua" },
+    { name = "show", arguments = { "SPEC", "[FILE]" }, options = with(),
+        doc = "one file of the program; step.c if none is named",
+        example = "gagen show specs/digits_mlp.lua model.h" },
+    { name = "list", arguments = { "[KIND]" }, options = {},
+        doc = "what a spec may use: words, layers, ops, optimizers, schedules, losses",
+        example = "gagen list layers" },
+    { name = "help", arguments = { "[WORD]" }, options = {},
+        doc = "this list, or one command", example = "gagen help plan" },
+    { name = "doctor", arguments = {}, options = {},
+        doc = "what is installed and what is missing", example = "gagen doctor" },
+    { name = "version", arguments = {}, options = {},
+        doc = "version of gagen and of Lua", example = "gagen version" },
+}
+
+commands.exit = "0 done, 1 your input, 2 a bug of gagen, 3 disk or tools"
+
+--- The command of this name, or nil; the names of all.
+function commands.find(name)
+    for _, command in ipairs(commands.list) do
+        if command.name == name then return command end
+    end
+end
+
+function commands.names() return ordered.collect(commands.list, function(c) return c.name end) end
+
+--- The option of this name, or nil.
+function commands.option(name)
+    for _, option in ipairs(commands.options) do
+        if option.name == name then return option end
+    end
+end
+
+--- "run SPEC [-- OPTIONS]".
+function commands.usage(command)
+    local parts = command.name ~= "generate" and { command.name } or {}
+    table.move(command.arguments, 1, #command.arguments, #parts + 1, parts)
+    if command.rest then parts[#parts + 1] = "[-- " .. command.rest .. "]" end
+    return table.concat(parts, " ")
+end
+
+return commands

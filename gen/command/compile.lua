@@ -1,0 +1,62 @@
+-- compile: spec and options to a lowered graph and its configuration: what most commands begin with.
+local diag = require "base.diag"
+local load_spec = require "spec.load"
+local options = require "spec.options"
+local ordered = require "base.ordered"
+local passes = require "passes.passes"
+local profile = require "emit.profile"
+local set = require "spec.set"
+
+-- Options that change the program, by their keys: shown in it as the command that wrote it.
+local SHOWN = { { "target", "--target" }, { "march", "--march" }, { "ranks", "--ranks" },
+    { "threads", "--threads" } }
+
+-- A word for a shell, in quotes where it needs them.
+local function quoted(word)
+    if word:find("^[%w_./=+,:@-]+$") then return word end
+    return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
+-- The command that writes this program again, from the same folder.
+local function shown_command(path, sets, o)
+    local parts = { "gagen", quoted(path) }
+    local function add(option, value) parts[#parts + 1] = option .. " " .. quoted(tostring(value)) end
+    for _, s in ipairs(sets) do add("--set", s.text) end
+    for _, option in ipairs(SHOWN) do
+        if o[option[1]] then add(option[2], o[option[1]]) end
+    end
+    for _, pass in ipairs(o.without or {}) do add("--without", pass) end
+    return table.concat(parts, " ")
+end
+
+local function tracer(folder)
+    return function(name, content)
+        host.folder(folder)
+        local ok, message = host.write(folder, name, content)
+        if not ok then diag.fail(folder, message, { kind = "environment" }) end
+    end
+end
+
+-- Spec and options (those of command.options) to a lowered graph. Returns the graph and the
+-- configuration.
+return function(path, o)
+    local sets = set.read_all(o.set or {})
+    local g, c = load_spec.load(path, sets)
+    c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
+    c.shown_command = shown_command(c.shown_path, sets, o)
+    options.apply(c, o)
+    c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
+    local facts = profile.get(c.profile)
+    c.compiler_flags, c.cpu_features = facts.flags, facts.features
+    c.without, c.stop_after = ordered.map(), o.stop_after
+    for _, pass in ipairs(o.without or {}) do c.without:set(pass, true) end
+    c.trace = o.trace and tracer(o.trace)
+    passes.run(g, c)
+    for _, param in ipairs(g.params) do
+        if not param.used then
+            diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(
+                param.name))
+        end
+    end
+    return g, c
+end
