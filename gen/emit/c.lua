@@ -11,7 +11,7 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
     micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
-    cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;" }
+    cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true }
 
 c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 

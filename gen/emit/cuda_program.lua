@@ -74,6 +74,7 @@ function cuda_program.sizes(g, config, context)
     if not has_device(config) then return {} end
     local input, all = plan.batch_bytes(g, config)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
+        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
         ("INPUT_BYTES = %d, BATCH_BYTES = %d, /* of a micro-batch on the device */"):format(input, all) }
 end
 

@@ -142,11 +142,27 @@ local function launch_text(kernels, header)
         table.concat(functions, "\n") }, "\n")
 end
 
---- The graphs that the program captures: two for full cycles (one per slot of the ring), one per role.
+--- The graphs that the program captures: two per size of a cycle (one per slot of the ring), one per
+-- role.
 function cuda_step.graphs(g)
-    local names = { "CYCLE_0", "CYCLE_1" }
+    local names = {}
+    for _, a in ipairs(g.sizes) do
+        for slot = 0, 1 do names[#names + 1] = ("CYCLE_%d_%d"):format(a, slot) end
+    end
     for _, role in ipairs(g.roles) do names[#names + 1] = "MICRO_" .. role.name:upper() end
     return names
+end
+
+-- What plays the cycles of each size, and the first of their two graphs.
+local function cycle_cases(g)
+    local play, graphs = {}, {}
+    for _, a in ipairs(g.sizes) do
+        for slot = 0, 1 do
+            play[#play + 1] = ("case CYCLE_%d_%d: cycle_%d(q, m, %d); break;"):format(a, slot, a, slot)
+        end
+        graphs[#graphs + 1] = ("case %d: return CYCLE_%d_0;"):format(a, a)
+    end
+    return block_of(play), block_of(graphs)
 end
 
 local function micro_cases(g)
@@ -188,6 +204,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     if #g.evaluation == 0 then arguments.evaluation = text.block("(void)q, (void)m, (void)b;") end
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
     arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
+    arguments.play_cases, arguments.cycle_graphs = cycle_cases(g)
     arguments.uploads = transfers(g,
         "GA_TRY(ga_device_upload(m->device, m->device_%s, m->flat_%s, sizeof(real) * FLAT, e));")
     arguments.downloads = transfers(g,

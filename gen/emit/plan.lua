@@ -36,7 +36,7 @@ local function device_arenas(g, config, add)
     local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
     add("device_partials", tiles * 16, "device: sums of the gradient norm", "device")
     local _, batch = plan.batch_bytes(g, config)
-    add("device_batches", (2 * config.accumulate + 1) * batch,
+    add("device_batches", (2 * config.largest + 1) * batch,
         "device: two cycles of batches, and a single one", "device")
     add("device_step", PAGE, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -66,7 +66,7 @@ function plan.arenas(g, config)
     if data.eval then rows = rows + data.eval_shape.rows * (data.width * size + 4) + 128 end
     add("data", rows, "the rows of the data files")
     local batch = padded(config.batch * data.width * size) + padded(config.batch * 4)
-    add("loader", 4096 + (2 * config.accumulate + 1) * batch, "read-ahead: two cycles of batches",
+    add("loader", 4096 + (2 * config.largest + 1) * batch, "read-ahead: two cycles of batches",
         device and "pinned")
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
     return list

@@ -102,8 +102,8 @@ local function micro_cases(g, target)
     return block_of(out)
 end
 
-local function cycle_function(g, unroll, target)
-    local a = g.accumulate
+-- The function of a cycle of a micro-steps, and one for tails whose length is known only later.
+local function cycle_function(a, unroll, target)
     local out = { ("/* %d micro-step%s and one update. */"):format(a, a > 1 and "s" or ""),
         ("static void cycle_%d(%s) {"):format(a, target.cycle_parameters) }
     out[#out + 1] = target.cycle_opening
@@ -116,7 +116,7 @@ local function cycle_function(g, unroll, target)
         out[#out + 1] = micro("first", 0)
         if a <= unroll then
             for k = 1, a - 2 do out[#out + 1] = micro("next", k) end
-        else
+        elseif a > 2 then
             out[#out + 1] = ("    for (int k = 1; k < %d; k++)"):format(a - 1)
                 .. micro("next", "k"):sub(4)
         end
@@ -124,7 +124,44 @@ local function cycle_function(g, unroll, target)
     end
     out[#out + 1] = ("    boundary(%s, m);"):format(target.worker)
     out[#out + 1] = "}"
-    return block_of(out)
+    return table.concat(out, "\n")
+end
+
+local function tail_function(g, target)
+    local function micro(role, k)
+        return ("micro_%s(%s);"):format(role, target.micro_arguments:format(k))
+    end
+    local out = { "/* The last cycle of an epoch: r micro-steps, fewer than a full one, and one update. */",
+        ("static void cycle_tail(%s) {"):format(target.cycle_parameters), target.cycle_opening,
+        "    const int r = m->count.a;" }
+    if g.longest_tail == 1 then
+        out[#out + 1] = "    " .. micro("only", 0)
+    else
+        table.move({ "    if (r == 1) {", "        " .. micro("only", 0), "    } else {",
+            "        " .. micro("first", 0),
+            "        for (int k = 1; k < r - 1; k++) " .. micro("next", "k"),
+            "        " .. micro("last", "r - 1"), "    }" }, 1, 7, #out + 1, out)
+        if g.longest_tail == 2 then table.remove(out, #out - 2) end
+    end
+    out[#out + 1] = ("    boundary(%s, m);"):format(target.worker)
+    out[#out + 1] = "}"
+    return table.concat(out, "\n")
+end
+
+local function cycle_functions(g, unroll, target)
+    local list = ordered.collect(g.sizes, function(a) return cycle_function(a, unroll, target) end)
+    if g.longest_tail and target.tail then list[#list + 1] = tail_function(g, target) end
+    return text.block(table.concat(list, "\n\n"))
+end
+
+-- The cases of a switch over the micro-steps of a cycle.
+local function cycle_cases(g)
+    local list = ordered.collect(g.sizes, function(a)
+        return ("case %d: GA_TRY(run(m, cycle_%d, m, e)); break;"):format(a, a)
+    end)
+    list[#list + 1] = g.longest_tail and "default: GA_TRY(run(m, cycle_tail, m, e));"
+        or "default: return ga_fail(e, GA_BUG, \"a cycle of %d micro-steps\", r);"
+    return block_of(list)
 end
 
 local function bucket_rows(g)
@@ -293,8 +330,7 @@ function step.arguments(g, config, context, sweeps)
         forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
         backward = backward_functions(g, target), view_calls = lines(g.views, "(void)m;"),
         sweep_calls = sweep_calls(g, sweeps, target),
-        cycle_function = cycle_function(g, config.unroll, target),
-        cycle = text.ident("cycle_" .. g.accumulate), micro_functions = micro_functions(g, target),
+        cycle_functions = cycle_functions(g, config.unroll, target), micro_functions = micro_functions(g, target),
     }
 end
 
@@ -319,7 +355,7 @@ function step.render(g, config, context, all, sweeps, header, files)
     for key, value in ordered.each(step.decision(config, sweeps)) do arguments[key] = value end
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
-    arguments.micro_cases = micro_cases(g, context.target)
+    arguments.micro_cases, arguments.cycle_cases = micro_cases(g, context.target), cycle_cases(g)
     arguments.lr, arguments.small = rate_function(config), small_sum(config)
     arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
         or "m->count.update")

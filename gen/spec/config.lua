@@ -1,5 +1,6 @@
 -- config: turns the recorded words into one checked configuration. Every default is filled in,
 -- every number that depends on others (updates per epoch, total length) is derived here.
+local accumulation = require "spec.accumulation"
 local check = require "base.check"
 local data = require "spec.data"
 local diag = require "base.diag"
@@ -127,28 +128,11 @@ local function groups_of(optimizer)
     return list
 end
 
--- A, from accumulate or batch.global.
-local function accumulation(c, given, path)
+-- The cycles: accumulate, or what batch.global gives.
+local function cycles_of(c, given, path)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
-    c.batch, c.accumulate, c.unroll, c.tail = batch.rows, acc.count, acc.unroll, acc.tail
-    if batch.global then
-        if given:has("accumulate") and given:get("accumulate").args[1] then
-            diag.fail(acc_at, "accumulate: batch.global gives it, expected one of the two", {})
-        end
-        local per_step = batch.rows * c.ranks
-        if batch.global % per_step ~= 0 then
-            diag.fail(batch_at, ("batch: global is %d, which %d rows x %d ranks = %d does not divide")
-                :format(batch.global, batch.rows, c.ranks, per_step), {})
-        end
-        c.accumulate = batch.global // per_step
-    end
-    c.batch_at = batch_at
-end
-
---- Cycles of one epoch on each of `ranks` ranks: full cycles of full micro-batches.
-function config.cycles_per_epoch(c, ranks)
-    return c.data.train_rows // (c.batch * ranks) // c.accumulate
+    accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at))
 end
 
 local function lengths(c, given, path)
@@ -156,19 +140,21 @@ local function lengths(c, given, path)
     if (train.updates == nil) == (train.epochs == nil) then
         diag.fail(at, "train: expected updates or epochs, one of them", {})
     end
-    c.train = train
-    local per_epoch = config.cycles_per_epoch(c, c.ranks)
-    if per_epoch == 0 then
-        diag.fail(c.batch_at, ("batch: an epoch of %d rows has %d micro-batches of %d rows x %d ranks, "
-            .. "fewer than the %d of one update"):format(c.data.train_rows,
-            c.data.train_rows // (c.batch * c.ranks), c.batch, c.ranks, c.accumulate), {})
-    end
-    c.cycles_per_epoch = per_epoch
-    c.cycles = train.updates or math.floor(train.epochs * per_epoch)
+    c.train, c.train_at = train, at
+    config.set_length(c, function(complaint) diag.fail(c.batch_at, "batch: " .. complaint, {}) end)
     if c.cycles < 1 then
         diag.fail(at, ("train: %g epochs are %g updates, expected at least 1"):format(train.epochs,
-            train.epochs * per_epoch), {})
+            train.epochs * c.cycles_per_epoch), {})
     end
+end
+
+--- Sets what depends on the number of ranks: cycles per epoch, micro-batches left over, cycles of the run.
+-- `refuse` is called with a complaint if an epoch never fills a cycle.
+function config.set_length(c, refuse)
+    local complaint = accumulation.complaint(c, c.ranks)
+    if complaint then refuse(complaint) end
+    c.cycles_per_epoch, c.left_over = accumulation.epoch(c, c.ranks, 0)
+    c.cycles = c.train.updates or accumulation.cycles(c, c.ranks, c.train.epochs)
 end
 
 local function init_of(given, path)
@@ -211,19 +197,16 @@ local function recompute_of(c, given, path)
     c.recompute, c.memory_at = memory.recompute, at
 end
 
+-- A loss of the catalog, or a function of the spec, and what the mean of a cycle counts.
 local function loss_of(c, given, path, catalog)
     local entry = given:get("loss")
     if entry.traced then
-        c.loss = { at = entry.at, weight = "token" }
+        local fields = check.fields(words.find("loss").fields, entry.args, context("loss", entry.at))
+        c.loss = { at = entry.at, weight = fields.weight, fields = {} }
         return
     end
-    local loss, at = simple(given, path, "loss")
-    if not catalog.losses:has(loss.kind) then
-        diag.fail(at, ("loss: '%s' is unknown, expected one of %s"):format(loss.kind,
-            table.concat(catalog.losses.keys, ", ")),
-            { found = loss.kind, hint = diag.suggest(loss.kind, catalog.losses.keys) })
-    end
-    c.loss = { rule = catalog.losses:get(loss.kind), at = at, weight = loss.weight }
+    local chosen = select(given, path, catalog, "loss", nil, {})
+    c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
 local function evaluation_of(c, given, path)
@@ -305,7 +288,7 @@ function config.read(path, events, catalog, default_name)
     if c.parallel == "none" and c.ranks > 1 then
         diag.fail(given:get("parallel").at, "parallel: ranks is given, but the mode is \"none\"", {})
     end
-    accumulation(c, given, path)
+    cycles_of(c, given, path)
     lengths(c, given, path)
     loss_of(c, given, path, catalog)
     c.optimizer = select(given, path, catalog, "optimizer", nil, { "groups" })

@@ -27,7 +27,7 @@ function load_spec.words(known)
     end
     local names = ordered.collect(words.list, function(word) return word.name end)
     return { config = table.move({ "model" }, 1, 1, #names + 1, names), layers = layers,
-        pointwise = pointwise }
+        pointwise = pointwise, keyed = { "later" } }
 end
 
 local function default_name(path)

@@ -26,15 +26,8 @@ function options.apply(c, o)
             diag.fail("gagen", "--ranks: the spec has no parallel \"ddp\"", {})
         end
         c.ranks = o.ranks
-        c.cycles_per_epoch = config.cycles_per_epoch(c, c.ranks)
-        if c.cycles_per_epoch == 0 then
-            diag.fail("gagen", ("--ranks: with %d ranks an epoch has no full update"):format(o.ranks),
-                {})
-        end
-        if c.train.epochs then
-            c.cycles = math.floor(c.train.epochs * c.cycles_per_epoch)
-            c.schedule.total = c.schedule.fields.total or c.cycles
-        end
+        config.set_length(c, function(complaint) diag.fail("gagen", "--ranks: " .. complaint, {}) end)
+        c.schedule.total = c.schedule.fields.total or c.cycles
     end
 end
 

@@ -28,7 +28,7 @@ words.list = {
         field("scale", "num", { default = 1, doc = "factor of the inputs" }),
         field("split", "list", { doc = "{ fold, of, seed } or { eval = rows, seed }" }),
         field("shuffle", "bool", { default = true, doc = "a new order each epoch" }),
-        field("last", "str", { default = "drop", values = { "drop" },
+        field("last", "str", { default = "drop", values = { "drop", "pad" },
             doc = "what happens to the last incomplete micro-batch" }),
     } },
     { name = "batch", required = true, doc = "rows per micro-step and rank", fields = {
@@ -38,18 +38,21 @@ words.list = {
             doc = "rows per update over all ranks; gives accumulate" }),
     } },
     { name = "accumulate", doc = "micro-steps per update", fields = {
-        field("count", "int", { position = 1, default = 1, min = 1, max = 65536,
-            doc = "micro-steps of one cycle" }),
-        field("tail", "str", { default = "drop", values = { "drop" },
-            doc = "what happens to the last incomplete cycle of an epoch" }),
+        field("count", "int", { position = 1, min = 1, max = 65536,
+            doc = "micro-steps of one cycle; default 1" }),
+        field("later", "list", {
+            doc = "{ [cycle] = count }: from that cycle on, so many" }),
+        field("tail", "str", { default = "drop", values = { "drop", "flush", "carry" },
+            doc = "the last incomplete cycle of an epoch is left out, ends early, or goes on in the next" }),
+        field("drain", "str", { default = "skip", values = { "skip", "consume" },
+            doc = "whether the batches that drop leaves out are read" }),
         field("unroll", "int", { default = 16, min = 1, max = 1024,
             doc = "up to this count the cycle is written out" }),
     } },
     { name = "init", doc = "initial values: { glob, normal = sd | uniform = a | value = v }" },
-    { name = "loss", required = true, doc = "what is minimised", fields = {
-        field("kind", "str", { position = 1, required = true, doc = "name of a loss" }),
-        field("weight", "str", { default = "token", values = { "token", "sample" },
-            doc = "what the mean of a cycle counts" }),
+    { name = "loss", required = true, doc = "what is minimised", select = "losses", fields = {
+        field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
+            doc = "what the mean of a cycle counts: targets, rows, micro-steps; or no mean but the sum" }),
     } },
     { name = "optimizer", required = true, doc = "the update rule", select = "optimizers" },
     { name = "schedule", doc = "the learning rate over updates", select = "schedules", fields = {

@@ -61,9 +61,9 @@ static int evaluate(model *m, ga_err *e) {
 
 /* One cycle in steps, where something is to be seen or saved between them. */
 static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e) {
-    const int total = m->count.r + batches;
+    m->count.a = m->count.r + batches;
     for (int k = 0; k < batches; k++) {
-        GA_TRY($(name)_micro(m, k, total, e));
+        GA_TRY($(name)_micro(m, k, e));
         if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_boundary(m, e));
         if (o->watch) GA_TRY($(name)_watch(m, o, e));
         if (m->count.micro == o->stop_micro) {
@@ -79,8 +79,8 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
-    if (o->watch || o->stop_micro || batches < A) return cycle_by_steps(m, o, batches, e);
-    GA_TRY($(name)_cycle(m, e));
+    if (o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
+    GA_TRY($(name)_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
     return RUNNING;
 }

@@ -153,8 +153,8 @@ typedef struct model {
 } model;
 
 /* step.c: all of training. 0 or a negative ga_status. */
-int $(name)_cycle(model *m, ga_err *e);           /* A micro-steps and the boundary */
-int $(name)_micro(model *m, int k, int total, ga_err *e); /* batch k, in a cycle of `total` */
+int $(name)_cycle(model *m, int r, ga_err *e);    /* r micro-steps and the boundary */
+int $(name)_micro(model *m, int k, ga_err *e);    /* batch k, in a cycle of m->count.a */
 int $(name)_boundary(model *m, ga_err *e);
 int $(name)_refresh(model *m, ga_err *e);         /* views, after parameters were loaded */
 int $(name)_evaluate_batch(model *m, ga_err *e);  /* adds to m->sums */

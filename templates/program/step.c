@@ -1,4 +1,4 @@
-//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_function, cycle, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
+//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_functions, cycle_cases, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
 $header
 #include "model.h"
 
@@ -111,7 +111,7 @@ static void boundary(ga_worker *w, model *m) {
 
 /* -- cycles ------------------------------------------------------------------------------------ */
 
-$cycle_function
+$cycle_functions
 
 typedef struct micro_call {
     model *m;
@@ -151,14 +151,17 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-int $(name)_cycle(model *m, ga_err *e) {
-    GA_TRY(run(m, $cycle, m, e));
-    for (int k = 0; k < A; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
+int $(name)_cycle(model *m, int r, ga_err *e) {
+    m->count.a = r;
+    switch (r) {
+    $cycle_cases
+    }
+    for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     return commit(m, e);
 }
 
-int $(name)_micro(model *m, int k, int total, ga_err *e) {
-    micro_call call = {m, k, ga_cycle_role(&m->count, total)};
+int $(name)_micro(model *m, int k, ga_err *e) {
+    micro_call call = {m, k, ga_cycle_role(&m->count, m->count.a)};
     GA_TRY(run(m, micro_step, &call, e));
     return ga_cycle_micro_done(&m->count, e);
 }

@@ -1,4 +1,4 @@
-//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, cycle_function, cycle, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
+//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
 $header
 #include "model.h"
 
@@ -87,7 +87,7 @@ enum { SINGLE = 2 }; /* behind the two slots of the ring: a micro-step on its ow
 
 /* Micro-batch k of the cycle in a slot of the ring. */
 static batch batch_at(const model *m, int slot, int k) {
-    const ga_address at = m->device_batches + (size_t)(slot * A + k) * BATCH_BYTES;
+    const ga_address at = m->device_batches + (size_t)(slot * LONGEST + k) * BATCH_BYTES;
     return (batch){at, at + INPUT_BYTES};
 }
 
@@ -116,13 +116,12 @@ static void boundary(queue *q, model *m) {
 
 /* -- cycles ------------------------------------------------------------------------------------ */
 
-$cycle_function
+$cycle_functions
 
 /* What a graph holds; with --no-graph the same is sent kernel by kernel. */
 static void play(queue *q, model *m, int what) {
     switch (what) {
-    case CYCLE_0: $cycle(q, m, 0); break;
-    case CYCLE_1: $cycle(q, m, 1); break;
+    $play_cases
     $micro_cases
     default: break;
     }
@@ -165,11 +164,11 @@ static int send_batch(model *m, ga_stream s, batch to, const void *input, const 
     return ga_device_send(m->device, s, to.target, target, sizeof(int32_t) * B, e);
 }
 
-/* The batches of a full cycle, the loader's from number `from` on, go to a slot of the ring beside
+/* The batches of a cycle of r, the loader's from number `from` on, go to a slot of the ring beside
  * what the device is doing. */
-static int send_cycle(model *m, int slot, int from, ga_err *e) {
+static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     GA_TRY(ga_device_wait(m->device, m->copying, m->consumed[slot], e));
-    for (int k = 0; k < A; k++)
+    for (int k = 0; k < r; k++)
         GA_TRY(send_batch(m, m->copying, batch_at(m, slot, k), ga_loader_input(m->loader, from + k),
                           ga_loader_target(m->loader, from + k), e));
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
@@ -186,27 +185,41 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-int $(name)_cycle(model *m, ga_err *e) {
-    const int slot = m->slot;
+/* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
+static int cycle_graph(int r) {
+    switch (r) {
+    $cycle_graphs
+    default: return -1;
+    }
+}
+
+int $(name)_cycle(model *m, int r, ga_err *e) {
+    const int slot = m->slot, graph = cycle_graph(r);
+    m->count.a = r;
+    if (graph < 0) {
+        for (int k = 0; k < r; k++) GA_TRY($(name)_micro(m, k, e));
+        return commit(m, e);
+    }
     m->transfer->stop = ga_stop_requested() != 0;
-    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, e));
+    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
     GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
-    GA_TRY(run(m, CYCLE_0 + slot, e));
+    GA_TRY(run(m, graph + slot, e));
     GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
     m->slot = !slot;
-    m->ahead = ga_loader_ahead(m->loader);
-    if (m->ahead) GA_TRY(send_cycle(m, m->slot, A, e));
+    const int next = ga_loader_ahead(m->loader);
+    m->ahead = next > 0 && cycle_graph(next) >= 0;
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
     GA_TRY(finish(m, e));
-    for (int k = 0; k < A; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
+    for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     return commit(m, e);
 }
 
 /* The last micro-step of a cycle contains the boundary. */
-int $(name)_micro(model *m, int k, int total, ga_err *e) {
+int $(name)_micro(model *m, int k, ga_err *e) {
     static const int MICRO[] = {
         $micro_graphs
     };
-    const int what = MICRO[ga_cycle_role(&m->count, total)];
+    const int what = MICRO[ga_cycle_role(&m->count, m->count.a)];
     m->ahead = false;
     m->transfer->stop = ga_stop_requested() != 0;
     GA_TRY(send_batch(m, m->stream, batch_at(m, SINGLE, 0), ga_loader_input(m->loader, k),

@@ -1,0 +1,145 @@
+-- accumulation: how many micro-steps each cycle has, and what becomes of the rows that fill no whole
+-- cycle. Counts are those of one rank; all ranks have the same.
+--
+--   N = 10 micro-batches, A = 4     drop   4 4 | 4 4          2 batches of each epoch are left out
+--                                   flush  4 4 2 | 4 4 2
+--                                   carry  4 4 (2 2) 4 4      a cycle may span two epochs
+--
+-- runtime/data.c serves the same cycles; tests/lua/test_tails.lua compares the two.
+local check = require "base.check"
+local diag = require "base.diag"
+local ordered = require "base.ordered"
+
+local accumulation = {}
+
+local COUNT = { name = "later", type = "int", min = 1, max = 65536 }
+
+-- later = { [cycle] = A } as a list of { from, a }, the first from cycle 0.
+local function table_of(count, later, context)
+    local list = { { from = 0, a = count } }
+    for cycle, a in ordered.each(later or {}) do
+        if not math.type(cycle) or not math.tointeger(cycle) or cycle < 1 then
+            diag.fail(context.locate("later"), ("accumulate: later has the key %s, expected the number of a "
+                .. "cycle, from 1: later = { [1000] = 8 }"):format(tostring(cycle)), {})
+        end
+        a = check.value(COUNT, a, context)
+        if a ~= list[#list].a then list[#list + 1] = { from = math.tointeger(cycle), a = a } end
+    end
+    return list
+end
+
+--- Sets c.table, c.accumulate (its first count), c.largest, c.unroll, c.tail, c.drain from the fields of
+-- the words batch and accumulate.
+function accumulation.read(c, batch, batch_at, acc, context)
+    c.batch, c.batch_at, c.unroll, c.tail, c.drain = batch.rows, batch_at, acc.unroll, acc.tail, acc.drain
+    local count = acc.count
+    if batch.global then
+        if count or acc.later then
+            diag.fail(context.locate(acc.later and "later"),
+                "accumulate: batch.global gives it, expected one of the two", {})
+        end
+        local per_step = batch.rows * c.ranks
+        if batch.global % per_step ~= 0 then
+            diag.fail(batch_at, ("batch: global is %d, which %d rows x %d ranks = %d does not divide")
+                :format(batch.global, batch.rows, c.ranks, per_step), {})
+        end
+        count = batch.global // per_step
+    end
+    c.table = table_of(count or 1, acc.later, context)
+    c.accumulate, c.largest = c.table[1].a, 1
+    for _, entry in ipairs(c.table) do c.largest = math.max(c.largest, entry.a) end
+end
+
+--- The micro-steps of a full cycle number `cycle`, from 0.
+function accumulation.size(c, cycle)
+    local a
+    for _, entry in ipairs(c.table) do
+        if entry.from <= cycle then a = entry.a end
+    end
+    return a
+end
+
+--- Micro-batches of one epoch on each of `ranks` ranks.
+function accumulation.batches(c, ranks)
+    local rows, per_step = c.data.train_rows, c.batch * ranks
+    if c.data.last == "pad" then return (rows + per_step - 1) // per_step end
+    return rows // per_step
+end
+
+-- Cycles of `batches` micro-batches from cycle number `first` on, and the batches that are left.
+local function cycles_of(c, first, batches)
+    local done = 0
+    while true do
+        local last = first + done >= c.table[#c.table].from
+        local a = accumulation.size(c, first + done)
+        if batches < a then break end
+        local n = last and batches // a or 1
+        done, batches = done + n, batches - n * a
+    end
+    return done, batches
+end
+
+--- Cycles of an epoch that begins with cycle `first` (not with tail "carry"), and the micro-batches
+-- behind its last full cycle.
+function accumulation.epoch(c, ranks, first)
+    local full, rest = cycles_of(c, first, accumulation.batches(c, ranks))
+    if c.tail == "flush" and rest > 0 then return full + 1, rest end
+    return full, rest
+end
+
+--- Cycles of `epochs` epochs, a number above 0. An unfinished epoch gives that fraction of its cycles.
+function accumulation.cycles(c, ranks, epochs)
+    if c.tail == "carry" then
+        local n = cycles_of(c, 0, math.floor(epochs * accumulation.batches(c, ranks)))
+        return n
+    end
+    local total, whole = 0, math.floor(epochs)
+    local settled = c.table[#c.table].from      -- from here on all epochs are alike
+    local epoch = 0
+    while epoch < whole do
+        local n = accumulation.epoch(c, ranks, total)
+        if n == 0 then return 0 end
+        if total >= settled then return total + math.floor((epochs - epoch) * n) end
+        total, epoch = total + n, epoch + 1
+    end
+    return total + math.floor((epochs - whole) * accumulation.epoch(c, ranks, total))
+end
+
+--- Refuses what would never fill a cycle. Returns nil or the complaint.
+function accumulation.complaint(c, ranks)
+    local n, rows = accumulation.batches(c, ranks), c.data.train_rows
+    if n == 0 then
+        return ("an epoch of %d rows has no micro-batch of %d rows x %d ranks"):format(rows, c.batch, ranks)
+    end
+    if c.tail == "drop" and n < c.largest then
+        return ("an epoch of %d rows has %d micro-batches of %d rows x %d ranks, fewer than the %d of one "
+            .. "update: accumulate.tail = \"flush\" or \"carry\" would use them"):format(rows, n, c.batch,
+            ranks, c.largest)
+    end
+end
+
+-- The micro-steps of a tail: none (0), the same in each epoch, or unknown (nil) because the number of
+-- ranks or the counts change.
+local function tail_length(c)
+    if c.tail ~= "flush" or c.largest == 1 then return 0 end
+    local ranks_known = c.parallel == "none" or c.ranks_required
+    if not ranks_known or #c.table > 1 then return nil end
+    return accumulation.batches(c, c.ranks) % c.accumulate
+end
+
+--- The micro-steps that a cycle may have, ascending, and the most of a tail that is not among them
+-- because its length is not known, or nil.
+function accumulation.sizes(c)
+    local seen, list = { [0] = true }, {}
+    local function take(a)
+        if not seen[a] then list[#list + 1] = a end
+        seen[a] = true
+    end
+    for _, entry in ipairs(c.table) do take(entry.a) end
+    local tail = tail_length(c)
+    take(tail or 0)
+    table.sort(list)
+    return list, not tail and c.largest - 1 or nil
+end
+
+return accumulation
