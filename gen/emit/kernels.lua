@@ -85,14 +85,32 @@ function ARGUMENTS.copy(kernel, node)
     return { n = graph.elements(node.ins.x.shape), store = store(kernel, "y[i]", "x[i]") }
 end
 
+-- Smoothing s and class weights w of a cross entropy; `total` is s / C times the sum of w.
+local function class_arguments(node, dtype, arguments)
+    local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
+    local rows = {}
+    for i, x in ipairs(w or {}) do
+        rows[i] = expr.literal(x, dtype) .. ","
+        total = total + s * x / #w
+    end
+    arguments.real, arguments.rows, arguments.C = text.ident("real"), rows_of(node), node.size.C
+    arguments.smooth, arguments.weighted = s ~= 0, w ~= nil
+    arguments.smoothing, arguments.rest = text.number(s, dtype), text.number(1 - s, dtype)
+    arguments.weights = text.block(table.concat(rows, "\n"))
+    return arguments, text.number(total, dtype)
+end
+
 function ARGUMENTS.cross_entropy(_, node, _, dtype)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        exp = c.call("exp", dtype), log = c.call("log", dtype) }
+    local arguments = class_arguments(node, dtype,
+        { exp = c.call("exp", dtype), log = c.call("log", dtype) })
+    return arguments
 end
 
 function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        exp = c.call("exp", dtype), store = store(kernel, "y[i]", "value") }
+    local arguments, total = class_arguments(node, dtype,
+        { exp = c.call("exp", dtype), store = store(kernel, "y[i]", "value") })
+    arguments.total = total
+    return arguments
 end
 
 function ARGUMENTS.loss_seed(_, node)

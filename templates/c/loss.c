@@ -1,10 +1,18 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
 
-//@ cross_entropy(fn, params, source, real, rows, C, exp, log)
+//@ cross_entropy(fn, params, source, real, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
+//% if smooth then
+ * a part $smoothing of each target is spread over all classes
+//% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
+//% if weighted then
+    static const $real class_weight[C] = {
+        $weights
+    };
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
@@ -13,24 +21,64 @@ static void $fn($params) {
             for (int c = 1; c < C; c++) largest = row[c] > largest ? row[c] : largest;
             for (int c = 0; c < C; c++) sum += $exp(row[c] - largest);
             lse[i] = largest + $log(sum);
-            y[i] = target[i] == IGNORE ? 0 : lse[i] - row[target[i]];
+            y[i] = 0;
+            if (target[i] == IGNORE) continue;
+            y[i] = lse[i] - row[target[i]];
+//% if weighted then
+            y[i] *= class_weight[target[i]];
+//% end
+//% if smooth then
+            $real all = 0;
+//% if weighted then
+            for (int c = 0; c < C; c++) all += class_weight[c] * (lse[i] - row[c]);
+//% else
+            for (int c = 0; c < C; c++) all += lse[i] - row[c];
+//% end
+            y[i] = $rest * y[i] + $smoothing / C * all;
+//% end
         }
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, real, rows, C, exp, store)
-/* $fn: dy (softmax(logits) - one_hot(target))
+//@ cross_entropy_dx(fn, params, source, real, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+/* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
+//% if smooth or weighted then
+ * where the target's class has its weight and its share, and every class its part
+//% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
+//% if weighted then
+    static const $real class_weight[C] = {
+        $weights
+    };
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
+//% if not smooth and not weighted then
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
                 const $real value = dy[r] * ($exp(logits[i] - lse[r]) - (c == target[r]));
                 $store
             }
+//% else
+            const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
+//% if weighted then
+            const $real hit = $rest * class_weight[label], all = hit + $total;
+//% else
+            const $real hit = $rest, all = 1;
+//% end
+            for (int c = 0; c < C; c++) {
+                const size_t i = (size_t)r * C + c;
+                const $real spread = $smoothing / C//% if weighted then
+ * class_weight[c]//% end
+;
+                const $real value = dy[r] *
+                    (all * $exp(logits[i] - lse[r]) - (c == label ? hit : 0) - spread);
+                $store
+            }
+//% end
         }
     }
 }

@@ -1,11 +1,19 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, exp, log)
+//@ cross_entropy(fn, params, source, threads, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse = log sum exp(logits)
+//% if smooth then
+ * a part $smoothing of each target is spread over all classes
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
+//% if weighted then
+    static const real class_weight[C] = {
+        $weights
+    };
+//% end
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
     const real *row = logits + i * C;
@@ -15,23 +23,74 @@ GA_KERNEL($threads) $fn($params) {
     largest = ga_block_max(largest, scratch);
     for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp(row[c] - largest);
     sum = ga_block_sum(sum, scratch);
+    const real whole = largest + $log(sum);
+//% if smooth then
+    real all = 0;
+//% if weighted then
+    for (int c = threadIdx.x; c < C; c += THREADS) all += class_weight[c] * (whole - row[c]);
+//% else
+    for (int c = threadIdx.x; c < C; c += THREADS) all += whole - row[c];
+//% end
+    all = ga_block_sum(all, scratch);
+//% end
     if (threadIdx.x == 0) {
-        lse[i] = largest + $log(sum);
-        y[i] = target[i] == IGNORE ? (real)0 : lse[i] - row[target[i]];
+        real value = 0;
+        if (target[i] != IGNORE) {
+            value = whole - row[target[i]];
+//% if weighted then
+            value *= class_weight[target[i]];
+//% end
+//% if smooth then
+            value = $rest * value + $smoothing / C * all;
+//% end
+        }
+        lse[i] = whole;
+        y[i] = value;
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, exp, store)
-/* $fn: dy (softmax(logits) - one_hot(target)), $rows rows of $C classes, one block per row
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+/* $fn: dy times the derivative by the logits, $rows rows of $C classes, one block per row:
+//% if not smooth and not weighted then
+ * softmax(logits) - one_hot(target)
+//% else
+ * as softmax(logits) - one_hot(target), where the target's class has its weight and its share, and
+ * every class its part
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
+//% if weighted then
+    static const real class_weight[C] = {
+        $weights
+    };
+//% end
     const ga_int64 r = blockIdx.x;
+//% if not smooth and not weighted then
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
         const real value = dy[r] * ($exp(logits[i] - lse[r]) - (real)(c == target[r]));
         $store
     }
+//% else
+    const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
+//% if weighted then
+    const real hit = $rest * class_weight[label], all = hit + $total;
+//% else
+    const real hit = $rest, all = 1;
+//% end
+    for (int c = threadIdx.x; c < C; c += THREADS) {
+        const ga_int64 i = r * C + c;
+//% if weighted then
+        const real spread = $smoothing / C * class_weight[c];
+//% else
+        const real spread = $smoothing / C;
+//% end
+        const real value = dy[r] *
+            (all * $exp(logits[i] - lse[r]) - (c == label ? hit : (real)0) - spread);
+        $store
+    }
+//% end
 }
 
 //@ loss_seed(fn, params, source, threads, rows)

@@ -1,12 +1,34 @@
 -- cross_entropy: the usual loss of a classifier; the target is the index of the class, from 0.
 
+local function check_weights(f, classes)
+    if f.class_weights and #f.class_weights ~= classes then
+        return ("class_weights has %d numbers, the model gives %d classes"):format(#f.class_weights, classes)
+    end
+end
+
 loss "cross_entropy" {
-    doc = "mean over the counted rows of -log softmax(out)[target]",
-    fields = {},
+    doc = "mean over the counted targets of -log softmax(out)[target]",
+    fields = {
+        { name = "ignore", type = "int", default = -100, min = -2147483648, max = 2147483647,
+          doc = "targets of this value have weight 0" },
+        { name = "label_smoothing", type = "num", default = 0, min = 0, below = 1,
+          doc = "the part of the target that is spread over all classes" },
+        { name = "class_weights", type = "list",
+          doc = "a weight >= 0 for each class; the mean divides by the weights of the targets" },
+    },
     target = "class",
-    rows = function(b, _, out, target)
-        local node = b:node("cross_entropy", { logits = out, target = target }, nil,
-            { y = "loss", lse = "loss_lse" })
+    check = function(f)
+        for i, w in ipairs(f.class_weights or {}) do
+            if type(w) ~= "number" or not (w >= 0 and w < math.huge) then
+                return ("class_weights: number %d is %s, expected a number >= 0"):format(i, tostring(w))
+            end
+        end
+    end,
+    -- What does not fit a model that gives `classes` classes, or nil.
+    check_model = check_weights,
+    rows = function(b, f, out, target)
+        local node = b:node("cross_entropy", { logits = out, target = target },
+            { smoothing = f.label_smoothing, weights = f.class_weights }, { y = "loss", lse = "loss_lse" })
         return node.outs.y.tensor
     end,
     hits = function(b, out, target)

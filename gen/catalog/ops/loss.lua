@@ -5,7 +5,9 @@ local graph = require "graph.graph"
 local function elements(node) return graph.elements(node.size.lead or {}) end
 
 op "cross_entropy" {
-    doc = "-log softmax(logits)[target] per row; a row whose target is `ignore` gives 0",
+    doc = "-log softmax(logits)[target] per row; a row whose target is `ignore` gives 0. With "
+        .. "attrs.smoothing s and attrs.weights w, as torch: (1 - s) w[target] times that, and s / C "
+        .. "times the sum over all classes c of w[c] (-log softmax(logits)[c])",
     ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y (...)", "lse (...)" },
     grad = function(b, n, dy)
         return { logits = b:value("cross_entropy_dx", { dy = dy.y, logits = n.ins.logits,
