@@ -109,7 +109,7 @@ int drive_gradient(model *m, ga_err *e) {
     poison(m);
     clear_sums(m);
     GA_TRY(probe_refresh(m, e));
-    for (int k = 0; k < A; k++) GA_TRY(probe_micro(m, k, A, e));
+    for (int k = 0; k < A; k++) GA_TRY(probe_micro(m, k, e));
     ga_cycle_discard(&m->count);
     scale_gradient(m, m->sums[SUM_WEIGHT]);
     clear_sums(m);
@@ -120,7 +120,7 @@ int drive_cycle(model *m, ga_err *e) {
     poison(m);
     clear_sums(m);
     GA_TRY(probe_refresh(m, e));
-    GA_TRY(probe_cycle(m, e));
+    GA_TRY(probe_cycle(m, A, e));
     scale_gradient(m, m->step.weight);
     return 0;
 }
