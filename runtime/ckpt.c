@@ -37,6 +37,7 @@ typedef struct {
     ga_ckpt *c;
     const ga_ckpt_state *s;
     char temporary[NAME], final[NAME];
+    char old[NAME + 8]; /* what had the final name, where folders cannot be exchanged; "": none */
     int fd; /* of the temporary folder */
     bool renamed;
     ga_text manifest;
@@ -350,26 +351,32 @@ static int write_files(save *v) {
     return GA_OK;
 }
 
-/* Gives the folder its final name; one that is there already is exchanged in one step and then
- * removed. */
+/* A file system that cannot exchange folders: what has the final name gets one that is a
+ * checkpoint's too, so that there is a whole one at every moment. */
+static int move_away(save *v) {
+    int at = v->c->folder;
+    snprintf(v->old, sizeof v->old, "%s-old", v->final);
+    if (renameat(at, v->final, at, v->old) == 0 || errno == ENOENT) return GA_OK;
+    if (errno != EEXIST && errno != ENOTEMPTY) return fail_at(v, "", "rename failed");
+    errno = ga_folder_sync(at); /* one of a run that was killed; the later one is to stay */
+    if (errno) return fail_at(v, "..", "sync failed");
+    errno = ga_folder_remove(at, v->old);
+    if (errno || renameat(at, v->final, at, v->old)) return fail_at(v, "", "rename failed");
+    return GA_OK;
+}
+
+/* Gives the folder its final name; one that is there already is exchanged in one step. */
 static int rename_folder(save *v) {
     int at = v->c->folder;
     if (renameat2(at, v->temporary, at, v->final, RENAME_NOREPLACE) == 0 ||
         (errno == EEXIST && renameat2(at, v->temporary, at, v->final, RENAME_EXCHANGE) == 0))
         return GA_OK;
     if (errno != EINVAL && errno != ENOSYS) return fail_at(v, "", "rename failed");
-    /* A file system without these flags: the old one is moved away first. */
-    char old[NAME + 8];
-    snprintf(old, sizeof old, "%s-old", v->temporary);
-    if (renameat(at, v->final, at, old) && errno != ENOENT) return fail_at(v, "", "rename failed");
-    if (renameat(at, v->temporary, at, v->final)) {
-        int error = errno;
-        renameat(at, old, at, v->final);
-        errno = error;
-        return fail_at(v, "", "rename failed");
-    }
-    ga_folder_remove(at, old);
-    return GA_OK;
+    GA_TRY(move_away(v));
+    if (renameat(at, v->temporary, at, v->final) == 0) return GA_OK;
+    int code = fail_at(v, "", "rename failed");
+    renameat(at, v->old, at, v->final);
+    return code;
 }
 
 typedef struct {
@@ -429,11 +436,14 @@ static int publish(save *v) {
     for (int rank = 0; v->s->r > 0 && rank < ga_comm_size(c->comm); rank++)
         GA_TRY(list_gradient(v, rank));
     GA_TRY(write_manifest(v));
-    if (fsync(v->fd)) return fail_at(v, "", "sync failed");
+    errno = ga_folder_sync(v->fd);
+    if (errno) return fail_at(v, "", "sync failed");
     GA_TRY(rename_folder(v));
     v->renamed = true;
-    if (fsync(v->c->folder)) return fail_at(v, "..", "sync failed");
+    errno = ga_folder_sync(v->c->folder);
+    if (errno) return fail_at(v, "..", "sync failed");
     ga_folder_remove(v->c->folder, v->temporary); /* one that was exchanged */
+    if (*v->old) ga_folder_remove(v->c->folder, v->old);
     retain(v);
     return GA_OK;
 }

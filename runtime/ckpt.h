@@ -78,7 +78,8 @@ int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 
-/* Name of a checkpoint's folder, into out[64]; and back: false if name is none. */
+/* Name of a checkpoint's folder, into out[64]; and back: false if name is none. "-old" behind it is
+ * one that was to be replaced when the run was killed. */
 void ga_ckpt_name(int64_t cycle, int r, char *out);
 bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r);
 

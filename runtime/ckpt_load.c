@@ -26,13 +26,20 @@ bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r) {
     *cycle = strtoll(name + 6, &end, 10);
     *r = strncmp(end, "-r", 2) == 0 ? (int)strtol(end + 2, NULL, 10) : 0;
     ga_ckpt_name(*cycle, *r, again);
-    return *cycle >= 0 && strcmp(name, again) == 0;
+    size_t n = strlen(again);
+    return *cycle >= 0 && strncmp(name, again, n) == 0 &&
+           (name[n] == 0 || strcmp(name + n, "-old") == 0);
+}
+
+/* What is missing or damaged is no checkpoint; what cannot be looked at now may be one. */
+static ga_status open_status(void) {
+    return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? GA_ENVIRONMENT : GA_INPUT;
 }
 
 static int open_regular(int folder, const char *name, int64_t *bytes, ga_err *e) {
     struct stat st;
     int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return ga_fail(e, GA_INPUT, "%s: %s", name, strerror(errno));
+    if (fd < 0) return ga_fail(e, open_status(), "%s: %s", name, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
         return ga_fail(e, GA_INPUT, "%s: not a regular file", name);
@@ -133,7 +140,7 @@ static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e)
     char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
     int64_t bytes;
     uint32_t crc = 0;
-    json_error_t error;
+    json_error_t error = {0};
     *root = NULL;
     int fd = open_regular(folder, "manifest.json", &bytes, e);
     if (fd < 0) return fd;
@@ -143,6 +150,8 @@ static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e)
     if (whole && memcmp(last, expected, LAST_LINE) == 0)
         *root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
     close(fd);
+    if (whole && !*root && json_error_code(&error) == json_error_out_of_memory)
+        return ga_fail(e, GA_ENVIRONMENT, "manifest.json: no memory to read it");
     if (!*root)
         return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
     json_int_t format = json_integer_value(json_object_get(*root, "format"));
@@ -173,7 +182,8 @@ static int verify_blocks(int fd, const char *name, int64_t bytes, const json_t *
         ssize_t n = pread(fd, buffer, sizeof buffer - (size_t)(at % (int64_t)sizeof buffer), at);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
-            return ga_fail(e, GA_INPUT, "%s: cannot be read at byte %lld", name, (long long)at);
+            return ga_fail(e, GA_INPUT, "%s: cannot be read at byte %lld: %s", name, (long long)at,
+                           n < 0 ? strerror(errno) : "the file ends there");
         crc = (uint32_t)crc32(at % GA_BLOCK ? crc : 0, buffer, (unsigned)n);
         at += n;
         if (at % GA_BLOCK && at < bytes) continue;
@@ -207,7 +217,7 @@ static int verify_files(int folder, const json_t *root, ga_err *e) {
 
 static int open_folder(int parent, const char *name, ga_err *e) {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 ? fd : ga_fail(e, GA_INPUT, "%s: %s", name, strerror(errno));
+    return fd >= 0 ? fd : ga_fail(e, open_status(), "%s: %s", name, strerror(errno));
 }
 
 /* Manifest of a checkpoint, and with `whole` the content of its files. */
@@ -228,25 +238,32 @@ typedef struct {
     const char *path;
     bool first; /* first pass: unreadable manifests are named */
     bool bounded, found;
+    bool failed; /* a checkpoint could not be looked at: e says why */
     int64_t bound, micro;
     char bound_name[NAME], name[NAME];
+    ga_err *e;
 } search;
 
+/* Of two with the same micro the shorter name comes last: an "-old" one is older. */
 static bool before(int64_t micro, const char *name, int64_t other, const char *other_name) {
-    return micro != other ? micro < other : strcmp(name, other_name) < 0;
+    return micro != other ? micro < other : strcmp(name, other_name) > 0;
+}
+
+static int reject(search *s, const char *name, const ga_err *why, bool speak) {
+    s->failed = why->code == GA_ENVIRONMENT;
+    if (s->failed) return ga_fail(s->e, GA_ENVIRONMENT, "%s/%s: %s", s->path, name, why->msg);
+    if (speak) ga_say("checkpoint %s/%s rejected: %s", s->path, name, why->msg);
+    return GA_OK;
 }
 
 static int consider(void *arg, const char *name) {
     search *s = arg;
     ga_ckpt_state state;
-    ga_err e;
+    ga_err why;
     int64_t cycle;
     int r;
     if (!ga_ckpt_name_parse(name, &cycle, &r)) return GA_OK;
-    if (verify(s->folder, name, false, &state, &e) < 0) {
-        if (s->first) ga_say("checkpoint %s/%s rejected: %s", s->path, name, e.msg);
-        return GA_OK;
-    }
+    if (verify(s->folder, name, false, &state, &why) < 0) return reject(s, name, &why, s->first);
     if (s->bounded && !before(state.micro, name, s->bound, s->bound_name)) return GA_OK;
     if (s->found && before(state.micro, name, s->micro, s->name)) return GA_OK;
     s->found = true;
@@ -255,25 +272,31 @@ static int consider(void *arg, const char *name) {
     return GA_OK;
 }
 
-static int find_latest(const char *folder, char *path, ga_err *e) {
+/* Leaves the name in s. */
+static int find_newest(search *s, ga_err *e) {
     ga_ckpt_state state;
     ga_err why;
-    search s = {.folder = open_folder(AT_FDCWD, folder, e), .path = folder, .first = true};
-    if (s.folder < 0) return s.folder;
-    int code = GA_INPUT;
     for (;;) {
-        s.found = false;
-        if (ga_folder_each(s.folder, consider, &s) < 0 || !s.found) break;
-        code = verify(s.folder, s.name, true, &state, &why);
-        if (code == GA_OK) break;
-        ga_say("checkpoint %s/%s rejected: %s", folder, s.name, why.msg);
-        s.first = false;
-        s.bounded = true;
-        s.bound = s.micro;
-        memcpy(s.bound_name, s.name, sizeof s.name);
+        s->found = false;
+        int code = ga_folder_each(s->folder, consider, s);
+        if (code < 0 && s->failed) return code;
+        if (code < 0) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be listed", s->path);
+        if (!s->found) return ga_fail(e, GA_INPUT, "%s: no usable checkpoint found", s->path);
+        if (verify(s->folder, s->name, true, &state, &why) == GA_OK) return GA_OK;
+        GA_TRY(reject(s, s->name, &why, true));
+        s->first = false;
+        s->bounded = true;
+        s->bound = s->micro;
+        memcpy(s->bound_name, s->name, sizeof s->name);
     }
+}
+
+static int find_latest(const char *folder, char *path, ga_err *e) {
+    search s = {.folder = open_folder(AT_FDCWD, folder, e), .path = folder, .first = true, .e = e};
+    GA_TRY(s.folder);
+    int code = find_newest(&s, e);
     close(s.folder);
-    if (code < 0) return ga_fail(e, GA_INPUT, "%s: no usable checkpoint found", folder);
+    GA_TRY(code);
     if (snprintf(path, GA_PATH_MAX, "%s/%s", folder, s.name) >= GA_PATH_MAX)
         return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", folder);
     return GA_OK;
@@ -284,7 +307,7 @@ static int find_path(const char *what, char *path, ga_err *e) {
     ga_err why;
     if (strlen(what) >= GA_PATH_MAX) return ga_fail(e, GA_INPUT, "--resume: the path is too long");
     if (verify(AT_FDCWD, what, true, &state, &why) < 0)
-        return ga_fail(e, GA_INPUT, "--resume: %.200s: %.250s", what, why.msg);
+        return ga_fail(e, (ga_status)why.code, "--resume: %.200s: %.250s", what, why.msg);
     snprintf(path, GA_PATH_MAX, "%s", what);
     return GA_OK;
 }

@@ -13,17 +13,40 @@
 #include <unistd.h>
 #include <zlib.h>
 
+enum { PATH = 4096 };
+
+int ga_folder_sync(int fd) {
+    return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
+}
+
+/* Makes the entry of folder `part` durable. One that was there before may lie in a folder that we
+ * have no right to read. */
+static int sync_parent(const char *part, bool made, ga_err *e) {
+    char parent[PATH];
+    const char *slash = strrchr(part, '/');
+    int n = !slash || slash == part ? 1 : (int)(slash - part);
+    snprintf(parent, sizeof parent, "%.*s", n, slash ? part : ".");
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && !made) return GA_OK;
+    int rc = fd < 0 ? errno : ga_folder_sync(fd);
+    if (fd >= 0) close(fd);
+    return rc ? ga_fail(e, GA_ENVIRONMENT, "%s: cannot be synced: %s", parent, strerror(rc)) : GA_OK;
+}
+
 int ga_folder_make(const char *path, ga_err *e) {
-    char part[4096];
+    char part[PATH];
     struct stat st;
     size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
     if (n == 0 || n >= sizeof part)
         return ga_fail(e, GA_INPUT, "folder '%.64s': empty or too long", path);
     for (size_t i = 1; i <= n; i++) {
-        if (path[i] != '/' && path[i] != 0) continue;
+        if (i < n && path[i] != '/') continue;
         snprintf(part, sizeof part, "%.*s", (int)i, path);
-        if (mkdir(part, 0777) && errno != EEXIST)
+        bool made = mkdir(part, 0777) == 0;
+        if (!made && errno != EEXIST)
             return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be made: %s", part, strerror(errno));
+        if (made || i == n) GA_TRY(sync_parent(part, made, e));
     }
     if (stat(path, &st) || !S_ISDIR(st.st_mode))
         return ga_fail(e, GA_INPUT, "%s: not a folder", path);

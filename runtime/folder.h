@@ -4,8 +4,12 @@
 
 #include "ga.h"
 
-/* Makes path and its missing parents. GA_ENVIRONMENT if that is not possible. */
+/* Makes path and its missing parents, durably. GA_ENVIRONMENT if that is not possible. */
 int ga_folder_make(const char *path, ga_err *e);
+
+/* fsync of an open folder: 0 or an errno. Some file systems have no such thing for folders and say
+ * EINVAL, which is no failure. */
+int ga_folder_sync(int fd);
 
 /* Calls visit with each name but . and .. of the open folder, until a call is negative, which is
  * returned; GA_ENVIRONMENT if the folder cannot be listed. */
