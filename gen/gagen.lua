@@ -51,7 +51,7 @@ function COMMANDS.run(o)
 end
 
 function COMMANDS.check(o)
-    compile(o.spec, o)
+    program.render(compile(o.spec, o))
     io.stderr:write(o.spec .. ": ok\n")
     return 0
 end

@@ -198,15 +198,16 @@ int ga_data_path(char *out, size_t size, const char *option_dir, const char *pro
         if (try_path(out, size, relative, "", "")) return GA_OK;
         return ga_fail(e, GA_INPUT, "%s: data file not found", relative);
     }
-    if (try_path(out, size, option_dir, "/", relative) ||
-        try_path(out, size, environment, "/", relative) ||
+    if (option_dir) {
+        if (try_path(out, size, option_dir, "/", relative)) return GA_OK;
+        return ga_fail(e, GA_INPUT, "--data %.300s: has no file %.100s", option_dir, relative);
+    }
+    if (try_path(out, size, environment, "/", relative) ||
         try_path(out, size, program_dir, "/data/", relative))
         return GA_OK;
     return ga_fail(e, GA_INPUT,
-                   "%.100s: data file not found under --data (%.80s), GAGEN_DATA (%.80s) or "
-                   "%.100s/data: name its folder "
-                   "with --data",
-                   relative, option_dir ? option_dir : "not given",
-                   environment && *environment ? environment : "not set",
+                   "%.100s: data file not found under GAGEN_DATA (%.80s) or %.100s/data: name its "
+                   "folder with --data",
+                   relative, environment && *environment ? environment : "not set",
                    program_dir ? program_dir : ".");
 }

@@ -34,9 +34,9 @@ void ga_options_help(const char *program);
 /* Folder of the running program, without a final slash. */
 int ga_program_folder(char *out, size_t size, ga_err *e);
 
-/* Path of a data file: `relative` under option_dir (if not NULL), $GAGEN_DATA (if set),
- * program_dir/data; the first that has the file. An absolute path is taken as it is. GA_INPUT lists
- * the places looked at. */
+/* Path of a data file: `relative` under option_dir alone (if not NULL), else under $GAGEN_DATA (if set)
+ * or program_dir/data, the first that has the file. An absolute path is taken as it is. GA_INPUT
+ * lists the places looked at. */
 int ga_data_path(char *out, size_t size, const char *option_dir, const char *program_dir,
                  const char *relative, ga_err *e);
 

@@ -1,6 +1,8 @@
 -- expr: scalar expressions, built with Lua's operators, evaluated in Lua, printed for a target.
 -- Pointwise ops, optimizers, schedules and gradient handlers are all written in this one language.
 -- Invariant: printing keeps the order of operations (float arithmetic is not associative).
+local diag = require "base.diag"
+
 local expr = {}
 
 local mt = {}
@@ -195,11 +197,16 @@ function expr.hoist(e, is_element, hoisted, prefix)
     return setmetatable(node, mt)
 end
 
---- The shortest text that reads back as x: "f64" or "f32" (with suffix f). x must be finite.
-function expr.literal(x, dtype)
-    if x ~= x or x == math.huge or x == -math.huge then error("a literal must be finite", 2) end
+--- The shortest text that reads back as x: "f64" or "f32" (with suffix f). A number that is not finite
+--- or that f32 turns into 0 or infinity is refused; `at` is the place to blame.
+function expr.literal(x, dtype, at)
     local f32 = dtype == "f32"
     local goal = f32 and string.unpack("f", string.pack("f", x)) or x
+    if goal ~= goal or goal == math.huge or goal == -math.huge or goal == 0 and x ~= 0 then
+        diag.fail(at or "the spec", ("the number %.6g is %s in %s%s"):format(x,
+            goal == 0 and "0" or "not finite", f32 and "f32" or "f64",
+            f32 and ", which holds 1.4e-45 to 3.4e38: another number, or precision \"f64\"" or ""), {})
+    end
     if goal == math.floor(goal) and math.abs(goal) < 1e6 then
         return ("%.1f"):format(goal) .. (f32 and "f" or "")
     end
@@ -214,6 +221,20 @@ function expr.literal(x, dtype)
         end
     end
     error("a number that does not print")
+end
+
+--- x for people: without the noise of 1 - 0.9 = 0.09999999999999998, which is shown as (1 - 0.9).
+function expr.readable(x)
+    local exact, short = expr.literal(x, "f64"), ("%.15g"):format(x)
+    if #exact <= 17 then return exact end
+    local rest = tonumber(("%.6g"):format(1 - x))
+    if x < 1 and 1 - rest == x then return "(1 - " .. expr.literal(rest, "f64") .. ")" end
+    return expr.literal(tonumber(short), "f64")
+end
+
+--- e for comments.
+function expr.shown(e, variable)
+    return expr.text(e, { number = expr.readable, variable = variable })
 end
 
 local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=" }

@@ -20,8 +20,8 @@ function text.ident(s)
     return value("ident", s)
 end
 
---- A floating constant of the program's type ("f32" or "f64").
-function text.number(x, dtype) return value("literal", expr.literal(x, dtype)) end
+--- A floating constant of the program's type ("f32" or "f64"); `at`: the place to blame for it.
+function text.number(x, dtype, at) return value("literal", expr.literal(x, dtype, at)) end
 
 --- A C string literal: printable ASCII as it is, the rest in three-digit octal.
 function text.string(s)

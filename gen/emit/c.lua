@@ -20,9 +20,10 @@ local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", e
     floor = "floorf" }
 local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
 
---- How expressions are printed for elements of `dtype`; `variable` maps names to C text.
-function c.spelling(dtype, variable)
-    return { number = function(x) return expr.literal(x, dtype) end,
+--- How expressions are printed for elements of `dtype`; `variable` maps names to C text, `at` is the
+--- place to blame for a number that the type cannot hold.
+function c.spelling(dtype, variable, at)
+    return { number = function(x) return expr.literal(x, dtype, at) end,
         call = dtype == "f32" and F32_CALL or F64_CALL, variable = variable }
 end
 

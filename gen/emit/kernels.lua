@@ -139,8 +139,8 @@ function ARGUMENTS.map(kernel, node, _, dtype)
     end
     local names = {}
     for _, key in ipairs(node.signature.ins) do names[key] = node.ins[key].name end
-    local formula = expr.text(node.exprs.y, { variable = function(v) return names[v] end })
-    local value = expr.text(node.exprs.y, c.spelling(dtype))
+    local formula = expr.shown(node.exprs.y, function(v) return names[v] end)
+    local value = expr.text(node.exprs.y, c.spelling(dtype, nil, node.at))
     if kernel.can_add then
         loads[#loads + 1] = ("const real value = %s;"):format(value)
         value = "value"

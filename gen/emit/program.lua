@@ -148,17 +148,18 @@ end
 
 local KIND = { uniform = "UNIFORM", normal = "NORMAL", value = "VALUE" }
 
-local function init_rows(params, config)
+local function init_rows(params, config, real)
     return ordered.collect(params, function(p)
-        local kind, value = p.init.kind, p.init.bound or p.init.value
+        local kind, value, at = p.init.kind, p.init.bound or p.init.value, p.at
         for _, rule in ipairs(config.init) do
             if glob.takes(rule.glob, p, rule.at, "init") then
                 for _, name in ipairs { "uniform", "normal", "value" } do
-                    if rule[name] then kind, value = name, rule[name] end
+                    if rule[name] then kind, value, at = name, rule[name], rule.at end
                 end
                 break
             end
         end
+        expr.literal(value, real, at)          -- refuses what the type cannot hold
         return ("{%s, %s}, /* %s */"):format(KIND[kind], expr.literal(value, "f64"), p.name)
     end)
 end
@@ -203,6 +204,14 @@ local function eval_source(config)
         .. "{.rows = %d}};"):format(config.data.eval_shape.rows))
 end
 
+-- The fields of the event of an evaluation.
+local function measured(config)
+    local names = ordered.collect(config.eval and config.eval.metrics or { "loss" }, function(metric)
+        return "GA_HAS_" .. metric:upper()
+    end)
+    return table.concat(names, " | ")
+end
+
 local function render_model(g, config, facts, context, header)
     local params = used_first(g)
     local target = context.target
@@ -230,7 +239,7 @@ local function render_model(g, config, facts, context, header)
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
-        init = lines(init_rows(params, config)),
+        init = lines(init_rows(params, config, g.real)),
         places = lines(place_rows(ordered.collect(params, function(p)
             return { p.value.name, p.flat.offset }
         end), "flat", target)),
@@ -245,7 +254,7 @@ local function render_model(g, config, facts, context, header)
         end)),
         read_data = data_lines(config), split = text.block(split_text(config)),
         eval_source = eval_source(config), states = lines(states),
-        accuracy = text.block(config.wants_accuracy and " | GA_HAS_ACCURACY" or ""),
+        measured = text.block(measured(config)),
     })).text
 end
 
@@ -408,6 +417,17 @@ local function without(message, path)
     return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
 end
 
+-- What a copy of an edited file is called: kernels.c, kernels.c.2, ...: the first that is not taken.
+local function copy_name(folder, name, content)
+    local base, n = name:gsub("/", "_"), 1
+    local copy = base
+    while host.exists(folder .. "/" .. copy) and host.read(folder .. "/" .. copy) ~= content do
+        n = n + 1
+        copy = base .. "." .. n
+    end
+    return copy
+end
+
 --- Writes the files below `folder`. Edited files stop it, unless `force`: then a copy is kept.
 function program.write(folder, files, force)
     local made, message = host.folder(folder .. "/runtime")
@@ -431,7 +451,8 @@ function program.write(folder, files, force)
     end
     if #edited > 0 then host.folder(folder .. "/edited") end
     for _, name in ipairs(edited) do
-        write(folder .. "/edited", (name:gsub("/", "_")), host.read(folder .. "/" .. name))
+        local content = host.read(folder .. "/" .. name)
+        write(folder .. "/edited", copy_name(folder .. "/edited", name, content), content)
     end
     local listing = {}
     for name, content in files:each() do

@@ -182,7 +182,7 @@ local function sweep_of(g, config, group, context)
     local target = context.target
     local spelling = target.spelling(g.real, function(name)
         return element[name] and name or "s->" .. name
-    end)
+    end, config.optimizer.at)
     local loads = { "const real w = flat_w[i], g = s->factor * flat_g[i];" }
     local params = { "const step *s", "real *flat_w", "const real *flat_g" }
     for _, name in ipairs(g.state_names) do
@@ -192,7 +192,7 @@ local function sweep_of(g, config, group, context)
     local lines, formula, stores, flops = {}, {}, {}, 1
     for _, s in ipairs(statements) do
         local left, e = s[1], expr.lift(s[2])
-        formula[#formula + 1] = (" *   %s = %s"):format(left, expr.text(e))
+        formula[#formula + 1] = (" *   %s = %s"):format(left, expr.shown(e))
         local rest = expr.hoist(e, function(n) return element[n] end, hoisted, prefix)
         flops = flops + expr.count(rest)
         local value = expr.text(rest, spelling)
@@ -264,7 +264,7 @@ local function scalars(sweeps)
         for _, h in ipairs(sweep.hoisted) do
             assignments[#assignments + 1] = ("s->%s = (real)(%s);"):format(h.name,
                 expr.text(h.e, spelling))
-            fields[#fields + 1] = ("real %s; /* %s */"):format(h.name, expr.text(h.e))
+            fields[#fields + 1] = ("real %s; /* %s */"):format(h.name, expr.shown(h.e))
         end
     end
     return block_of(assignments), block_of(fields)

@@ -211,7 +211,13 @@ end
 
 local function evaluation_of(c, given, path)
     local eval, at = simple(given, path, "eval")
-    for _, metric in ipairs(eval.metrics) do
+    if #eval.metrics == 0 then
+        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected \"loss\" or \"accuracy\"", {})
+    end
+    for i, metric in ipairs(eval.metrics) do
+        if ordered.find(eval.metrics, metric) < i then
+            diag.fail(diag.field(at, "metrics"), ("eval: metric '%s' is given twice"):format(metric), {})
+        end
         if metric ~= "loss" and metric ~= "accuracy" then
             diag.fail(at, ("eval: metric %s is unknown, expected \"loss\" or \"accuracy\""):format(
                 type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric)), {})

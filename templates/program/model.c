@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, accuracy, device, parallel, device_arenas, target)
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, measured, device, parallel, device_arenas, target)
 $header
 #include "model.h"
 
@@ -224,7 +224,7 @@ int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     }
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
     const double weight = m->sums[SUM_WEIGHT];
-    *out = (ga_eval_event){.fields = GA_HAS_LOSS$accuracy, .cycle = m->count.cycle,
+    *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
         .rows = (int64_t)weight, .split = "eval", .loss = m->sums[SUM_LOSS] / weight,
         .accuracy = m->sums[SUM_HITS] / weight};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;

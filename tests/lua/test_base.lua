@@ -39,6 +39,14 @@ return {
         t.equal(E.literal(1, "f64"), "1.0")
         t.equal(E.literal(0.1 + 0.2, "f64"), "0.30000000000000004")
         t.fails(function() E.literal(0 / 0, "f64") end, "finite")
+        t.fails(function() E.literal(1e-60, "f32", "a.lua:3") end, "^a%.lua:3: the number 1e%-60 is 0 in f32")
+        t.equal(E.literal(1e-60, "f64"), "1e-60")
+        t.equal(E.literal(0, "f32"), "0.0f")
+        t.equal(E.readable(1 - 0.9), "(1 - 0.9)")
+        t.equal(E.readable(1 - 0.999), "(1 - 0.999)")
+        t.equal(E.readable(0.7 + 0.1), "0.8")
+        t.equal(E.readable(0.1), "0.1")
+        t.equal(E.readable(1 / 3), "0.333333333333333")
     end },
     { "what reads no element is hoisted once", function(t)
         local g, lr, n = E.var "g", E.var "lr", E.var "n"

@@ -48,6 +48,17 @@ add("digits: the mean accuracy over five folds", function(t)
         sum / FOLDS, table.concat(shown, " "), LEAST))
 end)
 
+add("an evaluation says what is asked for", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = host.read("specs/digits_mlp.lua"):gsub('{ "loss", "accuracy" }', '{ "accuracy" }')
+    local p = programs.build("digits_accuracy", text)
+    local eval = of_kind(programs.events(p, { "--cycles", 22 }), "eval")[1]
+    t.equal(eval.loss, nil)
+    local both = of_kind(programs.events(digits(t, programs, 1), { "--cycles", 22 }), "eval")[1]
+    t.equal(eval.accuracy, both.accuracy)
+    t.equal(type(both.loss), "number")
+end)
+
 add("digits: the same figures every time", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = digits(t, programs, 1)

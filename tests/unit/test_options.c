@@ -86,17 +86,20 @@ static void data_path(void **state) {
     assert_int_equal(mkdir(option, 0755) | mkdir(program, 0755) | mkdir(folder, 0755), 0);
     put_file(scratch_path(s, "program/data/x.csv"), "1", 1);
     unsetenv("GAGEN_DATA");
-    assert_int_equal(ga_data_path(out, sizeof out, option, program, "x.csv", &e), 0);
+    assert_int_equal(ga_data_path(out, sizeof out, NULL, program, "x.csv", &e), 0);
     assert_string_equal(out, s->file);
     setenv("GAGEN_DATA", s->path, 1);
     put_file(scratch_path(s, "x.csv"), "1", 1);
-    assert_int_equal(ga_data_path(out, sizeof out, option, program, "x.csv", &e), 0);
+    assert_int_equal(ga_data_path(out, sizeof out, NULL, program, "x.csv", &e), 0);
     assert_string_equal(out, s->file);
+    /* a folder named by --data is the only one */
+    assert_int_equal(ga_data_path(out, sizeof out, option, program, "x.csv", &e), GA_INPUT);
+    assert_has(e.msg, "/option: has no file x.csv");
     put_file(scratch_path(s, "option/x.csv"), "1", 1);
     assert_int_equal(ga_data_path(out, sizeof out, option, program, "x.csv", &e), 0);
     assert_string_equal(out, s->file);
     assert_int_equal(ga_data_path(out, sizeof out, NULL, program, "none.csv", &e), GA_INPUT);
-    assert_has(e.msg, "none.csv: data file not found under --data (not given), GAGEN_DATA (");
+    assert_has(e.msg, "none.csv: data file not found under GAGEN_DATA (");
     assert_int_equal(ga_data_path(out, 10, option, program, "x.csv", &e), GA_INPUT);
     assert_int_equal(ga_program_folder(out, sizeof out, &e), 0);
     assert_true(out[0] == '/');
