@@ -116,10 +116,12 @@ function LAUNCH.loss_seed(node) return over(rows_of(node)) end
 function LAUNCH.mean(node) return per_row(rows_of(node), node.size.C) end
 function LAUNCH.cross_entropy(node) return per_row(rows_of(node), node.size.C) end
 LAUNCH.mean_dx, LAUNCH.cross_entropy_dx = LAUNCH.mean, LAUNCH.cross_entropy
+LAUNCH.layernorm, LAUNCH.rmsnorm, LAUNCH.norm_dx = LAUNCH.mean, LAUNCH.mean, LAUNCH.mean
 function LAUNCH.hit(node) return { blocks = rows_of(node), threads = 32 } end
 function LAUNCH.tally(node) return { blocks = 1, threads = over(rows_of(node)).threads } end
 LAUNCH.tally_hits = LAUNCH.tally
 function LAUNCH.column_sum(node) return { blocks = ceil(node.size.N, 32), threads = THREADS } end
+function LAUNCH.norm_dw(node) return { blocks = ceil(node.size.C, 32), threads = THREADS } end
 function LAUNCH.pack_in_out(node)
     return { blocks = ceil(node.size.N, 32) * ceil(node.size.K, 32), threads = THREADS }
 end
@@ -139,7 +141,7 @@ function cuda.arguments(kernel, node, op, dtype, shared)
             if not UNUSED[key] then arguments[key] = value end
         end
     end
-    if node.op == "column_sum" then
+    if node.op == "column_sum" or node.op == "norm_dw" then
         arguments.init = nil
         arguments.store = text.block(kernel.can_add and "y[j] = add ? y[j] + value : value;"
             or "y[j] = value;")

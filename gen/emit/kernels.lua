@@ -124,6 +124,27 @@ function ARGUMENTS.hit(_, node)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
 end
 
+function ARGUMENTS.rmsnorm(_, node, _, dtype)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        eps = text.number(node.attrs.eps, dtype), sqrt = c.call("sqrt", dtype) }
+end
+
+function ARGUMENTS.layernorm(kernel, node, op, dtype)
+    local arguments = ARGUMENTS.rmsnorm(kernel, node, op, dtype)
+    arguments.shift = text.block(node.ins.bias and " + bias[c]" or "")
+    return arguments
+end
+
+function ARGUMENTS.norm_dx(kernel, node)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        centred = node.ins.mean ~= nil, store = store(kernel, "y[i]", "value") }
+end
+
+function ARGUMENTS.norm_dw(kernel, node)
+    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
+        centred = node.ins.mean ~= nil, init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0") }
+end
+
 function ARGUMENTS.pack_in_out(_, node) return { N = node.size.N, K = node.size.K } end
 
 function ARGUMENTS.map(kernel, node, _, dtype)
@@ -179,6 +200,14 @@ local function cost_of(node, op)
     return op.cost(node)
 end
 
+-- What the kernels of an op need beside them: a block of its own file, in front of the first of them.
+local function helper_text(op, context, target)
+    local name = op.helper and op.helper[target.folder]
+    if not name or context.helpers[name] then return "" end
+    context.helpers[name] = true
+    return context.template(("%s/%s%s"):format(target.folder, name, target.extension))(name, {}).text .. "\n"
+end
+
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
@@ -199,7 +228,8 @@ function kernels.make(node, section, context)
     arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
         node.why and "; " .. node.why or ""))
     local block = node.op:match("^linear") and "linear" or node.op
-    kernel.text = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
+    local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
+    kernel.text = helper_text(op, context, target) .. own
     return kernel
 end
 

@@ -355,7 +355,7 @@ end
 function program.render(g, config)
     show_places(g, config)
     local device = config.target == "cuda"
-    local context = { ops = config.ops, real = g.real, template = template_of, names = {},
+    local context = { ops = config.ops, real = g.real, template = template_of, names = {}, helpers = {},
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local emitter = device and cuda_step or step

@@ -141,6 +141,22 @@ train     { updates = 8, seed = 3 }
 model]] .. samples.case(list).model .. "\n" .. F64, 1e-11)
 end)
 
+-- Rows of one warp and of several, ragged; a weight's gradient from several rows, added to.
+add("norms of narrow and wide rows equal the C target", function(t)
+    local text = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (9)
+accumulate (2)
+model      { linear "a" { 37 }, layernorm "n" {}, tanh {}, linear "b" { 301 }, rmsnorm "r" {},
+             layernorm "m" { bias = false }, linear "c" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 4 }
+]]
+    same_as_c(t, "cuda_norms64", text .. F64, 1e-11)
+    same_as_c(t, "cuda_norms", text, 1e-4)
+end)
+
 -- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
 add("products of every tile size equal the C target", function(t)
     local function wide(rows, width, more)

@@ -81,6 +81,17 @@ add("tensors of more than 64 elements are checked along directions", function(t,
     t.match(report, "a%.weight: ok, 24 differences over 99 elements")
 end)
 
+add("norms of more elements than the lanes of their sums, in a region and beside another use", function(_, numeric)
+    numeric.differences { batch = 5, rows = 10, accumulate = "(2)", model = [[(function(batch)
+        local x = linear "in" { 37 } (batch.input)
+        x = times(2) "h" (function(x)
+            return x + linear "fc" { 37 } (layernorm "ln" {} (x)) * rmsnorm "rms" { eps = 0.1 } (x)
+        end) (x)
+        local norm = layernorm "twice" { bias = false }
+        return linear "out" { 3 } (norm(x) + tanh(norm(x * x)))
+    end)]] }
+end)
+
 -- === the check can fail ==========================================================================
 
 add("one element that is wrong by a millionth is found and named", function(t, numeric)

@@ -1,0 +1,54 @@
+-- norm: rows of the last axis brought to one scale. layernorm and rmsnorm share their gradients: the
+-- second is the first with a mean of 0.
+-- With n = (x - mean) rstd and g = dy weight, averages over the row:
+--   dx = rstd (g - average(g) - n average(g n)),  dweight = sum over the rows of dy n
+-- Where there is no mean, average(g) is left out, as nothing was subtracted.
+local graph = require "graph.graph"
+
+local function elements(node) return graph.elements(node.size.lead or {}) end
+
+local function cost(flops, passes)
+    return function(n)
+        local rows, width = elements(n), n.size.C
+        return { flops = flops * rows * width, elements = rows * (passes * width + 2) + 2 * width }
+    end
+end
+
+local function gradients(b, n, dy)
+    local mean = n.outs.mean and n.outs.mean.tensor
+    local rstd = n.outs.rstd.tensor
+    local d = {}
+    d.x = b:value("norm_dx", { dy = dy.y, x = n.ins.x, weight = n.ins.weight, mean = mean, rstd = rstd })
+    d.weight = b:value("norm_dw", { dy = dy.y, x = n.ins.x, mean = mean, rstd = rstd })
+    if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
+    return d
+end
+
+op "layernorm" {
+    doc = "(x - mean) rstd weight + bias over the last axis, rstd = 1 / sqrt(variance + eps)",
+    ins = { "x (..., C)", "weight (C)", "bias (C) ?" },
+    outs = { "y (..., C)", "mean (...)", "rstd (...)" },
+    grad = gradients, cost = cost(7, 2), lower = "norm", helper = { c = "row_sums" },
+    sample = 'layernorm "sample" {}',
+    samples = { 'layernorm "sample" { eps = 0.3, bias = false }' },
+}
+
+op "rmsnorm" {
+    doc = "x rstd weight over the last axis, rstd = 1 / sqrt(average of x^2 + eps)",
+    ins = { "x (..., C)", "weight (C)" }, outs = { "y (..., C)", "rstd (...)" },
+    grad = gradients, cost = cost(4, 2), lower = "norm", helper = { c = "row_sums" },
+    sample = 'rmsnorm "sample" {}', samples = { 'rmsnorm "sample" { eps = 0.3 }' },
+}
+
+op "norm_dx" {
+    doc = "rstd (g - average(g) - n average(g n)) with g = dy weight, n = (x - mean) rstd",
+    ins = { "dy (..., C)", "x (..., C)", "weight (C)", "mean (...) ?", "rstd (...)" },
+    outs = { "y (..., C)" },
+    internal = true, cost = cost(10, 3), lower = "norm", helper = { c = "row_sums" },
+}
+
+op "norm_dw" {
+    doc = "the sum over the rows of dy (x - mean) rstd",
+    ins = { "dy (..., C)", "x (..., C)", "mean (...) ?", "rstd (...)" }, outs = { "y (C)" },
+    internal = true, cost = cost(4, 2), lower = "norm",
+}

@@ -1,0 +1,83 @@
+// norm: rows brought to one scale. A row is computed by one worker from start to end.
+
+//@ layernorm(fn, params, source, real, rows, C, eps, sqrt, shift)
+/* $fn: (x - mean) rstd weight + bias for $rows rows of $C
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+            const $real *row = x + (size_t)i * C;
+            $real *out = y + (size_t)i * C;
+            const $real middle = row_sum(row, C) / C;
+            for (int c = 0; c < C; c++) out[c] = row[c] - middle;
+            const $real factor = 1 / $sqrt(row_dot(out, out, C) / C + $eps);
+            for (int c = 0; c < C; c++) out[c] = out[c] * factor * weight[c]$shift;
+            mean[i] = middle;
+            rstd[i] = factor;
+        }
+    }
+}
+
+//@ rmsnorm(fn, params, source, real, rows, C, eps, sqrt)
+/* $fn: x rstd weight for $rows rows of $C
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+            const $real *row = x + (size_t)i * C;
+            const $real factor = 1 / $sqrt(row_dot(row, row, C) / C + $eps);
+            for (int c = 0; c < C; c++) y[(size_t)i * C + c] = row[c] * factor * weight[c];
+            rstd[i] = factor;
+        }
+    }
+}
+
+//@ norm_dx(fn, params, source, real, rows, C, centred, store)
+/* $fn: the gradient of a norm with respect to its input, $rows rows of $C
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int r = from; r < to; r++) {
+            const $real *row = x + (size_t)r * C, *d = dy + (size_t)r * C;
+//% if centred then
+            const $real factor = rstd[r], middle = mean[r], level = row_dot(d, weight, C) / C;
+//% else
+            const $real factor = rstd[r], middle = 0, level = 0;
+//% end
+            const $real slope = row_moment(d, weight, row, middle, C) * factor * factor / C;
+            for (int c = 0; c < C; c++) {
+                const size_t i = (size_t)r * C + c;
+                const $real value = factor * (d[c] * weight[c] - level - (row[c] - middle) * slope);
+                $store
+            }
+        }
+    }
+}
+
+//@ norm_dw(fn, params, source, real, rows, C, centred, init)
+/* $fn: the gradient of a norm's weight, summed over $rows rows of $C in row order
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int j0 = (int)t.index * TILE, n = j0 + TILE < C ? TILE : C - j0;
+        $real sum[TILE];
+        for (int j = 0; j < n; j++) sum[j] = $init;
+        for (int i = 0; i < ROWS; i++) {
+            const $real *row = x + (size_t)i * C + j0, *d = dy + (size_t)i * C + j0;
+//% if centred then
+            const $real middle = mean[i], factor = rstd[i];
+//% else
+            const $real middle = 0, factor = rstd[i];
+//% end
+            for (int j = 0; j < n; j++) sum[j] += d[j] * ((row[j] - middle) * factor);
+        }
+        for (int j = 0; j < n; j++) y[j0 + j] = sum[j];
+    }
+}
