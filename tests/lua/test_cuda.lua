@@ -150,7 +150,7 @@ accumulate (2)
 model      { linear "a" { 37 }, layernorm "n" {}, tanh {}, linear "b" { 301 }, rmsnorm "r" {},
              layernorm "m" { bias = false }, linear "c" { 3 } }
 loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
 ]]
     same_as_c(t, "cuda_norms64", text .. F64, 1e-11)
