@@ -139,16 +139,33 @@ static int put_data(sink *s, const ga_array *a, bool finite_only) {
     return GA_OK;
 }
 
+/* All that stands before the values; *data becomes their size. */
+static int put_beginning(sink *s, const ga_array *arrays, int count, const ga_note *notes,
+                         int note_count, int64_t *data) {
+    const int64_t header = header_bytes(arrays, count, notes, note_count, data);
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)header >> 8 * i);
+    GA_TRY(put(s, length, 8));
+    GA_TRY(put_header(s, arrays, count, notes, note_count, data));
+    return put(s, "        ", 8 + header - s->bytes);
+}
+
+int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, int64_t *data,
+                         ga_err *e) {
+    sink s = {.fd = fd, .path = path, .e = e};
+    int64_t bytes;
+    GA_TRY(put_beginning(&s, arrays, count, NULL, 0, &bytes));
+    *data = s.bytes;
+    if (ftruncate(fd, *data + bytes) == 0) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", path, strerror(errno));
+}
+
 int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int count,
                          const ga_note *notes, int note_count, bool finite_only, ga_written *out,
                          ga_err *e) {
     sink s = {.fd = fd, .path = path, .out = out, .e = e, .crc = (uint32_t)crc32(0, NULL, 0)};
-    int64_t data, header = header_bytes(arrays, count, notes, note_count, &data);
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)header >> 8 * i);
-    GA_TRY(put(&s, length, 8));
-    GA_TRY(put_header(&s, arrays, count, notes, note_count, &data));
-    GA_TRY(put(&s, "        ", 8 + header - s.bytes));
+    int64_t data;
+    GA_TRY(put_beginning(&s, arrays, count, notes, note_count, &data));
     for (int i = 0; i < count; i++) GA_TRY(put_data(&s, &arrays[i], finite_only));
     if (s.block > 0) GA_TRY(close_block(&s));
     if (out) {

@@ -30,6 +30,11 @@ int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int c
                          const ga_note *notes, int note_count, bool finite_only, ga_written *out,
                          ga_err *e);
 
+/* Writes the header to an open, empty file and gives it its full size: the values are to follow, at
+ * `data` + their place among the arrays, in any order. */
+int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, int64_t *data,
+                         ga_err *e);
+
 /* Writes PATH.tmp, syncs, renames to path. Values are written as they are. For --save-init and
  * --dump. */
 int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_err *e);

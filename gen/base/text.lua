@@ -25,7 +25,7 @@ function text.number(x, dtype, at) return value("literal", expr.literal(x, dtype
 
 --- A C string literal: printable ASCII as it is, the rest in three-digit octal.
 function text.string(s)
-    local body = s:gsub('[^%w !#-&(-/:-@%[%]-`{-~]', function(c)
+    local body = s:gsub('[^%w !#-&(-/:-@%[%]^_`{-~]', function(c)
         return ("\\%03o"):format(c:byte())
     end)
     return value("literal", '"' .. body:gsub("%?", "\\077") .. '"')

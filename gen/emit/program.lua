@@ -10,6 +10,7 @@ local glob = require "base.glob"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local plan = require "emit.plan"
+local probe = require "emit.probe"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
@@ -367,6 +368,8 @@ function program.render(g, config)
     local files = ordered.map()
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
     emitter.render(g, config, context, all, sweeps, header, files)
+    probe.render(g, config, context, device and context.kernels or step.calls(all, sweeps), facts, header,
+        files)
     files:set("model.c", render_model(g, config, facts, context, header))
     files:set("main.c", render_main(config, context, header))
     files:set("Makefile", render_makefile(config, context,
@@ -374,6 +377,7 @@ function program.render(g, config)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
+    files:set("runtime/probe.c", host.embedded("runtime/probe.c"))
     for _, list in ipairs { cuda_program.runtime(config, RUNTIME), cuda_program.engines(config) } do
         for _, name in ipairs(list) do
             files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))

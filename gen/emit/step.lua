@@ -229,6 +229,13 @@ function step.sweeps(g, config, context)
     return list
 end
 
+--- All kernels that step.c calls: those of nodes, that of the gradient's norm, the updates.
+function step.calls(all, sweeps)
+    local list = table.move(all, 1, #all, 1, {})
+    list[#list + 1] = { name = "gradient_partials" }
+    return table.move(sweeps, 1, #sweeps, #list + 1, list)
+end
+
 --- The calls of the sweeps over all segments of the flat space.
 local function sweep_calls(g, sweeps, target)
     local by_group, out = {}, {}

@@ -1,6 +1,6 @@
 //@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, device, parallel)
 $header
-#include "model.h"
+#include "probes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,6 +54,7 @@ static void log_update(model *m, double start, ga_comm_counts before) {
 
 static int evaluate(model *m, ga_err *e) {
     ga_eval_event event;
+    GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_evaluate(m, &event, e));
     ga_log_eval(m->log, &event);
     return 0;
@@ -63,6 +64,7 @@ static int evaluate(model *m, ga_err *e) {
 static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e) {
     m->count.a = m->count.r + batches;
     for (int k = 0; k < batches; k++) {
+        GA_TRY($(name)_probe_micro(m, m->count.r, e));
         GA_TRY($(name)_micro(m, k, e));
         if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_boundary(m, e));
         if (o->watch) GA_TRY($(name)_watch(m, o, e));
@@ -79,7 +81,7 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
-    if (o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
+    if (PROBES || o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
     GA_TRY($(name)_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
     return RUNNING;
@@ -129,6 +131,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 
 static int run(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_open(m, o, e));
+    GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
     if (o->eval) {
         if (!o->resume && !o->init)
@@ -179,10 +182,12 @@ int main(int argc, char **argv) {
     if (m.started) log_device(&m);
 //% end
     if (m.started) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
+    $(name)_probe_report(&m);
     if (code < 0) {
         ga_say("$name: %s", e.msg);
         if (m.comm) ga_comm_abort(m.comm, -code); /* the other ranks may be waiting for this one */
     }
+    $(name)_probe_close(&m);
     $(name)_close(&m);
     return code == STOPPED ? GA_EXIT_STOPPED : code < 0 ? -code : 0;
 }

@@ -1,6 +1,6 @@
 //@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, measured, device, parallel, device_arenas, target)
 $header
-#include "model.h"
+#include "probes.h"
 
 #include <errno.h>
 #include <math.h>
@@ -293,7 +293,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% end
 //% if device then
     GA_TRY($(name)_load_kernels(m, e));
-    m->eager = o->no_graph;
+    m->eager = o->no_graph || PROBES;
 //% else
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end

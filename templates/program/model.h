@@ -136,6 +136,7 @@ typedef struct model {
     ga_dataset eval_data;
     ga_loader *loader;
     ga_log *log;
+    struct ga_probe *probe;  /* train-probe only */
     saved saved;
     char folder[GA_PATH_MAX]; /* of the checkpoints */
     ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */

@@ -7,6 +7,9 @@ $header
 #include "runtime/stop.h"
 
 #include "kernels.c" /* one translation unit: the compiler sees every size */
+#ifdef GA_PROBES
+#include "probes.c" /* `make probe`: a look at what each call below writes */
+#endif
 
 /* -- one micro-batch --------------------------------------------------------------------------- */
 

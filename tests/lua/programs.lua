@@ -50,14 +50,14 @@ return function(t)
     end
 
     -- The runtime of the program in `folder` as one object: compiled once, by the build of the tests. The
-    -- engine for processes is not in it, each program compiles its own.
+    -- engine for processes is not in it, each program compiles its own, and the probes only train-probe.
     local function runtime_object(folder)
         local build = base:match("^(.*)/tests/")
         local command, stamp = { "ld", "-r", "-o", t.root .. "/" .. base .. "/runtime.o" },
             host.sha256(host.read(build .. "/libruntime.a"))
         for _, file in ipairs(host.list(folder .. "/runtime")) do
             local name = file:match("^(.*)%.c$")
-            if name and not name:find("^comm_") then
+            if name and not name:find("^comm_") and name ~= "probe" then
                 command[#command + 1] = build .. "/runtime/" .. name .. ".o"
                 stamp = stamp .. " " .. name
             end
@@ -70,8 +70,9 @@ return function(t)
         return command[4]
     end
 
-    --- A program of the spec `text`, built: { name, spec, folder, train }. how: comm = "mpi",
-    --- sources = more C files, ldflags, whole = true (make as it stands, with its own runtime).
+    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
+    --- probe = true (train-probe too), sources = more C files, ldflags, whole = true (make as it
+    --- stands, with its own runtime).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
@@ -79,8 +80,9 @@ return function(t)
         end
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
-            train = t.root .. "/" .. folder .. "/train" }
+            train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
         local make = { "make", "-s", "-C", folder, "CFLAGS=-O1 -Werror", "LDFLAGS=" .. (how.ldflags or "") }
+        if how.probe then table.move({ "train", "probe" }, 1, 2, #make + 1, make) end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         local key = { host.read(t.gagen), text, table.concat(make, " "), tostring(how.whole) }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end

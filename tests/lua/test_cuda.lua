@@ -378,4 +378,17 @@ add("without a driver it says what is missing", function(t)
     t.match(result.err, "libcuda.so.1: not found.*install NVIDIA's driver, or generate with %-%-target c")
 end)
 
+add("train-probe dumps the same tensors as the C target's", function(t)
+    local programs, environment = open(t)
+    local function dump(name, text, env)
+        local p = programs.build(name, text, { probe = true })
+        return programs.dump({ name = name, spec = p.spec, train = p.probe, folder = p.folder },
+            { "--cycles", 2, "--check-finite", env = env })
+    end
+    local text = regions(4, 3, F64)
+    local expected = dump("probe_c", text)
+    local found = dump("probe_cuda", text .. CUDA, environment(checked(1)))
+    programs.close(found, expected, 1e-12, { "micro-0", "micro-1", "micro-2", "gradients", "parameters" })
+end)
+
 return tests

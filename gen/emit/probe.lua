@@ -1,0 +1,111 @@
+-- probe: the text of probes.c: a table of kernels and their results, and for each kernel a macro that
+-- puts a look at its results around its calls. step.c reads the same with and without it.
+local graph = require "graph.graph"
+local text = require "base.text"
+
+local probe = {}
+
+local function block_of(lines) return text.block(table.concat(lines, "\n")) end
+
+-- The results that are looked at: values of the program's type; not sums, not copies of weights.
+local function results_of(kernel, real)
+    local list = {}
+    if not kernel.node or kernel.section == "views" then return list end
+    for _, out in ipairs(graph.writes(kernel.node)) do
+        local t = out.tensor
+        list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and t.dtype == real }
+    end
+    return list
+end
+
+-- Gradients are called after the parameter as the spec has it, all else as in step.c.
+local function name_of(t, inside)
+    if t.kind == "gradient" then return "d_" .. t.param.name end
+    return t.name .. (inside and ".%d" or "")
+end
+
+-- Numbers the results, those of `sections`' kernels, from 0.
+local function number_results(kernels, real, evaluation, found)
+    for _, kernel in ipairs(kernels) do
+        if (kernel.section == "evaluation") == evaluation then
+            for _, result in ipairs(results_of(kernel, real)) do
+                local t = result.tensor
+                if result.seen and not found.number[t] then
+                    found.number[t] = #found.list
+                    found.list[#found.list + 1] = t
+                end
+            end
+        end
+    end
+end
+
+local function result_rows(found)
+    local rows, offset = {}, 0
+    for i, t in ipairs(found.list) do
+        local n, count = graph.elements(t.shape), t.scope and t.scope.count or 1
+        rows[i] = ("{%s, 0, %d, %d, {%s}, %d, %d, %d},"):format(text.string(name_of(t, t.scope)).text,
+            count, #t.shape, table.concat(t.shape, ", "), offset, n, n)
+        offset = offset + n * count
+    end
+    return block_of(rows)
+end
+
+-- Operations and bytes of one call. An update kernel is called once per segment of the flat space.
+local function work_of(kernel, facts, g)
+    if kernel.flops and not kernel.group then return kernel.flops, kernel.bytes end
+    local segments = 0
+    for _, s in ipairs(g.segments) do
+        if kernel.group and s.group == kernel.group.index then segments = segments + s.count end
+    end
+    for _, fact in ipairs(facts.kernels) do
+        if fact.name == kernel.name and segments > 0 then
+            return fact.flops // segments, fact.bytes // segments
+        end
+    end
+    local n = kernel.name == "gradient_partials" and g.trained_elements or 0
+    return 2 * n, n * (g.real == "f64" and 8 or 4)
+end
+
+local function macro_of(kernel, real, i, found, worker)
+    local parameters, seen = { worker }, {}
+    for k, result in ipairs(results_of(kernel, real)) do
+        local t, name = result.tensor, "y" .. k
+        parameters[#parameters + 1] = name
+        if result.seen then
+            seen[#seen + 1] = ("{%d, %s, %s}"):format(found.number[t], t.scope and "l" or "0", name)
+        end
+    end
+    seen[#seen + 1] = "END"
+    local list = table.concat(parameters, ", ")
+    return ("#define %s(%s, ...) \\\n    PROBED(%d, %s(%s, ##__VA_ARGS__), %s)"):format(kernel.name, list,
+        i - 1, kernel.name, list, table.concat(seen, ", "))
+end
+
+--- probes.h and probes.c, in a map of files. `kernels`: all that step.c calls, in its order.
+function probe.render(g, config, context, kernels, facts, header, files)
+    local found = { list = {}, number = {} }
+    number_results(kernels, g.real, false, found)
+    local dumped = #found.list
+    number_results(kernels, g.real, true, found)
+    local rows, macros = {}, {}
+    for i, kernel in ipairs(kernels) do
+        local flops, bytes = work_of(kernel, facts, g)
+        local at = kernel.node and kernel.node.at or kernel.group and config.optimizer.at
+            or "the boundary"
+        rows[i] = ("{%s, %s, %d, %d},"):format(text.string(kernel.name).text, text.string(at).text,
+            flops, bytes)
+        macros[i] = macro_of(kernel, g.real, i, found, context.target.worker)
+    end
+    local name = text.ident(config.name)
+    files:set("probes.h", context.template("program/probes.h")("probes", { name = name,
+        guard = text.ident(config.name:upper() .. "_PROBES_H"),
+        header = text.block(header("probes.h", "what train-probe has beyond train")) }).text)
+    files:set("probes.c", context.template("program/probes.c")("probes", { name = name,
+        header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
+        kernels = block_of(rows), tensors = result_rows(found), macros = block_of(macros),
+        sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
+            #kernels, #found.list, dumped)),
+        device = config.target == "cuda" }).text)
+end
+
+return probe
