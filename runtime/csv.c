@@ -1,130 +1,27 @@
-/* csv.c: a byte stream (plain or gzip), cells, numbers; the two readers are handlers over the same
- * walk. */
+/* csv.c: cells, numbers; the two readers are handlers over the same walk. */
 #include "csv.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "stream.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
-enum { CHUNK = 1 << 16, CELL_MAX = 63, END = 256 };
+enum { CELL_MAX = 63 };
 
 typedef struct {
-    const char *path;
-    int fd;
-    bool zipped, ended; /* ended: the last gzip member, or the plain file, is complete */
-    z_stream z;
-    size_t at, have; /* of out */
-    unsigned char in[CHUNK], out[CHUNK];
-} stream;
-
-typedef struct {
-    stream *s;
+    ga_stream *s;
     int64_t line, column; /* from 1, of the cell being read */
+    bool header;          /* line 1 is no row */
     char cell[CELL_MAX + 1];
     size_t length;
     int64_t columns; /* expected; 0: as many as the first line has */
-    /* Takes the value in column `column` of line `line`. */
-    int (*take)(void *arg, int64_t line, int64_t column, double value, ga_err *e);
+    /* Takes the value in column `column` of row `row`, both from 1. */
+    int (*take)(void *arg, int64_t row, int64_t column, double value, ga_err *e);
     void *arg;
     ga_err *e;
 } walk;
-
-static int stream_fail(stream *s, ga_err *e, const char *what) {
-    return ga_fail(e, GA_INPUT, "%s: %s", s->path, what);
-}
-
-static int stream_open(stream *s, const char *path, ga_err *e) {
-    struct stat st;
-    size_t n = strlen(path);
-    *s = (stream){.path = path, .zipped = n > 3 && strcmp(path + n - 3, ".gz") == 0};
-    s->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (s->fd < 0) return ga_fail(e, GA_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(s->fd, &st) || !S_ISREG(st.st_mode))
-        ga_fail(e, GA_INPUT, "%s: not a regular file", path);
-    else if (s->zipped && inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK)
-        ga_fail(e, GA_ENVIRONMENT, "%s: zlib found no memory", path);
-    else
-        return GA_OK;
-    close(s->fd);
-    return GA_INPUT;
-}
-
-static void stream_close(stream *s) {
-    if (s->zipped) inflateEnd(&s->z);
-    close(s->fd);
-}
-
-static int read_some(stream *s, void *to, ga_err *e) {
-    for (;;) {
-        ssize_t n = read(s->fd, to, CHUNK);
-        if (n >= 0) return (int)n;
-        if (errno != EINTR)
-            return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", s->path, strerror(errno));
-    }
-}
-
-/* After the end of a gzip member: another member, the end of the file, or bytes that do not belong.
- */
-static int member_end(stream *s, ga_err *e) {
-    if (s->z.avail_in == 0) {
-        int n = read_some(s, s->in, e);
-        GA_TRY(n);
-        s->z.next_in = s->in;
-        s->z.avail_in = (unsigned)n;
-    }
-    if (s->z.avail_in == 0) {
-        s->ended = true;
-        return GA_OK;
-    }
-    if (s->z.next_in[0] != 0x1f)
-        return stream_fail(s, e, "bytes after the end of the gzip data, expected none");
-    return inflateReset(&s->z) == Z_OK ? GA_OK : stream_fail(s, e, "damaged gzip data");
-}
-
-static int fill_zipped(stream *s, ga_err *e) {
-    s->z.next_out = s->out;
-    s->z.avail_out = CHUNK;
-    while (s->z.avail_out == CHUNK && !s->ended) {
-        if (s->z.avail_in == 0) {
-            int n = read_some(s, s->in, e);
-            GA_TRY(n);
-            if (n == 0)
-                return stream_fail(s, e, "gzip data ends early: the file is cut off or empty");
-            s->z.next_in = s->in;
-            s->z.avail_in = (unsigned)n;
-        }
-        int rc = inflate(&s->z, Z_NO_FLUSH);
-        if (rc == Z_STREAM_END)
-            GA_TRY(member_end(s, e));
-        else if (rc != Z_OK && rc != Z_BUF_ERROR)
-            return ga_fail(e, GA_INPUT, "%s: damaged or no gzip data (%s)", s->path,
-                           s->z.msg ? s->z.msg : "zlib");
-    }
-    s->have = CHUNK - s->z.avail_out;
-    return GA_OK;
-}
-
-/* Next byte, END after the last one, or a negative status. */
-static int next_byte(stream *s, ga_err *e) {
-    if (s->at == s->have) {
-        s->at = s->have = 0;
-        if (s->zipped) {
-            if (!s->ended) GA_TRY(fill_zipped(s, e));
-        } else {
-            int n = read_some(s, s->out, e);
-            GA_TRY(n);
-            s->have = (size_t)n;
-        }
-        if (s->have == 0) return END;
-    }
-    return s->out[s->at++];
-}
 
 static long double power_of_ten(int n) {
     long double result = 1, base = 10;
@@ -202,12 +99,13 @@ static int end_of_cell(walk *w) {
     if (w->length == 0) return refuse(w, "an empty cell, expected a number");
     w->cell[w->length] = 0;
     if (!ga_number_parse(w->cell, w->length, &value)) {
-        char text[CELL_MAX + 64];
-        snprintf(text, sizeof text, "'%s', expected a finite decimal number", w->cell);
+        char text[CELL_MAX + 128];
+        snprintf(text, sizeof text, "'%s', expected a finite decimal number%s", w->cell,
+                 w->line == 1 ? "; if the first line is a header, say header = true" : "");
         return refuse(w, text);
     }
     w->length = 0;
-    return w->take(w->arg, w->line, w->column, value, w->e);
+    return w->take(w->arg, w->line - w->header, w->column, value, w->e);
 }
 
 static int end_of_line(walk *w) {
@@ -220,14 +118,38 @@ static int end_of_line(walk *w) {
     return GA_OK;
 }
 
+/* Line 1 of names: commas between quotes do not count. It may not be a row of numbers. */
+static int skip_header(walk *w) {
+    bool quoted = false, numbers = true;
+    for (;;) {
+        double value;
+        int byte = ga_stream_byte(w->s, w->e);
+        GA_TRY(byte);
+        if (byte == '"') quoted = !quoted;
+        if (byte == '\r') return refuse(w, "a carriage return; lines must end in LF alone");
+        if (byte == 0) return refuse(w, "a zero byte; the file is not text");
+        if (byte != '\n' && byte != GA_STREAM_END && (byte != ',' || quoted)) {
+            if (w->length < CELL_MAX) w->cell[w->length++] = (char)byte;
+            continue;
+        }
+        numbers = numbers && ga_number_parse(w->cell, w->length, &value);
+        w->length = 0;
+        if (byte != ',') break;
+        if (++w->column > GA_CSV_COLUMNS_MAX) return refuse(w, "too many columns in the header");
+    }
+    if (numbers) return refuse(w, "a line of numbers, but header = true says that it is a header");
+    return end_of_line(w);
+}
+
 /* Calls take for every cell; returns the number of lines. */
 static int64_t walk_cells(walk *w) {
     int64_t limit = w->columns ? w->columns : GA_CSV_COLUMNS_MAX;
     for (;;) {
-        int byte = next_byte(w->s, w->e);
+        int byte = ga_stream_byte(w->s, w->e);
         GA_TRY(byte);
-        if (byte == END && w->column == 1 && w->length == 0) return w->line - 1;
-        if (byte == ',' || byte == '\n' || byte == END) {
+        if (byte == GA_STREAM_END && w->column == 1 && w->length == 0)
+            return w->line - 1 - w->header;
+        if (byte == ',' || byte == '\n' || byte == GA_STREAM_END) {
             GA_TRY(end_of_cell(w));
             if (byte != ',') {
                 GA_TRY(end_of_line(w));
@@ -244,49 +166,52 @@ static int64_t walk_cells(walk *w) {
     }
 }
 
-static int64_t walk_file(const char *path, int64_t columns,
+static int64_t walk_file(const char *path, bool header, int64_t columns,
                          int (*take)(void *, int64_t, int64_t, double, ga_err *), void *arg,
                          int64_t *width, ga_err *e) {
-    stream s;
-    GA_TRY(stream_open(&s, path, e));
-    walk w = {
-        .s = &s, .line = 1, .column = 1, .columns = columns, .take = take, .arg = arg, .e = e};
-    int64_t rows = walk_cells(&w);
-    stream_close(&s);
+    ga_stream s;
+    size_t n = strlen(path);
+    bool zipped = n > 3 && strcmp(path + n - 3, ".gz") == 0;
+    GA_TRY(ga_stream_open(&s, path, zipped ? GA_GZIP : GA_PLAIN, e));
+    walk w = {.s = &s, .line = 1, .column = 1, .columns = columns, .take = take, .arg = arg, .e = e,
+              .header = header};
+    int64_t rows = header ? skip_header(&w) : GA_OK;
+    if (rows == GA_OK) rows = walk_cells(&w);
+    ga_stream_close(&s);
     *width = w.columns;
     return rows;
 }
 
-/* The last value of a line is known to be the last only when the next line starts. */
+/* The last value of a row is known to be the last only when the next one starts. */
 typedef struct {
-    int64_t line;
+    int64_t target, row;
     double value;
     ga_csv_shape *shape;
 } scan;
 
-static void scan_last(scan *c) {
+static void scan_target(scan *c) {
     ga_csv_shape *shape = c->shape;
-    if (c->line == 1 || c->value < shape->last_min) shape->last_min = c->value;
-    if (c->line == 1 || c->value > shape->last_max) shape->last_max = c->value;
-    if (c->value != floor(c->value)) shape->last_integer = false;
+    if (c->row == 1 || c->value < shape->target_min) shape->target_min = c->value;
+    if (c->row == 1 || c->value > shape->target_max) shape->target_max = c->value;
+    if (c->value != floor(c->value)) shape->target_integer = false;
 }
 
-static int scan_take(void *arg, int64_t line, int64_t column, double value, ga_err *e) {
+static int scan_take(void *arg, int64_t row, int64_t column, double value, ga_err *e) {
     scan *c = arg;
     (void)e;
-    if (column == 1 && line > 1) scan_last(c);
-    c->line = line;
-    c->value = value;
+    if (column == 1 && row > 1) scan_target(c);
+    c->row = row;
+    if (c->target < 0 || column == c->target + 1) c->value = value;
     return GA_OK;
 }
 
-int ga_csv_scan(const char *path, ga_csv_shape *out, ga_err *e) {
-    *out = (ga_csv_shape){.last_integer = true};
-    scan c = {.shape = out};
-    int64_t rows = walk_file(path, 0, scan_take, &c, &out->columns, e);
+int ga_csv_scan(const char *path, int64_t target, bool header, ga_csv_shape *out, ga_err *e) {
+    *out = (ga_csv_shape){.target_integer = true};
+    scan c = {.shape = out, .target = target};
+    int64_t rows = walk_file(path, header, 0, scan_take, &c, &out->columns, e);
     if (rows < 0) return (int)rows;
     if (rows == 0) return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
-    scan_last(&c);
+    scan_target(&c);
     out->rows = rows;
     return GA_OK;
 }
@@ -295,39 +220,43 @@ typedef struct {
     const char *path;
     const ga_csv_spec *spec;
     void *input;
-    int32_t *target;
+    void *target;
     int64_t width; /* inputs per row */
 } reading;
 
-static int take_target(reading *r, int64_t line, int64_t column, double value, ga_err *e) {
+static int take_target(reading *r, int64_t row, int64_t column, double value, ga_err *e) {
     if (!(value >= 0 && value < (double)r->spec->classes && value == floor(value)))
         return ga_fail(
             e, GA_INPUT,
             "%s:%lld: column %lld: target %.9g of sample %lld, expected a whole number in 0..%lld",
-            r->path, (long long)line, (long long)column, value, (long long)line,
+            r->path, (long long)row + r->spec->header, (long long)column, value, (long long)row,
             (long long)r->spec->classes - 1);
-    r->target[line - 1] = (int32_t)value;
+    ((int32_t *)r->target)[row - 1] = (int32_t)value;
     return GA_OK;
 }
 
-static int read_take(void *arg, int64_t line, int64_t column, double value, ga_err *e) {
+static int read_take(void *arg, int64_t row, int64_t column, double value, ga_err *e) {
     reading *r = arg;
     const ga_csv_spec *spec = r->spec;
     int64_t at = column - 1;
-    if (line > spec->rows) return GA_OK; /* only counted, for the message */
-    if (at == spec->target) return take_target(r, line, column, value, e);
+    if (row > spec->rows) return GA_OK; /* only counted, for the message */
+    if (at == spec->target && spec->classes) return take_target(r, row, column, value, e);
+    if (at != spec->target) value *= spec->scale;
     if (spec->target >= 0 && at > spec->target) at--;
-    value *= spec->scale;
     if (fabs(value) > (spec->dtype == GA_F32 ? FLT_MAX : DBL_MAX))
         return ga_fail(e, GA_INPUT, "%s:%lld: column %lld: %.9g is too large for %s", r->path,
-                       (long long)line, (long long)column, value, ga_dtype_name(spec->dtype));
-    ga_set(r->input, spec->dtype, (line - 1) * r->width + at, value);
+                       (long long)row + spec->header, (long long)column, value,
+                       ga_dtype_name(spec->dtype));
+    if (column - 1 == spec->target)
+        ga_set(r->target, spec->dtype, row - 1, value);
+    else
+        ga_set(r->input, spec->dtype, (row - 1) * r->width + at, value);
     return GA_OK;
 }
 
-int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, int32_t *target, ga_err *e) {
+int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *target, ga_err *e) {
     reading r = {path, s, input, target, s->columns - (s->target >= 0)};
-    int64_t columns, rows = walk_file(path, s->columns, read_take, &r, &columns, e);
+    int64_t columns, rows = walk_file(path, s->header, s->columns, read_take, &r, &columns, e);
     if (rows < 0) return (int)rows;
     if (rows != s->rows)
         return ga_fail(

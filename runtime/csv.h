@@ -1,35 +1,49 @@
-/* csv.h: CSV files of plain decimal numbers, also gzipped: read as a stream through a fixed buffer.
- * Lines end in LF, no header, no quotes, no blanks, every line has the same number of columns.
+/* csv.h: CSV files of plain decimal numbers, also gzipped (by name): read as a stream through a
+ * fixed buffer. Lines end in LF, no quotes, no blanks, every line has the same number of columns; a
+ * header of one line only where it is announced, and then it must be one.
  * Anything else is refused as `path:line: column N: what was found, what was expected`. The locale
  * does not matter. */
 #ifndef GA_CSV_H
 #define GA_CSV_H
 
-#include "ga.h"
+#include "arena.h"
+#include "scan.h"
 
 enum { GA_CSV_COLUMNS_MAX = 1 << 20 };
 
 typedef struct ga_csv_shape {
     int64_t rows, columns;
-    double last_min, last_max; /* of the last column */
-    bool last_integer;         /* every value of the last column is a whole number */
+    double target_min, target_max; /* of the target's column */
+    bool target_integer;           /* every value of it is a whole number */
 } ga_csv_shape;
 
 typedef struct ga_csv_spec {
     int64_t rows, columns; /* expected; the file must have exactly these */
     int64_t target;        /* column of the target, from 0; -1: none */
-    int64_t classes;       /* targets must be whole numbers in [0, classes) */
+    int64_t classes;       /* targets must be whole numbers in [0, classes); 0: they are numbers as the
+                              inputs are, not scaled */
     double scale;          /* inputs are multiplied by this */
     ga_dtype dtype;        /* of the inputs: GA_F32 or GA_F64 */
+    bool header;           /* the first line is no row */
 } ga_csv_spec;
 
-/* Reads the whole file once; every cell is checked. GA_INPUT for the file's faults, also if it is
- * missing. */
-int ga_csv_scan(const char *path, ga_csv_shape *out, ga_err *e);
+/* Reads the whole file once; every cell is checked. target: its column from 0, -1: the last.
+ * GA_INPUT for the file's faults, also if it is missing. */
+int ga_csv_scan(const char *path, int64_t target, bool header, ga_csv_shape *out, ga_err *e);
 
-/* input: rows x (columns without the target), row-major; target: rows numbers (NULL if s->target is
- * -1). */
-int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, int32_t *target, ga_err *e);
+/* input: rows x (columns without the target), row-major; target: rows of int32_t, or of s->dtype
+ * without classes (NULL if s->target is -1). */
+int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *target, ga_err *e);
+
+/* Files whose rows follow each other as a dataset. Fields: input, real (columns without the target),
+ * and target, ids if all its values are whole numbers and none
+ * negative, else real. Opened, numbers are kept as the
+ * program's real. spec->rows is not looked at: each part says its own. A target beyond the columns
+ * is no fault of a scan. */
+int ga_csv_scan_parts(const char *const *path, int parts, int64_t target, bool header, ga_dtype real,
+                      ga_scan *out, ga_err *e);
+int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
+                ga_err *e);
 
 /* Number in [text, text + n): [+-] digits [. digits] [e [+-] digits], nothing around it, finite.
  * Correctly rounded up to 15 digits with |exponent| <= 22, within one unit in the last place

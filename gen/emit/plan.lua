@@ -62,8 +62,8 @@ function plan.arenas(g, config)
         local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
         add("partials", tiles * 16, "sums of the gradient norm")
     end
-    local rows = data.shape.rows * (data.width * size + 4) + 128
-    if data.eval then rows = rows + data.eval_shape.rows * (data.width * size + 4) + 128 end
+    local rows = 0
+    for _, source in ipairs(data.sources) do rows = rows + source.bytes end
     add("data", rows, "the rows of the data files")
     local batch = padded(config.batch * data.width * size) + padded(config.batch * 4)
     add("loader", 4096 + (2 * config.largest + 1) * batch, "read-ahead: two cycles of batches",

@@ -28,7 +28,8 @@ local function template_of(name)
 end
 
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "cycle", "data", "folder", "ga", "layout",
-    "log", "options", "progress", "rng", "safetensors", "safetensors_load", "stop", "team", "text", "watchdog" }
+    "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
+    "stream", "team", "text", "watchdog" }
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
@@ -173,36 +174,38 @@ end
 
 local function data_lines(config)
     local data, out = config.data, {}
-    local function read(name, shape, input, target, index)
+    local function read(name, source, input, target, index)
+        local file = source.files[1]
         table.move({
             ("GA_TRY(ga_data_path(path, sizeof path, o->data, folder, %s, e));"):format(
-                text.string(data[name]).text),
-            ("const ga_csv_spec %s_file = {%d, %d, %d, %d, %s, REAL};"):format(name, shape.rows,
-                shape.columns, data.target - 1, config.classes, expr.literal(data.scale, "f64")),
-            ("real *%s = ga_take(arena, sizeof(real) * %d * INPUT, 64, e);"):format(input, shape.rows),
-            ("int32_t *%s = ga_take(arena, sizeof(int32_t) * %d, 64, e);"):format(target, shape.rows),
+                text.string(file.name).text),
+            ("const ga_csv_spec %s_file = {%d, %d, %d, %d, %s, REAL, %s};"):format(name, file.count,
+                data.columns, data.target - 1, config.classes, expr.literal(data.norm.scale, "f64"),
+                data.header and "true" or "false"),
+            ("real *%s = ga_take(arena, sizeof(real) * %d * INPUT, 64, e);"):format(input, file.count),
+            ("int32_t *%s = ga_take(arena, sizeof(int32_t) * %d, 64, e);"):format(target, file.count),
             ("if (!%s || !%s) return GA_BUG;"):format(input, target),
             ("GA_TRY(ga_csv_read(path, &%s_file, %s, %s, e));"):format(name, input, target),
             ("GA_TRY(ga_data_file_read(path, %s, &m->files[%d], e));"):format(
-                text.string(data[name]).text, index),
+                text.string(file.name).text, index),
         }, 1, 7, #out + 1, out)
     end
-    read("train", data.shape, "input", "target", 0)
-    if data.eval then read("eval", data.eval_shape, "eval_input", "eval_target", 1) end
+    read("train", data.sources[1], "input", "target", 0)
+    if data.eval then read("eval", data.sources[2], "eval_input", "eval_target", 1) end
     return lines(out)
 end
 
 local function split_text(config)
     local s = config.data.split
-    if not s then return ("{.rows = %d}"):format(config.data.shape.rows) end
+    if not s then return ("{.rows = %d}"):format(config.data.rows) end
     return ("{.rows = %d, .fold = %d, .of = %d, .seed = %d, .eval_rows = %d}"):format(
-        config.data.shape.rows, s.fold or 0, s.of or 0, s.seed, s.eval or 0)
+        config.data.rows, s.fold or 0, s.of or 0, s.seed, s.eval or 0)
 end
 
 local function eval_source(config)
     if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
     return text.block(("m->eval_data = (ga_dataset){eval_input, eval_target, REAL, INPUT, "
-        .. "{.rows = %d}};"):format(config.data.eval_shape.rows))
+        .. "{.rows = %d}};"):format(config.data.eval_rows))
 end
 
 -- The fields of the event of an evaluation.

@@ -65,7 +65,7 @@ static const luaL_Reg host_functions[] = {
     { "embedded", host_embedded },
     { "embedded_names", host_embedded_names },
     { "evaluate", ga_box_evaluate },
-    { "csv_shape", ga_csv_shape_host },
+    { "data_scan", ga_data_scan_host },
     { "run", ga_process_host },
     { "cpu", ga_cpu_features },
     { "terminal", host_terminal },

@@ -21,7 +21,12 @@
  *   embedded(name)         text of gen/..., templates/... or runtime/...; raises if unknown
  *   embedded_names(prefix) sorted array of the names that start with prefix
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
- *   csv_shape(path)        { rows=, columns=, integer_last=, min_last=, max_last= }
+ *   data_scan { kind=, files=, targets=, real=, target=, header=, allowed= }
+ *                          reads and checks data files whole: { count = of each file, bytes = what a
+ *                          program takes for them, fields = { { name=, ids=, ignores=, shape=, low=,
+ *                          high=, element= } }, vocabulary = the bytes of a text }. kind: a word of
+ *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
+ *                          of csv from 1, or nil for the last; allowed: bytes that a text may hold
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell
  *   cpu()                  array of feature names of this CPU: "avx2", "fma", ... or "aarch64"
@@ -88,7 +93,7 @@ int ga_sha256_hex(lua_State *L);
 int ga_json_encode(lua_State *L);
 int ga_process_host(lua_State *L);
 int ga_cpu_features(lua_State *L);
-int ga_csv_shape_host(lua_State *L);
+int ga_data_scan_host(lua_State *L);
 int ga_box_evaluate(lua_State *L);
 
 #endif

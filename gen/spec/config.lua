@@ -287,7 +287,7 @@ function config.read(path, events, catalog, default_name)
     require_words(given, path)
     c.precision = simple(given, path, "precision").compute
     local d, at = simple(given, path, "data")
-    c.data = data.read(d, at, path)
+    c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
     local parallel = simple(given, path, "parallel")
     c.parallel, c.ranks_required = parallel.mode, parallel.ranks
     c.ranks = parallel.ranks or 1

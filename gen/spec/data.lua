@@ -1,19 +1,262 @@
 -- data: the word `data`: its files are found, read once and checked; what comes out says what a row
 -- is and how many there are.
 local check = require "base.check"
+local data_files = require "spec.data_files"
 local diag = require "base.diag"
+local ordered = require "base.ordered"
+local words = require "spec.words"
 
 local data = {}
+
+-- Which fields of the word a kind takes beside these.
+local COMMON = { "kind", "train", "eval", "split", "shuffle", "last" }
+local TAKES = {
+    csv = { "target", "scale", "header" },
+    idx = { "scale", "mean", "std", "crop", "flip" },
+    cifar10 = { "scale", "mean", "std", "crop", "flip" },
+    text = { "context" }, tokens = { "context" },
+    npy = { "scale", "mean", "std" },
+    tensors = { "target" },
+}
+-- A path of these is { input, target }.
+local PAIRS = { idx = "{ images, labels }", npy = "{ input, target }" }
+local IMAGES = { idx = true, cifar10 = true }
+local WINDOWS = { text = true, tokens = true }
+
+local CHANNELS, PADDING = 16, 4096
+
+local function check_taken(d, where)
+    local taken = table.move(TAKES[d.kind], 1, #TAKES[d.kind], #COMMON + 1, ordered.copy(COMMON))
+    for _, field in ipairs(words.find("data").fields) do
+        if d[field.name] ~= nil and not ordered.find(taken, field.name) then
+            diag.fail(where.locate(field.name), ("data '%s': %s does not apply"):format(d.kind,
+                field.name), { notes = { ("data '%s' takes: %s"):format(d.kind,
+                table.concat(taken, ", ")) } })
+        end
+    end
+end
+
+-- The files of train or eval: { files, targets = nil but for pairs }.
+local function find(d, name, where, folder)
+    local value, at, pair = d[name], where.locate(name), PAIRS[d.kind]
+    if not pair then
+        if type(value) ~= "string" then
+            diag.fail(at, ("data: %s is a table, expected a path"):format(name), {})
+        end
+        return { name = name, at = at, files = data_files.find(value, folder, at) }
+    end
+    local fields = check.fields({
+        { name = "input", type = "str", position = 1, required = true },
+        { name = "target", type = "str", position = 2, required = true },
+    }, type(value) == "table" and value or {}, { what = ("data '%s': %s = %s"):format(d.kind, name, pair),
+        locate = function() return at end })
+    local source = { name = name, at = at, files = data_files.find(fields.input, folder, at),
+        targets = data_files.find(fields.target, folder, at) }
+    if #source.files ~= #source.targets then
+        diag.fail(at, ("data: %s: '%s' is %d files, '%s' is %d, expected as many"):format(name,
+            fields.input, #source.files, fields.target, #source.targets), {})
+    end
+    if 2 * #source.files > data_files.MOST then
+        diag.fail(at, ("data: %s: %d files, expected at most %d"):format(name, 2 * #source.files,
+            data_files.MOST), {})
+    end
+    return source
+end
+
+local function paths(files)
+    return files and ordered.collect(files, function(file) return file.path end)
+end
+
+-- Reads the files of a source to their end and adds what they hold.
+local function scan(d, source, real, allowed)
+    local facts, message = host.data_scan { kind = d.kind, files = paths(source.files),
+        targets = paths(source.targets), real = real, header = d.header, allowed = allowed,
+        target = d.kind == "csv" and math.tointeger(d.target) or nil }
+    if not facts then diag.fail(source.at, "data: " .. message, {}) end
+    local n = 0
+    for i, count in ipairs(facts.count) do
+        source.files[i].count = count
+        if source.targets then source.targets[i].count = count end
+        n = n + count
+    end
+    source.rows = d.context and (n - 1) // d.context or n
+    if source.rows == 0 then
+        diag.fail(source.at, ("data: %s: %d %s give no window of context %d, expected %d or more"):format(
+            source.name, n, d.kind == "text" and "bytes" or "tokens", d.context, d.context + 1), {})
+    end
+    source.fields, source.bytes, source.vocabulary = facts.fields, facts.bytes, facts.vocabulary
+    return source
+end
+
+local KEYWORDS = " auto break case char const continue default do double else enum extern float for goto "
+    .. "if inline int long register restrict return short signed sizeof static struct switch typedef "
+    .. "union unsigned void volatile while real batch facts "
+
+-- The tensors of a safetensors file as fields of a batch, the target last.
+local function name_tensors(d, source, where)
+    local wanted, list = d.target or "target", {}
+    local target
+    local names = ordered.collect(source.fields, function(f) return f.name end)
+    for _, f in ipairs(source.fields) do
+        f.file_name = f.name
+        if f.name == wanted then
+            target = f
+        elseif f.name == "target" then
+            diag.fail(where.locate("target"), ("data: the target is '%s', but another tensor is called "
+                .. "'target'"):format(wanted), {})
+        else
+            if KEYWORDS:find(" " .. f.name .. " ", 1, true) then
+                diag.fail(source.at, ("data: tensor '%s': the name has a meaning in C, expected another")
+                    :format(f.name), {})
+            end
+            list[#list + 1] = f
+        end
+    end
+    if not target then
+        diag.fail(where.locate("target"), ("data: %s has no tensor '%s', expected target = one of %s"):format(
+            source.files[1].name, wanted, table.concat(names, ", ")),
+            { found = d.target, hint = diag.suggest(wanted, names) })
+    end
+    if #list == 0 then
+        diag.fail(source.at, ("data: the target '%s' is the only tensor, expected inputs too"):format(
+            wanted), {})
+    end
+    target.name = "target"
+    list[#list + 1] = target
+    source.fields = list
+end
+
+-- A list of one number per channel; one number stands for all channels.
+local function per_channel(d, name, channels, default, where)
+    local list, out = d[name] or { default }, {}
+    for i, value in ipairs(list) do
+        out[i] = check.value({ name = name, type = "num", above = name == "std" and 0 or nil }, value, where)
+    end
+    local given = #ordered.keys(list)
+    if given ~= #out or given ~= 1 and given ~= channels then
+        diag.fail(where.locate(name), ("data: %s has %d numbers, expected 1%s"):format(name, given,
+            channels > 1 and " or " .. channels or ""), {})
+    end
+    for c = #out + 1, channels do out[c] = out[1] end
+    return out
+end
+
+-- How the numbers of the input become the program's: d.norm = { scale, mean, std, channels }; csv
+-- knows the scale alone, arrays stay as they are where nothing is said.
+local function normalisation(d, shape, where)
+    local scale, arrays = d.scale or d.kind == "cifar10" and 1 / 255 or 1, d.kind == "npy"
+    if d.kind == "csv" then d.norm = { scale = scale } end
+    if not IMAGES[d.kind] and not (arrays and (d.scale or d.mean or d.std)) then return end
+    local one = arrays and #(d.mean or {}) <= 1 and #(d.std or {}) <= 1
+    local channels = one and 1 or shape[1] or 1
+    if channels > CHANNELS and not arrays then
+        diag.fail(d.at, ("data: %d channels, expected at most %d"):format(channels, CHANNELS), {})
+    end
+    d.norm = { scale = scale, channels = channels, mean = per_channel(d, "mean", channels, 0.0, where),
+        std = per_channel(d, "std", channels, 1.0, where) }
+end
+
+-- crop = { size, padding = n }: the shape of an input becomes size x size.
+local function crop_of(d, shape, where)
+    local at = where.locate("crop")
+    local crop = check.fields({
+        { name = "size", type = "int", position = 1, required = true, min = 1, max = 16384 },
+        { name = "padding", type = "int", default = 0, min = 0, max = PADDING },
+    }, d.crop, { what = "data: crop", locate = function() return at end })
+    for axis = 2, 3 do
+        if crop.size > shape[axis] + 2 * crop.padding then
+            diag.fail(at, ("data: crop is %d, an image with its padding has %d"):format(crop.size,
+                shape[axis] + 2 * crop.padding), {})
+        end
+    end
+    d.crop = crop
+    return { shape[1], crop.size, crop.size }
+end
+
+-- What the fields of a batch are, from those of the training files.
+local function fields_of(d, source, where)
+    normalisation(d, source.fields[1].shape, where)
+    local list = {}
+    for i, f in ipairs(source.fields) do
+        local shape, ids = f.shape, f.ids
+        if i == 1 and d.norm then ids = false end
+        if i == 1 and d.crop then shape = crop_of(d, shape, where) end
+        list[i] = { name = f.name, dtype = ids and "i32" or "real", shape = shape }
+    end
+    if WINDOWS[d.kind] then
+        list[1].shape = { d.context }
+        list[2] = { name = "target", dtype = "i32", shape = { d.context } }
+    end
+    return list
+end
+
+local function shape_text(shape)
+    if #shape == 0 then return "one number" end
+    return "(" .. table.concat(shape, ", ") .. ")"
+end
+
+-- The evaluation's files must give the same fields.
+local function check_eval(d, train, eval)
+    local function refuse(complaint) diag.fail(eval.at, "data: eval " .. complaint, {}) end
+    if d.kind == "csv" and train.fields[1].shape[1] ~= eval.fields[1].shape[1] then
+        refuse(("has %d columns, train has %d"):format(eval.fields[1].shape[1] + 1,
+            train.fields[1].shape[1] + 1))
+    end
+    for i, f in ipairs(train.fields) do
+        local other = eval.fields[i]
+        if not other or other.name ~= f.name then
+            refuse(("has no field '%s', which train has"):format(f.name))
+        end
+        if shape_text(f.shape) ~= shape_text(other.shape) then
+            refuse(("has rows of %s %s, train has %s"):format(f.name, shape_text(other.shape),
+                shape_text(f.shape)))
+        end
+        if f.ids ~= other.ids then
+            refuse(("has a %s of %s numbers, train has %s"):format(f.name, other.ids and "whole" or "other",
+                f.ids and "whole ones" or "others"))
+        end
+    end
+    if #eval.fields > #train.fields then
+        refuse(("has a field '%s', which train has not"):format(eval.fields[#train.fields + 1].name))
+    end
+end
+
+-- Least and largest id of each field over all files; classes and vocabulary follow from them.
+local function extremes(d, where)
+    for i, field in ipairs(d.fields) do
+        local low, high
+        for _, source in ipairs(d.sources) do
+            local f = source.fields[WINDOWS[d.kind] and 1 or i]
+            if f.low then low, high = math.min(low or f.low, f.low), math.max(high or f.high, f.high) end
+            if f.ignores and field.name ~= "target" then low = math.min(low or -100, -100) end
+            field.ignores = field.ignores or f.ignores
+        end
+        if field.dtype == "i32" then field.low, field.limit = low or 0, (high or 0) + 1 end
+    end
+    local target = d.fields[#d.fields]
+    if target.dtype == "i32" then
+        if target.low < 0 then
+            diag.fail(where.locate("target"), ("data: the target has the value %d, expected class numbers "
+                .. "from 0 (or -100: does not count)"):format(target.low), {})
+        end
+        d.classes = target.limit
+    end
+    if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
+end
 
 local function split_of(d, where)
     if not d.split then return nil end
     local s = check.fields({
         { name = "fold", type = "int", min = 1 }, { name = "of", type = "int", min = 2, max = 1000 },
         { name = "eval", type = "int", min = 1 },
-        { name = "seed", type = "int", default = 1, min = 0 },
+        { name = "seed", type = "int", min = 0 },
     }, d.split, check.context("data: split", d.at))
     local at = where.locate("split")
     if d.eval then diag.fail(at, "data: split and eval exclude each other", {}) end
+    if WINDOWS[d.kind] and (s.fold or s.of or s.seed) then
+        diag.fail(at, ("data: split: the last windows of a sequence are for evaluation, expected only "
+            .. "eval = rows"):format(d.kind), {})
+    end
     if (s.eval == nil) == (s.fold == nil and s.of == nil) or (s.fold == nil) ~= (s.of == nil) then
         diag.fail(at, "data: split: expected fold and of, or eval", {})
     end
@@ -23,74 +266,68 @@ local function split_of(d, where)
     if s.eval and s.eval >= d.rows then
         diag.fail(at, ("data: split: eval is %d, the file has %d rows"):format(s.eval, d.rows), {})
     end
+    s.seed, s.at_end = s.seed or 1, WINDOWS[d.kind] or false
     return s
 end
 
--- The file of a data path: GAGEN_DATA, then `data` beside the spec.
-local function find_file(relative, folder, at)
-    if relative:find("[%c]") or relative == "" then
-        diag.fail(at, "data: a path with control bytes or an empty path", {})
-    end
-    local places = {}
-    if relative:sub(1, 1) == "/" then
-        places[1] = relative
-    else
-        local root = host.environment("GAGEN_DATA")
-        if root and root ~= "" then places[1] = root .. "/" .. relative end
-        places[#places + 1] = folder .. "data/" .. relative
-    end
-    for _, file in ipairs(places) do
-        if host.exists(file) == "file" then return file end
-    end
-    diag.fail(at, ("data: '%s' is not there"):format(relative),
-        { notes = { "looked for " .. table.concat(places, " and ") ..
-            "; set GAGEN_DATA or put it there" } })
-end
-
-local function read_csv(d, where, folder)
-    local function shape_of(name)
-        local shape, message = host.csv_shape(find_file(d[name], folder, where.locate(name)))
-        if not shape then diag.fail(where.locate(name), "data: " .. message, {}) end
-        return shape
-    end
-    d.shape = shape_of("train")
-    if d.shape.columns < 2 then
-        diag.fail(where.locate("train"), "data: one column, expected inputs and a target", {})
-    end
-    if d.eval then d.eval_shape = shape_of("eval") end
-    if d.eval and d.eval_shape.columns ~= d.shape.columns then
-        diag.fail(where.locate("eval"), ("data: eval has %d columns, train has %d"):format(
-            d.eval_shape.columns, d.shape.columns), {})
-    end
-    if d.target == "last" then d.target = d.shape.columns end
-    if d.target > d.shape.columns then
-        diag.fail(where.locate("target"), ("data: target is %d, the file has %d columns"):format(
-            d.target, d.shape.columns), {})
-    end
-    d.width = d.shape.columns - 1
-    d.rows = d.shape.rows
-    d.fields = {
-        { name = "input", dtype = "real", shape = { d.width } },
-        { name = "target", dtype = "i32", shape = {} },
-    }
-end
-
---- Adds to the checked fields of the word what the files hold:
----   fields      { name, dtype = "real" | "i32", shape = of one row } in the order of a batch
----   rows        of the training files; train_rows, eval_rows: after the split
-function data.read(d, at, path)
-    local where = check.context("data", at)
-    d.at = at
-    read_csv(d, where, path:match("^(.*/)[^/]*$") or "")
+local function count_rows(d, where)
+    d.rows = d.sources[1].rows
     d.split = split_of(d, where)
     local split = d.split
-    d.train_rows, d.eval_rows = d.rows, d.eval and d.eval_shape.rows or d.rows
+    d.train_rows, d.eval_rows = d.rows, d.sources[2] and d.sources[2].rows or d.rows
     if split and split.fold then
         d.eval_rows = (d.rows - split.fold) // split.of + 1
         d.train_rows = d.rows - d.eval_rows
     elseif split then
         d.eval_rows, d.train_rows = split.eval, d.rows - split.eval
     end
+end
+
+--- Adds to the checked fields of the word what the files hold. real: "f32" or "f64".
+---   sources     { train } or { train, eval }: files and targets { name, path, count }, rows, bytes
+---               (of an arena), fields as host.data_scan gives them
+---   fields      { name, dtype = "real" | "i32", shape = of one row } in the order of a batch; of i32
+---               also low and limit: low <= id < limit
+---   rows        of the training files; train_rows, eval_rows: after the split
+---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
+---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
+---   split       { fold, of, seed } or { eval, seed, at_end }, or nil
+function data.read(d, at, path, real)
+    local where = check.context("data", at)
+    local folder = path:match("^(.*/)[^/]*$") or ""
+    d.at = at
+    check_taken(d, where)
+    if WINDOWS[d.kind] and not d.context then
+        diag.fail(at, ("data '%s': context is missing, expected the ids of one row"):format(d.kind), {})
+    end
+    if d.kind == "csv" and d.target == "last" then d.target = nil end
+    if d.target and (d.kind == "csv") ~= (math.type(d.target) ~= nil) then
+        diag.fail(where.locate("target"), ("data '%s': target is %s, expected %s"):format(d.kind,
+            tostring(d.target), d.kind == "csv" and "a column or \"last\"" or "the name of a tensor"), {})
+    end
+    local train = scan(d, find(d, "train", where, folder), real)
+    d.sources = { train }
+    if d.eval then
+        d.sources[2] = scan(d, find(d, "eval", where, folder), real,
+            d.kind == "text" and train.vocabulary or nil)
+    end
+    if d.kind == "tensors" then
+        for _, source in ipairs(d.sources) do name_tensors(d, source, where) end
+    end
+    if d.eval then check_eval(d, train, d.sources[2]) end
+    if d.kind == "csv" then
+        d.columns = train.fields[1].shape[1] + 1
+        d.target = d.target or d.columns
+        if d.target > d.columns then
+            diag.fail(where.locate("target"), ("data: target is %d, the file has %d columns"):format(
+                d.target, d.columns), {})
+        end
+    end
+    d.fields = fields_of(d, train, where)
+    extremes(d, where)
+    count_rows(d, where)
+    d.width = 1
+    for _, extent in ipairs(d.fields[1].shape) do d.width = d.width * extent end
     return d
 end
 

@@ -42,18 +42,13 @@ local function check_classes(c, output, at)
             graph.shape_text(shape)), {})
     end
     c.classes = shape[2]
-    local data = c.data
-    for _, file in ipairs { data.shape, data.eval_shape } do
-        if data.target == file.columns then
-            if not file.integer_last then
-                diag.fail(data.at, "data: the target column has values that are not whole numbers, "
-                    .. "expected class numbers", {})
-            end
-            if file.max_last >= c.classes then
-                diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
-                    c.classes, file.max_last), {})
-            end
-        end
+    if not c.data.classes then
+        diag.fail(c.data.at, "data: the target column has values that are not whole numbers, expected "
+            .. "class numbers", {})
+    end
+    if c.data.classes > c.classes then
+        diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
+            c.classes, c.data.classes - 1), {})
     end
 end
 

@@ -135,13 +135,27 @@ add("modules and globals", function(t)
     t.equal(host.environment "GAGEN_NO_SUCH", nil)
 end)
 
-add("csv_shape", function(t)
+add("data_scan", function(t)
     local folder = t.temp()
     t.write(folder .. "/x.csv", "1,2.5,0\n-3,4,2\n")
-    local shape = host.csv_shape(folder .. "/x.csv")
-    t.equal(shape, { rows = 2, columns = 3, integer_last = true, min_last = 0.0, max_last = 2.0 })
     t.write(folder .. "/y.csv", "1,2\n1,x\n")
-    refused(t, "y.csv:2: column 2", host.csv_shape(folder .. "/y.csv"))
+    local function scan(name, more)
+        local request = { kind = "csv", files = { folder .. "/" .. name }, real = "f32" }
+        for key, value in next, more or {} do request[key] = value end
+        return host.data_scan(request)
+    end
+    local facts = scan "x.csv"
+    t.equal(facts.count, { 2 })
+    t.equal(facts.fields[1].shape, { 2 })
+    t.equal(facts.fields[2], { name = "target", ids = true, ignores = false, shape = {}, element = 0, low = 0,
+        high = 2 })
+    t.equal(scan("x.csv", { target = 2 }).fields[2].ids, false)
+    t.equal(scan("x.csv", { files = { folder .. "/x.csv", folder .. "/x.csv" } }).count, { 2, 2 })
+    refused(t, "y.csv:2: column 2", scan "y.csv")
+    refused(t, "x.csv:1: column 3: found a line of numbers", scan("x.csv", { header = true }))
+    refused(t, "y.csv: no IDX file", scan("y.csv", { kind = "idx", targets = { folder .. "/x.csv" } }))
+    t.fails(function() scan("x.csv", { kind = "xml" }) end, "no data of kind 'xml'")
+    t.fails(function() scan("x.csv", { files = {} }) end, "files: 0 files")
 end)
 
 -- A folder whose gen/gagen.lua is `text`, for gagen --dev.

@@ -67,11 +67,11 @@ static void values(void **state) {
     put_file(path, good, sizeof good - 1);
     ga_csv_shape shape;
     ga_err e;
-    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     assert_int_equal(shape.columns, 3);
-    assert_true(shape.last_min == 0 && shape.last_max == 2 && shape.last_integer);
-    ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32};
+    assert_true(shape.target_min == 0 && shape.target_max == 2 && shape.target_integer);
+    ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32, false};
     float f[6];
     int32_t target[3];
     assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
@@ -79,7 +79,7 @@ static void values(void **state) {
     assert_memory_equal(f, expect, sizeof f);
     static const int32_t targets[] = {0, 2, 1};
     assert_memory_equal(target, targets, sizeof targets);
-    ga_csv_spec all = {3, 3, -1, 0, 1, GA_F64};
+    ga_csv_spec all = {3, 3, -1, 0, 1, GA_F64, false};
     double d[9];
     assert_int_equal(ga_csv_read(path, &all, d, NULL, &e), 0);
     assert_true(d[3] == -3 && d[8] == 1);
@@ -119,7 +119,7 @@ static void refusals(void **state) {
         {"1,2,00000000000000000000000000000000000000000000000000000000000000000000\n", 0,
          "more than 63 bytes"},
     };
-    ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32};
+    ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32, false};
     float f[6];
     int32_t target[3];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -132,11 +132,11 @@ static void refusals(void **state) {
     }
     ga_err e = {0};
     ga_csv_shape shape;
-    assert_int_equal(ga_csv_scan(scratch_path(s, "missing.csv"), &shape, &e), GA_INPUT);
-    assert_int_equal(ga_csv_scan(s->path, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(scratch_path(s, "missing.csv"), -1, false, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(s->path, -1, false, &shape, &e), GA_INPUT);
     assert_has(e.msg, "not a regular file");
     assert_int_equal(mkfifo(scratch_path(s, "fifo.csv"), 0600), 0);
-    assert_int_equal(ga_csv_scan(s->file, &shape, &e), GA_INPUT); /* and does not wait */
+    assert_int_equal(ga_csv_scan(s->file, -1, false, &shape, &e), GA_INPUT); /* and does not wait */
 }
 
 /* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header
@@ -149,30 +149,30 @@ static void zipped(void **state) {
     ga_csv_shape shape;
     ga_err e;
     put_file(path, data, n);
-    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     for (size_t cut = 0; cut < n; cut++) {
         put_file(path, data, cut);
-        if (ga_csv_scan(path, &shape, &e) != GA_INPUT) fail_msg("cut at %zu of %zu taken", cut, n);
+        if (ga_csv_scan(path, -1, false, &shape, &e) != GA_INPUT) fail_msg("cut at %zu of %zu taken", cut, n);
     }
     for (size_t i = 10; i < n; i++)
         for (int bit = 0; bit < 8; bit++) {
             memcpy(copy, data, n);
             copy[i] ^= (unsigned char)(1 << bit);
             put_file(path, copy, n);
-            if (ga_csv_scan(path, &shape, &e) != GA_INPUT) fail_msg("flip of byte %zu taken", i);
+            if (ga_csv_scan(path, -1, false, &shape, &e) != GA_INPUT) fail_msg("flip of byte %zu taken", i);
         }
     memcpy(copy, data, n);
     memcpy(copy + n, "more", 4);
     put_file(path, copy, n + 4);
-    assert_int_equal(ga_csv_scan(path, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), GA_INPUT);
     assert_has(e.msg, "after the end of the gzip data");
     memcpy(copy + n, data, n); /* two members are one file */
     put_file(path, copy, 2 * n);
-    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
     assert_int_equal(shape.rows, 6);
     put_file(path, good, sizeof good - 1);
-    assert_int_equal(ga_csv_scan(path, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), GA_INPUT);
     assert_has(e.msg, "no gzip data");
 }
 
@@ -181,10 +181,10 @@ static void digits(void **state) {
     const char *path = "specs/data/digits/digits.csv.gz"; /* shipped with the project */
     ga_csv_shape shape;
     ga_err e;
-    assert_int_equal(ga_csv_scan(path, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
     assert_int_equal(shape.rows, 1797);
     assert_int_equal(shape.columns, 65);
-    assert_true(shape.last_min == 0 && shape.last_max == 9 && shape.last_integer);
+    assert_true(shape.target_min == 0 && shape.target_max == 9 && shape.target_integer);
 }
 
 int test_csv(void);
