@@ -4,6 +4,7 @@ local commands = require "command.commands"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local doctor = require "emit.doctor"
+local equiv = require "command.equiv"
 local help = require "command.help"
 local options = require "command.options"
 local plan = require "emit.plan"
@@ -24,8 +25,7 @@ local function generate(o)
     local files, facts = program.render(g, c)
     local folder = o.output or "out/" .. c.name
     program.write(folder, files, o.force)
-    local data = (o.spec:match("^(.*/)[^/]*$") or "") .. "data"
-    if host.exists(data) == "folder" then host.link(host.absolute(data), folder .. "/data") end
+    program.link_data(o.spec, folder)
     return folder, facts, files
 end
 
@@ -51,7 +51,11 @@ function COMMANDS.run(o)
 end
 
 function COMMANDS.check(o)
-    program.render(compile(o.spec, o))
+    local list = o.equiv and equiv.parse(o.equiv)
+    if o.json and not list then diag.fail("gagen", "check: --json needs --equiv", {}) end
+    local g, c = compile(o.spec, o)
+    program.render(g, c)
+    if list then return equiv.run(o, list, c) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     return 0
 end

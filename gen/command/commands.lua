@@ -32,6 +32,8 @@ commands.options = {
     { name = "--trace", key = "trace", value = "DIR", doc = "write the graph after every pass" },
     { name = "--stop-after", key = "stop_after", value = "PASS", values = passes.names(),
         doc = "print the graph after this pass, and write nothing" },
+    { name = "--equiv", key = "equiv", value = "A=1,2,4",
+        doc = "compare the gradients and parameters of these numbers of micro-steps" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
@@ -53,8 +55,14 @@ commands.list = {
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
         example = "gagen run specs/digits_mlp.lua -- --cycles 100" },
-    { name = "check", arguments = { "SPEC" }, options = with(),
-        doc = "read and check only", example = "gagen check specs/digits_mlp.lua" },
+    { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
+        doc = "read and check only; --equiv proves that accumulation is exact",
+        example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",
+        details = "--equiv A=1,2,4 builds one program for each A in double precision in a temporary "
+            .. "folder (a C compiler is needed), with the rows of a cycle held constant: B rows x A "
+            .. "micro-steps. All start from the same values, run three cycles on the same data and are "
+            .. "compared with the first: max|a - b| / max|b| of each tensor of gradients and "
+            .. "parameters. Exit 0 if no difference is above 1e-12, else 1." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json"),
         doc = "every byte, kernel and collective, before anything runs",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },

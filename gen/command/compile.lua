@@ -37,10 +37,11 @@ local function tracer(folder)
     end
 end
 
--- Spec and options (those of command.options) to a lowered graph. Returns the graph and the
--- configuration.
-return function(path, o)
+-- Spec and options (those of command.options) to a lowered graph; `more`: sets as set.read makes them,
+-- which come after those of the command line. Returns the graph and the configuration.
+return function(path, o, more)
     local sets = set.read_all(o.set or {})
+    table.move(more or {}, 1, #(more or {}), #sets + 1, sets)
     local g, c = load_spec.load(path, sets)
     c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
     c.shown_command = shown_command(c.shown_path, sets, o)
@@ -53,7 +54,7 @@ return function(path, o)
     c.trace = o.trace and tracer(o.trace)
     passes.run(g, c)
     for _, param in ipairs(g.params) do
-        if not param.used then
+        if not param.used and not more then
             diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(
                 param.name))
         end

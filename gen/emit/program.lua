@@ -476,4 +476,10 @@ function program.write(folder, files, force)
     write(folder, "MANIFEST", table.concat(listing))
 end
 
+--- Links the folder `data` beside the spec into the program's folder, where the program looks for it.
+function program.link_data(spec, folder)
+    local data = (spec:match("^(.*/)[^/]*$") or "") .. "data"
+    if host.exists(data) == "folder" then host.link(host.absolute(data), folder .. "/data") end
+end
+
 return program

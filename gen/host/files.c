@@ -172,3 +172,12 @@ int ga_files_remove(lua_State *L) {
     lua_pushboolean(L, 1);
     return 1;
 }
+
+int ga_files_temporary(lua_State *L) {
+    const char *folder = getenv("TMPDIR");
+    const char *path = lua_pushfstring(L, "%s/gagen-XXXXXX", folder && *folder ? folder : "/tmp");
+    char *made = memcpy(lua_newuserdatauv(L, strlen(path) + 1, 0), path, strlen(path) + 1);
+    if (!mkdtemp(made)) return refuse_errno(L, path);
+    lua_pushstring(L, made);
+    return 1;
+}

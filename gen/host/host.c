@@ -62,6 +62,8 @@ static const luaL_Reg host_functions[] = {
     { "link", ga_write_link },
     { "sha256", ga_sha256_hex },
     { "json", ga_json_encode },
+    { "parse_json", ga_json_decode },
+    { "temporary", ga_files_temporary },
     { "embedded", host_embedded },
     { "embedded_names", host_embedded_names },
     { "evaluate", ga_box_evaluate },

@@ -18,6 +18,8 @@
  *   json(value)            text, keys sorted, two spaces; a table with [1] is an array, an empty
  *                          one is an object unless its metatable has array = true; numbers that
  *                          are not finite become "nan", "inf", "-inf"
+ *   parse_json(text)       the value: objects and arrays are tables, null is nil
+ *   temporary()            a new folder below $TMPDIR or /tmp, for this user alone
  *   embedded(name)         text of gen/..., templates/... or runtime/...; raises if unknown
  *   embedded_names(prefix) sorted array of the names that start with prefix
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
@@ -28,7 +30,8 @@
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
  *                          of csv from 1, or nil for the last; allowed: bytes that a text may hold
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
- *                          printed; nil, message if it could not be started; no shell
+ *                          printed; nil, message if it could not be started; no shell. While it
+ *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
  *   cpu()                  array of feature names of this CPU: "avx2", "fma", ... or "aarch64"
  *   terminal(fd)           whether fd 0, 1 or 2 is a terminal
  */
@@ -90,7 +93,9 @@ int ga_files_remove(lua_State *L);
 int ga_write_file(lua_State *L);
 int ga_write_link(lua_State *L);
 int ga_sha256_hex(lua_State *L);
+int ga_files_temporary(lua_State *L);
 int ga_json_encode(lua_State *L);
+int ga_json_decode(lua_State *L);
 int ga_process_host(lua_State *L);
 int ga_cpu_features(lua_State *L);
 int ga_data_scan_host(lua_State *L);

@@ -1,4 +1,4 @@
-/* json.c: a Lua value as JSON text, by jansson. Sorted keys and one precision for all numbers of a
+/* json.c: a Lua value as JSON text and back, by jansson. Sorted keys and one precision for all numbers of a
  * text (the least that reads every one of them back) make equal values equal bytes. */
 #include "host.h"
 
@@ -106,4 +106,53 @@ int ga_json_encode(lua_State *L) {
     lua_pushfstring(L, "%s\n", text);
     free(text);
     return 1;
+}
+
+/* Pushes the value; arrays and objects become tables, null becomes nil. */
+static void decode(lua_State *L, const json_t *value) {
+    luaL_checkstack(L, 5, "JSON nested too deep");
+    switch (json_typeof(value)) {
+    case JSON_TRUE:
+    case JSON_FALSE: lua_pushboolean(L, json_is_true(value)); return;
+    case JSON_INTEGER: lua_pushinteger(L, json_integer_value(value)); return;
+    case JSON_REAL: lua_pushnumber(L, json_real_value(value)); return;
+    case JSON_STRING: lua_pushlstring(L, json_string_value(value), json_string_length(value)); return;
+    case JSON_NULL: lua_pushnil(L); return;
+    default: lua_newtable(L);
+    }
+    if (json_is_array(value)) {
+        for (size_t i = 0; i < json_array_size(value); i++) {
+            decode(L, json_array_get(value, i));
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+        }
+        return;
+    }
+    for (void *at = json_object_iter((json_t *)value); at;
+         at = json_object_iter_next((json_t *)value, at)) {
+        lua_pushstring(L, json_object_iter_key(at));
+        decode(L, json_object_iter_value(at));
+        lua_rawset(L, -3);
+    }
+}
+
+typedef struct {
+    const json_t *value;
+} parsed;
+
+static int push_parsed(lua_State *L) {
+    decode(L, ((parsed *)lua_touserdata(L, 1))->value);
+    return 1;
+}
+
+int ga_json_decode(lua_State *L) {
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    json_error_t error;
+    json_t *value = json_loadb(text, size, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
+    if (!value) return ga_host_refuse(L, "line %d: %s", error.line, error.text);
+    lua_pushcfunction(L, push_parsed);
+    lua_pushlightuserdata(L, &(parsed){ value });
+    int status = lua_pcall(L, 1, 1, 0);
+    json_decref(value);
+    return status == LUA_OK ? 1 : lua_error(L);
 }

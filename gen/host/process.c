@@ -28,6 +28,32 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* While a command runs in this process's own group: an interrupt from the terminal reaches it too and
+ * is its to answer; an order to end that only this process gets is handed on. */
+static volatile pid_t running;
+
+static void hand_on(int number) {
+    if (running > 0) kill(running, number);
+}
+
+enum { SIGNALS = 4 };
+static const int signals[SIGNALS] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+
+static void wait_quietly(struct sigaction before[SIGNALS], pid_t child) {
+    running = child;
+    for (int i = 0; i < SIGNALS; i++) {
+        struct sigaction action = { .sa_handler = i < 2 ? SIG_IGN : hand_on, .sa_flags = SA_RESTART };
+        sigemptyset(&action.sa_mask);
+        sigaction(signals[i], NULL, &before[i]);
+        if (before[i].sa_handler == SIG_DFL) sigaction(signals[i], &action, NULL);
+    }
+}
+
+static void end_quiet(const struct sigaction before[SIGNALS]) {
+    for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &before[i], NULL);
+    running = 0;
+}
+
 /* In the child: never returns. */
 static void start(const ga_command *c, int out, int err, int started) {
     sigset_t none;
@@ -138,12 +164,15 @@ int ga_command_run(const ga_command *c, ga_outcome *o) {
     if (out[1] >= 0) close(out[1]);
     if (err[1] >= 0) close(err[1]);
     stream s[2] = { { .fd = out[0] }, { .fd = err[0] } };
+    struct sigaction before[SIGNALS];
     if (child > 0) {
+        if (c->seconds == 0) wait_quietly(before, child);
         if (collect(s, deadline) && deadline > 0) {
             kill(-child, SIGKILL);
             o->timed_out = 1;
         }
         o->status = await(child, deadline, &o->timed_out);
+        if (c->seconds == 0) end_quiet(before);
     }
     for (int i = 0; i < 2; i++) {
         if (s[i].fd >= 0) close(s[i].fd);

@@ -1,0 +1,194 @@
+-- equiv: `gagen check SPEC --equiv A=1,2,4`: the proof that accumulation is exact. The spec becomes one
+-- program for each A, in double precision, with the rows of a micro-step times A held constant; all
+-- start from the same values, run the same cycles on the same data, and are compared with the first.
+--
+-- An element whose gradient is below NOISE times the largest of all gradients is the rounding error
+-- of a sum that is zero (the bias of keys in attention, say). Adam's division by sqrt(v) makes a step
+-- of it, so its parameter is not compared, and counted.
+local compile = require "command.compile"
+local diag = require "base.diag"
+local literal = require "base.literal"
+local ordered = require "base.ordered"
+local program = require "emit.program"
+local safetensors = require "command.safetensors"
+
+local equiv = {}
+
+local LIMIT, CYCLES, NOISE = 1e-12, 3, 1e-13
+
+--- "A=1,2,4" -> { 1, 2, 4 }.
+function equiv.parse(argument)
+    local list = {}
+    for word in (argument:match("^A=([%d,]+)$") or ""):gmatch("[^,]+") do
+        local a = math.tointeger(tonumber(word))
+        if not a or a < 1 or a > 65536 then
+            diag.fail("--equiv " .. argument, ("A is %s, expected 1..65536"):format(word), {})
+        end
+        if ordered.find(list, a) then
+            diag.fail("--equiv " .. argument, ("%d is given twice"):format(a), {})
+        end
+        list[#list + 1] = a
+    end
+    if #list < 2 then
+        diag.fail("--equiv " .. argument, "expected two numbers of micro-steps or more: A=1,2,4", {})
+    end
+    return list
+end
+
+-- What the programs have in the place of the spec's words.
+local function changes(c, rows, a)
+    local train = ordered.copy(c.train)
+    train.epochs, train.updates = nil, c.cycles
+    local list = {
+        { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } }, { "parallel", { "none" } },
+        { "target", { "c" } }, { "train", train }, { "eval", { batches = 1 } },
+    }
+    return ordered.collect(list, function(change)
+        local text = change[1] .. "=" .. literal.write(change[2])
+        return { word = change[1], value = change[2], text = text, at = "--equiv: " .. text }
+    end)
+end
+
+-- One program: its folder below `temporary`, with micro-batches of `rows` rows.
+local function write(path, o, c, temporary, rows, a)
+    local g, config = compile(path, { set = o.set, march = o.march, threads = o.threads,
+        without = o.without }, changes(c, rows, a))
+    local folder = temporary .. "/a" .. a
+    program.write(folder, (program.render(g, config)))
+    program.link_data(path, folder)
+    return { a = a, rows = rows, folder = folder }
+end
+
+local function quiet(argv, what)
+    argv.quiet = true
+    local status, output = host.run(argv)
+    if status ~= 0 then
+        diag.fail("--equiv", ("%s failed: %s"):format(what, output or ""), { kind = "environment" })
+    end
+end
+
+-- Builds all programs with one make, whatever make this runs under.
+local function build(programs, temporary)
+    local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
+    host.write(temporary, "Makefile", "all: " .. table.concat(names, " ") .. "\n"
+        .. "%/train: ; @$(MAKE) -s -C $* CFLAGS=-O1 train\n")
+    quiet({ "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-j4", "-f",
+        temporary .. "/Makefile" }, "make")
+end
+
+local function train(p, cycles)
+    quiet({ p.folder .. "/train", "--cycles", tostring(cycles), "--quiet", "--checkpoint",
+        p.folder .. "/checkpoints", "--dump", p.folder .. "/dump" }, p.folder .. "/train")
+    p.gradients = safetensors.read(p.folder .. "/dump/gradients.safetensors")
+    p.parameters = safetensors.read(p.folder .. "/dump/parameters.safetensors")
+end
+
+local function largest(values)
+    local size = 0
+    for _, v in ipairs(values) do size = v ~= v and v or math.max(size, math.abs(v)) end
+    return size
+end
+
+-- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements
+-- for which counts(name, i) is false are left out; `floor` is the least that is divided by.
+local function compare(a, b, floor, counts)
+    local worst = { difference = 0, tensor = "", left_out = 0 }
+    for name, values in b:each() do
+        local other, gap = a:get(name), 0
+        for i, v in ipairs(values) do
+            local d = math.abs(other[i] - v)
+            if not counts(name, i) then
+                worst.left_out = worst.left_out + 1
+            elseif d > gap or d ~= d then
+                gap = d
+            end
+        end
+        local relative = gap == 0 and 0 or gap / math.max(largest(values), floor)
+        if relative > worst.difference or relative ~= relative then
+            worst.difference, worst.tensor = relative, name
+        end
+    end
+    return worst
+end
+
+local function compare_all(programs)
+    local first, all = programs[1], 0
+    for _, values in first.gradients:each() do all = math.max(all, largest(values)) end
+    for i = 2, #programs do
+        local p = programs[i]
+        p.gradient = compare(p.gradients, first.gradients, NOISE * all, function() return true end)
+        p.parameter = compare(p.parameters, first.parameters, 0, function(name, k)
+            local g = first.gradients:has(name) and first.gradients:get(name)[k] or 0
+            local h = p.gradients:has(name) and p.gradients:get(name)[k] or 0
+            return g == 0 and h == 0 or math.max(math.abs(g), math.abs(h)) > NOISE * all
+        end)
+        p.equal = p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
+    end
+end
+
+-- Removes a file or folder; a link is removed and never followed.
+local function remove(path)
+    if host.remove(path) ~= nil then return end
+    for _, name in ipairs(host.list(path) or {}) do remove(path .. "/" .. name) end
+    host.remove(path)
+end
+
+local function facts(programs, path, c, cycles)
+    local runs, equal = {}, true
+    for i, p in ipairs(programs) do
+        runs[i] = { accumulate = p.a, rows = p.rows, gradients = p.gradient, parameters = p.parameter }
+        equal = equal and (i == 1 or p.equal)
+    end
+    return { format = 1, spec = path, precision = "f64", cycles = cycles, limit = LIMIT, runs = runs,
+        global_rows = c.batch * c.accumulate, seed = c.train.seed, equal = equal }
+end
+
+local function report(f)
+    local out = {}
+    local function line(...) out[#out + 1] = string.format(...):gsub(" +$", "") .. "\n" end
+    line("%s: f64, %d cycles of %d rows, seed %d; all compared with A = %d", f.spec, f.cycles,
+        f.global_rows, f.seed, f.runs[1].accumulate)
+    line("%7s%7s   %-11s%-28s%-11s%s", "A", "rows", "gradients", "worst in", "parameters", "worst in")
+    for i, run in ipairs(f.runs) do
+        if i == 1 then
+            line("%7d%7d   %s", run.accumulate, run.rows, "-")
+        else
+            line("%7d%7d   %-11.2g%-28s%-11.2g%s%s", run.accumulate, run.rows, run.gradients.difference,
+                run.gradients.tensor, run.parameters.difference, run.parameters.tensor,
+                run.parameters.left_out > 0 and (", without %d elements whose gradient is rounding error")
+                :format(run.parameters.left_out) or "")
+        end
+    end
+    line(f.equal and "equal: no difference above %g" or "different: more than %g", f.limit)
+    return table.concat(out)
+end
+
+--- Checks and prints; `list` is that of equiv.parse, c the configuration of the spec. Returns whether all
+--- agree.
+function equiv.run(o, list, c)
+    local cycle = c.batch * c.accumulate
+    for _, a in ipairs(list) do
+        if cycle % a ~= 0 then
+            diag.fail("--equiv", ("a cycle of the spec has %d rows (%d micro-steps of %d), which A = %d does "
+                .. "not divide"):format(cycle, c.accumulate, c.batch, a), {})
+        end
+    end
+    local temporary, message = host.temporary()
+    if not temporary then diag.fail("--equiv", message, { kind = "environment" }) end
+    local cycles = math.min(CYCLES, c.cycles)
+    local done, result = xpcall(function()
+        local programs = ordered.collect(list, function(a)
+            return write(o.spec, o, c, temporary, cycle // a, a)
+        end)
+        build(programs, temporary)
+        for _, p in ipairs(programs) do train(p, cycles) end
+        compare_all(programs)
+        return facts(programs, o.spec, c, cycles)
+    end, function(problem) return diag.is(problem) and problem or debug.traceback(problem) end)
+    remove(temporary)
+    if not done then error(result, 0) end
+    io.write(o.json and host.json(result) .. "\n" or report(result))
+    return result.equal
+end
+
+return equiv

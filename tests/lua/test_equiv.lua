@@ -1,0 +1,105 @@
+-- `check --equiv`: it agrees on the programs as they are, sees a gradient that is not accumulated and
+-- one that is not divided rightly, and leaves nothing behind.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- A residual model with an outer tensor in a `times` body, a clip, and a tail at the end of the epoch.
+local SPEC = [[
+data { "csv", train = "tiny.csv", split = { eval = 7 } }
+batch { 4, global = 12 }
+model(function(batch)
+    local x = tanh(linear "in" { 6 } (batch.input))
+    x = times(2) "h" (function(h) return h + gelu {} (linear "fc" { 6 } (h)) * x end) (x)
+    return linear "out" { 3 } (x)
+end)
+loss "cross_entropy"
+optimizer { "adamw", lr = 1e-2 }
+schedule { "cosine", warmup = 2 }
+clip (0.5)
+train { epochs = 3, seed = 5 }
+]]
+
+local function equiv(t, arguments)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path, folder = programs.folder() .. "/equiv.lua", t.temp()
+    t.write(path, SPEC)
+    local command = { "check", path, "--json", timeout = 300, env = { "TMPDIR=" .. t.root .. "/" .. folder } }
+    local result = programs.gagen(table.move(arguments, 1, #arguments, #command + 1, command))
+    t.equal(#host.list(folder), 0, "files are left in the temporary folder")
+    local facts = result.out ~= "" and t.load("tests/lua/json.lua").read(result.out)
+    return result, facts
+end
+
+-- A checkout whose file `name` has `from` replaced by `to`.
+local function changed(t, name, from, to)
+    local folder = t.temp()
+    for _, room in ipairs { "gen", "runtime", "templates" } do
+        t.equal(t.run { "cp", "-r", room, folder .. "/" .. room }.status, 0)
+    end
+    local text, count = host.read(name):gsub(from, to)
+    t.equal(count, 1, name .. ": " .. from)
+    t.write(folder .. "/" .. name, text)
+    return { "--dev", folder }
+end
+
+add("the same gradients for any number of micro-steps", function(t)
+    local result, facts = equiv(t, { "--equiv", "A=3,1,12" })
+    t.equal(result.status, 0, result.err)
+    t.equal(facts.equal, true)
+    t.equal(facts.global_rows, 12)
+    t.equal(facts.cycles, 3)
+    local seen = {}
+    for i, run in ipairs(facts.runs) do seen[i] = { run.accumulate, run.rows } end
+    t.equal(seen, { { 3, 4 }, { 1, 12 }, { 12, 1 } })
+    for i = 2, 3 do
+        assert(facts.runs[i].gradients.difference <= 1e-12 and facts.runs[i].parameters.difference <= 1e-12)
+    end
+end)
+
+for name, change in next, {
+    ["gradients that are not added"] = { "gen/emit/kernels.lua", '%("add %? c%[', '("false ? c[' },
+    ["a mean over the micro-batch"] = { "templates/program/model.c", "1 / m%->nominal", "1.0 / B" },
+} do
+    add(name .. " are seen", function(t)
+        local how = changed(t, table.unpack(change))
+        local result, facts = equiv(t, { "--equiv", "A=1,3", table.unpack(how) })
+        t.equal(result.status, 1, result.err)
+        t.equal(facts.equal, false)
+        assert(facts.runs[2].gradients.difference > 1e-3)
+        assert(facts.runs[2].gradients.tensor ~= "")
+    end)
+end
+
+add("a table for people", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    equiv(t, { "--equiv", "A=5,1" })
+    local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2", timeout = 300 }
+    t.equal(result.status, 0, result.err)
+    t.match(result.out, "f64, 3 cycles of 12 rows, seed 5; all compared with A = 1\n")
+    t.match(result.out, "\n +1 +12   %-\n +2 +6   [%d.e-]+")
+    t.match(result.out, "\nequal: no difference above 1e%-12\n$")
+end)
+
+add("what --equiv refuses", function(t)
+    for _, case in ipairs {
+        { "A=5,1", "a cycle of the spec has 12 rows (3 micro-steps of 4), which A = 5 does not divide" },
+        { "A=1", "expected two numbers of micro-steps or more: A=1,2,4" },
+        { "1,2", "expected two numbers of micro-steps or more: A=1,2,4" },
+        { "A=2,2", "2 is given twice" },
+        { "A=0,2", "A is 0, expected 1..65536" },
+    } do
+        local result = equiv(t, { "--equiv", case[1] })
+        t.equal(result.status, 1)
+        t.contains(result.err, case[2])
+    end
+end)
+
+-- what cannot be built is the environment's fault, and is cleaned up too
+add("a compiler that fails", function(t)
+    local result = equiv(t, { "--equiv", "A=1,3", "--march", "generic", "--dev",
+        changed(t, "templates/program/main.c", "enum { RUNNING", "enum RUNNING")[2] })
+    t.equal(result.status, 3)
+    t.contains(result.err, "make failed")
+end)
+
+return tests
