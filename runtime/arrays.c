@@ -122,7 +122,7 @@ int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t
             if (p->scan) ga_scan_id(p->scan, id);
         } else {
             double value = real_at(f, p->width, bytes, place, i);
-            if (!(fabs(value) <= largest)) return refuse(p, place, value, e);
+            if (!(fabs(value) <= largest)) return refuse(p, place, isnan(value) ? NAN : value, e);
         }
     }
     return GA_OK;

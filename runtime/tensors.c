@@ -33,7 +33,9 @@ static int read_entry(const ga_tensors_file *f, const char *name, const json_t *
     *t = (tensor){.name = name, .element = ga_element_find(dtype)};
     if (!is_identifier(name))
         return refuse(f, t, "expected letters, digits and _ in its name, a letter first, at most 63");
-    if (t->element == GA_ELEMENTS) return refuse(f, t, "8-bit floating numbers are not taken");
+    if (t->element == GA_ELEMENTS)
+        return ga_fail(f->e, GA_INPUT, "%s: tensor '%s': elements of type %s are not taken", f->path,
+                       name, dtype);
     if (json_array_size(shape) == 0) return refuse(f, t, "a single number, expected rows");
     if (json_array_size(shape) > GA_FIELD_RANK + 1) return refuse(f, t, "more axes than 6");
     t->rank = (int)json_array_size(shape);
@@ -166,15 +168,26 @@ static int read_tensor(ga_tensors_file *f, const ga_array_field *field, int64_t 
     return GA_OK;
 }
 
+static int read_file(ga_tensors_file *f, const ga_arrays_spec *s, int64_t rows,
+                     unsigned char *base[GA_FIELDS]) {
+    tensor list[GA_FIELDS];
+    int n = read_entries(f, list);
+    GA_TRY(n);
+    if (n != s->fields)
+        return ga_fail(f->e, GA_INPUT, "%s: %d tensors, expected %d: is it the file the program was "
+                                       "made for?",
+                       f->path, n, s->fields);
+    for (int k = 0; k < n; k++) GA_TRY(read_tensor(f, &s->field[k], rows, s->real, &base[k]));
+    return GA_OK;
+}
+
 int ga_tensors_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e) {
     unsigned char *base[GA_FIELDS];
     GA_TRY(ga_arrays_source(out, s, base, a, e));
     for (int i = 0; i < s->parts; i++) {
         ga_tensors_file f;
         GA_TRY(ga_tensors_file_open(&f, s->part[i].path, e));
-        int code = GA_OK;
-        for (int k = 0; k < s->fields && code == GA_OK; k++)
-            code = read_tensor(&f, &s->field[k], s->part[i].count, s->real, &base[k]);
+        int code = read_file(&f, s, s->part[i].count, base);
         ga_tensors_file_close(&f);
         GA_TRY(code);
     }

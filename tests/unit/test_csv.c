@@ -176,6 +176,89 @@ static void zipped(void **state) {
     assert_has(e.msg, "no gzip data");
 }
 
+/* A header line, a target that is not the last column, real targets, several files. */
+static void dataset(void **state) {
+    scratch *s = *state;
+    char other[200];
+    snprintf(other, sizeof other, "%s/other.csv", s->path);
+    const char *path = scratch_path(s, "named.csv"), *both[] = {path, other};
+    static const char named[] = "\"a, quoted\",class,b\n1,2,3\n4,0,6\n", more[] = "a,c,b\n7,1,9\n";
+    put_file(path, named, sizeof named - 1);
+    put_file(other, more, sizeof more - 1);
+    ga_scan scan;
+    ga_err e;
+    assert_int_equal(ga_csv_scan_parts(both, 2, 1, true, GA_F64, &scan, &e), 0);
+    assert_true(scan.count[0] == 2 && scan.count[1] == 1 && scan.field[0].shape[0] == 2);
+    assert_true(scan.field[1].ids && scan.field[1].low == 0 && scan.field[1].high == 2);
+    const ga_part part[] = {{path, 2}, {other, 1}};
+    ga_csv_spec spec = {0, 3, 1, 3, 0.5, GA_F64, true};
+    ga_arena a = open_arena(8192);
+    ga_source source;
+    assert_int_equal(ga_csv_open(&source, part, 2, &spec, &a, &e), 0);
+    assert_int_equal(ga_padded(a.used), scan.bytes);
+    assert_true(source.rows == 3 && source.field[0].width == 2 && source.field[1].type == GA_I32);
+    double input[2], number;
+    int32_t class;
+    void *const out[] = {input, &class}, *const real[] = {input, &number};
+    static const double expect[3][2] = {{0.5, 1.5}, {2, 3}, {3.5, 4.5}};
+    static const int classes[] = {2, 0, 1};
+    for (int row = 0; row < 3; row++) {
+        source.decode(&source, row, NULL, out);
+        assert_true(input[0] == expect[row][0] && input[1] == expect[row][1]);
+        assert_int_equal(class, classes[row]);
+    }
+    spec.classes = 0; /* the third column as a number that is not scaled */
+    spec.target = 2;
+    a.used = 0;
+    assert_int_equal(ga_csv_open(&source, part, 2, &spec, &a, &e), 0);
+    assert_true(source.field[1].type == GA_F64);
+    source.decode(&source, 2, NULL, real);
+    assert_true(number == 9 && input[0] == 3.5 && input[1] == 0.5);
+    ga_arena_close(&a);
+    put_file(other, "0.5,2,1\n", 8);
+    assert_int_equal(ga_csv_scan_parts(&both[1], 1, 0, false, GA_F32, &scan, &e), 0);
+    assert_false(scan.field[1].ids);
+    put_file(other, "-1,2,1\n", 7);
+    assert_int_equal(ga_csv_scan_parts(&both[1], 1, 0, false, GA_F32, &scan, &e), 0);
+    assert_false(scan.field[1].ids);
+}
+
+static void dataset_refusals(void **state) {
+    scratch *s = *state;
+    static const struct {
+        const char *text;
+        bool header;
+        const char *says;
+    } table[] = {
+        {"1,2,3\n4,5,6\n", true, ":1: column 3: found a line of numbers, but header = true says"},
+        {"a,b,c\n4,5\n", true, ":2: 2 columns found, 3 expected"},
+        {"a,b,c\r\n4,5,6\n", true, ":1: column 3: found a carriage return"},
+        {"a,b\n", true, "no rows found, at least one expected"},
+        {"", true, "no rows found, at least one expected"},
+        {"a,b\n1,2\n", false, "found 'a', expected a finite decimal number; if the first line is a "
+                              "header, say header = true"},
+        {"1,2\n1,b\n", false, ":2: column 2: found 'b', expected a finite decimal number"},
+        {"1\n2\n", false, "one column, expected inputs and a target"},
+    };
+    char first[200];
+    snprintf(first, sizeof first, "%s/first.csv", s->path);
+    put_file(first, "1,2,3\n", 6);
+    const char *path = scratch_path(s, "bad.csv"), *both[] = {first, path};
+    ga_scan scan;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        ga_err e = {0};
+        put_file(path, table[i].text, strlen(table[i].text));
+        assert_int_equal(ga_csv_scan_parts(&path, 1, -1, table[i].header, GA_F32, &scan, &e),
+                         GA_INPUT);
+        assert_has(e.msg, table[i].says);
+        assert_has(e.msg, path);
+    }
+    ga_err e = {0};
+    put_file(path, "1,2,3,4\n", 8);
+    assert_int_equal(ga_csv_scan_parts(both, 2, -1, false, GA_F32, &scan, &e), GA_INPUT);
+    assert_has(e.msg, "bad.csv: 4 columns, the first file has 3");
+}
+
 static void digits(void **state) {
     (void)state;
     const char *path = "specs/data/digits/digits.csv.gz"; /* shipped with the project */
@@ -191,6 +274,7 @@ int test_csv(void);
 int test_csv(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(numbers), cmocka_unit_test(values),
                                        cmocka_unit_test(refusals), cmocka_unit_test(zipped),
-                                       cmocka_unit_test(digits)};
+                                       cmocka_unit_test(digits), cmocka_unit_test(dataset),
+                                       cmocka_unit_test(dataset_refusals)};
     return cmocka_run_group_tests_name("csv", tests, scratch_setup, scratch_teardown);
 }
