@@ -1,16 +1,14 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files.
-local catalog = require "catalog.catalog"
-local commands = require "command.commands"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local doctor = require "emit.doctor"
 local equiv = require "command.equiv"
 local help = require "command.help"
+local list = require "command.list"
 local options = require "command.options"
 local plan = require "emit.plan"
 local print_graph = require "graph.print"
 local program = require "emit.program"
-local registry = require "emit.registry"
 local step = require "emit.step"
 local expr = require "base.expr"
 
@@ -51,11 +49,11 @@ function COMMANDS.run(o)
 end
 
 function COMMANDS.check(o)
-    local list = o.equiv and equiv.parse(o.equiv)
-    if o.json and not list then diag.fail("gagen", "check: --json needs --equiv", {}) end
+    local numbers = o.equiv and equiv.parse(o.equiv)
+    if o.json and not numbers then diag.fail("gagen", "check: --json needs --equiv", {}) end
     local g, c = compile(o.spec, o)
     program.render(g, c)
-    if list then return equiv.run(o, list, c) and 0 or 1 end
+    if numbers then return equiv.run(o, numbers, c) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     return 0
 end
@@ -99,20 +97,15 @@ function COMMANDS.show(o)
 end
 
 function COMMANDS.list(o)
-    io.write(registry.text(catalog.load(), o.arguments[1]))
+    io.write(list(o.arguments[1]))
     return 0
 end
 
 function COMMANDS.doctor() return doctor.run() end
 
 function COMMANDS.help(o)
-    local word = o.arguments and o.arguments[1]
-    local command = word and commands.find(word)
-    if word and not command then
-        diag.fail("help", ("there is no command '%s'"):format(word),
-            { hint = diag.suggest(word, commands.names()) })
-    end
-    io.write(command and help.command(command) or help.all())
+    local word = o.arguments[1]
+    io.write(word and help.word(word) or help.all())
     return 0
 end
 

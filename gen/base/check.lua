@@ -21,7 +21,8 @@ local function range_text(field)
     local low = field.above and ("> " .. field.above) or field.min and (">= " .. field.min)
     local high = field.below and ("< " .. field.below) or field.max and ("<= " .. field.max)
     if field.min and field.max then
-        return ("%s..%s"):format(field.min, field.max == check.INT_MAX and "2^31-1" or field.max)
+        return ("%s..%s"):format(field.min == -check.INT_MAX - 1 and "-2^31" or field.min,
+            field.max == check.INT_MAX and "2^31-1" or field.max)
     end
     return low and high and low .. " and " .. high or low or high
 end
@@ -32,6 +33,9 @@ local NOUN = {
     name = "a name", list = "a list",
 }
 
+-- Alternatives that are types of Lua.
+local NOUN_OF_TYPE = { table = "a table", string = "a string", number = "a number", boolean = "true or false" }
+
 local function describe(value)
     if type(value) == "string" then return "'" .. value .. "'" end
     if type(value) == "number" then return (tostring(value):gsub("%.0$", "")) end
@@ -40,6 +44,17 @@ local function describe(value)
         return "a table"
     end
     return tostring(value)
+end
+
+--- What a field takes, in words: "a number >= 0", "'drop' or 'pad'", "an integer or \"last\"".
+function check.expected(field)
+    local range = range_text(field)
+    local text = field.values and "one of " .. range
+        or (NOUN[field.type] or "a value") .. (range and " " .. range or "")
+    for _, alternative in ipairs(field.alternatives or {}) do
+        text = text .. " or " .. (NOUN_OF_TYPE[alternative] or '"' .. alternative .. '"')
+    end
+    return text
 end
 
 local function right_type(field, value)

@@ -141,7 +141,7 @@ function literal.write(value)
     if math.type(value) == "float" then
         for digits = 1, 17 do
             local text = ("%." .. digits .. "g"):format(value)
-            if tonumber(text) == value then return text end
+            if tonumber(text) == value then return (text:gsub("e([+-]?)0+(%d)", "e%1%2"):gsub("e%+", "e")) end
         end
     end
     if type(value) ~= "table" then return tostring(value) end

@@ -78,7 +78,7 @@ commands.list = {
         doc = "what a spec may use: words, layers, ops, optimizers, schedules, losses",
         example = "gagen list layers" },
     { name = "help", arguments = { "[WORD]" }, options = {},
-        doc = "this list, or one command", example = "gagen help plan" },
+        doc = "this list, a command, or anything that list shows", example = "gagen help plan" },
     { name = "doctor", arguments = {}, options = {},
         doc = "what is installed and what is missing", example = "gagen doctor" },
     { name = "version", arguments = {}, options = {},

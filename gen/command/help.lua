@@ -1,5 +1,8 @@
--- help: `gagen help`, and the help of one command.
+-- help: `gagen help`, and the help of one command or of one thing that a spec may use.
 local commands = require "command.commands"
+local diag = require "base.diag"
+local ordered = require "base.ordered"
+local reference = require "command.reference"
 
 local help = {}
 
@@ -15,19 +18,8 @@ function help.all()
     end
     out[#out + 1] = "\n"
     for _, option in ipairs(commands.options) do out[#out + 1] = option_line(option) end
-    out[#out + 1] = "\ngagen help COMMAND says more of one of them\nexit: " .. commands.exit .. "\n"
-    return table.concat(out)
-end
-
---- What one command does and takes.
-function help.command(command)
-    local out = { "gagen ", commands.usage(command), "\n\n  ", command.doc, "\n" }
-    if command.details then
-        out[#out + 1] = "\n" .. help.wrapped(command.details, "  ", 100)
-    end
-    if #command.options > 0 then out[#out + 1] = "\n" end
-    for _, name in ipairs(command.options) do out[#out + 1] = option_line(commands.option(name)) end
-    out[#out + 1] = "\n  example: " .. command.example .. "\n"
+    out[#out + 1] = "\ngagen help WORD says more of a command or of anything that gagen list shows\nexit: "
+        .. commands.exit .. "\n"
     return table.concat(out)
 end
 
@@ -42,6 +34,45 @@ function help.wrapped(text, pad, width)
     end
     lines[#lines + 1] = #line > 0 and pad .. line .. "\n" or nil
     return table.concat(lines)
+end
+
+local function of_command(command)
+    local out = { "command: gagen ", commands.usage(command), "\n  ", command.doc, "\n" }
+    if command.details then out[#out + 1] = "\n" .. help.wrapped(command.details, "  ", 100) end
+    if #command.options > 0 then out[#out + 1] = "\n" end
+    for _, name in ipairs(command.options) do out[#out + 1] = option_line(commands.option(name)) end
+    out[#out + 1] = "\n  example: " .. command.example .. "\n"
+    return table.concat(out)
+end
+
+local function of_entry(entry)
+    local out = { entry.kind, ": ", entry.usage, "\n  ", entry.doc,
+        entry.required and "; every spec has it" or "", "\n" }
+    if #entry.fields > 0 then out[#out + 1] = "\n" end
+    for _, f in ipairs(entry.fields) do
+        local default = reference.default(f)
+        out[#out + 1] = ("  %-16s%s%s\n  %-16s%s\n"):format(f.name .. (f.required and "*" or ""),
+            reference.expected(f), default and ", default " .. default or "", "", f.doc)
+    end
+    if entry.select then
+        out[#out + 1] = ("\n  and the fields of what it names: gagen list %s\n"):format(entry.select)
+    end
+    out[#out + 1] = "\n  example: " .. entry.example .. "\n"
+    return table.concat(out)
+end
+
+--- The help of every command and entry of that name.
+function help.word(name)
+    local command = commands.find(name)
+    local found, names = reference.find(name)
+    local parts = ordered.collect(found, of_entry)
+    if command then table.insert(parts, 1, of_command(command)) end
+    if #parts == 0 then
+        local all = table.move(commands.names(), 1, #commands.list, #names + 1, names)
+        diag.fail("help", ("nothing is called '%s'"):format(name), { hint = diag.suggest(name, all),
+            notes = { "gagen list shows what a spec may use, gagen help the commands" } })
+    end
+    return table.concat(parts, "\n")
 end
 
 return help

@@ -1,6 +1,7 @@
 -- words: what the words of a spec take, as data. The types are those of base/check.lua; choices
 -- list what this version can do, so anything else is refused by name.
--- A word's `select` takes its first position from a registry of the catalog.
+-- A word's `select` takes its first position from a registry of the catalog; its `example` is a line of
+-- a spec that is valid beside a model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
 local words = {}
 
 local function field(name, type, more)
@@ -15,10 +16,13 @@ end
 local LIMIT = require("base.check").INT_MAX
 
 words.list = {
-    { name = "name", doc = "the program's name; default: the spec's file name", fields = {
+    { name = "name", example = 'name "my_model"',
+      doc = "the program's name; default: the spec's file name", fields = {
         field("name", "str", { position = 1, required = true, doc = "[a-z][a-z0-9_]*" }),
     } },
-    { name = "data", required = true, doc = "where the rows come from", fields = {
+    { name = "data",
+      example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }',
+      required = true, doc = "where the rows come from", fields = {
         field("kind", "str", { position = 1, required = true, values = { "csv" },
             doc = "the file format" }),
         field("train", "str", { required = true, alternatives = { "table" },
@@ -39,13 +43,15 @@ words.list = {
         field("last", "str", { default = "drop", values = { "drop", "pad" },
             doc = "what happens to the last incomplete micro-batch" }),
     } },
-    { name = "batch", required = true, doc = "rows per micro-step and rank", fields = {
+    { name = "batch", example = 'batch (16)',
+      required = true, doc = "rows per micro-step and rank", fields = {
         field("rows", "int", { position = 1, required = true, min = 1, max = LIMIT,
             doc = "rows of one micro-batch" }),
         field("global", "int", { min = 1, max = LIMIT,
             doc = "rows per update over all ranks; gives accumulate" }),
     } },
-    { name = "accumulate", doc = "micro-steps per update", fields = {
+    { name = "accumulate", example = 'accumulate { 4, tail = "flush" }',
+      doc = "micro-steps per update", fields = {
         field("count", "int", { position = 1, min = 1, max = 65536,
             doc = "micro-steps of one cycle; default 1" }),
         field("later", "list", {
@@ -57,54 +63,68 @@ words.list = {
         field("unroll", "int", { default = 16, min = 1, max = 1024,
             doc = "up to this count the cycle is written out" }),
     } },
-    { name = "init", doc = "initial values: { glob, normal = sd | uniform = a | value = v }" },
-    { name = "loss", required = true, doc = "what is minimised", select = "losses", fields = {
+    { name = "init", example = 'init { { "*.bias", value = 0 }, { "*", normal = 0.02 } }',
+      usage = 'init { { glob, normal = sd | uniform = a | value = v | "torch" }, ... }',
+      doc = "initial values; the first glob that fits a parameter wins" },
+    { name = "loss", example = 'loss { "cross_entropy", label_smoothing = 0.1 }',
+      required = true, doc = "what is minimised", select = "losses", fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
             doc = "what the mean of a cycle counts: targets, rows, micro-steps; or no mean but the sum" }),
     } },
-    { name = "optimizer", required = true, doc = "the update rule", select = "optimizers" },
-    { name = "schedule", doc = "the learning rate over updates", select = "schedules", fields = {
+    { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
+      required = true, doc = "the update rule", select = "optimizers" },
+    { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
+      doc = "the learning rate over updates", select = "schedules", fields = {
         field("by", "str", { default = "update", values = { "update" }, doc = "what t counts" }),
         field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
             doc = "whether t moves when an update is skipped" }),
     } },
-    { name = "clip", doc = "gradient clipping at the boundary", fields = {
+    { name = "clip", example = 'clip (1.0)',
+      doc = "gradient clipping at the boundary", fields = {
         field("norm", "num", { position = 1, above = 0, doc = "largest global 2-norm" }),
     } },
-    { name = "precision", doc = "the type of all arithmetic", fields = {
+    { name = "precision", example = 'precision "f64"',
+      doc = "the type of all arithmetic", fields = {
         field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64" },
             doc = "f32 or f64" }),
     } },
-    { name = "parallel", doc = "several processes", fields = {
+    { name = "parallel", example = 'parallel { "ddp", ranks = 2, bucket = "4MiB" }',
+      doc = "several processes", fields = {
         field("mode", "str", { position = 1, default = "none", values = { "none", "ddp" },
             doc = "how the work is shared" }),
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "what one collective moves" }),
     } },
-    { name = "memory", doc = "what is kept for the backward pass", fields = {
+    { name = "memory", example = 'memory { recompute = { "*relu*" } }',
+      doc = "what is kept for the backward pass", fields = {
         field("recompute", "list", { default = {}, doc = "globs of values to compute again" }),
     } },
-    { name = "train", required = true, doc = "how long", fields = {
+    { name = "train", example = 'train { epochs = 30, seed = 1 }',
+      required = true, doc = "how long", fields = {
         field("updates", "int", { min = 1, doc = "cycles" }),
         field("epochs", "num", { above = 0, doc = "passes over the training rows" }),
         field("seed", "int", { default = 1, min = 0, doc = "of initial values and order" }),
         field("on_nonfinite", "str", { default = "stop", values = { "stop", "skip", "ignore" },
             doc = "what a gradient that is not finite does" }),
     } },
-    { name = "eval", doc = "measuring on rows not trained on", fields = {
+    { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
+      doc = "measuring on rows not trained on", fields = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
         field("batches", "int", { min = 1, doc = "at most so many batches; default: all" }),
         field("metrics", "list", { default = { "loss" }, doc = "\"loss\", \"accuracy\"" }),
     } },
-    { name = "checkpoint", doc = "saving the state", fields = {
+    { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
+      doc = "saving the state", fields = {
         field("every", "int", { min = 1, doc = "cycles between checkpoints" }),
         field("keep", "int", { default = 3, min = 1, doc = "how many stay" }),
     } },
-    { name = "log", doc = "how often a line is written", fields = {
+    { name = "log", example = 'log { every = 10 }',
+      doc = "how often a line is written", fields = {
         field("every", "int", { default = 1, min = 1, doc = "cycles between lines" }),
     } },
-    { name = "target", doc = "what the program is written in", fields = {
+    { name = "target", example = 'target { "c", march = "generic" }',
+      doc = "what the program is written in", fields = {
         field("kind", "str", { position = 1, default = "c", values = { "c", "cuda" },
             doc = "c, or cuda: C and kernels for a device" }),
         field("march", "str", { default = "native", values = { "native", "generic", "x86-64-v3",
@@ -115,12 +135,10 @@ words.list = {
     } },
 }
 
---- The names of all words that configure; `model` is apart, it builds.
-function words.names()
-    local names = { "model" }
-    for _, word in ipairs(words.list) do names[#names + 1] = word.name end
-    return names
-end
+--- The word that builds: it takes layers, a function or named tensors instead of fields.
+words.model = { name = "model", required = true, usage = "model { layer, ... } | function(batch) return tensor end",
+    doc = "the layers in order, or a function from the fields of the batch to the result",
+    example = 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' }
 
 --- The declaration of a word.
 function words.find(name)
@@ -131,9 +149,15 @@ end
 
 --- The layers of the spec language that are structure, not arithmetic.
 words.structure = {
-    { name = "times", named = true, doc = "the same layers n times: times(n) \"h\" { ... }" },
-    { name = "block", named = true, doc = "a name in front of the names inside" },
-    { name = "residual", named = false, doc = "x + layers(x)" },
+    { name = "times", named = true, doc = "the same layers n times, each with parameters of its own",
+      usage = 'times(n) "name" { layer, ... } | function(x) return tensor end',
+      example = 'times(3) "h" { residual { linear "fc" { 8 }, relu {} } }' },
+    { name = "block", named = true, doc = "a name in front of the names inside",
+      usage = 'block "name" { layer, ... } | function(x) return tensor end',
+      example = 'block "encoder" { linear "fc1" { 8 }, relu {}, linear "fc2" { 8 } }' },
+    { name = "residual", named = false, doc = "x + layers(x), or shortcut(x) + layers(x)",
+      usage = "residual { layer, ..., shortcut = { layer, ... } }",
+      example = 'residual { linear "fc" { 8 }, relu {} }' },
 }
 
 return words

@@ -1,0 +1,144 @@
+-- reference: everything a spec may use, from the words and the catalog, as one list of entries. `gagen
+-- list`, `gagen help WORD`, the annotations for editors and the completions of shells read it.
+--
+-- An entry: { kind, name, doc, usage, fields, example, required }. usage: how it is written; fields: a
+-- schema as for base/check.lua; example: a line of a spec that is valid: a word, or a layer in a list of
+-- layers, or, where it begins with "local y", a line in a function of x.
+local catalog = require "catalog.catalog"
+local check = require "base.check"
+local literal = require "base.literal"
+local ordered = require "base.ordered"
+local words = require "spec.words"
+
+local reference = {}
+
+-- "{ out*, bias = true }": positions by name, required ones with a star.
+local function arguments_of(fields)
+    local parts = ordered.collect(fields, function(f)
+        local text = f.name .. (f.required and "*" or "")
+        return f.default ~= nil and text .. " = " .. literal.write(f.default) or text
+    end)
+    return #parts > 0 and "{ " .. table.concat(parts, ", ") .. " }" or "{}"
+end
+
+-- A value that the field takes, for a derived example.
+local function value_of(f)
+    if f.default ~= nil then return f.default end
+    if f.values then return f.values[1] end
+    if f.type == "int" then return math.max(f.min or 8, math.min(8, f.max or 8)) end
+    if f.type == "num" then return f.above and f.above + 0.1 or f.min and f.min + 0.1 or 0.1 end
+    return ({ bool = true, list = {}, str = "name", glob = "*", size = 1024 })[f.type]
+end
+
+-- The arguments of a derived example: what is required, and a learning rate.
+local function example_of(fields, first)
+    local args = { first }
+    for _, f in ipairs(fields) do
+        if f.required or f.name == "lr" then args[f.position or f.name] = value_of(f) end
+    end
+    return #ordered.keys(args) == 1 and type(first) == "string" and literal.write(first)
+        or literal.write(args)
+end
+
+local function selected(word, kind)
+    return function(name, entry)
+        local fields = entry.fields
+        local usage = fields[1] and ('%s { "%s", %s'):format(word, name, arguments_of(fields):sub(3))
+            or ('%s "%s"'):format(word, name)
+        return { kind = kind, name = name, doc = entry.doc, fields = fields, usage = usage,
+            example = entry.example or word .. " " .. example_of(fields, name) }
+    end
+end
+
+local function layer(name, entry, ops)
+    local head = entry.named and name .. ' "name" ' or name .. " "
+    local op = ops:get(name)
+    return { kind = "layer", name = name, doc = entry.doc, fields = entry.fields,
+        usage = entry.usage or head .. arguments_of(entry.fields),
+        example = entry.example or entry.sample or op and op.sample
+            or head .. example_of(entry.fields) }
+end
+
+-- A sample that is a function of x becomes the line in it.
+local function op_example(sample)
+    local result = sample:match("^function%(x%) return (.*) end$")
+    return result and "local y = " .. result or sample
+end
+
+local OPERATORS = { add = "a + b", sub = "a - b", mul = "a * b", div = "a / b", neg = "-x", pow = "a ^ b" }
+
+local function pointwise(name, entry)
+    local usage = entry.arity == 1 and ("%s %s | %s(x)"):format(name, arguments_of(entry.fields), name)
+        or ("%s(a, b)"):format(name)
+    return { kind = "op", name = name, doc = entry.doc, fields = entry.fields,
+        usage = usage .. (OPERATORS[name] and " | " .. OPERATORS[name] or ""),
+        example = op_example(entry.example or entry.sample) }
+end
+
+local function word(entry)
+    local fields = entry.fields or {}
+    local head = entry.select and '{ "name", ' .. arguments_of(fields):sub(3) or arguments_of(fields)
+    return { kind = "word", name = entry.name, doc = entry.doc, fields = fields, required = entry.required,
+        usage = entry.usage or entry.name .. " " .. (head == '{ "name", ' and '{ "name", ... }' or head),
+        select = entry.select, example = entry.example }
+end
+
+-- The kinds of `gagen list` in order, each with the maker of its entries.
+local KINDS = ordered.map()
+KINDS:set("words", function(_, out)
+    out(word(words.model))
+    for _, entry in ipairs(words.list) do out(word(entry)) end
+end)
+KINDS:set("layers", function(known, out)
+    for _, s in ipairs(words.structure) do
+        out { kind = "layer", name = s.name, doc = s.doc, usage = s.usage, fields = {}, example = s.example }
+    end
+    for name, entry in known.layers:each() do out(layer(name, entry, known.ops)) end
+end)
+KINDS:set("ops", function(known, out)
+    for name, entry in known.pointwise:each() do out(pointwise(name, entry)) end
+    for name, entry in known.ops:each() do
+        if entry.word then
+            out { kind = "op", name = name, doc = entry.doc, fields = {}, usage = name .. "(x)",
+                example = entry.example or op_example(entry.sample) }
+        end
+    end
+end)
+for _, from in ipairs { { "losses", "loss", "loss" }, { "optimizers", "optimizer", "optimizer" },
+    { "schedules", "schedule", "schedule" } } do
+    KINDS:set(from[1], function(known, out)
+        local make = selected(from[2], from[3])
+        for name, entry in known[from[1]]:each() do out(make(name, entry)) end
+    end)
+end
+
+--- The kinds in order: words, layers, ops, losses, optimizers, schedules.
+function reference.kinds() return KINDS.keys end
+
+--- The entries of one kind, in order.
+function reference.entries(kind)
+    local list = {}
+    KINDS:get(kind)(catalog.load(), function(entry) list[#list + 1] = entry end)
+    return list
+end
+
+--- All entries of that name; the names of all entries, each once.
+function reference.find(name)
+    local found, names = {}, ordered.map()
+    for kind in KINDS:each() do
+        for _, entry in ipairs(reference.entries(kind)) do
+            if entry.name == name then found[#found + 1] = entry end
+            names:set(entry.name, true)
+        end
+    end
+    return found, names.keys
+end
+
+--- The default of a field as it is written in a spec, or nil.
+function reference.default(field)
+    return field.default ~= nil and literal.write(field.default) or nil
+end
+
+reference.expected = check.expected
+
+return reference

@@ -1,0 +1,139 @@
+-- `gagen list` and `gagen help`: everything that a spec may use is there with its fields, and every
+-- example is a line of a spec that gagen takes.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local commands = require "command.commands"
+local reference = require "command.reference"
+
+local function gagen(t, ...)
+    return t.load("tests/lua/programs.lua")(t).gagen { ... }
+end
+
+local function each_entry(f)
+    for _, kind in ipairs(reference.kinds()) do
+        for _, entry in ipairs(reference.entries(kind)) do f(kind, entry) end
+    end
+end
+
+-- The words of a small spec; an example takes the place of its word.
+local BASE = {
+    { "data", 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16 }' }, { "batch", "batch (16)" },
+    { "accumulate", "accumulate (4)" },
+    { "model", 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' },
+    { "loss", 'loss "cross_entropy"' }, { "optimizer", 'optimizer { "sgd", lr = 0.1 }' },
+    { "train", "train { epochs = 9 }" },
+}
+
+local function spec_of(entry)
+    local line = entry.example
+    if line:match("^local y = ") then
+        line = ('model(function(batch) local x = linear "before" { 8 } (batch.input)\n%s\n'
+            .. 'return linear "after" { 10 } (y) end)'):format(line)
+    elseif entry.kind == "layer" or entry.kind == "op" and not line:match("^loss") then
+        line = ('model { linear "before" { 8 }, %s, linear "after" { 10 } }'):format(line)
+    end
+    local word, lines, placed = line:match("^%w+"), {}, false
+    for i, base in ipairs(BASE) do
+        lines[i] = base[1] == word and line or base[2]
+        placed = placed or base[1] == word
+    end
+    if not placed then lines[#lines + 1] = line end
+    return table.concat(lines, "\n") .. "\n"
+end
+
+-- What an example needs that the small spec does not have: real targets.
+local function is_elsewhere(entry)
+    local losses = require("catalog.catalog").load().losses
+    return entry.kind == "loss" and losses:get(entry.name).target == "real"
+end
+
+add("each example is a spec", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path, n, wrong = programs.folder() .. "/example.lua", 0, {}
+    each_entry(function(_, entry)
+        if is_elsewhere(entry) then return end
+        t.write(path, spec_of(entry))
+        local result = programs.gagen { "check", path }
+        n = n + 1
+        if result.status ~= 0 then wrong[#wrong + 1] = entry.name .. ": " .. result.err .. spec_of(entry) end
+    end)
+    assert(n > 40, n .. " examples")
+    if #wrong > 0 then error(table.concat(wrong, "\n"), 0) end
+end)
+
+add("help of each entry", function(t)
+    each_entry(function(kind, entry)
+        local text = gagen(t, "help", entry.name).out
+        t.contains(text, entry.kind .. ": " .. entry.usage .. "\n")
+        t.contains(text, entry.doc)
+        t.contains(text, "example: " .. entry.example .. "\n")
+        for _, f in ipairs(entry.fields) do
+            t.contains(text, "\n  " .. f.name)
+            t.contains(text, f.doc)
+        end
+        t.contains(gagen(t, "list", kind).out, "\n  " .. entry.name)
+    end)
+end)
+
+-- A few by hand, so that the list cannot be wrong in the same way as the entry.
+add("help of a few, in full", function(t)
+    local adamw = gagen(t, "help", "adamw").out
+    t.contains(adamw, 'optimizer: optimizer { "adamw", lr = 0.001, betas = { 0.9, 0.999 }, eps = 1e-8, '
+        .. "weight_decay = 0.01 }\n")
+    t.match(adamw, "\n  eps +a number > 0, default 1e%-8\n")
+    t.match(gagen(t, "help", "batch").out, "^word: batch { rows%*, global }\n")
+    t.match(gagen(t, "help", "linear").out, "\n  out%* +an integer 1%.%.2%^31%-1\n")
+    t.match(gagen(t, "help", "add").out, "^op: add%(a, b%) | a %+ b\n")
+    t.match(gagen(t, "help", "mse").out, '^loss: loss "mse"\n')
+    -- a name of two kinds: both are shown
+    local log = gagen(t, "help", "log").out
+    t.contains(log, "word: log {")
+    t.contains(log, "op: log {}")
+end)
+
+add("help of each command", function(t)
+    for _, command in ipairs(commands.list) do
+        local text = gagen(t, "help", command.name).out
+        t.contains(text, "command: gagen " .. commands.usage(command) .. "\n")
+        for _, name in ipairs(command.options) do
+            assert(commands.option(name), command.name .. ": " .. name .. " is no option")
+            t.contains(text, "\n  " .. name)
+        end
+        t.equal(gagen(t, command.name, "--help").out, text)
+        t.contains(gagen(t, "help").out, "  gagen " .. commands.usage(command))
+    end
+end)
+
+add("every option belongs to a command, and is understood", function(t)
+    local taken = {}
+    for _, command in ipairs(commands.list) do
+        for _, name in ipairs(command.options) do taken[name] = true end
+    end
+    for _, option in ipairs(commands.options) do
+        if option.name ~= "--dev" then assert(taken[option.name], option.name) end
+        t.contains(gagen(t, "help").out, "\n  " .. option.name)
+    end
+end)
+
+add("the examples of the commands run", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local long = { run = true, check = true, generate = true, doctor = true, new = true }
+    for _, command in ipairs(commands.list) do
+        if not long[command.name] then
+            local words = {}
+            for word in command.example:gsub("^gagen ", ""):gmatch("%S+") do words[#words + 1] = word end
+            local result = programs.gagen(words)
+            t.equal(result.status, 0, command.example .. "\n" .. result.err)
+        end
+    end
+end)
+
+add("a name that is nearly right", function(t)
+    local result = gagen(t, "help", "lnear")
+    t.equal(result.status, 1)
+    t.contains(result.err, "nothing is called 'lnear'\ndid you mean 'linear'?")
+    t.contains(gagen(t, "help", "chek").err, "did you mean 'check'?")
+end)
+
+return tests
