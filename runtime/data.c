@@ -1,5 +1,5 @@
-/* data.c: split, epoch order, the read-ahead ring, evaluation batches. data.h defines the order
- * exactly. */
+/* data.c: split, epoch order, micro-batches, the read-ahead ring. data.h and epochs.h define the
+ * order exactly. */
 #include "data.h"
 
 #include "rng.h"
@@ -21,6 +21,7 @@ int64_t ga_split_count(const ga_split *s, bool eval) {
 
 int64_t ga_split_row(const ga_split *s, bool eval, int64_t i) {
     int64_t p = i;
+    if (s->at_end) return eval ? s->rows - s->eval_rows + i : i;
     if (s->of > 0 && eval) {
         p = s->fold - 1 + i * s->of;
     } else if (s->of > 0) {
@@ -39,69 +40,113 @@ int64_t ga_split_row(const ga_split *s, bool eval, int64_t i) {
  * belong to the reader. */
 struct ga_loader {
     ga_loader_config c;
+    ga_epochs epochs;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool threaded, closing;
     int64_t slots, filled, used;
-    int64_t generation;             /* seeks so far: a batch filled for an earlier one is dropped */
-    int64_t fill_epoch, fill_place; /* next micro-batch to fill */
-    int64_t epoch, position;        /* next micro-batch to consume */
-    int64_t per_epoch;              /* micro-batches used of an epoch */
-    size_t input_bytes, target_bytes;
-    char *input;
-    int32_t *target;
+    int64_t generation;   /* seeks so far: a batch filled for an earlier one is dropped */
+    ga_place fill, place; /* next micro-batch to fill, to consume */
+    int64_t unread;       /* where the dropped tail of the epoch before `fill` begins, N: nowhere */
+    size_t bytes;         /* of a slot */
+    char *ring;
 };
 
-static size_t slot_input_bytes(const ga_loader_config *c) {
-    return ga_padded((size_t)(c->batch * c->data.width) * ga_dtype_bytes(c->data.dtype));
+/* -- one micro-batch --------------------------------------------------------------------------- */
+
+static size_t field_bytes(const ga_source *s, int field, int64_t rows) {
+    return (size_t)(rows * s->field[field].width) * ga_dtype_bytes(s->field[field].type);
 }
 
-static size_t slot_target_bytes(const ga_loader_config *c) {
-    return ga_padded((size_t)c->batch * sizeof(int32_t));
+/* Where a field begins; that behind the last one is the ga_micro. */
+static size_t field_offset(const ga_source *s, int field, int64_t rows) {
+    size_t at = 0;
+    for (int f = 0; f < field; f++) at += ga_padded(field_bytes(s, f, rows));
+    return at;
+}
+
+size_t ga_batch_bytes(const ga_source *s, int64_t rows) {
+    return field_offset(s, s->fields, rows) + ga_padded(sizeof(ga_micro));
+}
+
+/* Row b of a batch: row `row` of the files. */
+static void fill_row(const ga_source *s, int64_t rows, char *batch, int64_t b, int64_t row,
+                     const uint64_t *draw) {
+    void *out[GA_FIELDS];
+    for (int f = 0; f < s->fields; f++)
+        out[f] = batch + field_offset(s, f, rows) + (size_t)b * field_bytes(s, f, 1);
+    s->decode(s, row, draw, out);
+}
+
+/* Says what the batch holds: the rows from `first` of n on; those behind the end become zeros. */
+static ga_micro *begin_batch(const ga_source *s, int64_t rows, char *batch, int64_t n,
+                             int64_t first) {
+    ga_micro *micro = (ga_micro *)(batch + field_offset(s, s->fields, rows));
+    const int64_t there = n <= first ? 0 : n - first < rows ? n - first : rows;
+    for (int f = 0; f < s->fields; f++)
+        memset(batch + field_offset(s, f, rows) + field_bytes(s, f, there), 0,
+               field_bytes(s, f, rows - there));
+    *micro = (ga_micro){.rows = there};
+    return micro;
+}
+
+/* The micro-batch at place p. */
+static void fill_batch(const ga_loader_config *c, const ga_place *p, char *batch) {
+    const ga_source *s = c->data.source;
+    const int64_t n = ga_split_count(&c->data.split, false);
+    const int64_t first = (p->position * c->world + c->rank) * c->batch;
+    const uint64_t order = ga_rng_stream("epoch") + (uint64_t)p->epoch;
+    const uint64_t augment = ga_rng_stream("augment");
+    ga_micro *micro = begin_batch(s, c->batch, batch, n, first);
+    micro->row = ((int64_t)p->r * c->world + c->rank) * c->batch;
+    micro->cycle = p->cycle;
+    micro->training = 1;
+    micro->seed = c->seed;
+    for (int64_t b = 0; b < micro->rows; b++) {
+        uint64_t at = (uint64_t)(first + b);
+        if (c->shuffle) at = ga_permute(c->seed, order, (uint64_t)n, at);
+        const uint64_t draw = ga_draw_key(c->seed, augment, 0, (uint64_t)p->cycle,
+                                          (uint64_t)(micro->row + b));
+        fill_row(s, c->batch, batch, b, ga_split_row(&c->data.split, false, (int64_t)at), &draw);
+    }
+}
+
+/* -- the ring ---------------------------------------------------------------------------------- */
+
+ga_epochs ga_loader_epochs(const ga_loader_config *c) {
+    const int64_t n = ga_split_count(&c->data.split, false), rows = c->batch * c->world;
+    return (ga_epochs){.batches = (n + (c->pad ? rows - 1 : 0)) / rows,
+                       .accumulate = c->accumulate,
+                       .accumulates = c->accumulates,
+                       .tail = c->tail};
+}
+
+static size_t slots_of(const ga_loader_config *c) {
+    const ga_epochs epochs = ga_loader_epochs(c);
+    return 2 * (size_t)ga_epochs_largest(&epochs);
 }
 
 size_t ga_loader_bytes(const ga_loader_config *c) {
-    return 1024 + 2 * (size_t)c->accumulate * (slot_input_bytes(c) + slot_target_bytes(c));
+    return 2048 + slots_of(c) * ga_batch_bytes(c->data.source, c->batch);
 }
 
-int64_t ga_loader_cycles(const ga_loader_config *c) {
-    return ga_split_count(&c->data.split, false) / (c->batch * c->world) / c->accumulate;
-}
-
-static void copy_row(const ga_dataset *d, int64_t row, void *input, int32_t *target, int64_t to) {
-    size_t bytes = (size_t)d->width * ga_dtype_bytes(d->dtype);
-    memcpy((char *)input + (size_t)to * bytes, (const char *)d->input + (size_t)row * bytes, bytes);
-    target[to] = d->target[row];
-}
-
-static void fill_slot(const ga_loader *l, int64_t slot, int64_t epoch, int64_t k) {
-    const ga_loader_config *c = &l->c;
-    uint64_t n = (uint64_t)ga_split_count(&c->data.split, false);
-    uint64_t stream = ga_rng_stream("epoch") + (uint64_t)epoch;
-    void *input = l->input + (size_t)slot * l->input_bytes;
-    int32_t *target = (int32_t *)((char *)l->target + (size_t)slot * l->target_bytes);
-    for (int64_t b = 0; b < c->batch; b++) {
-        uint64_t place = (uint64_t)((k * c->world + c->rank) * c->batch + b);
-        uint64_t position = c->shuffle ? ga_permute(c->seed, stream, n, place) : place;
-        copy_row(&c->data, ga_split_row(&c->data.split, false, (int64_t)position), input, target,
-                 b);
-    }
-}
-
-/* Fills the next slot; called with the lock held, which is given up meanwhile. */
+/* Fills the next slot; called with the lock held, which is given up meanwhile. A tail that is
+ * consumed passes through the slot first. */
 static void fill_next(ga_loader *l) {
-    int64_t slot = l->filled % l->slots, generation = l->generation;
-    int64_t epoch = l->fill_epoch, place = l->fill_place;
+    const int64_t generation = l->generation, batches = l->epochs.batches;
+    char *slot = l->ring + (size_t)(l->filled % l->slots) * l->bytes;
+    const ga_place p = l->fill;
+    ga_place next = p, tail = {.epoch = p.epoch - 1, .position = l->unread, .cycle = p.cycle};
     pthread_mutex_unlock(&l->lock);
-    fill_slot(l, slot, epoch, place);
+    for (; l->c.consume && tail.position < batches; tail.position++) fill_batch(&l->c, &tail, slot);
+    fill_batch(&l->c, &p, slot);
+    ga_epochs_advance(&l->epochs, &next, 1);
     pthread_mutex_lock(&l->lock);
     if (generation != l->generation) return;
     l->filled++;
-    if (++l->fill_place == l->per_epoch) {
-        l->fill_place = 0;
-        l->fill_epoch++;
-    }
+    l->fill = next;
+    l->unread = next.epoch > p.epoch ? p.position + 1 : batches;
     pthread_cond_broadcast(&l->changed);
 }
 
@@ -119,39 +164,40 @@ static void *read_ahead(void *arg) {
 }
 
 static int check_config(const ga_loader_config *c, ga_err *e) {
-    int64_t rows = ga_split_count(&c->data.split, false), batches = rows / (c->batch * c->world);
-    if (batches >= c->accumulate) return GA_OK;
+    const ga_epochs epochs = ga_loader_epochs(c);
+    ga_err why;
+    if (ga_epochs_check(&epochs, &why) == GA_OK) return GA_OK;
     return ga_fail(e, GA_INPUT,
-                   "data: %lld training rows give %lld micro-batches of %lld rows on each of %d "
-                   "ranks, one cycle needs "
-                   "%d: use a smaller batch or accumulate",
-                   (long long)rows, (long long)batches, (long long)c->batch, c->world,
-                   c->accumulate);
+                   "data: %lld training rows in micro-batches of %lld rows on each of %d ranks: %s",
+                   (long long)ga_split_count(&c->data.split, false), (long long)c->batch, c->world,
+                   why.msg);
 }
 
-int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e) {
-    *out = NULL;
-    GA_TRY(check_config(c, e));
-    size_t slots = 2 * (size_t)c->accumulate;
-    ga_loader *l = ga_take(a, sizeof *l, 64, e);
-    char *input = l ? ga_take(a, slots * slot_input_bytes(c), 64, e) : NULL;
-    int32_t *target = input ? ga_take(a, slots * slot_target_bytes(c), 64, e) : NULL;
-    if (!target) return GA_BUG;
-    l->c = *c;
-    l->slots = (int64_t)slots;
-    l->per_epoch = ga_loader_cycles(c) * c->accumulate;
-    l->input_bytes = slot_input_bytes(c);
-    l->target_bytes = slot_target_bytes(c);
-    l->input = input;
-    l->target = target;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+static void start_reading(ga_loader *l) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     /* Without a thread ga_loader_cycle fills the ring itself: slower, the same batches. */
     l->threaded = pthread_create(&l->thread, NULL, read_ahead, l) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e) {
+    *out = NULL;
+    GA_TRY(check_config(c, e));
+    const size_t slots = slots_of(c), bytes = ga_batch_bytes(c->data.source, c->batch);
+    ga_loader *l = ga_take(a, sizeof *l, 64, e);
+    char *ring = l ? ga_take(a, slots * bytes, 64, e) : NULL;
+    if (!ring) return GA_BUG;
+    l->c = *c;
+    l->epochs = ga_loader_epochs(c);
+    l->slots = (int64_t)slots;
+    l->bytes = bytes;
+    l->ring = ring;
+    l->unread = l->epochs.batches;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    start_reading(l);
     *out = l;
     return GA_OK;
 }
@@ -167,28 +213,20 @@ void ga_loader_close(ga_loader *l) {
     pthread_mutex_destroy(&l->lock);
 }
 
-int ga_loader_seek(ga_loader *l, int64_t epoch, int64_t position, ga_err *e) {
-    if (epoch < 0 || position < 0 || position > l->per_epoch)
-        return ga_fail(
-            e, GA_INPUT,
-            "data: epoch %lld, micro-batch %lld: no such place, an epoch has %lld micro-batches",
-            (long long)epoch, (long long)position, (long long)l->per_epoch);
-    if (position == l->per_epoch) {
-        epoch++;
-        position = 0;
-    }
+int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e) {
+    GA_TRY(ga_epochs_place(&l->epochs, &to, e));
     pthread_mutex_lock(&l->lock);
     l->generation++;
     l->filled = l->used = 0;
-    l->epoch = l->fill_epoch = epoch;
-    l->position = l->fill_place = position;
+    l->place = l->fill = to;
+    l->unread = l->epochs.batches;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
     return GA_OK;
 }
 
 int ga_loader_cycle(ga_loader *l, ga_err *e) {
-    int count = l->c.accumulate - (int)(l->position % l->c.accumulate);
+    const int count = ga_epochs_cycle(&l->epochs, &l->place) - l->place.r;
     (void)e; /* rows are in memory: nothing can fail here */
     pthread_mutex_lock(&l->lock);
     while (l->filled - l->used < count) {
@@ -201,54 +239,53 @@ int ga_loader_cycle(ga_loader *l, ga_err *e) {
     return count;
 }
 
-bool ga_loader_ahead(ga_loader *l) {
+int ga_loader_ahead(ga_loader *l) {
+    ga_place p = l->place;
+    const int coming = ga_epochs_cycle(&l->epochs, &p) - p.r;
+    ga_epochs_advance(&l->epochs, &p, coming);
+    const int behind = ga_epochs_cycle(&l->epochs, &p);
     pthread_mutex_lock(&l->lock);
-    bool ahead = l->position % l->c.accumulate == 0 && l->filled - l->used == l->slots;
+    const bool there = l->filled - l->used >= coming + behind;
     pthread_mutex_unlock(&l->lock);
-    return ahead;
+    return there ? behind : 0;
 }
 
-const void *ga_loader_input(const ga_loader *l, int k) {
-    return l->input + (size_t)((l->used + k) % l->slots) * l->input_bytes;
+const void *ga_loader_field(const ga_loader *l, int k, int field) {
+    return l->ring + (size_t)((l->used + k) % l->slots) * l->bytes +
+           field_offset(l->c.data.source, field, l->c.batch);
 }
 
-const int32_t *ga_loader_target(const ga_loader *l, int k) {
-    return (const int32_t *)((const char *)l->target +
-                             (size_t)((l->used + k) % l->slots) * l->target_bytes);
+const ga_micro *ga_loader_micro(const ga_loader *l, int k) {
+    return ga_loader_field(l, k, l->c.data.source->fields);
 }
 
 void ga_loader_release(ga_loader *l, int count) {
     pthread_mutex_lock(&l->lock);
     l->used += count;
-    l->position += count;
-    if (l->position >= l->per_epoch) {
-        l->position = 0;
-        l->epoch++;
-    }
+    ga_epochs_advance(&l->epochs, &l->place, count);
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }
 
-int64_t ga_loader_epoch(const ga_loader *l) {
-    return l->epoch;
+ga_place ga_loader_place(const ga_loader *l) {
+    return l->place;
 }
 
-int64_t ga_loader_position(const ga_loader *l) {
-    return l->position;
-}
+/* -- evaluation -------------------------------------------------------------------------------- */
 
 int64_t ga_eval_batches(const ga_loader_config *c) {
     int64_t rows = c->batch * c->world;
     return (ga_split_count(&c->data.split, true) + rows - 1) / rows;
 }
 
-int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *input, int32_t *target) {
-    int64_t n = ga_split_count(&c->data.split, true), first = (k * c->world + c->rank) * c->batch;
-    int64_t rows = n - first < 0 ? 0 : n - first < c->batch ? n - first : c->batch;
-    size_t bytes = (size_t)c->data.width * ga_dtype_bytes(c->data.dtype);
-    for (int64_t b = 0; b < rows; b++)
-        copy_row(&c->data, ga_split_row(&c->data.split, true, first + b), input, target, b);
-    memset((char *)input + (size_t)rows * bytes, 0, (size_t)(c->batch - rows) * bytes);
-    memset(target + rows, 0, (size_t)(c->batch - rows) * sizeof *target);
-    return rows;
+int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch) {
+    const int64_t n = ga_split_count(&c->data.split, true);
+    const int64_t first = (k * c->world + c->rank) * c->batch;
+    ga_micro *micro = begin_batch(c->data.source, c->batch, batch, n, first);
+    micro->row = first;
+    micro->seed = c->seed;
+    for (int64_t b = 0; b < micro->rows; b++)
+        fill_row(c->data.source, c->batch, batch, b,
+                 ga_split_row(&c->data.split, true, first + b), NULL);
+    return micro->rows;
 }

@@ -7,7 +7,6 @@ local text = require "base.text"
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
     barrier = "ga_barrier(w);", field = "real *%s", place = ".%s = %s + %d,",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
-    batch_fields = { "const real *input;     /* %s */", "const int32_t *target; /* %s */" },
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
     micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
@@ -66,12 +65,23 @@ function c.pointer(t)
     return "m->a." .. t.name .. c.slot_offset(t)
 end
 
+local ELEMENT = { i32 = "int32_t", facts = "ga_micro" }
+
+--- A field of the struct batch, and its comment; its value where its memory begins at `at`.
+function c.batch_field(t)
+    return ("const %s *%s;"):format(ELEMENT[t.dtype] or "real", t.name), c.shape(t)
+end
+
+function c.batch_place(t, at)
+    return (".%s = (const %s *)(%s),"):format(t.name, ELEMENT[t.dtype] or "real", at)
+end
+
 --- "real *y" or "const int32_t *target"; scalars by value.
 function c.parameter(t, name, writes)
     if #t.shape == 0 then
         return ("%s %s"):format("real", name)
     end
-    local type_name = t.dtype == "i32" and "int32_t" or t.kind == "scalar" and "double" or "real"
+    local type_name = ELEMENT[t.dtype] or t.kind == "scalar" and "double" or "real"
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
 

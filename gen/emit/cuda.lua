@@ -12,10 +12,9 @@ local THREADS = 256
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
     field = "ga_address %s", place = ".%s = %s + sizeof(real) * %d,",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
-    batch_fields = { "ga_address input;  /* real %s */", "ga_address target; /* int32_t %s */" },
     sweep_step = "q, m->block", flat = ", m->device_%s",
     micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
-    micro_batch = "batch_at(m, slot, k)", cycle_parameters = "queue *q, model *m, int slot",
+    micro_batch = "batch_of(place_of(m, slot, k))", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
 
 local function ceil(a, b) return (a + b - 1) // b end
@@ -42,10 +41,19 @@ function cuda.sweep(kernel, own)
     return kernel.parameters
 end
 
+local ELEMENT = { i32 = "int", facts = "ga_micro" }
+
+--- A field of the struct batch, and its comment; its value where its memory begins at `at`.
+function cuda.batch_field(t)
+    return ("ga_address %s;"):format(t.name), (ELEMENT[t.dtype] or "real") .. " " .. c.shape(t)
+end
+
+function cuda.batch_place(t, at) return (".%s = %s,"):format(t.name, at) end
+
 --- "real *y" or "const int *target" of a kernel; scalars by value.
 function cuda.parameter(t, name, writes)
     if #t.shape == 0 then return "real " .. name end
-    local type_name = t.dtype == "i32" and "int" or t.kind == "scalar" and "double" or "real"
+    local type_name = ELEMENT[t.dtype] or t.kind == "scalar" and "double" or "real"
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
 

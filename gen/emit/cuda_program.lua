@@ -3,7 +3,6 @@
 -- Invariant: every template argument made here is there for both targets.
 local cuda_step = require "emit.cuda_step"
 local ordered = require "base.ordered"
-local plan = require "emit.plan"
 local text = require "base.text"
 
 local cuda_program = {}
@@ -70,12 +69,10 @@ function cuda_program.header(g, config, facts, context, sweeps)
 end
 
 --- More lines of model.h's sizes.
-function cuda_program.sizes(g, config, context)
+function cuda_program.sizes(config, context)
     if not has_device(config) then return {} end
-    local input, all = plan.batch_bytes(g, config)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
-        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest),
-        ("INPUT_BYTES = %d, BATCH_BYTES = %d, /* of a micro-batch on the device */"):format(input, all) }
+        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest) }
 end
 
 --- More arguments of model.c.

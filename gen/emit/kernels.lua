@@ -113,12 +113,19 @@ function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype)
     return arguments
 end
 
-function ARGUMENTS.loss_seed(_, node)
-    return { real = text.ident("real"), rows = rows_of(node) }
+-- Elements of the rows that are there: each row of the batch has as many.
+local function counted(node)
+    local lead = node.size.lead
+    local each = graph.elements(lead) // lead[1]
+    return text.block(each == 1 and "facts->rows" or ("facts->rows * %d"):format(each))
 end
 
-function ARGUMENTS.tally(_, node) return { rows = rows_of(node) } end
-function ARGUMENTS.tally_hits(_, node) return { rows = rows_of(node) } end
+function ARGUMENTS.loss_seed(_, node)
+    return { real = text.ident("real"), rows = rows_of(node), counted = counted(node) }
+end
+
+function ARGUMENTS.tally(_, node) return { counted = counted(node) } end
+function ARGUMENTS.tally_hits(_, node) return { counted = counted(node) } end
 
 function ARGUMENTS.hit(_, node)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }

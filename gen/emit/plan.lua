@@ -1,5 +1,6 @@
 -- plan: every byte, kernel and collective of the program, before it runs. The emitted program
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
+local batch = require "emit.batch"
 local graph = require "graph.graph"
 local profile = require "emit.profile"
 
@@ -9,7 +10,6 @@ local PAGE = 4096
 plan.NORM_TILE = 4096
 
 local function pages(bytes) return (bytes + PAGE - 1) // PAGE * PAGE end
-local function padded(bytes) return (bytes + 63) // 64 * 64 end
 
 -- What the runtime's own objects need: team, communicator, log and checkpoint tables.
 local RUNTIME = 512 * 1024
@@ -20,14 +20,6 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names) * 512
 end
 
---- Bytes of a micro-batch on the device: its input, and all of it.
-function plan.batch_bytes(g, config)
-    local size = g.real == "f64" and 8 or 4
-    local function aligned(bytes) return (bytes + 255) // 256 * 256 end
-    local input = aligned(config.batch * config.data.width * size)
-    return input, input + aligned(config.batch * 4)
-end
-
 local function device_arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
@@ -35,8 +27,7 @@ local function device_arenas(g, config, add)
     end
     local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
     add("device_partials", tiles * 16, "device: sums of the gradient norm", "device")
-    local _, batch = plan.batch_bytes(g, config)
-    add("device_batches", (2 * config.largest + 1) * batch,
+    add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     add("device_step", PAGE, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
@@ -65,8 +56,8 @@ function plan.arenas(g, config)
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
     add("data", rows, "the rows of the data files")
-    local batch = padded(config.batch * data.width * size) + padded(config.batch * 4)
-    add("loader", 4096 + (2 * config.largest + 1) * batch, "read-ahead: two cycles of batches",
+    add("loader", 4096 + (2 * config.largest + 1) * batch.layout(g).bytes,
+        "read-ahead: two cycles of batches",
         device and "pinned")
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
     return list

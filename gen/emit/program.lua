@@ -1,5 +1,6 @@
 -- program: the list of files of an emitted program, their header, and writing them so that edits
 -- survive. Output depends on spec, options, profile and version alone.
+local batch = require "emit.batch"
 local c = require "emit.c"
 local cuda = require "emit.cuda"
 local cuda_program = require "emit.cuda_program"
@@ -27,8 +28,8 @@ local function template_of(name)
     return loaded[name]
 end
 
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "cycle", "data", "folder", "ga", "layout",
-    "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
+local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "csv_source", "cycle", "data", "epochs", "folder",
+    "ga", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
     "stream", "team", "text", "watchdog" }
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
@@ -98,7 +99,6 @@ local function size_lines(g, config, context)
     local list = {
         ("B = %d, /* rows of a micro-batch */"):format(config.batch),
         ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
-        ("INPUT = %d, /* values of one row */"):format(config.data.width),
         ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
@@ -106,8 +106,10 @@ local function size_lines(g, config, context)
         ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
         "IGNORE = -100, /* target of a row that does not count */",
     }
-    local more = cuda_program.sizes(g, config, context)
-    return lines(table.move(more, 1, #more, #list + 1, list))
+    for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return lines(list)
 end
 
 -- One enum constant per arena, in the order of the plan.
@@ -133,8 +135,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
-        batch = lines { target.batch_fields[1]:format(c.shape(g.inputs[1])),
-            target.batch_fields[2]:format(c.shape(g.inputs[2])) },
+        batch = lines(batch.fields(g, target)),
         groups = group_fields, state_fields = lines(states),
         sum_names = text.block(step.SUMS),
     })).text
@@ -174,7 +175,7 @@ end
 
 local function data_lines(config)
     local data, out = config.data, {}
-    local function read(name, source, input, target, index)
+    local function read(name, source, index)
         local file = source.files[1]
         table.move({
             ("GA_TRY(ga_data_path(path, sizeof path, o->data, folder, %s, e));"):format(
@@ -182,30 +183,52 @@ local function data_lines(config)
             ("const ga_csv_spec %s_file = {%d, %d, %d, %d, %s, REAL, %s};"):format(name, file.count,
                 data.columns, data.target - 1, config.classes, expr.literal(data.norm.scale, "f64"),
                 data.header and "true" or "false"),
-            ("real *%s = ga_take(arena, sizeof(real) * %d * INPUT, 64, e);"):format(input, file.count),
-            ("int32_t *%s = ga_take(arena, sizeof(int32_t) * %d, 64, e);"):format(target, file.count),
-            ("if (!%s || !%s) return GA_BUG;"):format(input, target),
-            ("GA_TRY(ga_csv_read(path, &%s_file, %s, %s, e));"):format(name, input, target),
+            ("GA_TRY(ga_csv_open(&m->%s, &(ga_part){path, %d}, 1, &%s_file, arena, e));"):format(name,
+                file.count, name),
             ("GA_TRY(ga_data_file_read(path, %s, &m->files[%d], e));"):format(
                 text.string(file.name).text, index),
-        }, 1, 7, #out + 1, out)
+        }, 1, 4, #out + 1, out)
     end
-    read("train", data.sources[1], "input", "target", 0)
-    if data.eval then read("eval", data.sources[2], "eval_input", "eval_target", 1) end
+    read("train", data.sources[1], 0)
+    if data.eval then read("eval", data.sources[2], 1) end
     return lines(out)
 end
 
 local function split_text(config)
     local s = config.data.split
     if not s then return ("{.rows = %d}"):format(config.data.rows) end
+    if s.at_end then
+        return ("{.rows = %d, .eval_rows = %d, .at_end = true}"):format(config.data.rows, s.eval)
+    end
     return ("{.rows = %d, .fold = %d, .of = %d, .seed = %d, .eval_rows = %d}"):format(
         config.data.rows, s.fold or 0, s.of or 0, s.seed, s.eval or 0)
 end
 
 local function eval_source(config)
     if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
-    return text.block(("m->eval_data = (ga_dataset){eval_input, eval_target, REAL, INPUT, "
-        .. "{.rows = %d}};"):format(config.data.eval_rows))
+    return text.block(("m->eval_data = (ga_dataset){&m->eval, {.rows = %d}};"):format(
+        config.data.eval_rows))
+end
+
+local function accumulate_rows(config)
+    return text.block(table.concat(ordered.collect(config.table, function(entry)
+        return ("{%d, %d}"):format(entry.from, entry.a)
+    end), ", "))
+end
+
+-- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
+local function serving_of(config)
+    return text.block((".accumulate = ACCUMULATE, .accumulates = %d, .tail = GA_%s%s%s,"):format(
+        #config.table, config.tail:upper(), config.drain == "consume" and ", .consume = true" or "",
+        config.data.last == "pad" and ", .pad = true" or ""))
+end
+
+-- How many cycles a run has.
+local function length_of(config)
+    local train = config.train
+    if train.updates then return lines { ("const int64_t cycles = %d;"):format(train.updates) } end
+    return lines { "const ga_epochs epochs = ga_loader_epochs(&m->data);",
+        ("const int64_t cycles = ga_epochs_cycles(&epochs, %s);"):format(expr.literal(train.epochs, "f64")) }
 end
 
 -- The fields of the event of an evaluation.
@@ -257,7 +280,8 @@ local function render_model(g, config, facts, context, header)
                 not more.device and "" or a.memory == "pinned" and ", true" or ", false")
         end)),
         read_data = data_lines(config), split = text.block(split_text(config)),
-        eval_source = eval_source(config), states = lines(states),
+        eval_source = eval_source(config), states = lines(states), length = length_of(config),
+        accumulate = accumulate_rows(config), serving = serving_of(config),
         measured = text.block(measured(config)),
     })).text
 end
@@ -265,15 +289,12 @@ end
 -- Constants of model.c and main.c that come straight from the spec.
 function program.facts_text(config, facts)
     local train = config.train
-    local cycles = train.updates and ("%d"):format(train.updates)
-        or ("(int64_t)floor(%s * (double)(per_epoch))"):format(expr.literal(train.epochs, "f64"))
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
         ("#define SPEC_SHA256 %s"):format(text.string(config.sha256).text),
         ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
             config.sha256:sub(1, 16)),
         ("#define PROFILE %s"):format(text.string(config.profile).text),
-        "#define TRAIN_CYCLES(per_epoch) " .. cycles,
         ("#define SCHEDULE_TOTAL %d /* 0: the run's */"):format(config.schedule.fields.total or 0),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
         ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),

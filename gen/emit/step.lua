@@ -1,5 +1,6 @@
 -- step: the text of step.c and kernels.c: forward, backward per role, the boundary, the cycle.
 -- A role is one printing of the same body with its own decisions: add or write, reduce or not.
+local batch = require "emit.batch"
 local expr = require "base.expr"
 local kernels = require "emit.kernels"
 local ordered = require "base.ordered"
@@ -338,6 +339,7 @@ function step.arguments(g, config, context, sweeps)
         backward = backward_functions(g, target), view_calls = lines(g.views, "(void)m;"),
         sweep_calls = sweep_calls(g, sweeps, target),
         cycle_functions = cycle_functions(g, config.unroll, target), micro_functions = micro_functions(g, target),
+        batch = block_of(batch.places(g, target)),
     }
 end
 

@@ -2,7 +2,7 @@
 --
 --   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
 --     kind   input | value | param | gradient | state | view | scalar
---     dtype  real (the program's type) | i32 | f64
+--     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h)
 --     scope  the region it is computed in: one value per iteration
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why }
 --   Out    = { tensor, acc = nil | { first, regions } }   see passes/autodiff.lua
@@ -11,7 +11,7 @@
 --   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
 local graph = {}
 
-local DTYPES = { real = true, f32 = true, f64 = true, i32 = true }
+local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true }
 
 --- An empty graph of a program called `name`.
 function graph.new(name)

@@ -35,13 +35,14 @@ local function default_name(path)
     return name
 end
 
-local function check_classes(c, output, at)
+local function check_classes(c, output, target, at)
     local shape = output.shape
-    if #shape ~= 2 then
-        diag.fail(at, ("loss: the model gives shape %s, expected (rows, classes)"):format(
-            graph.shape_text(shape)), {})
+    local lead = table.move(shape, 1, #shape - 1, 1, {})
+    if graph.shape_text(lead) ~= graph.shape_text(target.shape) then
+        diag.fail(at, ("loss: the model gives shape %s, expected (%s, classes)"):format(
+            graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
     end
-    c.classes = shape[2]
+    c.classes = shape[#shape]
     if not c.data.classes then
         diag.fail(c.data.at, "data: the target column has values that are not whole numbers, expected "
             .. "class numbers", {})
@@ -53,9 +54,8 @@ local function check_classes(c, output, at)
 end
 
 -- The loss per row, its sums, and what an evaluation adds.
-local function finish(g, b, c, output, traced_rows)
+local function finish(g, b, c, target, output, traced_rows)
     b.at, b.path = c.loss.at, {}
-    local target = g.inputs[2]
     if traced_rows then
         c.classes = 16777216      -- any whole number that an f32 holds
         g.loss = { rows = traced_rows, target = target, at = c.loss.at }
@@ -65,7 +65,7 @@ local function finish(g, b, c, output, traced_rows)
                 .. "or write the loss as a function"):format(c.loss.rule.name,
                 table.concat(output.named.keys, ", ")), {})
         end
-        check_classes(c, output, c.loss.at)
+        check_classes(c, output, target, c.loss.at)
         g.loss = { rows = c.loss.rule.rows(b, {}, output, target), target = target, at = c.loss.at }
     end
     if graph.shape_text(g.loss.rows.shape) ~= graph.shape_text(target.shape) then
@@ -76,10 +76,11 @@ local function finish(g, b, c, output, traced_rows)
         local node = b:node(op, ins, nil, { sums = "sums" })
         node.outs.sums.tensor = g.sums
     end
-    tally("tally", { loss = g.loss.rows, target = target })
+    tally("tally", { loss = g.loss.rows, target = target, facts = g.facts })
     if c.wants_accuracy then
         b.body = g.evaluation
-        tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target })
+        tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
+            facts = g.facts })
         b.body = g.forward
     end
 end
@@ -115,6 +116,18 @@ local function check_sizes(g, c)
     end
 end
 
+-- The tensors of a batch, by their names, and what is known of it.
+local function add_inputs(g, c)
+    local fields = {}
+    for i, field in ipairs(c.data.fields) do
+        local t = graph.tensor(g, { name = field.name, kind = "input", dtype = field.dtype,
+            shape = { c.batch, table.unpack(field.shape) }, limit = field.limit })
+        g.inputs[i], fields[field.name] = t, t
+    end
+    g.facts = graph.tensor(g, { name = "facts", kind = "input", dtype = "facts", shape = { 1 } })
+    return fields
+end
+
 -- The hash of a program's origin: of the spec, and of what --set puts in the place of its words.
 local function hash_of(source, sets)
     local lines = ordered.collect(sets, function(s) return "\n--set " .. s.text end)
@@ -136,17 +149,14 @@ function load_spec.load(path, sets)
     c.ops = ordered.copy(known.ops.values)
     c.ops.map = { lower = "pointwise" }
     local g = graph.new(c.name)
-    g.inputs = {
-        graph.tensor(g, { name = "input", shape = { c.batch, c.data.width }, kind = "input" }),
-        graph.tensor(g, { name = "target", shape = { c.batch }, dtype = "i32", kind = "input" }),
-    }
+    local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar" })
     g.sums = graph.tensor(g, { name = "sums", shape = { 4 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
     local output, rows = model.play(b, known, path, events,
-        { input = g.inputs[1], target = g.inputs[2] })
-    finish(g, b, c, output, rows)
+        fields)
+    finish(g, b, c, fields.target, output, rows)
     check_patterns(g, c)
     check_sizes(g, c)
     return g, c

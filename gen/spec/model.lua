@@ -283,7 +283,8 @@ function PLAY.field(self, event)
     local tensor = self.inputs[event.name]
     if not tensor then
         diag.fail(self.path .. (event.line and ":" .. event.line or ""),
-            ("batch has no field '%s', expected input or target"):format(event.name),
+            ("batch has no field '%s', expected %s"):format(event.name, table.concat(ordered.collect(
+                self.b.graph.inputs, function(t) return t.name end), " or ")),
             { found = event.name })
     end
     self.values[event.out] = tensor

@@ -1,4 +1,5 @@
-// loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
+// loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
+// not there (facts->rows), has weight 0.
 
 //@ cross_entropy(fn, params, source, real, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
@@ -83,22 +84,23 @@ static void $fn($params) {
     }
 }
 
-//@ loss_seed(fn, params, source, real, rows)
+//@ loss_seed(fn, params, source, real, rows, counted)
 /* $fn: scale / nominal weight for each counted row
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows };
+    const int64_t n = $counted;
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
-        for (int i = 0; i < ROWS; i++) y[i] = target[i] == IGNORE ? 0 : seed;
+        for (int i = 0; i < ROWS; i++) y[i] = i < n && target[i] != IGNORE ? seed : 0;
 }
 
-//@ tally(fn, params, source, rows)
+//@ tally(fn, params, source, counted)
 /* $fn: loss and weight of the counted rows, in row order
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows };
+    const int64_t n = $counted;
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
-        for (int i = 0; i < ROWS; i++) {
+        for (int64_t i = 0; i < n; i++) {
             if (target[i] == IGNORE) continue;
             sums[SUM_LOSS] += loss[i];
             sums[SUM_WEIGHT] += 1;
@@ -106,13 +108,13 @@ static void $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, rows)
+//@ tally_hits(fn, params, source, counted)
 /* $fn: rows whose largest logit is the target's
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows };
+    const int64_t n = $counted;
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
-        for (int i = 0; i < ROWS; i++)
+        for (int64_t i = 0; i < n; i++)
             if (target[i] != IGNORE) sums[SUM_HITS] += hits[i];
 }
 

@@ -1,4 +1,5 @@
-// loss: per-row losses and what starts and counts them. A row whose target is IGNORE has weight 0.
+// loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
+// not there (facts->rows), has weight 0.
 
 //@ cross_entropy(fn, params, source, threads, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
@@ -93,23 +94,24 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ loss_seed(fn, params, source, threads, rows)
+//@ loss_seed(fn, params, source, threads, rows, counted)
 /* $fn: scale / nominal weight for each counted row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    const ga_int64 n = $(rows)ll;
-    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count())
-        y[i] = target[i] == IGNORE ? (real)0 : seed;
+    const ga_int64 all = $(rows)ll, n = $counted;
+    for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count())
+        y[i] = i < n && target[i] != IGNORE ? seed : (real)0;
 }
 
-//@ tally(fn, params, source, threads, rows)
+//@ tally(fn, params, source, threads, counted)
 /* $fn: loss and weight of the counted rows, in one order
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $rows, THREADS = $threads };
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
     __shared__ double scratch[GA_LANES];
     double total = 0, weight = 0;
-    for (int i = threadIdx.x; i < ROWS; i += THREADS) {
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
         if (target[i] == IGNORE) continue;
         total += loss[i];
         weight += 1;
@@ -122,14 +124,15 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, threads, rows)
+//@ tally_hits(fn, params, source, threads, counted)
 /* $fn: rows whose largest logit is the target's
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $rows, THREADS = $threads };
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
     __shared__ double scratch[GA_LANES];
     double total = 0;
-    for (int i = threadIdx.x; i < ROWS; i += THREADS)
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS)
         if (target[i] != IGNORE) total += hits[i];
     total = ga_block_sum(total, scratch);
     if (threadIdx.x == 0) sums[SUM_HITS] += total;

@@ -44,7 +44,7 @@ static void log_update(model *m, double start, ga_comm_counts before) {
     const int64_t rows = (int64_t)s->weight;
     ga_log_update(m->log, &(ga_update_event){
         .fields = GA_HAS_GRAD_NORM, .cycle = m->count.cycle, .cycles = m->cycles,
-        .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_epoch(m->loader),
+        .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_place(m->loader).epoch,
         .rows = rows, .loss = s->loss / s->weight, .lr = s->lr, .grad_norm = s->grad_norm,
         .skipped = m->count.skipped, .weight = s->weight,
         .ms = 1e3 * seconds, .rows_per_s = (double)rows / seconds,
@@ -103,13 +103,13 @@ static int train(model *m, const ga_options *o, ga_err *e) {
         const double start = ga_clock();
         const ga_comm_counts before = counted(m);
 //% if by_epoch then
-        const int64_t epoch = ga_loader_epoch(m->loader);
+        const int64_t epoch = ga_loader_place(m->loader).epoch;
 //% end
         const int code = one_cycle(m, o, e);
         if (code < 0) return code;
         if (code == STOPPED) return STOPPED;
 //% if by_epoch then
-        const bool epoch_ends = ga_loader_epoch(m->loader) != epoch;
+        const bool epoch_ends = ga_loader_place(m->loader).epoch != epoch;
 //% end
         const bool last = m->count.cycle == m->cycles;
         $log

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, measured, device, parallel, device_arenas, target)
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, length, accumulate, serving, measured, device, parallel, device_arenas, target)
 $header
 #include "probes.h"
 
@@ -139,20 +139,26 @@ static void init_parameters(model *m) {
 
 /* -- data -------------------------------------------------------------------------------------- */
 
+/* {from, n}: from cycle `from` on a full cycle has n micro-steps. */
+static const ga_accumulate ACCUMULATE[] = {$accumulate};
+
 static int open_data(model *m, const ga_options *o, ga_err *e) {
     char folder[GA_PATH_MAX], path[GA_PATH_MAX];
     ga_arena *arena = &m->memory[ARENA_DATA];
     GA_TRY(ga_program_folder(folder, sizeof folder, e));
     $read_data
     m->data = (ga_loader_config){
-        .data = {input, target, REAL, INPUT, $split},
-        .batch = B, .accumulate = A, .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
+        .data = {&m->train, $split},
+        .batch = B, $serving
+        .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
         .seed = m->seed, .shuffle = SHUFFLE,
     };
     $eval_source
-    m->eval_input = ga_take(&m->memory[ARENA_LOADER], sizeof(real) * B * INPUT, 64, e);
-    m->eval_target = ga_take(&m->memory[ARENA_LOADER], sizeof(int32_t) * B, 64, e);
-    if (!m->eval_input || !m->eval_target) return GA_BUG;
+    if (ga_batch_bytes(&m->train, B) != BATCH_BYTES)
+        return ga_fail(e, GA_BUG, "a micro-batch has %zu bytes, the plan says %d",
+                       ga_batch_bytes(&m->train, B), BATCH_BYTES);
+    m->eval_batch = ga_take(&m->memory[ARENA_LOADER], BATCH_BYTES, 64, e);
+    if (!m->eval_batch) return GA_BUG;
     return ga_loader_open(&m->loader, &m->data, &m->memory[ARENA_LOADER], e);
 }
 
@@ -169,10 +175,11 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
 }
 
 static ga_ckpt_state state_of(const model *m) {
+    const ga_place p = ga_loader_place(m->loader);
     ga_ckpt_state s = {
         .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
         .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
-        .epoch = ga_loader_epoch(m->loader), .position = ga_loader_position(m->loader),
+        .epoch = p.epoch, .position = p.position,
         .accumulate = A, .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
         .loss_sum = m->sums[SUM_LOSS], .seed = m->seed, .scale = 1,
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
@@ -194,7 +201,7 @@ static int resume(model *m, const ga_ckpt_config *c, const ga_options *o, char *
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
                        (unsigned long long)s.seed);
-    return ga_loader_seek(m->loader, s.epoch, s.position, e);
+    return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 
 int $(name)_save(model *m, ga_err *e) {
@@ -218,8 +225,7 @@ int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     int64_t batches = ga_eval_batches(&eval);
     if (EVAL_BATCHES > 0 && batches > EVAL_BATCHES) batches = EVAL_BATCHES;
     for (int64_t k = 0; k < batches; k++) {
-        const int64_t rows = ga_eval_batch(&eval, k, m->eval_input, m->eval_target);
-        for (int64_t i = rows; i < B; i++) m->eval_target[i] = IGNORE;
+        ga_eval_batch(&eval, k, m->eval_batch);
         GA_TRY($(name)_evaluate_batch(m, e));
     }
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
@@ -299,7 +305,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% end
     GA_TRY(ga_log_open(&m->log, o->log, o->quiet, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
-    const int64_t cycles = TRAIN_CYCLES(ga_loader_cycles(&m->data));
+    $length
     m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : cycles;
     m->cycles = o->cycles ? o->cycles : cycles;
     m->nominal = (double)A * B * world;

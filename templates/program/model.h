@@ -132,6 +132,7 @@ typedef struct model {
     ga_team *team;
 //% end
     ga_comm *comm;
+    ga_source train, eval;   /* the rows of the files; `eval` if it has a file of its own */
     ga_loader_config data;
     ga_dataset eval_data;
     ga_loader *loader;
@@ -141,8 +142,7 @@ typedef struct model {
     char folder[GA_PATH_MAX]; /* of the checkpoints */
     ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */
     ga_data_file files[2];
-    real *eval_input;        /* one batch of the evaluation */
-    int32_t *eval_target;
+    char *eval_batch;        /* one micro-batch of the evaluation */
     uint64_t seed;
     int64_t cycles;          /* where training ends */
     int64_t schedule_total;

@@ -1,4 +1,4 @@
-//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_functions, cycle_cases, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_functions, cycle_cases, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
 $header
 #include "model.h"
 
@@ -49,9 +49,14 @@ static void buckets_finish(ga_worker *w, model *m) {
 //% end
 $backward
 
-static batch batch_at(const model *m, int k) {
-    return (batch){ga_loader_input(m->loader, k), ga_loader_target(m->loader, k)};
+/* The micro-batch that begins at `at`. */
+static batch batch_of(const char *at) {
+    return (batch){
+        $batch
+    };
 }
+
+static batch batch_at(const model *m, int k) { return batch_of(ga_loader_field(m->loader, k, 0)); }
 
 $micro_functions
 
@@ -136,7 +141,7 @@ static void refresh_step(ga_worker *w, void *arg) { pack_views(w, arg); }
 
 static void evaluate_step(ga_worker *w, void *arg) {
     model *m = arg;
-    const batch b = {m->eval_input, m->eval_target};
+    const batch b = batch_of(m->eval_batch);
     forward(w, m, &b);
     measure(w, m, &b);
 }

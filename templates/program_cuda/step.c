@@ -1,4 +1,4 @@
-//@ step(header, name, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
 $header
 #include "model.h"
 
@@ -88,10 +88,15 @@ $backward
 
 enum { SINGLE = 2 }; /* behind the two slots of the ring: a micro-step on its own, an evaluation */
 
-/* Micro-batch k of the cycle in a slot of the ring. */
-static batch batch_at(const model *m, int slot, int k) {
-    const ga_address at = m->device_batches + (size_t)(slot * LONGEST + k) * BATCH_BYTES;
-    return (batch){at, at + INPUT_BYTES};
+/* Where micro-batch k of the cycle in a slot of the ring lies. */
+static ga_address place_of(const model *m, int slot, int k) {
+    return m->device_batches + (size_t)(slot * LONGEST + k) * BATCH_BYTES;
+}
+
+static batch batch_of(ga_address at) {
+    return (batch){
+        $batch
+    };
 }
 
 $micro_functions
@@ -161,19 +166,13 @@ static int finish(model *m, ga_err *e) {
     return 0;
 }
 
-static int send_batch(model *m, ga_stream s, batch to, const void *input, const int32_t *target,
-                      ga_err *e) {
-    GA_TRY(ga_device_send(m->device, s, to.input, input, sizeof(real) * B * INPUT, e));
-    return ga_device_send(m->device, s, to.target, target, sizeof(int32_t) * B, e);
-}
-
 /* The batches of a cycle of r, the loader's from number `from` on, go to a slot of the ring beside
  * what the device is doing. */
 static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     GA_TRY(ga_device_wait(m->device, m->copying, m->consumed[slot], e));
     for (int k = 0; k < r; k++)
-        GA_TRY(send_batch(m, m->copying, batch_at(m, slot, k), ga_loader_input(m->loader, from + k),
-                          ga_loader_target(m->loader, from + k), e));
+        GA_TRY(ga_device_send(m->device, m->copying, place_of(m, slot, k),
+                              ga_loader_field(m->loader, from + k, 0), BATCH_BYTES, e));
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
@@ -225,8 +224,8 @@ int $(name)_micro(model *m, int k, ga_err *e) {
     const int what = MICRO[ga_cycle_role(&m->count, m->count.a)];
     m->ahead = false;
     m->transfer->stop = ga_stop_requested() != 0;
-    GA_TRY(send_batch(m, m->stream, batch_at(m, SINGLE, 0), ga_loader_input(m->loader, k),
-                      ga_loader_target(m->loader, k), e));
+    GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
+                          ga_loader_field(m->loader, k, 0), BATCH_BYTES, e));
     GA_TRY(run(m, what, e));
     GA_TRY(finish(m, e));
     return ga_cycle_micro_done(&m->count, e);
@@ -235,9 +234,10 @@ int $(name)_micro(model *m, int k, ga_err *e) {
 int $(name)_boundary(model *m, ga_err *e) { return commit(m, e); }
 
 int $(name)_evaluate_batch(model *m, ga_err *e) {
-    const batch b = batch_at(m, SINGLE, 0);
+    const ga_address at = place_of(m, SINGLE, 0);
+    const batch b = batch_of(at);
     queue q = queue_of(m, e);
-    GA_TRY(send_batch(m, q.stream, b, m->eval_input, m->eval_target, e));
+    GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
     forward(&q, m, &b);
     measure(&q, m, &b);
     GA_TRY(q.code);

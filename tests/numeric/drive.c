@@ -43,16 +43,18 @@ static void move_parameters(model *m, uint64_t seed) {
     }
 }
 
-static void fill_batch(model *m, int k, uint64_t seed, int classes) {
-    real *input = (real *)ga_loader_input(m->loader, k); /* ours until it is released */
-    int32_t *target = (int32_t *)ga_loader_target(m->loader, k);
-    for (int i = 0; i < B; i++) {
-        const int64_t row = (int64_t)k * B + i;
-        for (int j = 0; j < INPUT; j++)
-            input[(int64_t)i * INPUT + j] =
-                1.5 * drive_random(seed + 1, (uint64_t)(row * INPUT + j));
-        const double u = 0.5 + 0.5 * drive_random(seed + 2, (uint64_t)row);
-        target[i] = row % 7 == 3 ? IGNORE : (int32_t)(u * classes);
+static void fill_batch(const model *m, int k, uint64_t seed, int classes) {
+    for (int f = 0; f < m->train.fields; f++) {
+        const ga_field *field = &m->train.field[f];
+        const bool is_target = strcmp(field->name, "target") == 0;
+        void *base = (void *)ga_loader_field(m->loader, k, f); /* ours until it is released */
+        for (int64_t i = 0; i < B * field->width; i++) {
+            const int64_t element = k * B * field->width + i;
+            const double u = drive_random(seed + 1 + (uint64_t)f, (uint64_t)element);
+            if (field->type == GA_F64) ((double *)base)[i] = 1.5 * u;
+            else if (is_target && element % 7 == 3) ((int32_t *)base)[i] = IGNORE;
+            else ((int32_t *)base)[i] = (int32_t)((0.5 + 0.5 * u) * classes);
+        }
     }
 }
 

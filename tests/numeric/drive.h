@@ -18,7 +18,7 @@ int drive_tensors(const model *m); /* how many */
 tensor drive_tensor(const model *m, int i);
 
 /* Opens the program with the batches of one cycle, filled from `seed`: inputs in [-1.5, 1.5],
- * targets 0..classes-1, one row in seven IGNORE; the initial values of parameters are moved by up
+ * targets and ids 0..classes-1, one target in seven IGNORE; the initial values of parameters are moved by up
  * to 0.25. Rows depend on their number in the cycle, not on how many rows a micro-step has. */
 int drive_open(model *m, int threads, uint64_t seed, int classes, ga_err *e);
 

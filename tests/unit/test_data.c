@@ -1,23 +1,24 @@
 /* Splits, the order of an epoch over ranks, seeks into a cycle, evaluation batches. */
+#include "rows.h"
 #include "scratch.h"
 
 #include "../../runtime/data.h"
 #include "../../runtime/rng.h"
 
-enum { ROWS = 103, WIDTH = 3 };
+enum { ROWS = 103 };
 
-static float input[ROWS * WIDTH];
-static int32_t target[ROWS];
+static const ga_source source = {.rows = ROWS,
+                                 .fields = 2,
+                                 .field = {{"input", GA_F32, ROW_WIDTH}, {"target", GA_I32, 1}},
+                                 .decode = decode_row};
 
-static ga_loader_config config(int accumulate, int rank, int world) {
-    for (int i = 0; i < ROWS; i++) {
-        target[i] = i;
-        for (int j = 0; j < WIDTH; j++) input[i * WIDTH + j] = (float)(i * 10 + j);
-    }
+/* 82 rows of training: 20 micro-batches of 4 rows on one rank. */
+static ga_loader_config config(const ga_accumulate *accumulate, int rank, int world) {
     return (ga_loader_config){
-        .data = {input, target, GA_F32, WIDTH, {.rows = ROWS, .fold = 2, .of = 5, .seed = 3}},
+        .data = {&source, {.rows = ROWS, .fold = 2, .of = 5, .seed = 3}},
         .batch = 4,
         .accumulate = accumulate,
+        .accumulates = 1,
         .rank = rank,
         .world = world,
         .seed = 11,
@@ -29,8 +30,9 @@ static void splits(void **state) {
     const ga_split table[] = {{.rows = ROWS, .fold = 1, .of = 5, .seed = 1},
                               {.rows = ROWS, .fold = 5, .of = 5, .seed = 1},
                               {.rows = 7, .fold = 2, .of = 2, .seed = 4},
-                              {.rows = ROWS, .eval_rows = 20, .seed = 2}};
-    for (size_t k = 0; k < 4; k++) {
+                              {.rows = ROWS, .eval_rows = 20, .seed = 2},
+                              {.rows = ROWS, .eval_rows = 20, .at_end = true}};
+    for (size_t k = 0; k < 5; k++) {
         const ga_split *s = &table[k];
         int seen[ROWS] = {0};
         for (int eval = 0; eval < 2; eval++)
@@ -41,6 +43,8 @@ static void splits(void **state) {
     assert_int_equal(ga_split_count(&table[0], true), 21);
     assert_int_equal(ga_split_count(&table[1], true), 20);
     assert_int_equal(ga_split_count(&table[3], true), 20);
+    assert_int_equal(ga_split_row(&table[4], true, 0), ROWS - 20);
+    assert_int_equal(ga_split_row(&table[4], false, 82), 82);
     ga_split none = {.rows = 9};
     assert_int_equal(ga_split_count(&none, false), 9);
     assert_int_equal(ga_split_count(&none, true), 9);
@@ -51,7 +55,8 @@ static void splits(void **state) {
 static int collect(int accumulate, int world, int cycles, int32_t *rows) {
     int n = 0;
     for (int rank = 0; rank < world; rank++) {
-        ga_loader_config c = config(accumulate, rank, world);
+        const ga_accumulate full = {0, accumulate};
+        ga_loader_config c = config(&full, rank, world);
         ga_arena a = open_arena(ga_loader_bytes(&c));
         ga_loader *l;
         assert_int_equal(ga_loader_open(&l, &c, &a, NULL), 0);
@@ -59,9 +64,9 @@ static int collect(int accumulate, int world, int cycles, int32_t *rows) {
             assert_int_equal(ga_loader_cycle(l, NULL), accumulate);
             for (int k = 0; k < accumulate; k++)
                 for (int b = 0; b < c.batch; b++) {
-                    int32_t row = ga_loader_target(l, k)[b];
-                    const float *in = ga_loader_input(l, k);
-                    assert_true(in[b * WIDTH + 2] == (float)(row * 10 + 2));
+                    int32_t row = ((const int32_t *)ga_loader_field(l, k, 1))[b];
+                    const float *in = ga_loader_field(l, k, 0);
+                    assert_true(in[b * ROW_WIDTH + 2] == (float)(row * 10 + 2));
                     rows[((cycle * accumulate + k) * world + rank) * c.batch + b] = row;
                     n++;
                 }
@@ -85,57 +90,61 @@ static void ranks_and_accumulation(void **state) {
     assert_memory_equal(one, two, 80 * sizeof *one);
     assert_memory_equal(one, four, 80 * sizeof *one);
     assert_memory_equal(one, wide, 80 * sizeof *one);
-    ga_loader_config c = config(4, 0, 1);
+    ga_loader_config c = config(NULL, 0, 1);
     for (int j = 0; j < 80; j++) {
         int64_t position = (int64_t)ga_permute(11, ga_rng_stream("epoch"), 82, (uint64_t)j);
         assert_int_equal(one[j], ga_split_row(&c.data.split, false, position));
     }
 }
 
+static ga_place at(int64_t epoch, int64_t position, int64_t cycle, int r) {
+    return (ga_place){epoch, position, cycle, r};
+}
+
 static void epochs_and_seek(void **state) {
     (void)state;
     enum { A = 3 }; /* 20 micro-batches: 6 cycles, 2 micro-batches dropped */
-    ga_loader_config c = config(A, 0, 1);
+    const ga_accumulate full = {0, A};
+    ga_loader_config c = config(&full, 0, 1);
     ga_arena a = open_arena(ga_loader_bytes(&c));
     ga_loader *l;
     int32_t rows[3][18][4];
-    assert_int_equal(ga_loader_cycles(&c), 6);
     assert_int_equal(ga_loader_open(&l, &c, &a, NULL), 0);
     for (int m = 0; m < 3 * 18; m += A) {
-        assert_int_equal(ga_loader_epoch(l), m / 18);
-        assert_int_equal(ga_loader_position(l), m % 18);
+        assert_int_equal(ga_loader_place(l).epoch, m / 18);
+        assert_int_equal(ga_loader_place(l).position, m % 18);
         assert_int_equal(ga_loader_cycle(l, NULL), A);
-        for (int k = 0; k < A; k++) memcpy(rows[m / 18][m % 18 + k], ga_loader_target(l, k), 16);
+        for (int k = 0; k < A; k++) memcpy(rows[m / 18][m % 18 + k], ga_loader_field(l, k, 1), 16);
         ga_loader_release(l, A);
     }
     assert_memory_not_equal(rows[0], rows[1], sizeof rows[0]);
     for (int m = 0; m < 2 * 18; m++) { /* every place, also inside a cycle */
-        assert_int_equal(ga_loader_seek(l, m / 18, m % 18, NULL), 0);
+        assert_int_equal(ga_loader_seek(l, at(m / 18, m % 18, m / A, m % A), NULL), 0);
         int count = ga_loader_cycle(l, NULL);
         assert_int_equal(count, A - m % A);
-        assert_memory_equal(ga_loader_target(l, 0), rows[m / 18][m % 18], 16);
+        assert_memory_equal(ga_loader_field(l, 0, 1), rows[m / 18][m % 18], 16);
         ga_loader_release(l, count);
         assert_int_equal(ga_loader_cycle(l, NULL), A);
         int next = m + count;
-        assert_memory_equal(ga_loader_target(l, 2), rows[next / 18][next % 18 + 2], 16);
+        assert_memory_equal(ga_loader_field(l, 2, 1), rows[next / 18][next % 18 + 2], 16);
     }
-    assert_int_equal(ga_loader_seek(l, 0, 18, NULL), 0); /* the end is the next beginning */
-    assert_int_equal(ga_loader_epoch(l), 1);
-    assert_int_equal(ga_loader_seek(l, 0, 19, NULL), GA_INPUT);
+    assert_int_equal(ga_loader_seek(l, at(0, 18, 6, 0), NULL), 0); /* the next beginning */
+    assert_int_equal(ga_loader_place(l).epoch, 1);
+    assert_int_equal(ga_loader_seek(l, at(0, 21, 6, 0), NULL), GA_INPUT);
     ga_loader_close(l); /* with the ring full */
     ga_arena_close(&a);
 }
 
 static void too_small(void **state) {
     (void)state;
-    ga_loader_config c = config(21, 0, 1);
+    const ga_accumulate full = {0, 21};
+    ga_loader_config c = config(&full, 0, 1);
     ga_arena a = open_arena(ga_loader_bytes(&c));
     ga_loader *l;
     ga_err e;
     assert_int_equal(ga_loader_open(&l, &c, &a, &e), GA_INPUT);
-    assert_has(
-        e.msg,
-        "82 training rows give 20 micro-batches of 4 rows on each of 1 ranks, one cycle needs 21");
+    assert_has(e.msg, "82 training rows in micro-batches of 4 rows on each of 1 ranks: "
+                      "an epoch has 20 micro-batches, a cycle needs 21");
     ga_loader_close(NULL);
     ga_arena_close(&a);
 }
@@ -144,20 +153,27 @@ static void evaluation(void **state) {
     (void)state;
     int seen[ROWS] = {0}, total = 0;
     for (int rank = 0; rank < 2; rank++) {
-        ga_loader_config c = config(1, rank, 2);
-        float in[4 * WIDTH];
-        int32_t t[4];
+        ga_loader_config c = config(NULL, rank, 2);
+        _Alignas(64) char batch[192]; /* 48 bytes of input, 16 of targets, 40 of ga_micro */
+        const float *in = (const float *)batch;
+        const int32_t *t = (const int32_t *)(batch + 64);
+        const ga_micro *micro = (const ga_micro *)(batch + 128);
+        assert_int_equal(ga_batch_bytes(&source, 4), sizeof batch);
         assert_int_equal(ga_eval_batches(&c), 3); /* 21 rows, 8 per batch of both ranks */
         for (int64_t k = 0; k < 3; k++) {
-            int64_t n = ga_eval_batch(&c, k, in, t);
+            memset(batch, 7, sizeof batch);
+            const int64_t n = ga_eval_batch(&c, k, batch);
+            assert_true(micro->rows == n && micro->training == 0 && micro->cycle == 0);
+            assert_true(micro->row == (2 * k + rank) * 4 && micro->seed == 11);
             total += (int)n;
             for (int64_t b = 0; b < n; b++) {
                 seen[t[b]]++;
-                assert_true(in[b * WIDTH] == (float)(t[b] * 10));
+                assert_true(in[b * ROW_WIDTH] == (float)(t[b] * 10));
             }
-            for (int64_t b = n; b < 4; b++) assert_true(t[b] == 0 && in[b * WIDTH] == 0);
+            for (int64_t b = n; b < 4; b++)
+                assert_true(t[b] == 0 && in[b * ROW_WIDTH] == 0 && in[b * ROW_WIDTH + 2] == 0);
         }
-        assert_int_equal(ga_eval_batch(&c, 3, in, t), 0);
+        assert_int_equal(ga_eval_batch(&c, 3, batch), 0);
     }
     assert_int_equal(total, 21);
     for (int i = 0; i < ROWS; i++) assert_true(seen[i] <= 1);

@@ -1,6 +1,7 @@
 /* Numbers, permutations, splits, row orders and initial values against tests/reference/order.txt,
  * which tests/reference/order.py computed from the definitions in rng.h and data.h.
  * A line is a kind, its arguments and what is expected. */
+#include "rows.h"
 #include "scratch.h"
 
 #include "../../runtime/data.h"
@@ -82,15 +83,16 @@ static void collect(const ga_loader_config *c, int64_t epoch, int64_t count, int
     ga_err e;
     ga_arena a = open_arena(ga_loader_bytes(c));
     ga_loader *l;
-    const int64_t cycle = c->batch * c->world * c->accumulate;
+    const int count_of_cycle = c->accumulate[0].count;
+    const int64_t cycle = c->batch * c->world * count_of_cycle;
     assert_int_equal(ga_loader_open(&l, c, &a, &e), 0);
-    assert_int_equal(ga_loader_seek(l, epoch, 0, &e), 0);
+    assert_int_equal(ga_loader_seek(l, (ga_place){.epoch = epoch}, &e), 0);
     for (int64_t first = 0; first < count; first += cycle) {
-        assert_int_equal(ga_loader_cycle(l, &e), c->accumulate);
-        for (int k = 0; k < c->accumulate; k++)
-            memcpy(rows + first + (k * c->world + c->rank) * c->batch, ga_loader_target(l, k),
+        assert_int_equal(ga_loader_cycle(l, &e), count_of_cycle);
+        for (int k = 0; k < count_of_cycle; k++)
+            memcpy(rows + first + (k * c->world + c->rank) * c->batch, ga_loader_field(l, k, 1),
                    (size_t)c->batch * sizeof *rows);
-        ga_loader_release(l, c->accumulate);
+        ga_loader_release(l, count_of_cycle);
     }
     ga_loader_close(l);
     ga_arena_close(&a);
@@ -99,17 +101,18 @@ static void collect(const ga_loader_config *c, int64_t epoch, int64_t count, int
 /* order ROWS FOLD OF SPLIT_SEED SEED SHUFFLE BATCH ACCUMULATE WORLD EPOCH COUNT row...:
  * whole epochs from EPOCH on; a row's target is its number. */
 static void check_order(FILE *f) {
-    static const float input[ROWS_MAX];
-    int32_t target[ROWS_MAX], rows[ROWS_MAX];
-    for (int i = 0; i < ROWS_MAX; i++) target[i] = i;
-    ga_loader_config c = {.data = {input, target, GA_F32, 1, {.rows = take(f)}}};
+    int32_t rows[ROWS_MAX];
+    ga_accumulate accumulate = {0};
+    const ga_source source = numbered_rows(take(f));
+    ga_loader_config c = {.data = {&source, {.rows = source.rows}},
+                          .accumulate = &accumulate, .accumulates = 1};
     c.data.split.fold = (int)take(f);
     c.data.split.of = (int)take(f);
     c.data.split.seed = take_unsigned(f, false);
     c.seed = take_unsigned(f, false);
     c.shuffle = take(f) != 0;
     c.batch = take(f);
-    c.accumulate = (int)take(f);
+    accumulate.count = (int)take(f);
     c.world = (int)take(f);
     const int64_t epoch = take(f), count = take(f);
     assert_true(c.data.split.rows <= ROWS_MAX && count <= ROWS_MAX);

@@ -31,21 +31,21 @@ op "cross_entropy_dx" {
 
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each row's loss",
-    ins = { "target i32 (...)", "seed ()" }, outs = { "y (...)" },
+    ins = { "target i32 (...)", "facts facts (1)", "seed ()" }, outs = { "y (...)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
 }
 
 op "tally" {
     doc = "adds the rows' loss and weight to the sums of the cycle",
-    ins = { "loss (...)", "target i32 (...)" }, outs = { "sums f64 (4)" },
+    ins = { "loss (...)", "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (4)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = 2 * elements(n), elements = 2 * elements(n) } end,
 }
 
 op "tally_hits" {
     doc = "adds the rows' hits to the sums of an evaluation",
-    ins = { "hits (...)", "target i32 (...)" }, outs = { "sums f64 (4)" },
+    ins = { "hits (...)", "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (4)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = elements(n), elements = 2 * elements(n) } end,
 }
