@@ -35,7 +35,7 @@ int ga_cycle_commit(ga_cycle *c, bool applied, ga_err *e) {
     if (c->skipped_in_row < GA_SKIP_LIMIT) return GA_OK;
     return ga_fail(e, GA_NONFINITE,
                    "cycle %lld: %lld updates in a row were skipped because the gradient was not "
-                   "finite, at most %d "
+                   "finite or no target counted, at most %d "
                    "are expected: resume from an earlier checkpoint with a smaller learning rate",
                    (long long)c->cycle, (long long)c->skipped_in_row, GA_SKIP_LIMIT - 1);
 }

@@ -12,18 +12,19 @@ local cuda_step = {}
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
 local THREADS = 256
-local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_NONE, SMALL_STOP, SMALL = 8"
+local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
 -- { type, text, comment, how many }.
 local function step_rows(config)
-    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 4 } }
+    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 6 } }
     if config.parallel ~= "none" then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
     end
     local rest = {
         { "double", "nominal", "weight of a full cycle over all ranks", 1 },
         { "double", "schedule_total", "updates of the schedule", 1 },
-        { "double", "loss, weight", "sums over the cycle and all ranks", 2 },
+        { "double", "loss", "of the cycle and all ranks: the mean, or the sum", 1 },
+        { "double", "weight, rows", "sums over the cycle and all ranks", 2 },
         { "double", "grad_norm", "2-norm of the mean gradient, before clipping", 1 },
         { "double", "lr", "of the update", 1 },
         { "double", "nonfinite", "elements of the gradient that are not finite", 1 },
@@ -86,7 +87,7 @@ end
 local function constants(g, config)
     local list = {
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
-        "enum { IGNORE = -100 }; /* target of a row that does not count */",
+        ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         "enum { " .. step.SUMS .. " };",
         ("enum { TRAINED = %d, NORM_TILE = %d };"):format(g.trained_elements, plan.NORM_TILE),
         "enum { NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE };",

@@ -3,6 +3,7 @@
 local c = require "emit.c"
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local kernels = {}
@@ -85,18 +86,21 @@ function ARGUMENTS.copy(kernel, node)
     return { n = graph.elements(node.ins.x.shape), store = store(kernel, "y[i]", "x[i]") }
 end
 
+-- The numbers of a table, a line each; nothing for nil.
+local function number_rows(list, dtype)
+    return text.block(table.concat(ordered.collect(list or {}, function(x)
+        return expr.literal(x, dtype) .. ","
+    end), "\n"))
+end
+
 -- Smoothing s and class weights w of a cross entropy; `total` is s / C times the sum of w.
 local function class_arguments(node, dtype, arguments)
     local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
-    local rows = {}
-    for i, x in ipairs(w or {}) do
-        rows[i] = expr.literal(x, dtype) .. ","
-        total = total + s * x / #w
-    end
+    for _, x in ipairs(w or {}) do total = total + s * x / #w end
     arguments.real, arguments.rows, arguments.C = text.ident("real"), rows_of(node), node.size.C
     arguments.smooth, arguments.weighted = s ~= 0, w ~= nil
     arguments.smoothing, arguments.rest = text.number(s, dtype), text.number(1 - s, dtype)
-    arguments.weights = text.block(table.concat(rows, "\n"))
+    arguments.weights = number_rows(w, dtype)
     return arguments, text.number(total, dtype)
 end
 
@@ -121,10 +125,18 @@ local function counted(node)
 end
 
 function ARGUMENTS.loss_seed(_, node)
-    return { real = text.ident("real"), rows = rows_of(node), counted = counted(node) }
+    return { real = text.ident("real"), rows = rows_of(node), counted = counted(node),
+        targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 
-function ARGUMENTS.tally(_, node) return { counted = counted(node) } end
+function ARGUMENTS.tally(_, node, _, dtype)
+    local attrs, lead = node.attrs, node.size.lead
+    return { real = text.ident("real"), each = graph.elements(lead) // lead[1],
+        targets = node.ins.target ~= nil, weighted = attrs.weights ~= nil,
+        weights = number_rows(attrs.weights, dtype), samples = attrs.weight == "sample",
+        micro = attrs.weight == "micro" }
+end
+
 function ARGUMENTS.tally_hits(_, node) return { counted = counted(node) } end
 
 function ARGUMENTS.hit(_, node)

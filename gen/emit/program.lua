@@ -104,7 +104,7 @@ local function size_lines(g, config, context)
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
         ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
-        "IGNORE = -100, /* target of a row that does not count */",
+        ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
     }
     for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
         table.move(more, 1, #more, #list + 1, list)
@@ -239,6 +239,15 @@ local function measured(config)
     return table.concat(names, " | ")
 end
 
+-- The weight of a full cycle over all ranks if nothing is ignored.
+local function nominal_of(config)
+    local weight, each = config.loss.weight, config.losses_per_row
+    if weight == "sum" then return text.block("1") end
+    if weight == "micro" then return text.block("(double)A * world") end
+    local of_row = weight == "token" and each > 1 and (" * %d"):format(each) or ""
+    return text.block("(double)A * B" .. of_row .. " * world")
+end
+
 local function render_model(g, config, facts, context, header)
     local params = used_first(g)
     local target = context.target
@@ -281,6 +290,7 @@ local function render_model(g, config, facts, context, header)
         end)),
         read_data = data_lines(config), split = text.block(split_text(config)),
         eval_source = eval_source(config), states = lines(states), length = length_of(config),
+        nominal = nominal_of(config),
         accumulate = accumulate_rows(config), serving = serving_of(config),
         measured = text.block(measured(config)),
     })).text

@@ -310,8 +310,9 @@ local function small_sum(config)
         return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n"
             .. "(void)e; /* one rank: nothing here can fail */")
     end
-    return text.block("/* the one small sum over the ranks: loss, weight, a request to stop */\n"
-        .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], 0, ga_stop_requested() != 0};\n"
+    return text.block("/* the one small sum over the ranks: loss, weight, rows, a request to stop */\n"
+        .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS],\n"
+        .. "                  ga_stop_requested() != 0};\n"
         .. "GA_TRY(ga_comm_small(m->comm, sums, 8, e));\nm->stop = sums[3] > 0;")
 end
 
@@ -345,7 +346,8 @@ end
 
 --- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
 function step.decision(config, sweeps)
-    return { clip = clip_lines(config), skip = text.block(SKIP[config.train.on_nonfinite]),
+    return { clip = clip_lines(config), by_sum = config.loss.weight == "sum",
+        skip = text.block(SKIP[config.train.on_nonfinite]),
         scalars = (scalars(sweeps)) }
 end
 
@@ -373,7 +375,8 @@ end
 
 step.scalars = scalars
 
---- The sums of a cycle or an evaluation, as enum constants.
-step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_HITS, SUMS = 4"
+--- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets
+-- and hits among them; the weight of the present micro-step alone.
+step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, SUMS = 6"
 
 return step

@@ -53,30 +53,43 @@ local function check_classes(c, output, target, at)
     end
 end
 
--- The loss per row, its sums, and what an evaluation adds.
+-- The losses that the named rule gives for what the model gives.
+local function rule_rows(b, c, target, output)
+    local rule, at = c.loss.rule, c.loss.at
+    if output.named then
+        diag.fail(at, ("loss: '%s' takes one tensor, the model gives the tensors %s: return one, "
+            .. "or write the loss as a function"):format(rule.name,
+            table.concat(output.named.keys, ", ")), {})
+    end
+    if rule.target == "class" then
+        check_classes(c, output, target, at)
+        local complaint = rule.check_model and rule.check_model(c.loss.fields, c.classes)
+        if complaint then diag.fail(at, "loss: " .. complaint, {}) end
+    elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
+        diag.fail(at, ("loss: the model gives shape %s, the targets have %s, expected the same"):format(
+            graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
+    end
+    return rule.rows(b, c.loss.fields, output, target)
+end
+
+-- The losses, their sums, and what an evaluation adds.
 local function finish(g, b, c, target, output, traced_rows)
     b.at, b.path = c.loss.at, {}
-    if traced_rows then
-        c.classes = 16777216      -- any whole number that an f32 holds
-        g.loss = { rows = traced_rows, target = target, at = c.loss.at }
-    else
-        if output.named then
-            diag.fail(c.loss.at, ("loss: '%s' takes one tensor, the model gives the tensors %s: return one, "
-                .. "or write the loss as a function"):format(c.loss.rule.name,
-                table.concat(output.named.keys, ", ")), {})
-        end
-        check_classes(c, output, target, c.loss.at)
-        g.loss = { rows = c.loss.rule.rows(b, {}, output, target), target = target, at = c.loss.at }
+    local rows = traced_rows or rule_rows(b, c, target, output)
+    if not c.loss.rule then c.classes = 16777216 end     -- any whole number that an f32 holds
+    if rows.shape[1] ~= c.batch then
+        diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
+            :format(graph.shape_text(rows.shape), c.batch), {})
     end
-    if graph.shape_text(g.loss.rows.shape) ~= graph.shape_text(target.shape) then
-        diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value per row, %s")
-            :format(graph.shape_text(g.loss.rows.shape), graph.shape_text(target.shape)), {})
-    end
+    local classes = c.loss.rule and c.loss.rule.target == "class"
+    g.loss = { rows = rows, target = classes and target or nil, at = c.loss.at,
+        attrs = { weight = c.loss.weight, weights = c.loss.fields.class_weights } }
+    c.losses_per_row = graph.elements(rows.shape) // c.batch
     local function tally(op, ins)
-        local node = b:node(op, ins, nil, { sums = "sums" })
+        local node = b:node(op, ins, g.loss.attrs, { sums = "sums" })
         node.outs.sums.tensor = g.sums
     end
-    tally("tally", { loss = g.loss.rows, target = target, facts = g.facts })
+    tally("tally", { loss = rows, target = g.loss.target, facts = g.facts })
     if c.wants_accuracy then
         b.body = g.evaluation
         tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
@@ -151,7 +164,7 @@ function load_spec.load(path, sets)
     local g = graph.new(c.name)
     local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar" })
-    g.sums = graph.tensor(g, { name = "sums", shape = { 4 }, dtype = "f64", kind = "scalar" })
+    g.sums = graph.tensor(g, { name = "sums", shape = { 6 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
     local output, rows = model.play(b, known, path, events,

@@ -84,27 +84,77 @@ static void $fn($params) {
     }
 }
 
-//@ loss_seed(fn, params, source, real, rows, counted)
-/* $fn: scale / nominal weight for each counted row
+//@ loss_seed(fn, params, source, real, rows, counted, targets, micro)
+//% if micro then
+/* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
+//% else
+/* $fn: scale / nominal weight for each counted loss
+//% end
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows };
+    enum { LOSSES = $rows };
     const int64_t n = $counted;
+//% if micro then
+    const $real each = ($real)(seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+//% else
+    const $real each = seed;
+//% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
-        for (int i = 0; i < ROWS; i++) y[i] = i < n && target[i] != IGNORE ? seed : 0;
+//% if targets then
+        for (int i = 0; i < LOSSES; i++) y[i] = i < n && target[i] != IGNORE ? each : 0;
+//% else
+        for (int i = 0; i < LOSSES; i++) y[i] = i < n ? each : 0;
+//% end
 }
 
-//@ tally(fn, params, source, counted)
-/* $fn: loss and weight of the counted rows, in row order
+//@ tally(fn, params, source, real, each, targets, weighted, weights, samples, micro)
+/* $fn: the losses and their weight, in the order of rows
+//% if samples then
+ * a row with a counted target weighs 1
+//% elseif micro then
+ * in training a micro-step with a counted target weighs 1, its loss is the mean
+//% end
  * $source */
 static void $fn($params) {
-    const int64_t n = $counted;
+    enum { EACH = $each }; /* losses of a row */
+//% if weighted then
+    static const $real class_weight[] = {
+        $weights
+    };
+//% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
-        for (int64_t i = 0; i < n; i++) {
-            if (target[i] == IGNORE) continue;
-            sums[SUM_LOSS] += loss[i];
-            sums[SUM_WEIGHT] += 1;
+        double total = 0, weight = 0, count = 0;
+        for (int64_t row = 0; row < facts->rows; row++) {
+            double of_row = 0;
+            for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+                if (target[i] == IGNORE) continue;
+//% end
+                total += loss[i];
+                count += 1;
+//% if weighted then
+                of_row += class_weight[target[i]];
+//% else
+                of_row += 1;
+//% end
+            }
+//% if samples then
+            weight += of_row > 0;
+//% else
+            weight += of_row;
+//% end
         }
+        sums[SUM_ROWS] += (double)facts->rows;
+        sums[SUM_COUNT] += count;
+//% if micro then
+        sums[SUM_MICRO] = weight;
+        if (facts->training && weight > 0) {
+            total /= weight;
+            weight = 1;
+        }
+//% end
+        sums[SUM_LOSS] += total;
+        sums[SUM_WEIGHT] += weight;
     }
 }
 

@@ -94,31 +94,78 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ loss_seed(fn, params, source, threads, rows, counted)
-/* $fn: scale / nominal weight for each counted row
+//@ loss_seed(fn, params, source, threads, rows, counted, targets, micro)
+//% if micro then
+/* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
+//% else
+/* $fn: scale / nominal weight for each counted loss
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 all = $(rows)ll, n = $counted;
+//% if micro then
+    const real each = (real)(seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+//% else
+    const real each = seed;
+//% end
     for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count())
-        y[i] = i < n && target[i] != IGNORE ? seed : (real)0;
+//% if targets then
+        y[i] = i < n && target[i] != IGNORE ? each : (real)0;
+//% else
+        y[i] = i < n ? each : (real)0;
+//% end
 }
 
-//@ tally(fn, params, source, threads, counted)
-/* $fn: loss and weight of the counted rows, in one order
+//@ tally(fn, params, source, threads, each, targets, weighted, weights, samples, micro)
+/* $fn: the losses and their weight, each thread its rows, then in one order
+//% if samples then
+ * a row with a counted target weighs 1
+//% elseif micro then
+ * in training a micro-step with a counted target weighs 1, its loss is the mean
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { THREADS = $threads };
-    const ga_int64 n = $counted;
+    enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row */
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
     __shared__ double scratch[GA_LANES];
-    double total = 0, weight = 0;
-    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
-        if (target[i] == IGNORE) continue;
-        total += loss[i];
-        weight += 1;
+    double total = 0, weight = 0, count = 0;
+    for (ga_int64 row = threadIdx.x; row < facts->rows; row += THREADS) {
+        double of_row = 0;
+        for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+            if (target[i] == IGNORE) continue;
+//% end
+            total += loss[i];
+            count += 1;
+//% if weighted then
+            of_row += class_weight[target[i]];
+//% else
+            of_row += 1;
+//% end
+        }
+//% if samples then
+        weight += of_row > 0;
+//% else
+        weight += of_row;
+//% end
     }
     total = ga_block_sum(total, scratch);
     weight = ga_block_sum(weight, scratch);
+    count = ga_block_sum(count, scratch);
     if (threadIdx.x == 0) {
+        sums[SUM_ROWS] += (double)facts->rows;
+        sums[SUM_COUNT] += count;
+//% if micro then
+        sums[SUM_MICRO] = weight;
+        if (facts->training && weight > 0) {
+            total /= weight;
+            weight = 1;
+        }
+//% end
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;
     }

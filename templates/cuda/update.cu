@@ -27,10 +27,11 @@ GA_KERNEL(32) small_values(step *s) {
     if (threadIdx.x >= SMALL || threadIdx.x == SMALL_STOP) return;
     s->small[threadIdx.x] = threadIdx.x == SMALL_LOSS     ? s->sums[SUM_LOSS]
                             : threadIdx.x == SMALL_WEIGHT ? s->sums[SUM_WEIGHT]
+                            : threadIdx.x == SMALL_ROWS   ? s->sums[SUM_ROWS]
                                                           : 0;
 }
 
-//@ decide(threads, source, rate, total, ddp, skip, clip, t, scalars)
+//@ decide(threads, source, rate, total, ddp, by_sum, skip, clip, t, scalars)
 /* learning_rate: of the update after t updates
  * $source */
 GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
@@ -52,14 +53,22 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
 //% if ddp then
-    s->loss = s->small[SMALL_LOSS];
+    const double losses = s->small[SMALL_LOSS];
     s->weight = s->small[SMALL_WEIGHT];
+    s->rows = s->small[SMALL_ROWS];
     s->stop = s->small[SMALL_STOP];
 //% else
-    s->loss = s->sums[SUM_LOSS];
+    const double losses = s->sums[SUM_LOSS];
     s->weight = s->sums[SUM_WEIGHT];
+    s->rows = s->sums[SUM_ROWS];
 //% end
+//% if by_sum then
+    s->loss = losses;
+    const double mean = 1; /* the sum of the losses is what is minimised */
+//% else
+    s->loss = losses / s->weight;
     const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for full cycles */
+//% end
     s->grad_norm = sqrt(squares) * mean;
     s->skip = $skip;
     double factor = mean;

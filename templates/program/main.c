@@ -41,11 +41,11 @@ static void log_update(model *m, double start, ga_comm_counts before) {
     const step *s = &m->step;
     const ga_comm_counts now = counted(m);
     const double seconds = ga_clock() - start;
-    const int64_t rows = (int64_t)s->weight;
+    const int64_t rows = (int64_t)s->rows;
     ga_log_update(m->log, &(ga_update_event){
         .fields = GA_HAS_GRAD_NORM, .cycle = m->count.cycle, .cycles = m->cycles,
         .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_place(m->loader).epoch,
-        .rows = rows, .loss = s->loss / s->weight, .lr = s->lr, .grad_norm = s->grad_norm,
+        .rows = rows, .loss = s->loss, .lr = s->lr, .grad_norm = s->grad_norm,
         .skipped = m->count.skipped, .weight = s->weight,
         .ms = 1e3 * seconds, .rows_per_s = (double)rows / seconds,
         .collectives = now.collectives + now.small - before.collectives - before.small,

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, length, accumulate, serving, measured, device, parallel, device_arenas, target)
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
 $header
 #include "probes.h"
 
@@ -229,10 +229,10 @@ int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
         GA_TRY($(name)_evaluate_batch(m, e));
     }
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
-    const double weight = m->sums[SUM_WEIGHT];
     *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
-        .rows = (int64_t)weight, .split = "eval", .loss = m->sums[SUM_LOSS] / weight,
-        .accuracy = m->sums[SUM_HITS] / weight};
+        .rows = (int64_t)m->sums[SUM_ROWS], .split = "eval",
+        .loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT],
+        .accuracy = m->sums[SUM_HITS] / m->sums[SUM_COUNT]};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
 //% if device then
     return $(name)_push_step(m, e);
@@ -308,7 +308,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     $length
     m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : cycles;
     m->cycles = o->cycles ? o->cycles : cycles;
-    m->nominal = (double)A * B * world;
+    m->nominal = $nominal;
     m->step.seed = (real)(1 / m->nominal);
     m->count.a = A;
     init_parameters(m);

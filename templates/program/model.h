@@ -92,7 +92,8 @@ typedef struct transfer {
 typedef struct step {
     real seed;               /* gradient of the cycle's mean loss with respect to one row's loss */
     bool skip;               /* leave parameters and state as they are */
-    double loss, weight;     /* sums over the cycle and all ranks */
+    double loss;             /* of the cycle and all ranks: the mean, or the sum */
+    double weight, rows;     /* sums over the cycle and all ranks */
     double grad_norm;        /* 2-norm of the mean gradient, before clipping */
     double lr;
     double nonfinite;        /* elements of the gradient that are not finite */

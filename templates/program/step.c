@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_functions, cycle_cases, micro_functions, micro_cases, buckets, bucket_rows, small, clip, skip, t)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, lr, scalars, cycle_functions, cycle_cases, micro_functions, micro_cases, buckets, bucket_rows, small, by_sum, clip, skip, t)
 $header
 #include "model.h"
 
@@ -81,9 +81,15 @@ static int decide(model *m, ga_err *e) {
         s->nonfinite += m->partials[2 * i + 1];
     }
     $small
-    s->loss = sums[SUM_LOSS];
     s->weight = sums[SUM_WEIGHT];
+    s->rows = sums[SUM_ROWS];
+//% if by_sum then
+    s->loss = sums[SUM_LOSS];
+    const double mean = 1; /* the sum of the losses is what is minimised */
+//% else
+    s->loss = sums[SUM_LOSS] / s->weight;
     const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
+//% end
     s->grad_norm = sqrt(squares) * mean;
     s->skip = $skip;
 //% if clip.text ~= "" then

@@ -130,7 +130,7 @@ return function(t)
             checkpoint = t.temp()
             table.move({ "--checkpoint", checkpoint }, 1, 2, #command + 1, command)
         end
-        command.env, command.timeout = environment(o.env or { "GAGEN_TIMEOUT=30" }), 60
+        command.env, command.timeout = environment(o.env or { "GAGEN_TIMEOUT=30" }), 240
         local result = t.run(command)
         if o.status ~= false and result.status ~= (o.status or 0) then
             error(("%s: status %d, expected %d\n%s%s"):format(table.concat(command, " "),
