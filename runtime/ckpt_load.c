@@ -135,6 +135,20 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     return ok && s->world >= 1 && s->accumulate >= 1 && s->r < s->accumulate;
 }
 
+typedef struct {
+    int fd;
+    int64_t at;
+} manifest_file;
+
+static size_t manifest_source(void *buffer, size_t size, void *arg) {
+    manifest_file *f = arg;
+    ssize_t n;
+    do n = pread(f->fd, buffer, size, f->at);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) f->at += n;
+    return (size_t)n; /* -1 is what jansson takes for a failure */
+}
+
 /* Reads and checks the manifest of an open folder; *root is the caller's to release. */
 static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e) {
     char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
@@ -148,7 +162,8 @@ static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e)
                  pread(fd, last, LAST_LINE, bytes - LAST_LINE) == LAST_LINE;
     snprintf(expected, sizeof expected, "\"checksum\":\"%08x\"}\n", (unsigned)crc);
     if (whole && memcmp(last, expected, LAST_LINE) == 0)
-        *root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &error);
+        *root = json_load_callback(manifest_source, &(manifest_file){.fd = fd},
+                                   JSON_REJECT_DUPLICATES, &error);
     close(fd);
     if (whole && !*root && json_error_code(&error) == json_error_out_of_memory)
         return ga_fail(e, GA_ENVIRONMENT, "manifest.json: no memory to read it");

@@ -2,74 +2,26 @@
  * saving. */
 #include "scratch.h"
 
-#include "../../runtime/ckpt.h"
+#include "ckpt_run.h"
 
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { N = 40, KEEP = 2 };
-
-static const ga_param params[] = {{"a.weight", 0, 1, 2, {4, 5}, 0, 0, 20},
-                                  {"h.%d.b", 0, 2, 1, {8}, 20, 10, 8}};
-
-/* A run: its state, its arrays, its folder. */
-typedef struct {
-    double w[N], m[N], g[N];
-    ga_array model, moment, gradient;
-    ga_ckpt_file files[2];
-    ga_ckpt_config config;
-    ga_ckpt_state state;
-    ga_arena arena;
-    ga_comm *comm;
-    ga_ckpt *ckpt;
-} run;
+enum { KEEP = 2 };
 
 static void set_values(run *r, int64_t cycle) {
-    for (int i = 0; i < N; i++) {
-        r->w[i] = (double)cycle + i / 64.0;
-        r->m[i] = -(double)cycle * i;
-        r->g[i] = 1.0 / (double)(cycle + i + 1);
-    }
-    r->state.cycle = r->state.update = cycle;
-    r->state.micro = 4 * cycle + r->state.r;
-}
-
-static void run_open(run *r, const char *folder) {
-    memset(r, 0, sizeof *r);
-    r->model = (ga_array){params, 2, "", GA_F64, r->w};
-    r->moment = (ga_array){params, 2, ".m", GA_F64, r->m};
-    r->gradient = (ga_array){params, 2, "", GA_F64, r->g};
-    r->files[0] = (ga_ckpt_file){"model.safetensors", &r->model, 1};
-    r->files[1] = (ga_ckpt_file){"optimizer.safetensors", &r->moment, 1};
-    r->state = (ga_ckpt_state){.accumulate = 4,
-                               .seed = INT64_MAX,
-                               .scale = 1,
-                               .world = 1,
-                               .version = "1.0",
-                               .spec_sha256 = "abc",
-                               .target = "c",
-                               .profile = "generic",
-                               .data_count = 1,
-                               .data = {{"digits/\"x\".csv", 123, 0xdeadbeef}}};
-    r->arena = open_arena(1 << 20);
-    assert_int_equal(ga_comm_open(&r->comm, &r->arena, NULL), 0);
-    r->config = (ga_ckpt_config){folder, KEEP, r->files, 2, &r->gradient, r->comm};
+    run_fill(r, cycle);
+    run_count(r, cycle);
 }
 
 static void run_start(run *r, const char *folder) {
     ga_err e = {0};
-    run_open(r, folder);
+    if (run_open(r, folder, KEEP, &e) < 0) fail_msg("%s", e.msg);
     size_t before = (r->arena.used + 63) / 64 * 64;
     if (ga_ckpt_open(&r->ckpt, &r->config, &r->arena, &e) < 0) fail_msg("%s", e.msg);
     assert_true(r->arena.used - before <= ga_ckpt_bytes(&r->config));
-}
-
-static void run_end(run *r) {
-    ga_ckpt_close(r->ckpt);
-    ga_comm_close(r->comm);
-    ga_arena_close(&r->arena);
 }
 
 static void save_cycle(run *r, int64_t cycle) {
@@ -290,7 +242,7 @@ static void two_runs(void **state) {
     ga_err e;
     char pid[32];
     run_start(&r, folder);
-    run_open(&other, folder);
+    assert_int_equal(run_open(&other, folder, KEEP, &e), 0);
     assert_int_equal(ga_ckpt_open(&other.ckpt, &other.config, &other.arena, &e), GA_INPUT);
     snprintf(pid, sizeof pid, "pid %ld on host ", (long)getpid());
     assert_has(e.msg, pid);

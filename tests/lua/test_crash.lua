@@ -1,0 +1,30 @@
+-- Power failures while checkpoints are saved: tests/crash tries the states that may be left. Every
+-- other order of the steps that loses a checkpoint must be seen by it: each is named there.
+
+local HARMFUL = {
+    "data files not synced", "manifest not synced", "new folder not synced", "folder of checkpoints not synced",
+    "parents of a new folder not synced", "acknowledged before the folder is synced",
+    "acknowledged before the rename", "renamed before the files are synced",
+    "manifest first, files after the rename", "old one removed first",
+    "old one removed before the folder is synced", "replaced one removed before the folder is synced",
+    "replaced one moved out of sight", "in place, manifest not synced",
+}
+
+return {
+    { "power failure at any moment of a save", function(t)
+        local all = t.environment("GAGEN_TEST_ALL") and "all" or "few"
+        local build = t.temp():match("^(.*)/tests/")
+        local result = t.run { build .. "/tests/crash/crash", all, timeout = 1800 }
+        t.equal({ result.status, result.timed_out, result.err }, { 0, false, "" }, result.out)
+        local scenarios = 0
+        for name, violations in result.out:gmatch("\n?([%w ,]+): %d+ operations, [^\n]* (%d+) violations") do
+            t.equal(violations, "0", name)
+            scenarios = scenarios + 1
+        end
+        t.equal(scenarios, 5)
+        for _, name in ipairs(HARMFUL) do
+            t.contains(result.out, "\n  caught " .. name .. ": ")
+        end
+        t.match(result.out, ('"violations":0,"variants":%d,"caught":%d}\n$'):format(#HARMFUL, #HARMFUL))
+    end },
+}
