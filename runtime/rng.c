@@ -3,28 +3,12 @@
 
 #include <math.h>
 
-static const uint64_t golden = 0x9e3779b97f4a7c15u;
-
-static uint64_t mix(uint64_t z) {
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 uint64_t ga_rng_key(uint64_t seed, uint64_t stream) {
-    return mix(mix(seed + golden) ^ stream);
-}
-
-uint64_t ga_rng_at(uint64_t key, uint64_t index) {
-    return mix(key + golden * (index + 1));
+    return ga_rng_mix(ga_rng_mix(seed + 0x9e3779b97f4a7c15u) ^ stream);
 }
 
 uint64_t ga_rng(uint64_t seed, uint64_t stream, uint64_t index) {
     return ga_rng_at(ga_rng_key(seed, stream), index);
-}
-
-double ga_uniform(uint64_t bits) {
-    return (double)(bits >> 11) * 0x1p-53;
 }
 
 uint64_t ga_rng_stream(const char *name) {

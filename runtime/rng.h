@@ -11,11 +11,11 @@
 #include "ga.h"
 
 uint64_t ga_rng_key(uint64_t seed, uint64_t stream);
-uint64_t ga_rng_at(uint64_t key, uint64_t index);
+static inline uint64_t ga_rng_at(uint64_t key, uint64_t index);
 uint64_t ga_rng(uint64_t seed, uint64_t stream, uint64_t index); /* both in one */
 
 /* Upper 53 bits as a number in [0, 1): (bits >> 11) * 2^-53. */
-double ga_uniform(uint64_t bits);
+static inline double ga_uniform(uint64_t bits);
 
 /* Stream of a name: FNV-1a, 64 bits (basis 0xcbf29ce484222325, prime 0x100000001b3). */
 uint64_t ga_rng_stream(const char *name);
@@ -46,5 +46,20 @@ void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const
 void ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                     double sd);
 void ga_init_value(void *data, ga_dtype t, int64_t count, double value);
+
+/* Kernels draw a number per element: these are part of their loops. */
+static inline uint64_t ga_rng_mix(uint64_t z) {
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static inline uint64_t ga_rng_at(uint64_t key, uint64_t index) {
+    return ga_rng_mix(key + 0x9e3779b97f4a7c15u * (index + 1));
+}
+
+static inline double ga_uniform(uint64_t bits) {
+    return (double)(bits >> 11) * 0x1p-53;
+}
 
 #endif

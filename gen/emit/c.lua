@@ -8,6 +8,7 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     barrier = "ga_barrier(w);", field = "real *%s", place = ".%s = %s + %d,",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
+    iteration = "int64_t iteration",
     micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
     micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true }

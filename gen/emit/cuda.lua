@@ -13,6 +13,7 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     field = "ga_address %s", place = ".%s = %s + sizeof(real) * %d,",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     sweep_step = "q, m->block", flat = ", m->device_%s",
+    iteration = "ga_int64 iteration",
     micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
     micro_batch = "batch_of(place_of(m, slot, k))", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
@@ -119,6 +120,7 @@ end
 local LAUNCH = {}
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
+function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.loss_seed(node) return over(rows_of(node)) end
 function LAUNCH.mean(node) return per_row(rows_of(node), node.size.C) end
@@ -135,7 +137,7 @@ function LAUNCH.pack_in_out(node)
 end
 
 -- What a template of this target does not take: the type is always called real.
-local UNUSED = { real = true }
+local UNUSED = { real = true, chunk = true }
 
 --- The template arguments of a node; `shared` are those that do not depend on the target.
 function cuda.arguments(kernel, node, op, dtype, shared)

@@ -164,6 +164,14 @@ function ARGUMENTS.norm_dw(kernel, node)
         centred = node.ins.mean ~= nil, init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0") }
 end
 
+function ARGUMENTS.dropout(kernel, node)
+    local shape = node.ins.x.shape
+    local width = graph.elements(shape) // shape[1]
+    return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
+        p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
+        store = store(kernel, "y[i]", "value") }
+end
+
 function ARGUMENTS.pack_in_out(_, node) return { N = node.size.N, K = node.size.K } end
 
 function ARGUMENTS.map(kernel, node, _, dtype)
@@ -205,6 +213,7 @@ local function parameters(kernel, node, target)
             list[#list + 1] = target.parameter(t, is_map and t.name or parameter_name(node, name), false)
         end
     end
+    if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
     kernel.parameters = list
     local open = target.open(kernel.name, kernel.launch)
@@ -230,7 +239,7 @@ end
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
-    local kernel = { node = node, section = section,
+    local kernel = { node = node, section = section, draws = op.draws,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
@@ -261,6 +270,7 @@ function kernels.call(kernel, role_adds, pad, target)
         comment[#comment + 1] = target.shape(out.tensor)
     end
     for _, t in ipairs(graph.reads(node)) do list[#list + 1] = target.pointer(t) end
+    if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do
             local adds = target.adds(out, role_adds)

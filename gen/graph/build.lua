@@ -66,6 +66,13 @@ function build:full_name(name)
     return table.concat(parts, ".")
 end
 
+--- The name that keys what a layer draws at random: no two in the program have the same.
+function build:draw_name(what)
+    local draws, path = self.graph.draws, self:full_name(what)
+    draws[path] = (draws[path] or 0) + 1
+    return draws[path] == 1 and path or path .. "." .. draws[path]
+end
+
 --- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
 -- Returns the node; node.outs[x].tensor are its results.
 function build:node(op, ins, attrs, names)

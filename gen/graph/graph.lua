@@ -17,7 +17,7 @@ local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true }
 function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, tensors = {}, names = {},
-        forward = {}, evaluation = {}, backward = {}, views = {},
+        forward = {}, evaluation = {}, backward = {}, views = {}, draws = {},
     }
 end
 

@@ -90,6 +90,13 @@ GA_DEVICE double ga_uniform(ga_uint64 bits) {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
+// The stream of a name, found when the kernel is compiled.
+GA_DEVICE constexpr ga_uint64 ga_rng_stream(const char *name) {
+    ga_uint64 hash = 0xcbf29ce484222325ull;
+    for (; *name; name++) hash = (hash ^ (ga_byte)*name) * 0x100000001b3ull;
+    return hash;
+}
+
 // The key of one row of the cycle's global batch, for what is called `stream`.
 GA_DEVICE ga_uint64 ga_draw_key(ga_uint64 seed, ga_uint64 stream, ga_uint64 iteration, ga_uint64 cycle,
                                 ga_uint64 row) {

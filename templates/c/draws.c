@@ -1,0 +1,4 @@
+// draws: random numbers for kernels.
+
+//@ draws()
+#include "runtime/rng.h"
