@@ -391,4 +391,9 @@ add("train-probe dumps the same tensors as the C target's", function(t)
     programs.close(found, expected, 1e-12, { "micro-0", "micro-1", "micro-2", "gradients", "parameters" })
 end)
 
+add("dropout draws the same on the device", function(t)
+    local text = regions(4, 4, F64):gsub("gelu {},", "gelu {}, dropout(0.2),")
+    same_as_c(t, "cuda_dropout", text, 1e-12)
+end)
+
 return tests

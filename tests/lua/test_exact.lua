@@ -10,6 +10,8 @@ local MODELS = {
     plain = 'linear "fc1" { 24 }, relu {}, linear "fc2" { 10 }',
     times = 'linear "in" { 12 }, times(3) "h" { residual { linear "fc1" { 20 }, tanh {}, linear "fc2" { 12 } } }, '
         .. 'linear "out" { 10 }',
+    dropout = 'linear "in" { 12 }, tanh {}, dropout(0.3), times(3) "h" { residual { linear "fc1" { 20 }, '
+        .. 'tanh {}, dropout(0.2), linear "fc2" { 12 } } }, linear "out" { 10 }',
 }
 
 local OPTIMIZERS = {
@@ -69,6 +71,10 @@ add("four micro-steps of 4 rows are one of 16: sgd with clip, times and residual
     four_is_one(t, "exact_times_clip", "times", "momentum", "clip (0.1)")
 end)
 
+add("four micro-steps of 4 rows are one of 16: dropout", function(t)
+    four_is_one(t, "exact_dropout", "dropout", "adamw")
+end)
+
 -- The same rows on one rank with a micro-steps, and on `ranks` with a / ranks.
 local function ranks_are_one(t, ranks, name, model, optimizer, more)
     local programs = t.load("tests/lua/programs.lua")(t)
@@ -86,6 +92,10 @@ end)
 
 add("two ranks of 2 micro-steps are one of 4: clip, times and residual", function(t)
     ranks_are_one(t, 2, "ranks_clip", "times", "momentum", "clip (0.1)")
+end)
+
+add("two ranks of 2 micro-steps are one of 4: dropout", function(t)
+    ranks_are_one(t, 2, "ranks_dropout", "dropout", "adamw")
 end)
 
 add("three ranks of 2 micro-steps are one of 6: clip", function(t)

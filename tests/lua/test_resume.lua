@@ -43,6 +43,19 @@ add("stopped at every micro-step", function(t)
     end
 end)
 
+add("stopped inside a cycle with dropout", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = spec():gsub("tanh {},", "tanh {}, dropout(0.4),")
+    local p = programs.build("resume_dropout", text)
+    local straight = programs.dump(p, { "--cycles", CYCLES })
+    for k = 5, 8 do
+        local checkpoint = t.temp()
+        programs.train(p, { "--cycles", CYCLES, "--stop-micro", k, "--checkpoint", checkpoint, status = 75 })
+        programs.identical(programs.dump(p, { "--cycles", CYCLES, "--resume", "latest", "--checkpoint",
+            checkpoint }), straight, FILES)
+    end
+end)
+
 -- The 90 rows of tiny.csv make 7 cycles an epoch: 16 cycles end in the third.
 add("stopped in the second epoch, with another number of threads", function(t)
     local programs, p = small(t)
