@@ -9,6 +9,7 @@ local options = require "command.options"
 local plan = require "emit.plan"
 local print_graph = require "graph.print"
 local program = require "emit.program"
+local program_folder = require "emit.program_folder"
 local step = require "emit.step"
 local expr = require "base.expr"
 
@@ -22,8 +23,8 @@ local function generate(o)
     end
     local files, facts = program.render(g, c)
     local folder = o.output or "out/" .. c.name
-    program.write(folder, files, o.force)
-    program.link_data(o.spec, folder)
+    program_folder.write(folder, files, o.force)
+    program_folder.link_data(o.spec, folder)
     return folder, facts, files
 end
 

@@ -10,6 +10,7 @@ local diag = require "base.diag"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
 local program = require "emit.program"
+local program_folder = require "emit.program_folder"
 local safetensors = require "command.safetensors"
 
 local equiv = {}
@@ -54,8 +55,8 @@ local function write(path, o, c, temporary, rows, a)
     local g, config = compile(path, { set = o.set, march = o.march, threads = o.threads,
         without = o.without }, changes(c, rows, a))
     local folder = temporary .. "/a" .. a
-    program.write(folder, (program.render(g, config)))
-    program.link_data(path, folder)
+    program_folder.write(folder, (program.render(g, config)))
+    program_folder.link_data(path, folder)
     return { a = a, rows = rows, folder = folder }
 end
 

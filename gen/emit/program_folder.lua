@@ -1,0 +1,95 @@
+-- program_folder: writes the files of a program so that edits survive, and links its data.
+local diag = require "base.diag"
+local ordered = require "base.ordered"
+
+local program_folder = {}
+
+-- A name that gagen itself could have written: never a path out of the folder.
+local function is_own_name(name)
+    return name:match("^[%a][%w_.]*$") or name:match("^runtime/[%w_]+%.[ch]$")
+end
+
+local function read_manifest(folder)
+    local manifest = ordered.map()
+    local listing = host.exists(folder .. "/MANIFEST") and host.read(folder .. "/MANIFEST")
+    for hash, name in (listing or ""):gmatch("(%x+)  ([%w_./]+)\n") do
+        if is_own_name(name) then manifest:set(name, hash) end
+    end
+    return manifest
+end
+
+-- Files that differ from what gagen wrote there: somebody edited them, or they were never gagen's.
+local function edited_files(folder, manifest, files)
+    return ordered.collect(files.keys, function(name)
+        local now = host.exists(folder .. "/" .. name) and host.read(folder .. "/" .. name)
+        if now and host.sha256(now) ~= manifest:get(name) and now ~= files:get(name) then
+            return name
+        end
+    end)
+end
+
+-- What a message says after the path that it begins with.
+local function without(message, path)
+    local prefix = path .. ": "
+    return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
+end
+
+-- What a copy of an edited file is called: kernels.c, kernels.c.2, ...: the first that is not taken.
+local function copy_name(folder, name, content)
+    local base, n = name:gsub("/", "_"), 1
+    local copy = base
+    while host.exists(folder .. "/" .. copy) and host.read(folder .. "/" .. copy) ~= content do
+        n = n + 1
+        copy = base .. "." .. n
+    end
+    return copy
+end
+
+--- Writes the files below `folder`. Edited files stop it, unless `force`: then a copy is kept.
+function program_folder.write(folder, files, force)
+    local made, message = host.folder(folder .. "/runtime")
+    if not made then diag.fail(folder, without(message, folder), { kind = "environment" }) end
+    local manifest = read_manifest(folder)
+    local edited = edited_files(folder, manifest, files)
+    if #edited > 0 and not force then
+        local many, why = #edited > 1, "edited after gagen wrote"
+        if manifest:size() == 0 then why = "there before gagen, which would overwrite" end
+        diag.fail(folder, ("%d file%s %s %s: %s"):format(#edited, many and "s were" or " was", why,
+            many and "them" or "it", table.concat(edited, ", ")),
+            { notes = { "use --force to overwrite (a copy goes to " .. folder .. "/edited), or -o "
+                .. "another folder" } })
+    end
+    local function write(into, name, content)
+        local result, why = host.write(into, name, content)
+        if not result then
+            local file = into .. "/" .. name
+            diag.fail(file, without(why, file), { kind = "environment" })
+        end
+    end
+    if #edited > 0 then host.folder(folder .. "/edited") end
+    for _, name in ipairs(edited) do
+        local content = host.read(folder .. "/" .. name)
+        write(folder .. "/edited", copy_name(folder .. "/edited", name, content), content)
+    end
+    local listing = {}
+    for name, content in files:each() do
+        write(folder, name, content)
+        listing[#listing + 1] = host.sha256(content) .. "  " .. name .. "\n"
+    end
+    for name, hash in manifest:each() do       -- what an earlier version wrote and nobody edited
+        local file = folder .. "/" .. name
+        if not files:has(name) and host.exists(file) == "file"
+            and host.sha256(host.read(file)) == hash then
+            host.remove(file)
+        end
+    end
+    write(folder, "MANIFEST", table.concat(listing))
+end
+
+--- Links the folder `data` beside the spec into the program's folder, where the program looks for it.
+function program_folder.link_data(spec, folder)
+    local data = (spec:match("^(.*/)[^/]*$") or "") .. "data"
+    if host.exists(data) == "folder" then host.link(host.absolute(data), folder .. "/data") end
+end
+
+return program_folder
