@@ -19,7 +19,8 @@ HOST     := $(filter-out gen/host/main.c gen/host/embed.c,$(wildcard gen/host/*.
 RUNTIME  := $(filter-out runtime/comm_mpi.c runtime/comm_nccl.c,$(wildcard runtime/*.c))
 UNIT     := $(wildcard tests/unit/test_*.c)
 EMBEDDED := $(shell LC_ALL=C; export LC_ALL; \
-              { find gen -name '*.lua'; find templates -type f; find runtime -name '*.[ch]'; } | sort)
+              { find gen -name '*.lua'; find templates -type f; find runtime -name '*.[ch]'; \
+                ls specs/*.lua; } | sort)
 object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 all: $(GAGEN)

@@ -1,10 +1,12 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files.
 local compile = require "command.compile"
 local diag = require "base.diag"
+local diff = require "command.diff"
 local doctor = require "emit.doctor"
 local equiv = require "command.equiv"
 local help = require "command.help"
 local list = require "command.list"
+local new = require "command.new"
 local options = require "command.options"
 local plan = require "emit.plan"
 local print_graph = require "graph.print"
@@ -94,6 +96,16 @@ function COMMANDS.show(o)
             { hint = diag.suggest(name, files.keys), notes = { table.concat(files.keys, " ") } })
     end
     io.write(files:get(name))
+    return 0
+end
+
+function COMMANDS.new(o)
+    new(o.arguments[1], o.like)
+    return 0
+end
+
+function COMMANDS.diff(o)
+    diff.run(o)
     return 0
 end
 

@@ -40,4 +40,14 @@ function text.comment(s)
     return value("block", (s:gsub("\\+$", "")))
 end
 
+--- A number with commas between groups of three digits: 1,167,360.
+function text.commas(n)
+    local s = tostring(n)
+    repeat
+        local k
+        s, k = s:gsub("^(%-?%d+)(%d%d%d)", "%1,%2")
+    until k == 0
+    return s
+end
+
 return text

@@ -34,6 +34,7 @@ commands.options = {
         doc = "print the graph after this pass, and write nothing" },
     { name = "--equiv", key = "equiv", value = "A=1,2,4",
         doc = "compare the gradients and parameters of these numbers of micro-steps" },
+    { name = "--like", key = "like", value = "SPEC", doc = "a shipped spec by its name, or a file" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
@@ -74,6 +75,16 @@ commands.list = {
     { name = "show", arguments = { "SPEC", "[FILE]" }, options = with(),
         doc = "one file of the program; step.c if none is named",
         example = "gagen show specs/digits_mlp.lua model.h" },
+    { name = "diff", arguments = { "A", "[B]" }, options = with("--json"),
+        doc = "what two specs or programs differ in: the plan first, then the text",
+        example = "gagen diff specs/digits_mlp.lua --set accumulate=8",
+        details = "A and B are specs or folders of programs. With one spec and --set, the spec as it is is "
+            .. "compared with the spec so changed; with two, --set goes into both. Lines that say where a "
+            .. "program came from are left out." },
+    { name = "new", arguments = { "NAME" }, options = { "--like" },
+        doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
+        details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "
+            .. "another file. A file that is there is never overwritten." },
     { name = "list", arguments = { "[KIND]" }, options = {},
         doc = "what a spec may use: words, layers, ops, optimizers, schedules, losses",
         example = "gagen list layers" },

@@ -3,6 +3,7 @@
 local batch = require "emit.batch"
 local graph = require "graph.graph"
 local profile = require "emit.profile"
+local text = require "base.text"
 
 local plan = {}
 
@@ -153,14 +154,7 @@ function plan.facts(g, config, kernel_list, sweeps)
     return facts
 end
 
-local function commas(n)
-    local s = tostring(n)
-    repeat
-        local k
-        s, k = s:gsub("^(%-?%d+)(%d%d%d)", "%1,%2")
-    until k == 0
-    return s
-end
+local commas = text.commas
 
 local function binary(bytes)
     if bytes < 1024 then return bytes .. " B" end

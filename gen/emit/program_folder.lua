@@ -18,6 +18,13 @@ local function read_manifest(folder)
     return manifest
 end
 
+--- The names of the files that gagen wrote into a folder and that are still there.
+function program_folder.own_files(folder)
+    return ordered.collect(read_manifest(folder).keys, function(name)
+        return host.exists(folder .. "/" .. name) == "file" and name or nil
+    end)
+end
+
 -- Files that differ from what gagen wrote there: somebody edited them, or they were never gagen's.
 local function edited_files(folder, manifest, files)
     return ordered.collect(files.keys, function(name)

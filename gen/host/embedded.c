@@ -35,6 +35,7 @@ static int ends_with(const char *name, const char *end) {
 static int is_embedded(const char *name) {
     if (strncmp(name, "templates/", 10) == 0) return 1;
     if (strncmp(name, "gen/", 4) == 0) return ends_with(name, ".lua");
+    if (strncmp(name, "specs/", 6) == 0) return !strchr(name + 6, '/') && ends_with(name, ".lua");
     return ends_with(name, ".c") || ends_with(name, ".h");
 }
 
@@ -71,6 +72,7 @@ void ga_embedded_names(lua_State *L, const char *prefix) {
     if (host->dev) {
         list_folder(L, host->dev, "gen");
         list_folder(L, host->dev, "runtime");
+        list_folder(L, host->dev, "specs");
         list_folder(L, host->dev, "templates");
     } else {
         for (lua_Integer i = 0; ga_embedded_files[i].name; i++) {
