@@ -65,6 +65,8 @@ local function rule_rows(b, c, target, output)
         check_classes(c, output, target, at)
         local complaint = rule.check_model and rule.check_model(c.loss.fields, c.classes)
         if complaint then diag.fail(at, "loss: " .. complaint, {}) end
+    elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
+        output = b:value("mean", { x = output }, nil, "out")      -- over the one value of each row
     elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
         diag.fail(at, ("loss: the model gives shape %s, the targets have %s, expected the same"):format(
             graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
@@ -76,12 +78,12 @@ end
 local function finish(g, b, c, target, output, traced_rows)
     b.at, b.path = c.loss.at, {}
     local rows = traced_rows or rule_rows(b, c, target, output)
-    if not c.loss.rule then c.classes = 16777216 end     -- any whole number that an f32 holds
+    local classes = c.loss.rule and c.loss.rule.target == "class"
+    if not classes then c.classes = 16777216 end         -- any whole number that an f32 holds
     if rows.shape[1] ~= c.batch then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
     end
-    local classes = c.loss.rule and c.loss.rule.target == "class"
     g.loss = { rows = rows, target = classes and target or nil, at = c.loss.at,
         attrs = { weight = c.loss.weight, weights = c.loss.fields.class_weights } }
     c.losses_per_row = graph.elements(rows.shape) // c.batch

@@ -72,9 +72,11 @@ static void $fn($params) {
 //% end
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const $real spread = $smoothing / C//% if weighted then
- * class_weight[c]//% end
-;
+//% if weighted then
+                const $real spread = $smoothing / C * class_weight[c];
+//% else
+                const $real spread = $smoothing / C;
+//% end
                 const $real value = dy[r] *
                     (all * $exp(logits[i] - lse[r]) - (c == label ? hit : 0) - spread);
                 $store

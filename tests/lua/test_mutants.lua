@@ -63,6 +63,17 @@ local function copy_of_scripts(t)
     return folder
 end
 
+local LOSS = [[
+return function(catalog)
+    local entry = catalog.losses:get "NAME"
+    local grad = entry.grad
+    entry.grad = function(fields, dy, ...)
+        local d, of_target = grad(fields, dy, ...)
+        return FACTOR * (FACTOR == 0 and dy or d), of_target
+    end
+end
+]]
+
 local function write_mutant(t, folder, text, mutant)
     local source = (text or "return function() end\n"):gsub("%u%u%u+", function(word)
         return mutant and mutant[word]
@@ -87,6 +98,9 @@ local function mutants_of(catalog)
                 take(OP, name, input)
             end
         end
+    end
+    for name, entry in catalog.losses:each() do
+        if entry.grad then take(LOSS, name, "out") end
     end
     return list
 end

@@ -29,6 +29,12 @@ function samples.collect(catalog)
     for name, entry in catalog.ops:each() do
         if not entry.internal then take(name, entry) end
     end
+    for name, entry in catalog.losses:each() do
+        for i, text in ipairs(entry.samples or {}) do
+            list[#list + 1] = { name = i == 1 and name or name .. "_" .. i, entry = name,
+                text = text, kind = "loss", width = entry.target == "real" and 1 or nil }
+        end
+    end
     return list, missing
 end
 
@@ -51,7 +57,7 @@ function samples.case(list)
             case.loss = sample.text:gsub("^loss%s*", "")
         end
     end
-    branches[1] = branches[1] or '    linear "plain" { 3 } (batch.input)'
+    branches[1] = branches[1] or ('    linear "plain" { %d } (batch.input)'):format(list[1].width or 3)
     case.model = "(function(batch)\n    return\n" .. table.concat(branches, "\n    +\n") .. "\nend)"
     return case
 end

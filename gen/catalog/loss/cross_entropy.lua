@@ -1,8 +1,12 @@
 -- cross_entropy: the usual loss of a classifier; the target is the index of the class, from 0.
 
-local function check_weights(f, classes)
+local function check_model(f, classes)
     if f.class_weights and #f.class_weights ~= classes then
         return ("class_weights has %d numbers, the model gives %d classes"):format(#f.class_weights, classes)
+    end
+    if f.ignore >= classes then
+        return ("ignore is %d, the model gives %d classes: expected one of them, or a number below 0"):format(
+            f.ignore, classes)
     end
 end
 
@@ -25,7 +29,7 @@ loss "cross_entropy" {
         end
     end,
     -- What does not fit a model that gives `classes` classes, or nil.
-    check_model = check_weights,
+    check_model = check_model,
     rows = function(b, f, out, target)
         local node = b:node("cross_entropy", { logits = out, target = target },
             { smoothing = f.label_smoothing, weights = f.class_weights }, { y = "loss", lse = "loss_lse" })

@@ -1,47 +1,50 @@
 -- elementwise: losses of one element of the model's output against one of the target, a real number.
 -- The mean counts elements, as torch's reduction "mean"; weight = "sample" divides by rows instead.
 
--- A pointwise node of out and target; `grad` is the derivative of `value` by out.
-local function rows_of(name, value, grad)
-    local entry = { name = name, arity = 2, value = value,
-        grad = function(f, dy, x, t) return dy * grad(f, x, t), expr.lift(0) end }
-    return function(b, f, out, target)
+-- A loss whose rows are one pointwise node of out and target; `slope` is the derivative of `value` by out.
+local function elementwise(name, entry)
+    local value, slope = entry.value, entry.slope
+    entry.target, entry.arity, entry.name = "real", 2, name
+    entry.grad = function(f, dy, x, t) return dy * slope(f, x, t), expr.lift(0) end
+    entry.rows = function(b, f, out, target)
         return b:map({ out, target }, function(x, t) return value(f, x, t) end, "loss",
             { entry = entry, fields = f })
     end
+    entry.samples = { ('loss { "%s" }'):format(name) }
+    loss(name)(entry)
 end
 
-loss "mse" {
+elementwise("mse", {
     doc = "(out - target)^2",
-    fields = {}, target = "real",
-    rows = rows_of("mse", function(_, x, t) return (x - t) * (x - t) end,
-        function(_, x, t) return 2 * (x - t) end),
-}
+    fields = {},
+    value = function(_, x, t) return (x - t) * (x - t) end,
+    slope = function(_, x, t) return 2 * (x - t) end,
+})
 
-loss "smooth_l1" {
+elementwise("smooth_l1", {
     doc = "0.5 d^2 / beta where |d| < beta, else |d| - 0.5 beta; d = out - target",
     fields = { { name = "beta", type = "num", default = 1, above = 0,
         doc = "where the square ends and the line begins" } },
-    target = "real",
-    rows = rows_of("smooth_l1", function(f, x, t)
+    value = function(f, x, t)
         local d = abs(x - t)
         return where(lt(d, f.beta), 0.5 / f.beta * d * d, d - 0.5 * f.beta)
-    end, function(f, x, t)
+    end,
+    slope = function(f, x, t)
         local d = x - t
         return where(lt(abs(d), f.beta), d / f.beta, where(lt(d, 0), -1, 1))
-    end),
-}
+    end,
+})
 
-loss "bce" {
+elementwise("bce", {
     doc = "binary cross-entropy of logits: max(out, 0) - out target + log(1 + e^-|out|)",
-    fields = {}, target = "real",
-    rows = rows_of("bce", function(_, x, t) return max(x, 0) - x * t + log(1 + exp(-abs(x))) end,
-        function(_, x, t) return 1 / (1 + exp(-x)) - t end),
-}
+    fields = {},
+    value = function(_, x, t) return max(x, 0) - x * t + log(1 + exp(-abs(x))) end,
+    slope = function(_, x, t) return 1 / (1 + exp(-x)) - t end,
+})
 
-loss "kl" {
+elementwise("kl", {
     doc = "target (log target - out) for log-probabilities out; weight = \"sample\" is torch's batchmean",
-    fields = {}, target = "real",
-    rows = rows_of("kl", function(_, x, t) return where(gt(t, 0), t * (log(t) - x), 0) end,
-        function(_, _, t) return -t end),
-}
+    fields = {},
+    value = function(_, x, t) return where(gt(t, 0), t * (log(t) - x), 0) end,
+    slope = function(_, _, t) return where(gt(t, 0), -t, 0) end,
+})

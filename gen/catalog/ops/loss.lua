@@ -17,6 +17,9 @@ op "cross_entropy" {
         return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (n.size.C + 3) }
     end,
     lower = "loss", sample = "loss",
+    samples = { 'loss { "cross_entropy", label_smoothing = 0.3 }',
+        'loss { "cross_entropy", class_weights = { 0.5, 2, 1 } }',
+        'loss { "cross_entropy", class_weights = { 0.5, 2, 1 }, label_smoothing = 0.1, ignore = 1 }' },
 }
 
 op "cross_entropy_dx" {
