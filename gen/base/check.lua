@@ -1,6 +1,7 @@
 -- check: declared fields of words, layers, ops and optimizers, and the one function that applies
 -- them. A schema is an array of { name, type, default = , position = , required = , min = , max = ,
--- above = , below = , values = , doc = }; types: int, num, bool, str, glob, size, name, any, list.
+-- above = , below = , values = , rest = , doc = }; types: int, num, bool, str, glob, size, name, any,
+-- list. A field with `rest` takes all positions no other field has: { 2, 3 } is a list of two.
 -- Invariant: no unknown field is ignored, no missing required field gets a silent value.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -141,18 +142,34 @@ function check.context(what, at)
     end }
 end
 
+-- A field's value into `out`; positions of a field with `rest` become a list.
+local function take(out, field, value, context)
+    local checked = check.value(field, value, context)
+    if field.rest then
+        out[field.name] = out[field.name] or {}
+        table.insert(out[field.name], checked)
+        return
+    end
+    if out[field.name] ~= nil then
+        diag.fail(context.locate(field.name), ("%s: %s is given twice"):format(
+            context.what, field.name), {})
+    end
+    out[field.name] = checked
+end
+
 --- Applies a schema to the arguments of a word or layer.
 -- context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
 -- Returns a new table with every field of the schema that has a value or a default.
 function check.fields(schema, args, context)
-    local known, positions = {}, {}
+    local known, positions, rest = {}, {}, nil
     for _, field in ipairs(schema) do
         known[field.name] = field
         if field.position then positions[field.position] = field end
+        if field.rest then rest = field end
     end
     local out = {}
     for key, value in ordered.each(args) do
-        local field = math.type(key) and positions[key] or known[key]
+        local field = math.type(key) and (positions[key] or rest) or known[key]
         if not field then
             if math.type(key) then
                 diag.fail(context.locate(), ("%s: unexpected value %s at position %d"):format(
@@ -164,11 +181,7 @@ function check.fields(schema, args, context)
                     table.concat(names(schema), ", ") } },
             })
         end
-        if out[field.name] ~= nil then
-            diag.fail(context.locate(field.name), ("%s: %s is given twice"):format(
-                context.what, field.name), {})
-        end
-        out[field.name] = check.value(field, value, context)
+        take(out, field, value, context)
     end
     for _, field in ipairs(schema) do
         if out[field.name] == nil then

@@ -54,7 +54,7 @@ local function layer(name, entry, ops)
     local head = entry.named and name .. ' "name" ' or name .. " "
     local op = ops:get(name)
     return { kind = "layer", name = name, doc = entry.doc, fields = entry.fields,
-        usage = entry.usage or head .. arguments_of(entry.fields),
+        usage = entry.usage or head .. arguments_of(entry.fields) .. (entry.word and " | " .. name .. "(x)" or ""),
         example = entry.example or entry.sample or op and op.sample
             or head .. example_of(entry.fields) }
 end
@@ -97,12 +97,6 @@ KINDS:set("layers", function(known, out)
 end)
 KINDS:set("ops", function(known, out)
     for name, entry in known.pointwise:each() do out(pointwise(name, entry)) end
-    for name, entry in known.ops:each() do
-        if entry.word then
-            out { kind = "op", name = name, doc = entry.doc, fields = {}, usage = name .. "(x)",
-                example = entry.example or op_example(entry.sample) }
-        end
-    end
 end)
 for _, from in ipairs { { "losses", "loss", "loss" }, { "optimizers", "optimizer", "optimizer" },
     { "schedules", "schedule", "schedule" } } do

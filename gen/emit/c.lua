@@ -5,7 +5,7 @@ local graph = require "graph.graph"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", field = "real *%s", place = ".%s = %s + %d,",
+    barrier = "ga_barrier(w);", i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     iteration = "int64_t iteration",
@@ -30,6 +30,14 @@ end
 --- The name of a math function in the program's type.
 function c.call(name, dtype)
     return text.ident(dtype == "f32" and F32_CALL[name] or F64_CALL[name] or name)
+end
+
+--- The statement that writes `value` to `target`, such as "y[i]", adding if the kernel can.
+function c.store(kernel, target, value)
+    if kernel.can_add then
+        return text.block(("%s = add ? %s + %s : %s;"):format(target, target, value, value))
+    end
+    return text.block(("%s = %s;"):format(target, value))
 end
 
 -- Number of iterations finished when the loop variable of `region` is l.
@@ -77,6 +85,15 @@ function c.batch_place(t, at)
     return (".%s = (const %s *)(%s),"):format(t.name, ELEMENT[t.dtype] or "real", at)
 end
 
+--- The field of a tensor in the structures of model.h; `name` may be followed by spaces.
+function c.field(t, name) return ("%s *%s"):format(ELEMENT[t.dtype] or "real", name) end
+
+--- How the field of a tensor at `offset` elements behind `base` is set.
+function c.place(t, base, offset)
+    local text = t.dtype == "i32" and ".%s = (int32_t *)(%s + %d)," or ".%s = %s + %d,"
+    return text:format(t.name, base, offset)
+end
+
 --- "real *y" or "const int32_t *target"; scalars by value.
 function c.parameter(t, name, writes)
     if #t.shape == 0 then
@@ -97,7 +114,7 @@ function c.sweep(_, own)
 end
 
 --- The template arguments of a node; `shared` are those that do not depend on the target.
-function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype) end
+function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype, c) end
 
 --- The expression of "add to what is there" for an output, in a role; nil: the kernel never adds.
 function c.adds(out, role_adds)

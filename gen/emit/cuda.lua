@@ -10,7 +10,7 @@ local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
 local THREADS = 256
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
-    field = "ga_address %s", place = ".%s = %s + sizeof(real) * %d,",
+    i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     sweep_step = "q, m->block", flat = ", m->device_%s",
     iteration = "ga_int64 iteration",
@@ -50,6 +50,14 @@ function cuda.batch_field(t)
 end
 
 function cuda.batch_place(t, at) return (".%s = %s,"):format(t.name, at) end
+
+--- The field of a tensor in the structures of model.h; `name` may be followed by spaces.
+function cuda.field(_, name) return "ga_address " .. name end
+
+--- How the field of a tensor at `offset` elements behind `base` is set.
+function cuda.place(t, base, offset)
+    return (".%s = %s + sizeof(real) * %d,"):format(t.name, base, offset)
+end
 
 --- "real *y" or "const int *target" of a kernel; scalars by value.
 function cuda.parameter(t, name, writes)
@@ -123,14 +131,24 @@ function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tenso
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.loss_seed(node) return over(rows_of(node)) end
-function LAUNCH.mean(node) return per_row(rows_of(node), node.size.C) end
 function LAUNCH.cross_entropy(node) return per_row(rows_of(node), node.size.C) end
-LAUNCH.mean_dx, LAUNCH.cross_entropy_dx = LAUNCH.mean, LAUNCH.cross_entropy
-LAUNCH.layernorm, LAUNCH.rmsnorm, LAUNCH.norm_dx = LAUNCH.mean, LAUNCH.mean, LAUNCH.mean
+for _, name in ipairs { "cross_entropy_dx", "softmax", "softmax_dx", "log_softmax", "log_softmax_dx",
+    "layernorm", "rmsnorm", "norm_dx" } do
+    LAUNCH[name] = LAUNCH.cross_entropy
+end
 function LAUNCH.hit(node) return { blocks = rows_of(node), threads = 32 } end
 function LAUNCH.tally(node) return { blocks = 1, threads = over(rows_of(node)).threads } end
 LAUNCH.tally_hits = LAUNCH.tally
-function LAUNCH.column_sum(node) return { blocks = ceil(node.size.N, 32), threads = THREADS } end
+function LAUNCH.column_sum(node)
+    return { blocks = node.size.outer * ceil(node.size.inner, 32), threads = THREADS }
+end
+function LAUNCH.axis_sum(node)
+    if node.size.inner == 1 then return per_row(node.size.outer, node.size.n) end
+    return LAUNCH.column_sum(node)
+end
+function LAUNCH.axis_max(node) return over(node.size.outer * node.size.inner) end
+function LAUNCH.axis_max_dx(node) return over(graph.elements(node.size.S)) end
+LAUNCH.slice_dx, LAUNCH.concat = LAUNCH.axis_max_dx, LAUNCH.axis_max_dx
 function LAUNCH.norm_dw(node) return { blocks = ceil(node.size.C, 32), threads = THREADS } end
 function LAUNCH.pack_in_out(node)
     return { blocks = ceil(node.size.N, 32) * ceil(node.size.K, 32), threads = THREADS }
@@ -145,13 +163,13 @@ function cuda.arguments(kernel, node, op, dtype, shared)
     if op and op.gemm then
         arguments = gemm(kernel, node, op, dtype)
     else
-        kernel.launch = LAUNCH[node.op](node)
+        kernel.launch = node.exprs and LAUNCH.map(node) or LAUNCH[node.op](node)
         arguments = {}
-        for key, value in ordered.each(shared(kernel, node, op, dtype)) do
+        for key, value in ordered.each(shared(kernel, node, op, dtype, cuda)) do
             if not UNUSED[key] then arguments[key] = value end
         end
     end
-    if node.op == "column_sum" or node.op == "norm_dw" then
+    if node.op == "norm_dw" then
         arguments.init = nil
         arguments.store = text.block(kernel.can_add and "y[j] = add ? y[j] + value : value;"
             or "y[j] = value;")

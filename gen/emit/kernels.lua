@@ -5,13 +5,16 @@ local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local view = require "graph.view"
 
 local kernels = {}
 
 -- What each input and output is called inside a template.
 local PARAMETER_NAME = {
     linear = { y = "c", x = "a", weight = "b" },
-    linear_packed = { y = "c", x = "a", weight = "b" },
+    linear_in_out = { y = "c", x = "a", weight = "b" },
+    linear_in_out_dx = { y = "c", dy = "a", weight = "b" },
+    linear_in_out_dw = { y = "c", x = "a", dy = "b" },
     linear_dx = { y = "c", dy = "a", weight = "b" },
     linear_dw = { y = "c", dy = "a", x = "b" },
 }
@@ -33,16 +36,8 @@ local function function_name(node, section)
     return "backward_" .. name
 end
 
--- The statement that writes `value` to y[index], adding if the kernel can.
-local function store(kernel, target, value)
-    if kernel.can_add then
-        return text.block(("%s = add ? %s + %s : %s;"):format(target, target, value, value))
-    end
-    return text.block(("%s = %s;"):format(target, value))
-end
-
 -- Arguments of each op's template beside fn, params and source.
-local ARGUMENTS = {}
+local ARGUMENTS = ordered.copy((require "emit.kernels_shape"))
 
 -- "(size_t)i * 64 + k" for strides 64 and 1.
 local function index_text(i, i_stride, j, j_stride)
@@ -63,27 +58,9 @@ local function gemm(kernel, node, op)
         a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j0", g.b_col),
         column = text.block(g.b_col == 1 and "j" or ("j * (size_t)%d"):format(g.b_col)) }
 end
-for _, name in ipairs { "linear", "linear_packed", "linear_dx", "linear_dw" } do
+for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
+    "linear_in_out_dw" } do
     ARGUMENTS[name] = gemm
-end
-
-function ARGUMENTS.column_sum(kernel, node)
-    return { real = text.ident("real"), rows = rows_of(node), N = node.size.N,
-        init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0") }
-end
-
-function ARGUMENTS.mean(kernel, node, _, dtype)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        factor = text.number(1 / node.size.C, dtype), store = store(kernel, "y[i]", "value") }
-end
-
-function ARGUMENTS.mean_dx(kernel, node, _, dtype)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        factor = text.number(1 / node.size.C, dtype), store = store(kernel, "y[i]", "value") }
-end
-
-function ARGUMENTS.copy(kernel, node)
-    return { n = graph.elements(node.ins.x.shape), store = store(kernel, "y[i]", "x[i]") }
 end
 
 -- The numbers of a table, a line each; nothing for nil.
@@ -112,7 +89,7 @@ end
 
 function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype)
     local arguments, total = class_arguments(node, dtype,
-        { exp = c.call("exp", dtype), store = store(kernel, "y[i]", "value") })
+        { exp = c.call("exp", dtype), store = c.store(kernel, "y[i]", "value") })
     arguments.total = total
     return arguments
 end
@@ -156,7 +133,7 @@ end
 
 function ARGUMENTS.norm_dx(kernel, node)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        centred = node.ins.mean ~= nil, store = store(kernel, "y[i]", "value") }
+        centred = node.ins.mean ~= nil, store = c.store(kernel, "y[i]", "value") }
 end
 
 function ARGUMENTS.norm_dw(kernel, node)
@@ -169,49 +146,61 @@ function ARGUMENTS.dropout(kernel, node)
     local width = graph.elements(shape) // shape[1]
     return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
         p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
-        store = store(kernel, "y[i]", "value") }
+        store = c.store(kernel, "y[i]", "value") }
 end
 
 function ARGUMENTS.pack_in_out(_, node) return { N = node.size.N, K = node.size.K } end
 
-function ARGUMENTS.map(kernel, node, _, dtype)
-    local loads = {}
+-- One load per input, and the formula in terms of the inputs' names. Ops that move values keep their
+-- type, all others compute in the program's.
+function ARGUMENTS.map(kernel, node, _, dtype, target)
+    local out = graph.writes(node)[1].tensor
+    local whole = out.dtype == "i32"
+    local type_name = whole and target.i32 or "real"
+    local loads, names = {}, {}
     for i, key in ipairs(node.signature.ins) do
-        local t = node.ins[key]
+        local t, v = node.ins[key], node.views[key]
+        local value, shown = t.name, t.name
         if t.kind ~= "scalar" then
-            loads[i] = ("const real %s = %s%s[i];"):format(key, t.dtype == "i32" and "(real)" or "",
-                t.name)
-        else
-            loads[i] = ("const real %s = %s;"):format(key, t.name)
+            value = ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
+                v and view.text(v, target.index) or "i")
         end
+        if v then shown = ("%s[%s]"):format(t.name, view.text(v, "i")) end
+        loads[i], names[key] = ("const %s %s = %s;"):format(type_name, key, value), shown
     end
-    local names = {}
-    for _, key in ipairs(node.signature.ins) do names[key] = node.ins[key].name end
-    local formula = expr.shown(node.exprs.y, function(v) return names[v] end)
+    local formula = expr.shown(node.exprs.y, function(name) return names[name] end)
     local value = expr.text(node.exprs.y, c.spelling(dtype, nil, node.at))
     if kernel.can_add then
         loads[#loads + 1] = ("const real value = %s;"):format(value)
         value = "value"
     end
-    return { n = graph.elements(graph.writes(node)[1].tensor.shape),
-        formula = text.comment(formula), loads = text.block(table.concat(loads, "\n")),
-        store = store(kernel, graph.writes(node)[1].tensor.name .. "[i]", value) }
+    return { n = graph.elements(out.shape), formula = text.comment(formula),
+        loads = text.block(table.concat(loads, "\n")), store = c.store(kernel, out.name .. "[i]", value) }
+end
+
+-- What a node's kernel reads: { tensor, name }, a pointwise one each tensor once and by its own name.
+local function operands(node)
+    local list, seen = {}, {}
+    for _, name in ipairs(node.signature.ins) do
+        local t = node.ins[name]
+        if t and not (node.exprs and seen[t]) then
+            seen[t] = true
+            list[#list + 1] = { t, node.exprs and t.name or parameter_name(node, name) }
+        end
+    end
+    return list
 end
 
 local function parameters(kernel, node, target)
     local list = table.move(target.first_parameters, 1, #target.first_parameters, 1, {})
-    local is_map = node.op == "map"
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name] then
             local t = node.outs[name].tensor
-            list[#list + 1] = target.parameter(t, is_map and t.name or parameter_name(node, name), true)
+            list[#list + 1] = target.parameter(t, node.exprs and t.name or parameter_name(node, name), true)
         end
     end
-    for _, name in ipairs(node.signature.ins) do
-        if node.ins[name] then
-            local t = node.ins[name]
-            list[#list + 1] = target.parameter(t, is_map and t.name or parameter_name(node, name), false)
-        end
+    for _, operand in ipairs(operands(node)) do
+        list[#list + 1] = target.parameter(operand[1], operand[2], false)
     end
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
@@ -221,7 +210,7 @@ local function parameters(kernel, node, target)
 end
 
 local function cost_of(node, op)
-    if node.op == "map" then
+    if node.exprs then
         local n = graph.elements(graph.writes(node)[1].tensor.shape)
         return { flops = n * expr.count(node.exprs.y), elements = n * (1 + #node.signature.ins) }
     end
@@ -248,14 +237,15 @@ function kernels.make(node, section, context)
     local cost = cost_of(node, op)
     kernel.flops = cost.flops
     kernel.bytes = cost.elements * (dtype == "f64" and 8 or 4)
-    local family = node.op == "map" and "pointwise" or op.lower
+    local family = node.exprs and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
-    local arguments = target.arguments(kernel, node, op, dtype, ARGUMENTS[node.op])
+    local arguments = target.arguments(kernel, node, op, dtype, node.exprs and ARGUMENTS.map or ARGUMENTS[node.op])
     arguments.fn = text.ident(kernel.name)
     arguments.params = text.block(parameters(kernel, node, target))
     arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
         node.why and "; " .. node.why or ""))
-    local block = node.op:match("^linear") and "linear" or node.op
+    local block = node.exprs and "map" or op.block or node.op
+    if type(block) == "function" then block = block(node) end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     kernel.text = helper_text(op, context, target) .. own
     return kernel
@@ -269,7 +259,7 @@ function kernels.call(kernel, role_adds, pad, target)
         list[#list + 1] = target.pointer(out.tensor)
         comment[#comment + 1] = target.shape(out.tensor)
     end
-    for _, t in ipairs(graph.reads(node)) do list[#list + 1] = target.pointer(t) end
+    for _, operand in ipairs(operands(node)) do list[#list + 1] = target.pointer(operand[1]) end
     if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do

@@ -76,7 +76,7 @@ local function fields(tensors, target)
     for _, t in ipairs(tensors) do width = math.max(width, #t.name) end
     for i, t in ipairs(tensors) do
         local count = t.scope and t.place.slots or 1
-        list[i] = (target.field .. " /* %s */"):format(pad(t.name .. ";", width + 1),
+        list[i] = ("%s /* %s */"):format(target.field(t, pad(t.name .. ";", width + 1)),
             shape_comment(t.shape, count))
     end
     return lines(list)
@@ -168,7 +168,7 @@ end
 
 local function place_rows(list, base, target)
     return ordered.collect(list, function(entry)
-        return target.place:format(entry[1], base, entry[2])
+        return target.place(entry[1], base, entry[2])
     end)
 end
 
@@ -263,7 +263,7 @@ local function render_model(g, config, facts, context, header)
     if #views > 0 then
         view_lines = { target.views, "m->v = (views){" }
         for _, t in ipairs(views) do
-            view_lines[#view_lines + 1] = "    " .. target.place:format(t.name, "v", t.place.offset)
+            view_lines[#view_lines + 1] = "    " .. target.place(t, "v", t.place.offset)
         end
         view_lines[#view_lines + 1] = "};"
     end
@@ -276,11 +276,11 @@ local function render_model(g, config, facts, context, header)
         name = text.ident(config.name), params = lines(param_rows(params)),
         init = lines(init_rows(params, config, g.real)),
         places = lines(place_rows(ordered.collect(params, function(p)
-            return { p.value.name, p.flat.offset }
+            return { p.value, p.flat.offset }
         end), "flat", target)),
         flat_places = lines(flat), view_places = lines(view_lines),
         activation_places = lines(place_rows(ordered.collect(activations(g), function(t)
-            return { t.name, t.place.offset }
+            return { t, t.place.offset }
         end), "a", target)),
         arenas = lines(ordered.collect(facts.arenas, function(a)
             if a.memory == "device" then return nil end

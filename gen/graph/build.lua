@@ -5,6 +5,7 @@ local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local view = require "graph.view"
 
 local build = {}
 build.__index = build
@@ -21,6 +22,8 @@ local function substitute_shape(pattern, letters, lead)
     for token in pattern:gmatch("[^,%s]+") do
         if token == "..." then
             for _, extent in ipairs(lead) do shape[#shape + 1] = extent end
+        elseif type(letters[token]) == "table" then
+            table.move(letters[token], 1, #letters[token], #shape + 1, shape)
         else
             shape[#shape + 1] = math.tointeger(tonumber(token)) or letters[token]
         end
@@ -28,8 +31,17 @@ local function substitute_shape(pattern, letters, lead)
     return shape
 end
 
--- Unifies one shape with a pattern such as "..., K"; fills letters and lead.
+-- Refuses real numbers where whole ones are needed, and the other way round.
+local function check_dtype(self, node, name, wanted, tensor)
+    if wanted == "any" or (wanted == "i32") == (tensor.dtype == "i32") then return end
+    diag.fail(self.at, ("%s: '%s' has %s, expected %s"):format(node.op, name,
+        tensor.dtype == "i32" and "whole numbers" or "real numbers",
+        wanted == "i32" and "whole numbers, such as ids or classes" or "real ones"), {})
+end
+
+-- Unifies one shape with a pattern such as "..., K"; fills letters and lead. "*" is any shape.
 local function unify(self, node, name, pattern, shape, seen)
+    if pattern == "*" then return end
     local tokens = {}
     for token in pattern:gmatch("[^,%s]+") do tokens[#tokens + 1] = token end
     local ellipsis = tokens[1] == "..."
@@ -73,6 +85,29 @@ function build:draw_name(what)
     return draws[path] == 1 and path or path .. "." .. draws[path]
 end
 
+-- The type of an output: that of the first input where the op takes any.
+local function dtype_of(node, signature, name)
+    local dtype = signature.dtype[name]
+    return dtype == "any" and node.ins[signature.ins[1]].dtype or dtype
+end
+
+-- Whether a node reads nothing that has the rows of the batch as its first axis.
+local function reads_no_rows(node)
+    for _, tensor in ipairs(graph.reads(node)) do
+        if not graph.rowless(tensor) then return false end
+    end
+    return true
+end
+
+-- All values of an op that moves values are below the largest `limit` of what it reads, if known.
+local function limit_of(node)
+    local limit = 0
+    for _, tensor in ipairs(graph.reads(node)) do
+        limit = tensor.limit and limit and math.max(limit, tensor.limit)
+    end
+    return limit
+end
+
 --- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
 -- Returns the node; node.outs[x].tensor are its results.
 function build:node(op, ins, attrs, names)
@@ -83,6 +118,7 @@ function build:node(op, ins, attrs, names)
     for _, name in ipairs(entry.signature.ins) do
         local tensor = ins[name]
         if tensor then
+            check_dtype(self, node, name, entry.signature.dtype[name], tensor)
             unify(self, node, name, entry.signature.shape[name], tensor.shape, seen)
         elseif not entry.signature.optional[name] then
             error(op .. ": missing input '" .. name .. "'")
@@ -90,14 +126,21 @@ function build:node(op, ins, attrs, names)
     end
     if entry.letters then entry.letters(node, seen) end
     node.size = seen
+    if entry.view then
+        local v, x = entry.view(node), expr.var "x"
+        node.exprs = { y = entry.value and entry.value(node, x) or x }
+        node.views = { x = not view.plain(v) and v or nil }
+    end
+    local rowless = reads_no_rows(node)
     for _, name in ipairs(entry.signature.outs) do
         if not entry.omit or not entry.omit(node, name) then
             local shape = substitute_shape(entry.signature.shape[name], seen, seen.lead or {})
             local tensor = graph.tensor(self.graph, {
                 name = names and names[name] or self:value_name(node, name), shape = shape,
-                dtype = entry.signature.dtype[name] or "real", kind = "value", at = self.at,
-                def = node, scope = self.scope,
+                dtype = dtype_of(node, entry.signature, name), kind = "value", at = self.at,
+                def = node, scope = self.scope, rowless = rowless,
             })
+            if entry.signature.dtype[name] == "any" then tensor.limit = limit_of(node) or nil end
             node.outs[name] = { tensor = tensor }
         end
     end
@@ -117,43 +160,88 @@ function build:value(op, ins, attrs, name)
     return node.outs.y.tensor
 end
 
+-- The shape of a pointwise result: what all inputs broadcast to, the rows of the batch only to rows.
+local function common_shape(self, tensors, what)
+    local shape
+    local function refuse(other, expected)
+        diag.fail(self.at, ("%s: shapes %s and %s differ, expected %s"):format(what,
+            graph.shape_text(shape), graph.shape_text(other), expected), {})
+    end
+    for _, tensor in ipairs(tensors) do
+        if tensor.kind ~= "scalar" then
+            local common = view.common(shape or tensor.shape, tensor.shape)
+            if not common then refuse(tensor.shape, "equal ones, or 1 where they differ") end
+            shape = common
+        end
+    end
+    for _, tensor in ipairs(tensors) do
+        if not graph.rowless(tensor) and #tensor.shape < #shape then
+            refuse(tensor.shape, "as many axes: the first of both is the rows")
+        end
+    end
+    return shape
+end
+
 -- The distinct tensors with a variable each; `variables` has one entry per given tensor.
-local function name_inputs(self, tensors, what)
-    local keys, variables, shape = ordered.map(), {}, nil
+local function name_inputs(tensors)
+    local keys, variables = ordered.map(), {}
     for i, tensor in ipairs(tensors) do
         if not keys:has(tensor) then keys:set(tensor, "x" .. (keys:size() + 1)) end
         variables[i] = expr.var(keys:get(tensor))
-        if tensor.kind ~= "scalar" then
-            if shape and graph.shape_text(shape) ~= graph.shape_text(tensor.shape) then
-                diag.fail(self.at, ("%s: shapes %s and %s differ, expected equal ones"):format(
-                    what, graph.shape_text(shape), graph.shape_text(tensor.shape)), {})
-            end
-            shape = tensor.shape
-        end
     end
-    return keys, variables, shape
+    return keys, variables
+end
+
+-- How each input is found, for those whose shape is not that of the result.
+local function views_of(keys, shape)
+    local views = {}
+    for tensor, key in keys:each() do
+        local v = tensor.kind ~= "scalar" and view.broadcast(tensor.shape, shape)
+        if v and not view.plain(v) then views[key] = v end
+    end
+    return views
 end
 
 --- A pointwise node: f(variables) gives the expression over the inputs; only inputs it reads are
--- kept, and an expression that is one of the inputs adds no node. rule = { entry, fields } is what
--- autodiff differentiates.
+-- kept, and an expression that is one of the inputs adds no node. Inputs are broadcast as torch
+-- does, but the rows of a batch only to rows. rule = { entry, fields } is what autodiff
+-- differentiates; node.views says how inputs that are broadcast are found.
 function build:map(tensors, f, name, rule)
-    local keys, variables, shape = name_inputs(self, tensors, rule and rule.entry.name or "map")
+    local shape = common_shape(self, tensors, rule and rule.entry.name or "map")
+    local keys, variables = name_inputs(tensors)
     local e = expr.lift(f(table.unpack(variables)))
     local read = expr.variables(e)
     local ins, order = {}, {}
     for tensor, key in keys:each() do
-        if e.op == "var" and e.name == key then return tensor end
+        if e.op == "var" and e.name == key and #tensor.shape == #shape
+            and graph.elements(tensor.shape) == graph.elements(shape) then
+            return tensor
+        end
         if ordered.find(read, key) or rule then ins[key], order[#order + 1] = tensor, key end
     end
     local node = { op = "map", ins = ins, outs = {}, attrs = { rule = rule, variables = variables },
         at = self.at, scope = self.scope, path = self:full_name(), exprs = { y = e },
-        signature = { ins = order, outs = { "y" } } }
+        views = views_of(keys, shape), signature = { ins = order, outs = { "y" } } }
     local tensor = graph.tensor(self.graph, { name = name or self:value_name(node, "y"),
-        shape = shape, kind = "value", at = self.at, def = node, scope = self.scope })
+        shape = shape, kind = "value", at = self.at, def = node, scope = self.scope,
+        rowless = reads_no_rows(node) })
     node.outs.y = { tensor = tensor }
     self.body[#self.body + 1] = node
     return tensor
+end
+
+--- x, summed over what a broadcast from `shape` to x's shape repeated: of that shape again.
+function build:sum_to(x, shape)
+    local runs = view.summed(x.shape, shape)
+    for i, run in ipairs(runs) do
+        local smaller = {}
+        for axis, extent in ipairs(x.shape) do
+            smaller[axis] = (axis < run.first or axis > run.last) and extent or 1
+        end
+        x = self:value("axis_sum", { x = x }, { first = run.first, last = run.last,
+            shape = i == #runs and shape or smaller })
+    end
+    return x
 end
 
 --- A trainable parameter of the current layer. init = { kind, ... } as the catalog's layers give.

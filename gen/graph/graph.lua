@@ -4,6 +4,8 @@
 --     kind   input | value | param | gradient | state | view | scalar
 --     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h)
 --     scope  the region it is computed in: one value per iteration
+--     limit  of whole numbers: all are in 0 .. limit - 1; nil: not known
+--     rowless  made of parameters alone, so that its first axis is not the rows of the batch
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why }
 --   Out    = { tensor, acc = nil | { first, regions } }   see passes/autodiff.lua
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }
@@ -55,6 +57,11 @@ function graph.elements(shape)
         if n > 2 ^ 46 then error("a tensor of more than 2^46 elements") end
     end
     return n
+end
+
+--- Whether the first axis of a tensor is not the rows of the batch.
+function graph.rowless(t)
+    return t.rowless or t.kind == "param" or t.kind == "view" or t.kind == "scalar"
 end
 
 --- "(16, 64)".

@@ -9,6 +9,7 @@
 -- in their own kernel. Out.acc = { first, regions }: `regions` are the loops around the writer
 -- that the gradient does not belong to, so only their first iteration may write.
 local diag = require "base.diag"
+local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -165,17 +166,18 @@ local function node_gradients(b, ops, node, dy)
     if node.op ~= "map" then return ops[node.op].grad(b, node, dy) end
     local rule, d = node.attrs.rule, {}
     local xs, n = {}, #node.attrs.variables
+    local function partials(...) return table.pack(rule.entry.grad(rule.fields, ...)) end
+    local arguments = { expr.var "dy", table.unpack(node.attrs.variables) }
+    arguments[#arguments + 1] = expr.var "y"
+    local trial = partials(table.unpack(arguments))
     for i, v in ipairs(node.attrs.variables) do xs[i] = node.ins[v.name] end
     local tensors = { dy.y, table.unpack(xs) }
     tensors[#tensors + 1] = node.outs.y.tensor
     for i = 1, n do
-        if wants_gradient(xs[i]) then
-            local function partial(...)
-                local results = table.pack(rule.entry.grad(rule.fields, ...))
-                return results[i]
-            end
-            local result = b:map(tensors, partial, "d_" .. xs[i].name)
-            d[#d + 1] = { xs[i], result }
+        if wants_gradient(xs[i]) and trial[i] then     -- nil: no gradient flows to this input
+            local result = b:map(tensors, function(...) return partials(...)[i] end,
+                "d_" .. xs[i].name)
+            d[#d + 1] = { xs[i], b:sum_to(result, xs[i].shape) }
         end
     end
     return nil, d

@@ -1,9 +1,12 @@
 -- fusion: a pointwise node that is the only writer of its result, which has one reader, another
--- pointwise node of the same body, is computed inside that reader.
+-- pointwise node of the same body that takes it element by element, is computed inside that reader.
 --
 --   a = x1 * x2 ; y = a + x3   ->   y = x1 * x2 + x3
+--
+-- Ops that only move values (slice, transpose, ...) are pointwise nodes with a view of their input.
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local view = require "graph.view"
 
 local fusion = { name = "fusion", optional = true,
     doc = "chains of pointwise nodes become one kernel" }
@@ -25,27 +28,27 @@ end
 
 -- Puts producer's expression in the place of the reader's input `key`.
 local function absorb(producer, reader, key)
-    local inputs, key_of = {}, {}
-    local function add(t)
-        if not key_of[t] then
-            inputs[#inputs + 1] = t
-            key_of[t] = "x" .. #inputs
+    local ins, views, order, key_of = {}, {}, {}, {}
+    local function add(node, k)
+        local t, v = node.ins[k], node.views[k]
+        key_of[t] = key_of[t] or {}
+        local found = v and view.text(v, "i") or ""
+        if not key_of[t][found] then
+            local name = "x" .. (#order + 1)
+            key_of[t][found], order[#order + 1] = name, name
+            ins[name], views[name] = t, v
         end
-        return expr.var(key_of[t])
+        return expr.var(key_of[t][found])
     end
     local inner = {}
-    for _, k in ipairs(producer.signature.ins) do inner[k] = add(producer.ins[k]) end
+    for _, k in ipairs(producer.signature.ins) do inner[k] = add(producer, k) end
     local value = expr.substitute(producer.exprs.y, inner)
     local outer = {}
     for _, k in ipairs(reader.signature.ins) do
-        outer[k] = k == key and value or add(reader.ins[k])
+        outer[k] = k == key and value or add(reader, k)
     end
-    reader.exprs = { y = expr.substitute(reader.exprs.y, outer) }
-    reader.ins, reader.signature = {}, { ins = {}, outs = { "y" } }
-    for i, t in ipairs(inputs) do
-        reader.ins["x" .. i] = t
-        reader.signature.ins[i] = "x" .. i
-    end
+    reader.op, reader.exprs = "map", { y = expr.substitute(reader.exprs.y, outer) }
+    reader.ins, reader.views, reader.signature = ins, views, { ins = order, outs = { "y" } }
     reader.why = "fused with the pointwise op before it"
 end
 
@@ -56,16 +59,16 @@ local function fuse_body(body, readers, writers)
     for _, node in ipairs(body) do
         if node.op == "times" then
             fuse_body(node.body, readers, writers)
-        elseif node.op == "map" then
+        elseif node.exprs then
             local again = true
             while again do
                 again = false
                 for _, key in ipairs(node.signature.ins) do
                     local t = node.ins[key]
                     local def = t.def
-                    if def and def.op == "map" and position[def] and readers[t] == 1
+                    if def and def.exprs and position[def] and readers[t] == 1
                         and writers[t] == 1 and not def.outs.y.acc and not t.carried
-                        and graph.elements(t.shape) == graph.elements(node.outs.y.tensor.shape) then
+                        and not node.views[key] then
                         absorb(def, node, key)
                         absorbed[def], again = true, true
                         break

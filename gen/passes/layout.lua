@@ -125,7 +125,7 @@ local function pack_views(g, config)
             if node.op == "linear" and node.ins.weight.param and node.ins.weight.param.used then
                 node.ins = ordered.copy(node.ins,
                     { weight = view_of(g, config.builder, node.ins.weight.param) })
-                node.op, node.signature = "linear_packed", config.ops.linear_packed.signature
+                node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
                 node.why = "weight packed once per update"
             end
         end)

@@ -18,12 +18,13 @@ function load_spec.words(known)
     for _, entry in ipairs(words.structure) do
         layers[#layers + 1] = { name = entry.name, named = entry.named }
     end
-    for name, layer in known.layers:each() do
-        layers[#layers + 1] = { name = name, named = layer.named or false }
-    end
     for name in known.pointwise:each() do pointwise[#pointwise + 1] = name end
-    for name, op in known.ops:each() do
-        if op.word then pointwise[#pointwise + 1] = name end
+    for name, layer in known.layers:each() do
+        if layer.word then
+            pointwise[#pointwise + 1] = name
+        elseif not known.pointwise:has(name) then
+            layers[#layers + 1] = { name = name, named = layer.named or false }
+        end
     end
     local names = ordered.collect(words.list, function(word) return word.name end)
     return { config = table.move({ "model" }, 1, 1, #names + 1, names), layers = layers,

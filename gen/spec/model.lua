@@ -5,6 +5,7 @@
 local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
+local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
 local model = {}
@@ -87,11 +88,11 @@ local function bind_numbers(entry, operands)
             local all = spread(values)
             all[#all + 1] = y
             local partials = table.pack(entry.grad(fields, dy, table.unpack(all)))
-            local kept = {}
+            local kept, n = {}, 0
             for i = 1, #operands do
-                if not constants[i] then kept[#kept + 1] = partials[i] end
+                if not constants[i] then n, kept[n + 1] = n + 1, partials[i] end
             end
-            return table.unpack(kept)
+            return table.unpack(kept, 1, n)
         end }, tensors
 end
 
@@ -181,6 +182,11 @@ function STRUCTURE.residual(self, event, ins)
     local y = self:chain(event.args, x, event)
     local shortcut = event.args.shortcut
     if shortcut then x = self:chain(shortcut, x, event) end
+    local wanted, found = graph.shape_text(x.shape), graph.shape_text(y.shape)
+    if wanted ~= found then
+        diag.fail(self.path .. ":" .. event.line, ("residual: the layers give shape %s, expected %s as %s")
+            :format(found, wanted, shortcut and "the shortcut gives" or "it is given"), {})
+    end
     return self:pointwise(self.catalog.pointwise:get("add"), {}, { x, y },
         self.path .. ":" .. event.line)
 end
@@ -194,32 +200,31 @@ function Player:apply(id, ins, applied_at)
         local y = STRUCTURE[event.kind](self, event, ins)
         return y
     end
-    local b = self.b
-    local entry = self.catalog.pointwise:get(event.kind)
-    if entry then
-        local fields = check.fields(entry.fields, event.args, context(self, event, event.kind))
+    local layer, what = self.catalog.layers:get(event.kind), what_of(event)
+    if not layer then
+        local entry = self.catalog.pointwise:get(event.kind)
+        local fields = check.fields(entry.fields, event.args, context(self, event, what))
         local y = self:pointwise(entry, fields, ins, at)
         return y
     end
-    b.at = at
-    local op = self.catalog.ops:get(event.kind)
-    if op and op.word then
-        check.fields({}, event.args, context(self, event, event.kind))
-        check_count(applied_at or at, event.kind, ONE, #ins)
-        local y = b:value(event.kind, { x = ins[1] })
-        return y
-    end
-    local layer = self.catalog.layers:get(event.kind)
     if layer.named then check_name(self, event) end
-    local fields = check.fields(layer.fields, event.args, context(self, event, what_of(event)))
-    check_count(applied_at or at, what_of(event), layer.takes or ONE, #ins)
+    self.b.at = at
+    local fields = check.fields(layer.fields, event.args, context(self, event, what))
+    check_count(applied_at or at, what, layer.takes or ONE, #ins)
     event.shared = event.shared or {}
-    local shared = b.shared
-    b.shared = event.shared
+    local y = self:make_layer(layer, event, fields, ins)
+    return y
+end
+
+-- The nodes of a layer; what it makes is named after it. event: name and shared, or neither.
+function Player:make_layer(layer, event, fields, ins)
+    local b = self.b
+    local shared, name = b.shared, b.layer_name
+    b.shared, b.layer_name = event.shared, not event.name and layer.name or nil
     local y = self:inside(event, event.name, function()
         return layer.apply(b, fields, table.unpack(ins))
     end)
-    b.shared = shared
+    b.shared, b.layer_name = shared, name
     return y
 end
 
@@ -299,11 +304,12 @@ end
 function PLAY.op(self, event)
     local at = self.path .. ":" .. event.line
     local operands = ordered.collect(event.ins, function(v) return self:operand(v, event.line) end)
-    local op = self.catalog.ops:get(event.op)
-    if op and op.word then
+    local layer = self.catalog.layers:get(event.op)
+    if layer and layer.word then
         self.b.at = at
-        check_count(at, event.op, ONE, #operands)
-        self.values[event.out] = self.b:value(event.op, { x = operands[1] })
+        check_count(at, event.op, layer.takes or ONE, #operands)
+        local fields = check.fields(layer.fields, {}, context(self, event, event.op))
+        self.values[event.out] = self:make_layer(layer, {}, fields, operands)
         return
     end
     local entry = self.catalog.pointwise:get(event.op)

@@ -1,49 +1,81 @@
-// reduce: sums over rows in row order, means over the last axis, copies.
+// reduce: sums and greatest values over an axis of (outer, n, inner), sums upwards; copies.
 
-//@ column_sum(fn, params, source, real, rows, N, init)
-/* $fn: the sum of $rows rows of $N
+//@ axis_sum(fn, params, source, real, outer, n, inner, value, store)
+/* $fn: the sum over the middle axis of ($outer, $n, $inner)
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows, N = $N, TILE = 64 };
-    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int j0 = (int)t.index * TILE, n = j0 + TILE < N ? TILE : N - j0;
-        $real sum[TILE];
-        for (int j = 0; j < n; j++) sum[j] = $init;
-        for (int i = 0; i < ROWS; i++) {
-            const $real *row = x + (size_t)i * N + j0;
-            for (int j = 0; j < n; j++) sum[j] += row[j];
+    enum { OUTER = $outer, N = $n, INNER = $inner, WIDTH = 64, ACROSS = (INNER + WIDTH - 1) / WIDTH };
+    for (ga_tiles t = ga_tiles_begin(w, OUTER * ACROSS); ga_tile_next(&t);) {
+        const int o = (int)(t.index / ACROSS), i0 = (int)(t.index % ACROSS) * WIDTH;
+        const int width = i0 + WIDTH < INNER ? WIDTH : INNER - i0;
+        $real sum[WIDTH];
+        for (int k = 0; k < width; k++) sum[k] = 0;
+        for (int j = 0; j < N; j++) {
+            const $real *row = x + ((size_t)o * N + j) * INNER + i0;
+            for (int k = 0; k < width; k++) sum[k] += row[k];
         }
-        for (int j = 0; j < n; j++) y[j0 + j] = sum[j];
-    }
-}
-
-//@ mean(fn, params, source, real, rows, C, factor, store)
-/* $fn: the mean of each of $rows rows of $C
- * $source */
-static void $fn($params) {
-    enum { ROWS = $rows, C = $C, TILE = 64 };
-    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
-        for (int i = from; i < to; i++) {
-            const $real *row = x + (size_t)i * C;
-            $real sum = 0;
-            for (int c = 0; c < C; c++) sum += row[c];
-            const $real value = sum * $factor;
+        for (int k = 0; k < width; k++) {
+            const size_t i = (size_t)o * INNER + i0 + k;
+            const $real value = sum[k]$value;
             $store
         }
     }
 }
 
-//@ mean_dx(fn, params, source, real, rows, C, factor, store)
-/* $fn: the gradient of a mean of $C, spread over its row
+//@ row_sum(fn, params, source, real, outer, n, value, store)
+/* $fn: the sum of each of $outer rows of $n
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows, C = $C, TILE = 64 };
+    enum { ROWS = $outer, N = $n, TILE = 64 };
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+            const $real *row = x + (size_t)i * N;
+            $real sum = 0;
+            for (int j = 0; j < N; j++) sum += row[j];
+            const $real value = sum$value;
+            $store
+        }
+    }
+}
+
+//@ axis_max(fn, params, source, real, outer, n, inner)
+/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and where the first is
+ * $source */
+static void $fn($params) {
+    enum { OUTER = $outer, N = $n, INNER = $inner, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (OUTER * INNER + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE;
+        const int to = from + TILE < OUTER * INNER ? from + TILE : OUTER * INNER;
+        for (int i = from; i < to; i++) {
+            const $real *row = x + (size_t)(i / INNER) * N * INNER + i % INNER;
+            $real best = row[0];
+            int at = 0;
+            for (int j = 1; j < N; j++) {
+                const $real value = row[(size_t)j * INNER];
+                const bool better = !(value <= best) && best == best; /* the first NaN stays */
+                best = better ? value : best;
+                at = better ? j : at;
+            }
+            y[i] = best;
+            place[i] = at;
+        }
+    }
+}
+
+//@ axis_max_dx(fn, params, source, real, outer, n, inner, store)
+/* $fn: dy where the greatest value over the middle axis of ($outer, $n, $inner) was, else 0
+ * $source */
+static void $fn($params) {
+    enum { OUTER = $outer, N = $n, INNER = $inner, TILE = 1 + 1024 / INNER };
+    for (ga_tiles t = ga_tiles_begin(w, (OUTER * N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < OUTER * N ? from + TILE : OUTER * N;
         for (int r = from; r < to; r++) {
-            const $real value = dy[r] * $factor;
-            for (size_t i = (size_t)r * C; i < (size_t)(r + 1) * C; i++) $store
+            for (int k = 0; k < INNER; k++) {
+                const size_t at = (size_t)(r / N) * INNER + k, i = (size_t)r * INNER + k;
+                const $real value = place[at] == r % N ? dy[at] : 0;
+                $store
+            }
         }
     }
 }

@@ -1,49 +1,74 @@
-// reduce: sums over rows, means over the last axis, copies.
+// reduce: sums and greatest values over an axis of (outer, n, inner), copies.
 
-//@ column_sum(fn, params, source, threads, rows, N, store)
-/* $fn: the sum of $rows rows of $N
+//@ axis_sum(fn, params, source, threads, outer, n, inner, value, store)
+/* $fn: the sum over the middle axis of ($outer, $n, $inner), one block per 32 neighbours
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $rows, N = $N, GROUPS = $threads / GA_LANES };
+    enum { N = $n, INNER = $inner, GROUPS = $threads / GA_LANES };
+    enum { ACROSS = (INNER + GA_LANES - 1) / GA_LANES };
     __shared__ real partial[GROUPS][GA_LANES];
     const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
-    const ga_int64 j = (ga_int64)blockIdx.x * GA_LANES + lane;
+    const int o = blockIdx.x / ACROSS, k = blockIdx.x % ACROSS * GA_LANES + lane;
+    const real *column = x + (ga_int64)o * N * INNER + k;
     real sum = 0;
-    if (j < N)
-        for (ga_int64 i = group; i < ROWS; i += GROUPS) sum += x[i * N + j];
+    if (k < INNER)
+        for (ga_int64 j = group; j < N; j += GROUPS) sum += column[j * INNER];
     partial[group][lane] = sum;
     __syncthreads();
-    if (group > 0 || j >= N) return;
-    real value = partial[0][lane];
-    for (int k = 1; k < GROUPS; k++) value += partial[k][lane];
+    if (group > 0 || k >= INNER) return;
+    sum = partial[0][lane];
+    for (int g = 1; g < GROUPS; g++) sum += partial[g][lane];
+    const ga_int64 i = (ga_int64)o * INNER + k;
+    const real value = sum$value;
     $store
 }
 
-//@ mean(fn, params, source, threads, rows, C, factor, store)
-/* $fn: the mean of each of $rows rows of $C, one block per row
+//@ row_sum(fn, params, source, threads, outer, n, value, store)
+/* $fn: the sum of each of $outer rows of $n, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+    enum { N = $n, THREADS = $threads };
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const real *row = x + i * C;
+    const real *row = x + i * N;
     real sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += row[c];
-    const real value = ga_block_sum(sum, scratch) * $factor;
+    for (int j = threadIdx.x; j < N; j += THREADS) sum += row[j];
+    sum = ga_block_sum(sum, scratch);
     if (threadIdx.x == 0) {
+        const real value = sum$value;
         $store
     }
 }
 
-//@ mean_dx(fn, params, source, threads, rows, C, factor, store)
-/* $fn: the gradient of a mean of $C, spread over each of $rows rows, one block per row
+//@ axis_max(fn, params, source, threads, outer, n, inner)
+/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and where the first is
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
-    const ga_int64 r = blockIdx.x;
-    const real value = dy[r] * $factor;
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        const ga_int64 i = r * C + c;
+    enum { OUTER = $outer, N = $n, INNER = $inner };
+    for (ga_int64 i = ga_thread_first(); i < (ga_int64)OUTER * INNER; i += ga_thread_count()) {
+        const real *row = x + i / INNER * N * INNER + i % INNER;
+        real best = row[0];
+        int at = 0;
+        for (int j = 1; j < N; j++) {
+            const real value = row[(ga_int64)j * INNER];
+            const bool better = !(value <= best) && best == best;  // the first NaN stays
+            best = better ? value : best;
+            at = better ? j : at;
+        }
+        y[i] = best;
+        place[i] = at;
+    }
+}
+
+//@ axis_max_dx(fn, params, source, threads, outer, n, inner, store)
+/* $fn: dy where the greatest value over the middle axis of ($outer, $n, $inner) was, else 0
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { OUTER = $outer, N = $n, INNER = $inner };
+    for (ga_int64 i = ga_thread_first(); i < (ga_int64)OUTER * N * INNER; i += ga_thread_count()) {
+        const int r = (int)i / INNER;
+        const ga_int64 at = (ga_int64)(r / N) * INNER + i % INNER;
+        const real value = place[at] == r % N ? dy[at] : (real)0;
         $store
     }
 }

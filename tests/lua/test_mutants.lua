@@ -24,7 +24,11 @@ return function(catalog)
     local grad = entry.grad
     entry.grad = function(fields, dy, ...)
         local d = table.pack(grad(fields, dy, ...))
-        d[INPUT] = FACTOR * (FACTOR == 0 and dy or d[INPUT])
+        if not d[INPUT] then
+            io.stderr:write("no rule\n")
+        else
+            d[INPUT] = FACTOR * (FACTOR == 0 and dy or d[INPUT])
+        end
         return table.unpack(d, 1, d.n)
     end
 end
@@ -94,7 +98,7 @@ local function mutants_of(catalog)
     end
     for name, entry in catalog.ops:each() do
         for _, input in ipairs(entry.signature.ins) do
-            if not entry.internal and entry.signature.dtype[input] == "real" then
+            if not entry.internal and entry.signature.dtype[input] ~= "i32" then
                 take(OP, name, input)
             end
         end

@@ -23,7 +23,7 @@ op "linear" {
         if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
         return d
     end,
-    cost = cost, lower = "matmul",
+    cost = cost, lower = "matmul", block = "linear",
     gemm = function(n)
         local s = n.size
         return product(rows(n), s.N, s.K, { s.K, 1 }, { 1, s.K })
@@ -31,20 +31,28 @@ op "linear" {
     sample = 'linear "sample" { 5 }',
 }
 
-op "linear_packed" {
+op "linear_in_out" {
     doc = "linear with the weight stored as (in, out): rows of the product are contiguous",
     ins = { "x (..., K)", "weight (K, N)", "bias (N) ?" }, outs = { "y (..., N)" },
-    internal = true, cost = cost, lower = "matmul",
+    grad = function(b, n, dy)
+        local d = {}
+        d.x = b:value("linear_in_out_dx", { dy = dy.y, weight = n.ins.weight })
+        d.weight = b:value("linear_in_out_dw", { x = n.ins.x, dy = dy.y })
+        if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
+        return d
+    end,
+    cost = cost, lower = "matmul", block = "linear",
     gemm = function(n)
         local s = n.size
         return product(rows(n), s.N, s.K, { s.K, 1 }, { s.N, 1 })
     end,
+    sample = 'linear "sample" { 5, store = "in_out" }',
 }
 
 op "linear_dx" {
     doc = "dx = dy weight",
     ins = { "dy (..., N)", "weight (N, K)" }, outs = { "y (..., K)" },
-    internal = true, cost = cost, lower = "matmul",
+    internal = true, cost = cost, lower = "matmul", block = "linear",
     gemm = function(n)
         local s = n.size
         return product(rows(n), s.K, s.N, { s.N, 1 }, { s.K, 1 })
@@ -54,10 +62,30 @@ op "linear_dx" {
 op "linear_dw" {
     doc = "dweight = dy^T x, summed over the rows",
     ins = { "dy (..., N)", "x (..., K)" }, outs = { "y (N, K)" },
-    internal = true, cost = cost, lower = "matmul",
+    internal = true, cost = cost, lower = "matmul", block = "linear",
     gemm = function(n)
         local s = n.size
         return product(s.N, s.K, rows(n), { 1, s.N }, { s.K, 1 })
+    end,
+}
+
+op "linear_in_out_dx" {
+    doc = "dx = dy weight^T for a weight stored as (in, out)",
+    ins = { "dy (..., N)", "weight (K, N)" }, outs = { "y (..., K)" },
+    internal = true, cost = cost, lower = "matmul", block = "linear",
+    gemm = function(n)
+        local s = n.size
+        return product(rows(n), s.K, s.N, { s.N, 1 }, { 1, s.N })
+    end,
+}
+
+op "linear_in_out_dw" {
+    doc = "dweight = x^T dy, summed over the rows, for a weight stored as (in, out)",
+    ins = { "x (..., K)", "dy (..., N)" }, outs = { "y (K, N)" },
+    internal = true, cost = cost, lower = "matmul", block = "linear",
+    gemm = function(n)
+        local s = n.size
+        return product(s.K, s.N, rows(n), { 1, s.K }, { s.N, 1 })
     end,
 }
 

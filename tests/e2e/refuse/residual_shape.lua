@@ -1,4 +1,4 @@
--- expect: 5: add: shapes (16, 64) and (16, 32) differ, expected equal ones
+-- expect: 5: residual: the layers give shape (16, 32), expected (16, 64) as it is given
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)

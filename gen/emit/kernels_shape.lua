@@ -1,0 +1,84 @@
+-- kernels_shape: what the templates of ops that move values, reduce axes or look rows up are given.
+-- A map from op to function(kernel, node, op, dtype), as in emit/kernels.lua.
+local c = require "emit.c"
+local graph = require "graph.graph"
+local text = require "base.text"
+
+local arguments = {}
+
+local function real() return text.ident("real") end
+
+-- === shape =======================================================================================
+
+function arguments.slice_dx(kernel, node)
+    local s, a = node.size, node.attrs
+    return { real = real(), rows = s.outer, width = s.n * s.inner, first = (a.first - 1) * s.inner,
+        count = (a.last - a.first + 1) * s.inner, store = c.store(kernel, "y[i]", "value") }
+end
+
+function arguments.concat(_, node)
+    local s = node.size
+    local first = node.ins.a.shape[node.attrs.axis] * s.inner
+    return { rows = s.outer, first = first, second = s.n * s.inner - first }
+end
+
+-- === reduce ======================================================================================
+
+local function split(node)
+    local s = node.size
+    return { real = real(), outer = s.outer, n = s.n, inner = s.inner }
+end
+
+function arguments.axis_sum(kernel, node, _, dtype)
+    local list = split(node)
+    list.value = text.block(node.attrs.mean and " * " .. text.number(1 / node.size.n, dtype).text or "")
+    list.store = c.store(kernel, "y[i]", "value")
+    if node.size.inner == 1 and node.op == "axis_sum" then list.inner = nil end
+    return list
+end
+
+arguments.column_sum = arguments.axis_sum
+
+function arguments.axis_max(_, node) return split(node) end
+
+function arguments.axis_max_dx(kernel, node)
+    local list = split(node)
+    list.store = c.store(kernel, "y[i]", "value")
+    return list
+end
+
+function arguments.copy(kernel, node)
+    return { n = graph.elements(node.ins.x.shape), store = c.store(kernel, "y[i]", "x[i]") }
+end
+
+-- === softmax =====================================================================================
+
+local function by_rows(node)
+    return { real = real(), rows = graph.elements(node.size.lead), C = node.size.C }
+end
+
+function arguments.softmax(_, node, _, dtype)
+    local list = by_rows(node)
+    list.exp = c.call("exp", dtype)
+    return list
+end
+
+function arguments.log_softmax(_, node, _, dtype)
+    local list = arguments.softmax(_, node, _, dtype)
+    list.log = c.call("log", dtype)
+    return list
+end
+
+function arguments.softmax_dx(kernel, node)
+    local list = by_rows(node)
+    list.store = c.store(kernel, "y[i]", "value")
+    return list
+end
+
+function arguments.log_softmax_dx(kernel, node, _, dtype)
+    local list = arguments.softmax_dx(kernel, node)
+    list.exp = c.call("exp", dtype)
+    return list
+end
+
+return arguments
