@@ -1,5 +1,6 @@
 -- plan: every byte, kernel and collective of the program, before it runs. The emitted program
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
+local accumulation = require "spec.accumulation"
 local batch = require "emit.batch"
 local graph = require "graph.graph"
 local profile = require "emit.profile"
@@ -88,6 +89,18 @@ local function predicted(config, flops, bytes)
     return math.max(flops / rates.flops, bytes / rates.bytes) * 1e6
 end
 
+-- The cycles of an epoch. tail_rows: rows behind the last full cycle, over all ranks.
+local function cycle_facts(config)
+    local of_step = config.batch * config.ranks
+    local rows = config.data.train_rows
+    local used = (accumulation.batches(config, config.ranks) - config.left_over) * of_step
+    return { accumulate = config.accumulate, later = #config.table > 1 and
+            table.move(config.table, 2, #config.table, 1, {}) or nil,
+        rows = config.batch, global_rows = of_step * config.accumulate,
+        updates_per_epoch = config.cycles_per_epoch, tail = config.tail,
+        tail_rows = math.max(rows - used, 0) }
+end
+
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list, sweeps)
     local size = g.real == "f64" and 8 or 4
@@ -144,10 +157,7 @@ function plan.facts(g, config, kernel_list, sweeps)
             dtype = "f64", bytes = 64, calls = 1 }
         facts.outside[#facts.outside + 1] = config.target == "cuda" and "NCCL" or "MPI"
     end
-    facts.cycle = { accumulate = g.accumulate, rows = config.batch,
-        global_rows = config.batch * g.accumulate * config.ranks,
-        updates_per_epoch = config.cycles_per_epoch, tail_rows = config.data.train_rows -
-            config.cycles_per_epoch * config.batch * g.accumulate * config.ranks }
+    facts.cycle = cycle_facts(config)
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }
@@ -162,6 +172,8 @@ local function binary(bytes)
     return ("%.1f MiB"):format(bytes / 1048576)
 end
 
+local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }
+
 --- The plan as text for people.
 function plan.text(facts)
     local out = {}
@@ -169,9 +181,12 @@ function plan.text(facts)
     line("%-12s%s parameters   target %s, %s, profile %s", facts.name,
         commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
     local cycle = facts.cycle
-    line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail dropped",
+    line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s",
         "update", cycle.accumulate, cycle.accumulate > 1 and "s" or "", cycle.rows, facts.ranks,
-        facts.ranks > 1 and "s" or "", cycle.updates_per_epoch, cycle.tail_rows)
+        facts.ranks > 1 and "s" or "", cycle.updates_per_epoch, cycle.tail_rows, TAIL[cycle.tail])
+    for _, entry in ipairs(cycle.later or {}) do
+        line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
+    end
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     for _, arena in ipairs(facts.arenas) do
