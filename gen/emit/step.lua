@@ -300,7 +300,7 @@ local function rate_function(config)
     local reads_total = false
     for _, v in ipairs(expr.variables(e)) do reads_total = reads_total or v == "total" end
     return block_of { ("/* %s, from %s */"):format(s.rule.name, text.comment(s.at).text),
-        ("double %s_lr(const model *m, int64_t t) {"):format(name),
+        ("double %s_model_lr(const model *m, int64_t t) {"):format(name),
         reads_total and "    const double total = (double)m->schedule_total;" or "    (void)m, (void)t;",
         ("    return %s;"):format(body), "}" }
 end

@@ -55,7 +55,7 @@ static void log_update(model *m, double start, ga_comm_counts before) {
 static int evaluate(model *m, ga_err *e) {
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
-    GA_TRY($(name)_evaluate(m, &event, e));
+    GA_TRY($(name)_model_evaluate(m, &event, e));
     ga_log_eval(m->log, &event);
     return 0;
 }
@@ -65,12 +65,12 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
     m->count.a = m->count.r + batches;
     for (int k = 0; k < batches; k++) {
         GA_TRY($(name)_probe_micro(m, m->count.r, e));
-        GA_TRY($(name)_micro(m, k, e));
-        if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_boundary(m, e));
-        if (o->watch) GA_TRY($(name)_watch(m, o, e));
+        GA_TRY($(name)_model_micro(m, k, e));
+        if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_model_boundary(m, e));
+        if (o->watch) GA_TRY($(name)_model_watch(m, o, e));
         if (m->count.micro == o->stop_micro) {
             ga_loader_release(m->loader, k + 1);
-            GA_TRY($(name)_save(m, e));
+            GA_TRY($(name)_model_save(m, e));
             return STOPPED;
         }
     }
@@ -82,7 +82,7 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
     if (PROBES || o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
-    GA_TRY($(name)_cycle(m, batches, e));
+    GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
     return RUNNING;
 }
@@ -90,7 +90,7 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
 /* A checkpoint that cannot be written does not end training, but the third in a row or the last one
  * does; what was written before is still there. */
 static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
-    const int code = $(name)_save(m, e);
+    const int code = $(name)_model_save(m, e);
     if (code >= 0) *failures = 0;
     if (code >= 0 || last || ++*failures == 3) return code;
     ga_say("$name: cycle %lld: %s; training goes on", (long long)m->count.cycle, e->msg);
@@ -121,7 +121,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 //% end
         $evaluate
         if (m->stop) {
-            GA_TRY($(name)_save(m, e));
+            GA_TRY($(name)_model_save(m, e));
             return STOPPED;
         }
         $checkpoint
@@ -130,7 +130,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 }
 
 static int run(model *m, const ga_options *o, ga_err *e) {
-    GA_TRY($(name)_open(m, o, e));
+    GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
     if (o->eval) {
@@ -143,7 +143,7 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         ga_say("nothing left to train: %lld of %lld cycles are done", (long long)m->count.cycle,
                (long long)m->cycles);
     const int code = train(m, o, e);
-    if (code >= 0 && o->dump) GA_TRY($(name)_dump(m, o->dump, e));
+    if (code >= 0 && o->dump) GA_TRY($(name)_model_dump(m, o->dump, e));
     return code;
 }
 
@@ -188,6 +188,6 @@ int main(int argc, char **argv) {
         if (m.comm) ga_comm_abort(m.comm, -code); /* the other ranks may be waiting for this one */
     }
     $(name)_probe_close(&m);
-    $(name)_close(&m);
+    $(name)_model_close(&m);
     return code == STOPPED ? GA_EXIT_STOPPED : code < 0 ? -code : 0;
 }

@@ -204,12 +204,12 @@ static int resume(model *m, const ga_ckpt_config *c, const ga_options *o, char *
     return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 
-int $(name)_save(model *m, ga_err *e) {
+int $(name)_model_save(model *m, ga_err *e) {
     if (!m->checkpoint) return 0;
     char path[GA_PATH_MAX];
     const double start = ga_clock();
 //% if device then
-    GA_TRY($(name)_download(m, e));
+    GA_TRY($(name)_model_download(m, e));
 //% end
     const ga_ckpt_state s = state_of(m);
     GA_TRY(ga_ckpt_save(m->checkpoint, &s, path, e));
@@ -219,14 +219,14 @@ int $(name)_save(model *m, ga_err *e) {
 
 /* -- what is asked for ------------------------------------------------------------------------- */
 
-int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
+int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
     if (EVAL_BATCHES > 0 && batches > EVAL_BATCHES) batches = EVAL_BATCHES;
     for (int64_t k = 0; k < batches; k++) {
         ga_eval_batch(&eval, k, m->eval_batch);
-        GA_TRY($(name)_evaluate_batch(m, e));
+        GA_TRY($(name)_model_evaluate_batch(m, e));
     }
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
     *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
@@ -235,19 +235,19 @@ int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e) {
         .accuracy = m->sums[SUM_HITS] / m->sums[SUM_COUNT]};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
 //% if device then
-    return $(name)_push_step(m, e);
+    return $(name)_model_push_step(m, e);
 //% else
     return 0;
 //% end
 }
 
-int $(name)_dump(model *m, const char *folder, ga_err *e) {
+int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     if (ga_comm_rank(m->comm) != 0) return 0;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return ga_fail(e, GA_INPUT, "--dump %s: the folder cannot be made: %s", folder, strerror(errno));
     char path[GA_PATH_MAX];
 //% if device then
-    GA_TRY($(name)_download(m, e));
+    GA_TRY($(name)_model_download(m, e));
 //% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
     GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
@@ -266,12 +266,12 @@ static int find_watched(const ga_options *o, char name[GA_NAME_MAX], int *i, int
                    PARAMS[0].name);
 }
 
-int $(name)_watch(model *m, const ga_options *o, ga_err *e) {
+int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
     char name[GA_NAME_MAX];
     int i, l;
     GA_TRY(find_watched(o, name, &i, &l, e));
 //% if device then
-    GA_TRY($(name)_download(m, e));
+    GA_TRY($(name)_model_download(m, e));
 //% end
     const real *x = m->flat_w + PARAMS[i].offset + l * PARAMS[i].stride;
     const int n = o->watch_count < PARAMS[i].n ? o->watch_count : (int)PARAMS[i].n;
@@ -298,7 +298,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_nccl_open(&m->nccl, m->device, m->comm, e));
 //% end
 //% if device then
-    GA_TRY($(name)_load_kernels(m, e));
+    GA_TRY($(name)_model_load_kernels(m, e));
     m->eager = o->no_graph || PROBES;
 //% else
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
@@ -323,10 +323,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
-    return $(name)_refresh(m, e);
+    return $(name)_model_refresh(m, e);
 }
 
-int $(name)_open(model *m, const ga_options *o, ga_err *e) {
+int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
     memset(m, 0, sizeof *m);
@@ -348,7 +348,7 @@ int $(name)_open(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-void $(name)_close(model *m) {
+void $(name)_model_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
     ga_log_close(m->log);

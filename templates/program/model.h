@@ -155,25 +155,25 @@ typedef struct model {
 } model;
 
 /* step.c: all of training. 0 or a negative ga_status. */
-int $(name)_cycle(model *m, int r, ga_err *e);    /* r micro-steps and the boundary */
-int $(name)_micro(model *m, int k, ga_err *e);    /* batch k, in a cycle of m->count.a */
-int $(name)_boundary(model *m, ga_err *e);
-int $(name)_refresh(model *m, ga_err *e);         /* views, after parameters were loaded */
-int $(name)_evaluate_batch(model *m, ga_err *e);  /* adds to m->sums */
+int $(name)_model_cycle(model *m, int r, ga_err *e);   /* r micro-steps and the boundary */
+int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of m->count.a */
+int $(name)_model_boundary(model *m, ga_err *e);
+int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameters were loaded */
+int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
 //% if device then
-int $(name)_load_kernels(model *m, ga_err *e);
-int $(name)_push_step(model *m, ga_err *e);       /* counters and sums to the device */
-int $(name)_download(model *m, ga_err *e);        /* the flat space to the host */
+int $(name)_model_load_kernels(model *m, ga_err *e);
+int $(name)_model_push_step(model *m, ga_err *e);      /* counters and sums to the device */
+int $(name)_model_download(model *m, ga_err *e);       /* the flat space to the host */
 //% else
-double $(name)_lr(const model *m, int64_t t);     /* rate of the update after t updates */
+double $(name)_model_lr(const model *m, int64_t t);    /* rate of the update after t updates */
 //% end
 
 /* model.c: memory, data, files. */
-int $(name)_open(model *m, const ga_options *o, ga_err *e);
-void $(name)_close(model *m);
-int $(name)_evaluate(model *m, ga_eval_event *out, ga_err *e);
-int $(name)_save(model *m, ga_err *e);
-int $(name)_dump(model *m, const char *folder, ga_err *e);
-int $(name)_watch(model *m, const ga_options *o, ga_err *e);
+int $(name)_model_open(model *m, const ga_options *o, ga_err *e);
+void $(name)_model_close(model *m);
+int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e);
+int $(name)_model_save(model *m, ga_err *e);
+int $(name)_model_dump(model *m, const char *folder, ga_err *e);
+int $(name)_model_watch(model *m, const ga_options *o, ga_err *e);
 
 #endif

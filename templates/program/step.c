@@ -100,7 +100,7 @@ static int decide(model *m, ga_err *e) {
     s->factor = (real)mean;
 //% end
     const int64_t t = $t;
-    s->lr = $(name)_lr(m, t);
+    s->lr = $(name)_model_lr(m, t);
     $scalars
     return 0;
 }
@@ -165,7 +165,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
-int $(name)_cycle(model *m, int r, ga_err *e) {
+int $(name)_model_cycle(model *m, int r, ga_err *e) {
     m->count.a = r;
     switch (r) {
     $cycle_cases
@@ -174,17 +174,17 @@ int $(name)_cycle(model *m, int r, ga_err *e) {
     return commit(m, e);
 }
 
-int $(name)_micro(model *m, int k, ga_err *e) {
+int $(name)_model_micro(model *m, int k, ga_err *e) {
     micro_call call = {m, k, ga_cycle_role(&m->count, m->count.a)};
     GA_TRY(run(m, micro_step, &call, e));
     return ga_cycle_micro_done(&m->count, e);
 }
 
-int $(name)_boundary(model *m, ga_err *e) {
+int $(name)_model_boundary(model *m, ga_err *e) {
     GA_TRY(run(m, boundary_step, m, e));
     return commit(m, e);
 }
 
-int $(name)_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
+int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
 
-int $(name)_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
+int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }

@@ -195,11 +195,11 @@ static int cycle_graph(int r) {
     }
 }
 
-int $(name)_cycle(model *m, int r, ga_err *e) {
+int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
     m->count.a = r;
     if (graph < 0) {
-        for (int k = 0; k < r; k++) GA_TRY($(name)_micro(m, k, e));
+        for (int k = 0; k < r; k++) GA_TRY($(name)_model_micro(m, k, e));
         return commit(m, e);
     }
     m->transfer->stop = ga_stop_requested() != 0;
@@ -217,7 +217,7 @@ int $(name)_cycle(model *m, int r, ga_err *e) {
 }
 
 /* The last micro-step of a cycle contains the boundary. */
-int $(name)_micro(model *m, int k, ga_err *e) {
+int $(name)_model_micro(model *m, int k, ga_err *e) {
     static const int MICRO[] = {
         $micro_graphs
     };
@@ -231,9 +231,9 @@ int $(name)_micro(model *m, int k, ga_err *e) {
     return ga_cycle_micro_done(&m->count, e);
 }
 
-int $(name)_boundary(model *m, ga_err *e) { return commit(m, e); }
+int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
-int $(name)_evaluate_batch(model *m, ga_err *e) {
+int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
     queue q = queue_of(m, e);
@@ -244,7 +244,7 @@ int $(name)_evaluate_batch(model *m, ga_err *e) {
     return finish(m, e);
 }
 
-int $(name)_push_step(model *m, ga_err *e) {
+int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
     s->nominal = m->nominal;
@@ -254,15 +254,15 @@ int $(name)_push_step(model *m, ga_err *e) {
     return ga_device_upload(m->device, m->block, s, sizeof *s, e);
 }
 
-int $(name)_download(model *m, ga_err *e) {
+int $(name)_model_download(model *m, ga_err *e) {
     $downloads
     return 0;
 }
 
-int $(name)_refresh(model *m, ga_err *e) {
+int $(name)_model_refresh(model *m, ga_err *e) {
     queue q = queue_of(m, e);
     $uploads
-    GA_TRY($(name)_push_step(m, e));
+    GA_TRY($(name)_model_push_step(m, e));
 //% if parallel then
     /* connects the ranks: in a capture that could not be done */
     const ga_address small = m->block + offsetof(step, small);
@@ -286,7 +286,7 @@ __asm__(".section .rodata\n"
         ".previous\n");
 extern const char kernels_begin[], kernels_end[];
 
-int $(name)_load_kernels(model *m, ga_err *e) {
+int $(name)_model_load_kernels(model *m, ga_err *e) {
     static const char *const OPTIONS[] = {"--fmad=false"}; /* fused where a kernel says fma */
     const ga_kernel_source source = {
         .file = "kernels.cu", .text = kernels_begin, .bytes = (size_t)(kernels_end - kernels_begin),

@@ -60,7 +60,7 @@ static void fill_batch(const model *m, int k, uint64_t seed, int classes) {
 
 int drive_open(model *m, int threads, uint64_t seed, int classes, ga_err *e) {
     const ga_options o = {.threads = threads, .seed = -1, .eval = true, .quiet = true};
-    GA_TRY(probe_open(m, &o, e));
+    GA_TRY(probe_model_open(m, &o, e));
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
     if (batches != A)
@@ -110,8 +110,8 @@ static void scale_gradient(model *m, double weight) {
 int drive_gradient(model *m, ga_err *e) {
     poison(m);
     clear_sums(m);
-    GA_TRY(probe_refresh(m, e));
-    for (int k = 0; k < A; k++) GA_TRY(probe_micro(m, k, e));
+    GA_TRY(probe_model_refresh(m, e));
+    for (int k = 0; k < A; k++) GA_TRY(probe_model_micro(m, k, e));
     ga_cycle_discard(&m->count);
     scale_gradient(m, m->sums[SUM_WEIGHT]);
     clear_sums(m);
@@ -121,8 +121,8 @@ int drive_gradient(model *m, ga_err *e) {
 int drive_cycle(model *m, ga_err *e) {
     poison(m);
     clear_sums(m);
-    GA_TRY(probe_refresh(m, e));
-    GA_TRY(probe_cycle(m, A, e));
+    GA_TRY(probe_model_refresh(m, e));
+    GA_TRY(probe_model_cycle(m, A, e));
     scale_gradient(m, m->step.weight);
     return 0;
 }
@@ -131,7 +131,7 @@ int drive_boundary(model *m, ga_err *e) {
     clear_sums(m);
     m->sums[SUM_WEIGHT] = m->nominal;
     m->count.r = A;
-    return probe_boundary(m, e);
+    return probe_model_boundary(m, e);
 }
 
 /* -- the update alone -------------------------------------------------------------------------- */

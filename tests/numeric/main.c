@@ -168,6 +168,6 @@ int main(int argc, char **argv) {
     ga_err e = {0};
     const int code = run_command(&m, argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL, &e);
     if (code < 0) fprintf(stderr, "check: %s\n", e.msg);
-    probe_close(&m);
+    probe_model_close(&m);
     return code < 0 ? 1 - code : code > 0;
 }
