@@ -117,7 +117,7 @@ int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t
         int64_t place = first / size + i;
         if (f->ids) {
             int64_t id = ga_element_id(bytes, f->element, i);
-            bool ignored = f->ignores && id == GA_NO_TARGET;
+            bool ignored = f->ignores && id == f->ignored;
             if (!ignored && (id < f->low || id > f->high)) return refuse(p, place, (double)id, e);
             if (p->scan) ga_scan_id(p->scan, id);
         } else {

@@ -40,7 +40,8 @@ typedef struct ga_array_field {
     int64_t shape[GA_FIELD_RANK];
     bool ids;          /* i32 in a batch; else real */
     int64_t low, high; /* ids: the least and largest allowed */
-    bool ignores;      /* ids: GA_NO_TARGET is allowed too */
+    bool ignores;      /* ids: `ignored` is allowed too */
+    int64_t ignored;
     /* real: (value * scale - mean[c]) / std[c] in double, rounded; c = place on the row's first axis
      * where channels > 1. channels = 0: the value as it is */
     double scale;

@@ -75,7 +75,7 @@ static int64_t measure(const ga_ckpt_config *c, int64_t *total) {
 
 static size_t manifest_bytes(const ga_ckpt_config *c, int64_t blocks) {
     size_t files = (size_t)(c->file_count + ga_comm_size(c->comm));
-    return ga_padded(16384 + files * (192 + 11 * (size_t)blocks));
+    return ga_padded(16384 + GA_DATA_FILES * 640 + files * (192 + 11 * (size_t)blocks));
 }
 
 size_t ga_ckpt_bytes(const ga_ckpt_config *c) {

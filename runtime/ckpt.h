@@ -7,7 +7,7 @@
 #include "comm.h"
 #include "safetensors.h"
 
-enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 4 };
+enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64 };
 
 typedef struct ga_data_file {
     char path[256]; /* as in the spec */

@@ -182,36 +182,50 @@ static int64_t walk_file(const char *path, bool header, int64_t columns,
     return rows;
 }
 
-/* The last value of a row is known to be the last only when the next one starts. */
+/* Whether a number of column `column` fits the program's type; messages name line and column. */
+static int check_size(const char *path, const ga_csv_spec *s, int64_t row, int64_t column,
+                      double value, ga_err *e) {
+    if (fabs(value) <= (s->dtype == GA_F32 ? FLT_MAX : DBL_MAX)) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s:%lld: column %lld: %.9g is too large for %s", path,
+                   (long long)row + s->header, (long long)column, value, ga_dtype_name(s->dtype));
+}
+
+/* The cell before the present one: whether it is the target may be known only now. */
 typedef struct {
-    int64_t target, row;
+    const char *path;
+    const ga_csv_spec *spec;
+    int64_t row, column;
     double value;
     ga_csv_shape *shape;
 } scan;
 
-static void scan_target(scan *c) {
+static int scan_before(scan *c, bool last, ga_err *e) {
+    const ga_csv_spec *s = c->spec;
     ga_csv_shape *shape = c->shape;
+    if (s->target < 0 ? !last : c->column != s->target + 1)
+        return check_size(c->path, s, c->row, c->column, c->value * s->scale, e);
     if (c->row == 1 || c->value < shape->target_min) shape->target_min = c->value;
     if (c->row == 1 || c->value > shape->target_max) shape->target_max = c->value;
     if (c->value != floor(c->value)) shape->target_integer = false;
+    return check_size(c->path, s, c->row, c->column, c->value, e);
 }
 
 static int scan_take(void *arg, int64_t row, int64_t column, double value, ga_err *e) {
     scan *c = arg;
-    (void)e;
-    if (column == 1 && row > 1) scan_target(c);
+    if (c->row > 0) GA_TRY(scan_before(c, column == 1, e));
     c->row = row;
-    if (c->target < 0 || column == c->target + 1) c->value = value;
+    c->column = column;
+    c->value = value;
     return GA_OK;
 }
 
-int ga_csv_scan(const char *path, int64_t target, bool header, ga_csv_shape *out, ga_err *e) {
+int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_err *e) {
     *out = (ga_csv_shape){.target_integer = true};
-    scan c = {.shape = out, .target = target};
-    int64_t rows = walk_file(path, header, 0, scan_take, &c, &out->columns, e);
+    scan c = {.path = path, .spec = s, .shape = out};
+    int64_t rows = walk_file(path, s->header, 0, scan_take, &c, &out->columns, e);
     if (rows < 0) return (int)rows;
     if (rows == 0) return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
-    scan_target(&c);
+    GA_TRY(scan_before(&c, true, e));
     out->rows = rows;
     return GA_OK;
 }
@@ -243,10 +257,7 @@ static int read_take(void *arg, int64_t row, int64_t column, double value, ga_er
     if (at == spec->target && spec->classes) return take_target(r, row, column, value, e);
     if (at != spec->target) value *= spec->scale;
     if (spec->target >= 0 && at > spec->target) at--;
-    if (fabs(value) > (spec->dtype == GA_F32 ? FLT_MAX : DBL_MAX))
-        return ga_fail(e, GA_INPUT, "%s:%lld: column %lld: %.9g is too large for %s", r->path,
-                       (long long)row + spec->header, (long long)column, value,
-                       ga_dtype_name(spec->dtype));
+    GA_TRY(check_size(r->path, spec, row, column, value, e));
     if (column - 1 == spec->target)
         ga_set(r->target, spec->dtype, row - 1, value);
     else

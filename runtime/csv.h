@@ -27,9 +27,9 @@ typedef struct ga_csv_spec {
     bool header;           /* the first line is no row */
 } ga_csv_spec;
 
-/* Reads the whole file once; every cell is checked. target: its column from 0, -1: the last.
- * GA_INPUT for the file's faults, also if it is missing. */
-int ga_csv_scan(const char *path, int64_t target, bool header, ga_csv_shape *out, ga_err *e);
+/* Reads the whole file once; every cell is checked. Of s: target (-1: the last column), scale,
+ * dtype, header. GA_INPUT for the file's faults, also if it is missing. */
+int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_err *e);
 
 /* input: rows x (columns without the target), row-major; target: rows of int32_t, or of s->dtype
  * without classes (NULL if s->target is -1). */
@@ -40,8 +40,8 @@ int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *targe
  * negative, else real. Opened, numbers are kept as the
  * program's real. spec->rows is not looked at: each part says its own. A target beyond the columns
  * is no fault of a scan. */
-int ga_csv_scan_parts(const char *const *path, int parts, int64_t target, bool header, ga_dtype real,
-                      ga_scan *out, ga_err *e);
+int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, ga_scan *out,
+                      ga_err *e);
 int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
                 ga_err *e);
 

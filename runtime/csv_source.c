@@ -24,8 +24,8 @@ static void add_target(ga_scan_field *f, const ga_csv_shape *shape) {
     ga_scan_id(f, (int64_t)shape->target_max);
 }
 
-int ga_csv_scan_parts(const char *const *path, int parts, int64_t target, bool header, ga_dtype real,
-                      ga_scan *out, ga_err *e) {
+int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, ga_scan *out,
+                      ga_err *e) {
     *out = (ga_scan){.parts = parts, .fields = 2};
     out->field[0] = (ga_scan_field){.name = "input", .rank = 1};
     out->field[1] = (ga_scan_field){.name = "target"};
@@ -33,7 +33,7 @@ int ga_csv_scan_parts(const char *const *path, int parts, int64_t target, bool h
     size_t rows = 0, width = 0;
     for (int i = 0; i < parts; i++) {
         ga_csv_shape shape;
-        GA_TRY(ga_csv_scan(path[i], target, header, &shape, e));
+        GA_TRY(ga_csv_scan(path[i], s, &shape, e));
         if (shape.columns < 2)
             return ga_fail(e, GA_INPUT, "%s: one column, expected inputs and a target", path[i]);
         if (i == 0) width = (size_t)shape.columns - 1;
@@ -45,8 +45,8 @@ int ga_csv_scan_parts(const char *const *path, int parts, int64_t target, bool h
         rows += (size_t)shape.rows;
     }
     out->field[0].shape[0] = (int64_t)width;
-    out->bytes = ga_padded(sizeof(record)) + ga_padded(rows * width * ga_dtype_bytes(real)) +
-                 ga_padded(rows * ga_dtype_bytes(out->field[1].ids ? GA_I32 : real));
+    out->bytes = ga_padded(sizeof(record)) + ga_padded(rows * width * ga_dtype_bytes(s->dtype)) +
+                 ga_padded(rows * ga_dtype_bytes(out->field[1].ids ? GA_I32 : s->dtype));
     return GA_OK;
 }
 

@@ -7,10 +7,9 @@
 #include "source.h"
 
 enum {
-    GA_PARTS = 64,        /* files of one dataset at most */
-    GA_FIELD_NAME = 64,   /* bytes of a field's name, with its end */
-    GA_FIELD_RANK = 5,    /* axes of one row at most */
-    GA_NO_TARGET = -100   /* in a target: this one does not count */
+    GA_PARTS = 64,      /* files of one dataset at most */
+    GA_FIELD_NAME = 64, /* bytes of a field's name, with its end */
+    GA_FIELD_RANK = 5   /* axes of one row at most */
 };
 
 /* One of the files whose rows follow each other, and how many rows, bytes or tokens it has. */
@@ -24,8 +23,8 @@ typedef struct ga_scan_field {
     bool ids; /* whole numbers: i32 in a batch; else the program's real */
     int rank; /* of one row: 0..GA_FIELD_RANK */
     int64_t shape[GA_FIELD_RANK];
-    int64_t low, high; /* of ids, GA_NO_TARGET left out; low > high: there are none */
-    bool ignores;      /* ids: some are GA_NO_TARGET */
+    int64_t low, high; /* of ids */
+    int64_t largest_negative; /* of ids, 0: none; if it is low, no other is below 0 */
     int element;       /* how it lies in the file: a ga_element of arrays.h, or bytes per token */
 } ga_scan_field;
 
@@ -40,12 +39,10 @@ typedef struct ga_scan {
 
 /* Counts value among the ids of f. */
 static inline void ga_scan_id(ga_scan_field *f, int64_t value) {
-    if (value == GA_NO_TARGET) {
-        f->ignores = true;
-    } else {
-        if (value < f->low) f->low = value;
-        if (value > f->high) f->high = value;
-    }
+    if (value < f->low) f->low = value;
+    if (value > f->high) f->high = value;
+    if (value < 0 && (f->largest_negative == 0 || value > f->largest_negative))
+        f->largest_negative = value;
 }
 
 /* An ids field of no values yet. */

@@ -5,6 +5,7 @@ local c = require "emit.c"
 local cuda = require "emit.cuda"
 local cuda_program = require "emit.cuda_program"
 local cuda_step = require "emit.cuda_step"
+local data = require "emit.data"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local graph = require "graph.graph"
@@ -27,9 +28,16 @@ local function template_of(name)
     return loaded[name]
 end
 
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "csv", "csv_source", "cycle", "data", "epochs", "folder",
-    "ga", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
-    "stream", "team", "text", "watchdog" }
+-- The runtime that every program has.
+local RUNTIME = { "arena", "ckpt", "ckpt_load", "cycle", "data", "epochs", "folder", "ga", "layout",
+    "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
+    "team", "text", "watchdog" }
+
+-- The files of the runtime that this program is built from.
+local function runtime_of(config)
+    local own = data.runtime(config)
+    return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
+end
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
@@ -104,6 +112,7 @@ local function size_lines(g, config, context)
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
         ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
+        ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
     for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
         table.move(more, 1, #more, #list + 1, list)
@@ -172,56 +181,6 @@ local function place_rows(list, base, target)
     end)
 end
 
-local function data_lines(config)
-    local data, out = config.data, {}
-    local function read(name, source, index)
-        local file = source.files[1]
-        table.move({
-            ("GA_TRY(ga_data_path(path, sizeof path, o->data, folder, %s, e));"):format(
-                text.string(file.name).text),
-            ("const ga_csv_spec %s_file = {%d, %d, %d, %d, %s, REAL, %s};"):format(name, file.count,
-                data.columns, data.target - 1, config.classes, expr.literal(data.norm.scale, "f64"),
-                data.header and "true" or "false"),
-            ("GA_TRY(ga_csv_open(&m->%s, &(ga_part){path, %d}, 1, &%s_file, arena, e));"):format(name,
-                file.count, name),
-            ("GA_TRY(ga_data_file_read(path, %s, &m->files[%d], e));"):format(
-                text.string(file.name).text, index),
-        }, 1, 4, #out + 1, out)
-    end
-    read("train", data.sources[1], 0)
-    if data.eval then read("eval", data.sources[2], 1) end
-    return lines(out)
-end
-
-local function split_text(config)
-    local s = config.data.split
-    if not s then return ("{.rows = %d}"):format(config.data.rows) end
-    if s.at_end then
-        return ("{.rows = %d, .eval_rows = %d, .at_end = true}"):format(config.data.rows, s.eval)
-    end
-    return ("{.rows = %d, .fold = %d, .of = %d, .seed = %d, .eval_rows = %d}"):format(
-        config.data.rows, s.fold or 0, s.of or 0, s.seed, s.eval or 0)
-end
-
-local function eval_source(config)
-    if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
-    return text.block(("m->eval_data = (ga_dataset){&m->eval, {.rows = %d}};"):format(
-        config.data.eval_rows))
-end
-
-local function accumulate_rows(config)
-    return text.block(table.concat(ordered.collect(config.table, function(entry)
-        return ("{%d, %d}"):format(entry.from, entry.a)
-    end), ", "))
-end
-
--- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
-local function serving_of(config)
-    return text.block((".accumulate = ACCUMULATE, .accumulates = %d, .tail = GA_%s%s%s,"):format(
-        #config.table, config.tail:upper(), config.drain == "consume" and ", .consume = true" or "",
-        config.data.last == "pad" and ", .pad = true" or ""))
-end
-
 -- How many cycles a run has.
 local function length_of(config)
     local train = config.train
@@ -287,10 +246,10 @@ local function render_model(g, config, facts, context, header)
             return ("{%s, %d%s},"):format(text.string(a.name).text, a.bytes,
                 not more.device and "" or a.memory == "pinned" and ", true" or ", false")
         end)),
-        read_data = data_lines(config), split = text.block(split_text(config)),
-        eval_source = eval_source(config), states = lines(states), length = length_of(config),
-        nominal = nominal_of(config),
-        accumulate = accumulate_rows(config), serving = serving_of(config),
+        reader = text.block(data.header(config)), data_tables = data.tables(config),
+        open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
+        states = lines(states), length = length_of(config), nominal = nominal_of(config),
+        accumulate = data.accumulate(config), serving = data.serving(config),
         measured = text.block(measured(config)),
     })).text
 end
@@ -309,8 +268,8 @@ function program.facts_text(config, facts)
         ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
         "",
         "enum {",
-        ("    SEED = %d, SHUFFLE = %d, DATA_FILES = %d, KEEP = %d,"):format(train.seed,
-            config.data.shuffle and 1 or 0, config.data.eval and 2 or 1,
+        ("    SEED = %d, SHUFFLE = %d, KEEP = %d,"):format(train.seed,
+            config.data.shuffle and 1 or 0,
             config.checkpoint and config.checkpoint.keep or 3),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
             config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
@@ -347,7 +306,7 @@ end
 
 local function render_makefile(config, context, header)
     local sources = {}
-    for _, name in ipairs(cuda_program.runtime(config, RUNTIME)) do
+    for _, name in ipairs(runtime_of(config)) do
         sources[#sources + 1] = "runtime/" .. name .. ".c"
     end
     return context.template("program/Makefile")("makefile", ordered.copy(cuda_program.makefile(config), {
@@ -411,7 +370,7 @@ function program.render(g, config)
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
     files:set("runtime/probe.c", host.embedded("runtime/probe.c"))
-    for _, list in ipairs { cuda_program.runtime(config, RUNTIME), cuda_program.engines(config) } do
+    for _, list in ipairs { runtime_of(config), cuda_program.engines(config) } do
         for _, name in ipairs(list) do
             files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
         end

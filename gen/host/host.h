@@ -24,12 +24,13 @@
  *                          if unknown
  *   embedded_names(prefix) sorted array of the names that start with prefix
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
- *   data_scan { kind=, files=, targets=, real=, target=, header=, allowed= }
+ *   data_scan { kind=, files=, targets=, real=, target=, header=, scale=, allowed= }
  *                          reads and checks data files whole: { count = of each file, bytes = what a
- *                          program takes for them, fields = { { name=, ids=, ignores=, shape=, low=,
- *                          high=, element= } }, vocabulary = the bytes of a text }. kind: a word of
+ *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
+ *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. kind: a word of
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
- *                          of csv from 1, or nil for the last; allowed: bytes that a text may hold
+ *                          of csv from 1, or nil for the last; scale: of csv; allowed: bytes that a text
+ *                          may hold
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it

@@ -14,8 +14,8 @@ typedef struct request {
     const char *file[2 * GA_PARTS];
     int files;
     ga_dtype real;
-    int64_t target;
-    bool header, allowed[256], limited;
+    ga_csv_spec csv;
+    bool allowed[256], limited;
 } request;
 
 /* Appends the paths of the array in field `name`, if there is one. */
@@ -44,12 +44,15 @@ static void take_request(lua_State *L, request *r) {
     lua_getfield(L, 1, "allowed");
     r->kind = luaL_checkstring(L, -5);
     r->real = strcmp(luaL_checkstring(L, -4), "f64") == 0 ? GA_F64 : GA_F32;
-    r->target = luaL_optinteger(L, -3, 0) - 1;
-    r->header = lua_toboolean(L, -2);
+    r->csv.target = luaL_optinteger(L, -3, 0) - 1;
+    r->csv.header = lua_toboolean(L, -2);
+    r->csv.dtype = r->real;
     const char *allowed = luaL_optlstring(L, -1, NULL, &n);
     r->limited = allowed != NULL;
     for (size_t i = 0; i < n; i++) r->allowed[(unsigned char)allowed[i]] = true;
-    lua_pop(L, 5);
+    lua_getfield(L, 1, "scale");
+    r->csv.scale = luaL_optnumber(L, -1, 1);
+    lua_pop(L, 6);
     take_paths(L, r, "files");
     take_paths(L, r, "targets");
     if (r->files == 0) luaL_error(L, "no files");
@@ -58,8 +61,7 @@ static void take_request(lua_State *L, request *r) {
 static int scan(lua_State *L, const request *r, ga_scan *s, ga_err *e) {
     const char *const *file = r->file;
     const int half = r->files / 2;
-    if (strcmp(r->kind, "csv") == 0)
-        return ga_csv_scan_parts(file, r->files, r->target, r->header, r->real, s, e);
+    if (strcmp(r->kind, "csv") == 0) return ga_csv_scan_parts(file, r->files, &r->csv, s, e);
     if (strcmp(r->kind, "idx") == 0) return ga_idx_scan(file, file + half, half, r->real, s, e);
     if (strcmp(r->kind, "cifar10") == 0) return ga_cifar_scan(file, r->files, r->real, s, e);
     if (strcmp(r->kind, "text") == 0)
@@ -89,12 +91,11 @@ static void push_field(lua_State *L, const ga_scan_field *f) {
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, f->ids);
     lua_setfield(L, -2, "ids");
-    lua_pushboolean(L, f->ignores);
-    lua_setfield(L, -2, "ignores");
     push_integers(L, f->shape, f->rank);
     lua_setfield(L, -2, "shape");
     set_integer(L, "element", f->element);
     if (!f->ids || f->low > f->high) return;
+    if (f->largest_negative < 0) set_integer(L, "largest_negative", f->largest_negative);
     set_integer(L, "low", f->low);
     set_integer(L, "high", f->high);
 }

@@ -56,10 +56,6 @@ local function find(d, name, where, folder)
         diag.fail(at, ("data: %s: '%s' is %d files, '%s' is %d, expected as many"):format(name,
             fields.input, #source.files, fields.target, #source.targets), {})
     end
-    if 2 * #source.files > data_files.MOST then
-        diag.fail(at, ("data: %s: %d files, expected at most %d"):format(name, 2 * #source.files,
-            data_files.MOST), {})
-    end
     return source
 end
 
@@ -70,7 +66,7 @@ end
 -- Reads the files of a source to their end and adds what they hold.
 local function scan(d, source, real, allowed)
     local facts, message = host.data_scan { kind = d.kind, files = paths(source.files),
-        targets = paths(source.targets), real = real, header = d.header, allowed = allowed,
+        targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
         target = d.kind == "csv" and math.tointeger(d.target) or nil }
     if not facts then diag.fail(source.at, "data: " .. message, {}) end
     local n = 0
@@ -221,27 +217,41 @@ local function check_eval(d, train, eval)
     end
 end
 
+-- A target may hold one value below 0: that of targets that do not count.
+local function check_target(d, target, where)
+    if target.dtype ~= "i32" then return end
+    if target.low < 0 and target.low ~= target.largest_negative then
+        diag.fail(where.locate("target"), ("data: the target has the values %d and %d, expected class "
+            .. "numbers from 0 and at most one value below, for what does not count"):format(target.low,
+            target.largest_negative), {})
+    end
+    if target.low < 0 then d.ignored = target.low end
+    d.classes = target.limit
+end
+
 -- Least and largest id of each field over all files; classes and vocabulary follow from them.
 local function extremes(d, where)
     for i, field in ipairs(d.fields) do
-        local low, high
         for _, source in ipairs(d.sources) do
             local f = source.fields[WINDOWS[d.kind] and 1 or i]
-            if f.low then low, high = math.min(low or f.low, f.low), math.max(high or f.high, f.high) end
-            if f.ignores and field.name ~= "target" then low = math.min(low or -100, -100) end
-            field.ignores = field.ignores or f.ignores
+            if field.dtype == "i32" and f.low then
+                field.low = math.min(field.low or f.low, f.low)
+                field.limit = math.max(field.limit or 0, f.high + 1)
+                field.largest_negative = math.max(field.largest_negative or f.largest_negative or -math.huge,
+                    f.largest_negative or -math.huge)
+            end
         end
-        if field.dtype == "i32" then field.low, field.limit = low or 0, (high or 0) + 1 end
     end
-    local target = d.fields[#d.fields]
-    if target.dtype == "i32" then
-        if target.low < 0 then
-            diag.fail(where.locate("target"), ("data: the target has the value %d, expected class numbers "
-                .. "from 0 (or -100: does not count)"):format(target.low), {})
-        end
-        d.classes = target.limit
-    end
+    check_target(d, d.fields[#d.fields], where)
     if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
+end
+
+--- Refuses targets below 0 that the loss does not leave out; ignore: what it leaves out.
+function data.check_ignored(d, ignore)
+    if d.ignored and d.ignored ~= ignore then
+        diag.fail(d.at, ("data: the target has the value %d, expected class numbers from 0; if it stands for "
+            .. "what does not count, say loss { ..., ignore = %d }"):format(d.ignored, d.ignored), {})
+    end
 end
 
 local function split_of(d, where)
@@ -290,6 +300,7 @@ end
 ---               also low and limit: low <= id < limit
 ---   rows        of the training files; train_rows, eval_rows: after the split
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
+---   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
 ---   split       { fold, of, seed } or { eval, seed, at_end }, or nil
 function data.read(d, at, path, real)
@@ -310,6 +321,11 @@ function data.read(d, at, path, real)
     if d.eval then
         d.sources[2] = scan(d, find(d, "eval", where, folder), real,
             d.kind == "text" and train.vocabulary or nil)
+    end
+    local files = 0
+    for _, source in ipairs(d.sources) do files = files + #source.files + #(source.targets or {}) end
+    if files > data_files.MOST then
+        diag.fail(at, ("data: %d files in all, expected at most %d"):format(files, data_files.MOST), {})
     end
     if d.kind == "tensors" then
         for _, source in ipairs(d.sources) do name_tensors(d, source, where) end

@@ -4,7 +4,7 @@ local glob = require "base.glob"
 
 local data_files = {}
 
---- Files of one dataset at most; runtime/scan.h has the same number.
+--- Files of one program at most; runtime/scan.h and ckpt.h have the same number.
 data_files.MOST = 64
 
 -- Names below `folder` that fit the components from `i` on, in the order of bytes; `prefix` is what

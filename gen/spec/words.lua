@@ -23,8 +23,8 @@ words.list = {
     { name = "data",
       example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }',
       required = true, doc = "where the rows come from", fields = {
-        field("kind", "str", { position = 1, required = true, values = { "csv" },
-            doc = "the file format" }),
+        field("kind", "str", { position = 1, required = true, values = { "csv", "idx", "cifar10", "text",
+            "tokens", "npy", "tensors" }, doc = "the file format" }),
         field("train", "str", { required = true, alternatives = { "table" },
             doc = "path of the training files, * stands for any characters; idx and npy: { input, target }" }),
         field("eval", "str", { alternatives = { "table" }, doc = "the same for evaluation" }),

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, read_data, split, eval_source, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
+//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
 $header
 #include "probes.h"
 
@@ -9,7 +9,7 @@ $header
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/csv.h"
+#include "runtime/$reader"
 #include "runtime/rng.h"
 #include "runtime/stop.h"
 
@@ -142,18 +142,24 @@ static void init_parameters(model *m) {
 /* {from, n}: from cycle `from` on a full cycle has n micro-steps. */
 static const ga_accumulate ACCUMULATE[] = {$accumulate};
 
+$data_tables
+
 static int open_data(model *m, const ga_options *o, ga_err *e) {
-    char folder[GA_PATH_MAX], path[GA_PATH_MAX];
+    char folder[GA_PATH_MAX], path[DATA_FILES][GA_PATH_MAX];
     ga_arena *arena = &m->memory[ARENA_DATA];
     GA_TRY(ga_program_folder(folder, sizeof folder, e));
-    $read_data
+    for (int i = 0; i < DATA_FILES; i++) {
+        GA_TRY(ga_data_path(path[i], sizeof path[i], o->data, folder, FILES[i], e));
+        GA_TRY(ga_data_file_read(path[i], FILES[i], &m->files[i], e));
+    }
+    $open_sources
     m->data = (ga_loader_config){
         .data = {&m->train, $split},
         .batch = B, $serving
         .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
         .seed = m->seed, .shuffle = SHUFFLE,
     };
-    $eval_source
+    $eval_data
     if (ga_batch_bytes(&m->train, B) != BATCH_BYTES)
         return ga_fail(e, GA_BUG, "a micro-batch has %zu bytes, the plan says %d",
                        ga_batch_bytes(&m->train, B), BATCH_BYTES);

@@ -142,7 +142,7 @@ typedef struct model {
     saved saved;
     char folder[GA_PATH_MAX]; /* of the checkpoints */
     ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */
-    ga_data_file files[2];
+    ga_data_file files[DATA_FILES]; /* what the rows were read from */
     char *eval_batch;        /* one micro-batch of the evaluation */
     uint64_t seed;
     int64_t cycles;          /* where training ends */

@@ -147,7 +147,7 @@ add("data_scan", function(t)
     local facts = scan "x.csv"
     t.equal(facts.count, { 2 })
     t.equal(facts.fields[1].shape, { 2 })
-    t.equal(facts.fields[2], { name = "target", ids = true, ignores = false, shape = {}, element = 0, low = 0,
+    t.equal(facts.fields[2], { name = "target", ids = true, shape = {}, element = 0, low = 0,
         high = 2 })
     t.equal(scan("x.csv", { target = 2 }).fields[2].ids, false)
     t.equal(scan("x.csv", { files = { folder .. "/x.csv", folder .. "/x.csv" } }).count, { 2, 2 })

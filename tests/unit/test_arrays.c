@@ -72,7 +72,7 @@ static ga_array_field input_field(void) {
 
 static ga_array_field target_field(void) {
     return (ga_array_field){.name = "target", .field = "target", .element = GA_ELEMENT_I64,
-                            .ids = true, .low = 0, .high = 2, .ignores = true};
+                            .ids = true, .low = 0, .high = 2, .ignores = true, .ignored = -100};
 }
 
 static void npy_values(void **state) {
@@ -85,7 +85,8 @@ static void npy_values(void **state) {
         assert_true(scan.parts == 2 && scan.count[0] == 3 && scan.count[1] == 3);
         const ga_scan_field *f = scan.field;
         assert_true(!f[0].ids && f[0].rank == 1 && f[0].shape[0] == 2);
-        assert_true(f[1].ids && f[1].rank == 0 && f[1].low == 0 && f[1].high == 2 && f[1].ignores);
+        assert_true(f[1].ids && f[1].rank == 0 && f[1].low == -100 && f[1].high == 2);
+        assert_int_equal(f[1].largest_negative, -100);
         assert_true(f[0].element == GA_ELEMENT_F32 && f[1].element == GA_ELEMENT_I64);
         ga_array_field field[] = {input_field(), target_field()};
         field[0].scale = 3;

@@ -8,6 +8,8 @@
 
 static const char good[] = "1,2.5,0\n-3,4e-1,2\n.5,6.,1\n";
 
+static const ga_csv_spec any = {.target = -1, .scale = 1, .dtype = GA_F64};
+
 static size_t zip(const char *text, size_t n, unsigned char *out, size_t room) {
     z_stream z = {0};
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
@@ -67,7 +69,7 @@ static void values(void **state) {
     put_file(path, good, sizeof good - 1);
     ga_csv_shape shape;
     ga_err e;
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     assert_int_equal(shape.columns, 3);
     assert_true(shape.target_min == 0 && shape.target_max == 2 && shape.target_integer);
@@ -132,11 +134,11 @@ static void refusals(void **state) {
     }
     ga_err e = {0};
     ga_csv_shape shape;
-    assert_int_equal(ga_csv_scan(scratch_path(s, "missing.csv"), -1, false, &shape, &e), GA_INPUT);
-    assert_int_equal(ga_csv_scan(s->path, -1, false, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(scratch_path(s, "missing.csv"), &any, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(s->path, &any, &shape, &e), GA_INPUT);
     assert_has(e.msg, "not a regular file");
     assert_int_equal(mkfifo(scratch_path(s, "fifo.csv"), 0600), 0);
-    assert_int_equal(ga_csv_scan(s->file, -1, false, &shape, &e), GA_INPUT); /* and does not wait */
+    assert_int_equal(ga_csv_scan(s->file, &any, &shape, &e), GA_INPUT); /* and does not wait */
 }
 
 /* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header
@@ -149,30 +151,30 @@ static void zipped(void **state) {
     ga_csv_shape shape;
     ga_err e;
     put_file(path, data, n);
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     for (size_t cut = 0; cut < n; cut++) {
         put_file(path, data, cut);
-        if (ga_csv_scan(path, -1, false, &shape, &e) != GA_INPUT) fail_msg("cut at %zu of %zu taken", cut, n);
+        if (ga_csv_scan(path, &any, &shape, &e) != GA_INPUT) fail_msg("cut at %zu of %zu taken", cut, n);
     }
     for (size_t i = 10; i < n; i++)
         for (int bit = 0; bit < 8; bit++) {
             memcpy(copy, data, n);
             copy[i] ^= (unsigned char)(1 << bit);
             put_file(path, copy, n);
-            if (ga_csv_scan(path, -1, false, &shape, &e) != GA_INPUT) fail_msg("flip of byte %zu taken", i);
+            if (ga_csv_scan(path, &any, &shape, &e) != GA_INPUT) fail_msg("flip of byte %zu taken", i);
         }
     memcpy(copy, data, n);
     memcpy(copy + n, "more", 4);
     put_file(path, copy, n + 4);
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), GA_INPUT);
     assert_has(e.msg, "after the end of the gzip data");
     memcpy(copy + n, data, n); /* two members are one file */
     put_file(path, copy, 2 * n);
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 6);
     put_file(path, good, sizeof good - 1);
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), GA_INPUT);
     assert_has(e.msg, "no gzip data");
 }
 
@@ -185,13 +187,13 @@ static void dataset(void **state) {
     static const char named[] = "\"a, quoted\",class,b\n1,2,3\n4,0,6\n", more[] = "a,c,b\n7,1,9\n";
     put_file(path, named, sizeof named - 1);
     put_file(other, more, sizeof more - 1);
+    ga_csv_spec spec = {0, 3, 1, 3, 0.5, GA_F64, true};
     ga_scan scan;
     ga_err e;
-    assert_int_equal(ga_csv_scan_parts(both, 2, 1, true, GA_F64, &scan, &e), 0);
+    assert_int_equal(ga_csv_scan_parts(both, 2, &spec, &scan, &e), 0);
     assert_true(scan.count[0] == 2 && scan.count[1] == 1 && scan.field[0].shape[0] == 2);
     assert_true(scan.field[1].ids && scan.field[1].low == 0 && scan.field[1].high == 2);
     const ga_part part[] = {{path, 2}, {other, 1}};
-    ga_csv_spec spec = {0, 3, 1, 3, 0.5, GA_F64, true};
     ga_arena a = open_arena(8192);
     ga_source source;
     assert_int_equal(ga_csv_open(&source, part, 2, &spec, &a, &e), 0);
@@ -215,11 +217,12 @@ static void dataset(void **state) {
     source.decode(&source, 2, NULL, real);
     assert_true(number == 9 && input[0] == 3.5 && input[1] == 0.5);
     ga_arena_close(&a);
+    const ga_csv_spec first = {.target = 0, .scale = 1, .dtype = GA_F32};
     put_file(other, "0.5,2,1\n", 8);
-    assert_int_equal(ga_csv_scan_parts(&both[1], 1, 0, false, GA_F32, &scan, &e), 0);
+    assert_int_equal(ga_csv_scan_parts(&both[1], 1, &first, &scan, &e), 0);
     assert_false(scan.field[1].ids);
     put_file(other, "-1,2,1\n", 7);
-    assert_int_equal(ga_csv_scan_parts(&both[1], 1, 0, false, GA_F32, &scan, &e), 0);
+    assert_int_equal(ga_csv_scan_parts(&both[1], 1, &first, &scan, &e), 0);
     assert_false(scan.field[1].ids);
 }
 
@@ -238,8 +241,11 @@ static void dataset_refusals(void **state) {
         {"a,b\n1,2\n", false, "found 'a', expected a finite decimal number; if the first line is a "
                               "header, say header = true"},
         {"1,2\n1,b\n", false, ":2: column 2: found 'b', expected a finite decimal number"},
+        {"1,2\n4e37,2\n", false, ":2: column 1: 4e+38 is too large for F32"},
+        {"1,2\n1,4e38\n", false, ":2: column 2: 4e+38 is too large for F32"},
         {"1\n2\n", false, "one column, expected inputs and a target"},
     };
+    ga_csv_spec spec = {.target = -1, .scale = 10, .dtype = GA_F32};
     char first[200];
     snprintf(first, sizeof first, "%s/first.csv", s->path);
     put_file(first, "1,2,3\n", 6);
@@ -248,14 +254,14 @@ static void dataset_refusals(void **state) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         ga_err e = {0};
         put_file(path, table[i].text, strlen(table[i].text));
-        assert_int_equal(ga_csv_scan_parts(&path, 1, -1, table[i].header, GA_F32, &scan, &e),
-                         GA_INPUT);
+        spec.header = table[i].header;
+        assert_int_equal(ga_csv_scan_parts(&path, 1, &spec, &scan, &e), GA_INPUT);
         assert_has(e.msg, table[i].says);
         assert_has(e.msg, path);
     }
     ga_err e = {0};
     put_file(path, "1,2,3,4\n", 8);
-    assert_int_equal(ga_csv_scan_parts(both, 2, -1, false, GA_F32, &scan, &e), GA_INPUT);
+    assert_int_equal(ga_csv_scan_parts(both, 2, &spec, &scan, &e), GA_INPUT);
     assert_has(e.msg, "bad.csv: 4 columns, the first file has 3");
 }
 
@@ -264,7 +270,7 @@ static void digits(void **state) {
     const char *path = "specs/data/digits/digits.csv.gz"; /* shipped with the project */
     ga_csv_shape shape;
     ga_err e;
-    assert_int_equal(ga_csv_scan(path, -1, false, &shape, &e), 0);
+    assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 1797);
     assert_int_equal(shape.columns, 65);
     assert_true(shape.target_min == 0 && shape.target_max == 9 && shape.target_integer);

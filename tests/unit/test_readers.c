@@ -67,7 +67,8 @@ static int scan_cifar(const char *const *path, ga_scan *s, ga_err *e) {
     return ga_cifar_scan(path, 1, GA_F32, s, e);
 }
 static int scan_csv(const char *const *path, ga_scan *s, ga_err *e) {
-    return ga_csv_scan_parts(path, 1, -1, false, GA_F32, s, e);
+    const ga_csv_spec spec = {.target = -1, .scale = 1, .dtype = GA_F32};
+    return ga_csv_scan_parts(path, 1, &spec, s, e);
 }
 static int scan_text(const char *const *path, ga_scan *s, ga_err *e) {
     return ga_text_scan(path, 1, NULL, s, e);
@@ -131,7 +132,7 @@ static ga_arrays_spec arrays_of(const ga_part *p, const ga_scan *s, ga_array_fie
         const ga_scan_field *f = &s->field[i];
         field[i] = (ga_array_field){.name = f->name, .field = f->name, .rank = f->rank,
                                     .element = (ga_element)f->element, .ids = f->ids,
-                                    .low = f->low, .high = f->high, .ignores = f->ignores};
+                                    .low = f->low, .high = f->high};
         memcpy(field[i].shape, f->shape, sizeof f->shape);
     }
     return (ga_arrays_spec){field, s->fields, p, 1, GA_F32};

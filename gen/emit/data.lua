@@ -1,0 +1,227 @@
+-- data: the lines of model.c that find the data files and open them as sources of rows.
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local data = {}
+
+-- What a program needs of the runtime for each kind: its header and its own files.
+local NEEDS = {
+    csv = { "csv.h", "csv", "csv_source", "stream" },
+    idx = { "images.h", "idx", "images", "stream" },
+    cifar10 = { "images.h", "cifar", "images", "stream" },
+    text = { "windows.h", "stream", "windows" }, tokens = { "windows.h", "stream", "windows" },
+    npy = { "arrays.h", "arrays", "npy", "stream" },
+    tensors = { "arrays.h", "arrays", "tensors" },
+}
+
+--- Files of the runtime that only programs with such data have.
+function data.runtime(config) return table.move(NEEDS[config.data.kind], 2, 9, 1, {}) end
+
+--- The header of the reader.
+function data.header(config) return NEEDS[config.data.kind][1] end
+
+-- All files in the order of FILES: of each source its files, then its targets.
+local function files_of(config)
+    local list = {}
+    for _, source in ipairs(config.data.sources) do
+        for _, files in ipairs { source.files, source.targets } do
+            table.move(files, 1, #files, #list + 1, list)
+        end
+    end
+    return list
+end
+
+--- How many files the program reads.
+function data.file_count(config) return #files_of(config) end
+
+local function number(x) return expr.literal(x, "f64") end
+
+-- Rows of a table, `per_line` of them in a line.
+local function wrapped(list, per_line)
+    local out = {}
+    for first = 1, #list, per_line do
+        out[#out + 1] = "    " .. table.concat(list, ", ", first, math.min(first + per_line - 1, #list)) .. ","
+    end
+    return table.concat(out, "\n")
+end
+
+local function constants(name, values)
+    return ("static const double %s[] = {%s};"):format(name, table.concat(ordered.collect(values, number), ", "))
+end
+
+-- The least and largest whole number of a field that the program was made for.
+local function range_of(config, i)
+    local field = config.data.fields[i]
+    if field.name == "target" then return 0, config.classes - 1, true end
+    return field.low, field.limit - 1, false
+end
+
+-- One line of the table of a source's arrays.
+local function array_line(config, source, i)
+    local found, field, norm = source.fields[i], config.data.fields[i], config.data.norm
+    local parts = { (".name = %s, .field = %s, .element = GA_ELEMENT_%s"):format(
+        text.string(found.file_name or found.name).text, text.string(found.name).text, found.element) }
+    if #found.shape > 0 then
+        parts[2] = (".rank = %d, .shape = {%s}"):format(#found.shape, table.concat(found.shape, ", "))
+    end
+    if field.dtype == "i32" then
+        local low, high, ignores = range_of(config, i)
+        parts[#parts + 1] = (".ids = true, .low = %d, .high = %d%s"):format(low, high,
+            ignores and ", .ignores = true, .ignored = IGNORE" or "")
+    elseif i == 1 and norm then
+        parts[#parts + 1] = (".scale = %s, .mean = MEAN, .std = STD, .channels = %d"):format(
+            number(norm.scale), norm.channels)
+    end
+    return "    {" .. table.concat(parts, ",\n     ") .. "},"
+end
+
+local TABLES = {}
+
+-- Constants at the top of the section: what the reader compares the files with.
+local function tables_of(config)
+    local d, out = config.data, {}
+    local function add(line) out[#out + 1] = line end
+    add "static const char *const FILES[DATA_FILES] = {"
+    for _, file in ipairs(files_of(config)) do add("    " .. text.string(file.name).text .. ",") end
+    add "};"
+    if d.norm and d.norm.mean then
+        add "/* of the scaled inputs, for each channel */"
+        add(constants("MEAN", d.norm.mean))
+        add(constants("STD", d.norm.std))
+    end
+    if TABLES[d.kind] then TABLES[d.kind](config, add) end
+    return out
+end
+
+function TABLES.text(config, add)
+    local bytes = { config.data.sources[1].vocabulary:byte(1, -1) }
+    add(("/* The byte of each id: those that occur in the training text. */\nstatic const unsigned char "
+        .. "VOCABULARY[%d] = {\n%s\n};"):format(#bytes, wrapped(bytes, 20)))
+end
+
+local function array_tables(config, add)
+    for _, source in ipairs(config.data.sources) do
+        add(("static const ga_array_field %s_FIELDS[] = {"):format(source.name:upper()))
+        for i in ipairs(source.fields) do add(array_line(config, source, i)) end
+        add "};"
+    end
+end
+TABLES.npy, TABLES.tensors = array_tables, array_tables
+
+--- The tables in front of open_data.
+function data.tables(config) return text.block(table.concat(tables_of(config), "\n")) end
+
+local SPEC = {}
+
+function SPEC.csv(config)
+    local d = config.data
+    local classes = d.fields[2].dtype == "i32" and config.classes or 0
+    return "ga_csv_spec", { (".columns = %d, .target = %d, .classes = %d, .scale = %s, .dtype = REAL"):format(
+        d.columns, d.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "") }
+end
+
+local function image_spec(config, source, name)
+    local d, shape = config.data, source.fields[1].shape
+    local labels = source.targets and (".labels = %s_labels, "):format(name) or ""
+    local lines = {
+        (".images = %s_files, %s.parts = %d,"):format(name, labels, #source.files),
+        (".channels = %d, .height = %d, .width = %d, .classes = %d,"):format(shape[1], shape[2], shape[3],
+            config.classes),
+    }
+    if d.crop then
+        lines[#lines + 1] = (".crop = %d, .padding = %d,"):format(d.crop.size, d.crop.padding)
+    end
+    if d.flip then lines[#lines + 1] = ".flip = true," end
+    lines[#lines + 1] = (".scale = %s, .mean = MEAN, .std = STD, .real = REAL"):format(
+        number(d.norm.scale))
+    return "ga_images_spec", lines
+end
+SPEC.idx, SPEC.cifar10 = image_spec, image_spec
+
+function SPEC.text(config, source, name)
+    return "ga_text_spec", { (".part = %s_files, .parts = %d, .context = %d,"):format(name, #source.files,
+        config.data.context), (".vocabulary = VOCABULARY, .vocabulary_size = %d"):format(
+        config.data.vocabulary) }
+end
+
+function SPEC.tokens(config, source, name)
+    return "ga_tokens_spec", { (".part = %s_files, .parts = %d, .context = %d, .width = %d, .limit = %d")
+        :format(name, #source.files, config.data.context, source.fields[1].element,
+        config.data.vocabulary) }
+end
+
+local function array_spec(_, source, name)
+    return "ga_arrays_spec", { (".field = %s_FIELDS, .fields = %d, .part = %s_files, .parts = %d, "
+        .. ".real = REAL"):format(name:upper(), #source.fields, name, #source.files) }
+end
+SPEC.npy, SPEC.tensors = array_spec, array_spec
+
+local OPEN = { cifar10 = "cifar" }
+
+-- "const ga_part train_files[] = {{path[0], 60000}, ...};" from place `first` of FILES on.
+local function parts_line(name, files, first)
+    local parts = ordered.collect(files, function(file, i)
+        return ("{path[%d], %d}"):format(first + i - 1, file.count)
+    end)
+    local line = ("const ga_part %s[] = {%s};"):format(name, table.concat(parts, ", "))
+    if #parts <= 3 then return line end
+    return ("const ga_part %s[] = {\n%s\n};"):format(name, wrapped(parts, 3))
+end
+
+--- The lines of open_data that open m->train and, from files of its own, m->eval.
+function data.open(config)
+    local d, out, first = config.data, {}, 0
+    for _, source in ipairs(d.sources) do
+        local name, files = source.name, source.files
+        if d.kind == "npy" then       -- the parts of all fields in one table
+            files = table.move(source.targets, 1, #source.targets, #files + 1, ordered.copy(files))
+        end
+        out[#out + 1] = parts_line(name .. "_files", files, first)
+        if d.kind == "idx" then
+            out[#out + 1] = parts_line(name .. "_labels", source.targets, first + #files)
+        end
+        first = first + #source.files + #(source.targets or {})
+        local type, lines = SPEC[d.kind](config, source, name)
+        out[#out + 1] = ("const %s %s = {\n    %s,\n};"):format(type, name, table.concat(lines, "\n    "))
+        local parts = d.kind == "csv" and ("%s_files, %d, "):format(name, #files) or ""
+        out[#out + 1] = ("GA_TRY(ga_%s_open(&m->%s, %s&%s, arena, e));"):format(OPEN[d.kind] or d.kind, name,
+            parts, name)
+    end
+    return text.block(table.concat(out, "\n"))
+end
+
+--- Which rows of m->train are for training and which for evaluation.
+function data.split(config)
+    local s = config.data.split
+    local rows = config.data.rows
+    if not s then return text.block(("{.rows = %d}"):format(rows)) end
+    if s.at_end then
+        return text.block(("{.rows = %d, .eval_rows = %d, .at_end = true}"):format(rows, s.eval))
+    end
+    return text.block(("{.rows = %d, .fold = %d, .of = %d, .seed = %d, .eval_rows = %d}"):format(rows,
+        s.fold or 0, s.of or 0, s.seed, s.eval or 0))
+end
+
+--- What an evaluation reads.
+function data.evaluation(config)
+    if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
+    return text.block(("m->eval_data = (ga_dataset){&m->eval, {.rows = %d}};"):format(
+        config.data.eval_rows))
+end
+
+--- The rows of ACCUMULATE.
+function data.accumulate(config)
+    return text.block(table.concat(ordered.collect(config.table, function(entry)
+        return ("{%d, %d}"):format(entry.from, entry.a)
+    end), ", "))
+end
+
+--- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
+function data.serving(config)
+    return text.block((".accumulate = ACCUMULATE, .accumulates = %d, .tail = GA_%s%s%s,"):format(
+        #config.table, config.tail:upper(), config.drain == "consume" and ", .consume = true" or "",
+        config.data.last == "pad" and ", .pad = true" or ""))
+end
+
+return data
