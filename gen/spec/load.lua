@@ -67,7 +67,7 @@ local function rule_rows(b, c, target, output)
         local complaint = rule.check_model and rule.check_model(c.loss.fields, c.classes)
         if complaint then diag.fail(at, "loss: " .. complaint, {}) end
     elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
-        output = b:value("mean", { x = output }, nil, "out")      -- over the one value of each row
+        output = b:value("reshape", { x = output }, { shape = target.shape })
     elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
         diag.fail(at, ("loss: the model gives shape %s, the targets have %s, expected the same"):format(
             graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
@@ -80,7 +80,7 @@ local function finish(g, b, c, target, output, traced_rows)
     b.at, b.path = c.loss.at, {}
     local rows = traced_rows or rule_rows(b, c, target, output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
-    if not classes then c.classes = 16777216 end         -- any whole number that an f32 holds
+    if not classes then c.classes = c.data.classes and 16777216 or 0 end     -- any that an f32 holds; no classes
     if rows.shape[1] ~= c.batch then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
