@@ -1,8 +1,16 @@
 /* cycle.c: counters, roles, boundaries. */
 #include "cycle.h"
 
-ga_role ga_cycle_role(const ga_cycle *c, int r_total) {
-    bool first = c->r == 0, last = c->r + 1 == r_total;
+int ga_cycle_begin(ga_cycle *c, int a, ga_err *e) {
+    if (a <= c->r)
+        return ga_fail(e, GA_BUG, "cycle %lld of %d micro-steps, %d are done",
+                       (long long)c->cycle + 1, a, c->r);
+    c->a = a;
+    return GA_OK;
+}
+
+ga_role ga_cycle_role(const ga_cycle *c) {
+    bool first = c->r == 0, last = c->r + 1 == c->a;
     if (first) return last ? GA_ONLY : GA_FIRST;
     return last ? GA_LAST : GA_NEXT;
 }

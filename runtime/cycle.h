@@ -12,24 +12,26 @@ typedef struct ga_cycle {
     int64_t micro, cycle, update, skipped;
     int64_t skipped_in_row;
     int r; /* micro-steps accumulated in the present cycle, 0..a */
-    int a; /* micro-steps of a full cycle, > 0 */
+    int a; /* micro-steps of the present cycle, > 0 */
 } ga_cycle;
 
 /* What a micro-step does with gradients: ONLY and FIRST write them, NEXT and LAST add;
  * ONLY and LAST reduce them over the ranks. */
 typedef enum ga_role { GA_ONLY, GA_FIRST, GA_NEXT, GA_LAST } ga_role;
 
-/* Role of the micro-step about to run in a cycle of r_total micro-steps (c->r < r_total <= c->a).
- */
-ga_role ga_cycle_role(const ga_cycle *c, int r_total);
+/* The present cycle has `a` micro-steps, the r that are done included. GA_BUG if a <= r. */
+int ga_cycle_begin(ga_cycle *c, int a, ga_err *e);
+
+/* Role of the micro-step about to run (r < a). */
+ga_role ga_cycle_role(const ga_cycle *c);
 
 /* Counts one finished micro-step. GA_INPUT if the cycle was already full. */
 int ga_cycle_micro_done(ga_cycle *c, ga_err *e);
 
-/* True if the cycle is full (r == a): time for the boundary. */
+/* True if the cycle is complete (r == a): time for the boundary. */
 bool ga_cycle_boundary(const ga_cycle *c);
 
-/* Passes a boundary (with 1 <= r <= a: r < a is a flush): r = 0, cycle + 1, update + 1 if applied,
+/* Passes a boundary (with 1 <= r <= a: r < a ends the cycle early): r = 0, cycle + 1, update + 1 if applied,
  * else skipped + 1. GA_NONFINITE at the GA_SKIP_LIMIT-th skip in a row, GA_BUG with r == 0. */
 int ga_cycle_commit(ga_cycle *c, bool applied, ga_err *e);
 

@@ -88,7 +88,7 @@ static int64_t carried(const ga_epochs *s, int64_t batches) {
     for (int i = 0; i < s->accumulates; i++) {
         const int64_t fit = batches / s->accumulate[i].count;
         const bool last = i + 1 == s->accumulates;
-        if (last || cycle + fit <= s->accumulate[i + 1].from) return cycle + fit;
+        if (last || cycle + fit < s->accumulate[i + 1].from) return cycle + fit;
         batches -= (s->accumulate[i + 1].from - cycle) * s->accumulate[i].count;
         cycle = s->accumulate[i + 1].from;
     }

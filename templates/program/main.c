@@ -62,7 +62,7 @@ static int evaluate(model *m, ga_err *e) {
 
 /* One cycle in steps, where something is to be seen or saved between them. */
 static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e) {
-    m->count.a = m->count.r + batches;
+    GA_TRY(ga_cycle_begin(&m->count, m->count.r + batches, e));
     for (int k = 0; k < batches; k++) {
         GA_TRY($(name)_probe_micro(m, m->count.r, e));
         GA_TRY($(name)_model_micro(m, k, e));

@@ -166,7 +166,7 @@ static int commit(model *m, ga_err *e) {
 }
 
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
-    m->count.a = r;
+    GA_TRY(ga_cycle_begin(&m->count, r, e));
     switch (r) {
     $cycle_cases
     }
@@ -175,7 +175,7 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
 }
 
 int $(name)_model_micro(model *m, int k, ga_err *e) {
-    micro_call call = {m, k, ga_cycle_role(&m->count, m->count.a)};
+    micro_call call = {m, k, ga_cycle_role(&m->count)};
     GA_TRY(run(m, micro_step, &call, e));
     return ga_cycle_micro_done(&m->count, e);
 }

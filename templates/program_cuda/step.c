@@ -197,7 +197,7 @@ static int cycle_graph(int r) {
 
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
-    m->count.a = r;
+    GA_TRY(ga_cycle_begin(&m->count, r, e));
     if (graph < 0) {
         for (int k = 0; k < r; k++) GA_TRY($(name)_model_micro(m, k, e));
         return commit(m, e);
@@ -221,7 +221,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
     static const int MICRO[] = {
         $micro_graphs
     };
-    const int what = MICRO[ga_cycle_role(&m->count, m->count.a)];
+    const int what = MICRO[ga_cycle_role(&m->count)];
     m->ahead = false;
     m->transfer->stop = ga_stop_requested() != 0;
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
