@@ -1,5 +1,6 @@
 # make demo      installs what is missing, builds, trains on real digits
 # make           out/gagen            make test      all tests but the long ones      make test-all
+# make docs      docs/COMMANDS.md; in out: the manual page, completions, annotations for editors
 # make clean     removes all that was built
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
@@ -86,6 +87,14 @@ $(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c $(UNIT)) $(BUIL
 	@echo "LD $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=_cmocka_run_group_tests -o $@ $^ $(LIBS) $(shell $(PKG) --libs cmocka)
 
+# -- what is made from gagen's own lists
+docs: $(GAGEN)
+	$(Q)$(GAGEN) help --markdown > docs/COMMANDS.md
+	$(Q)$(GAGEN) help --man > out/gagen.1
+	$(Q)$(GAGEN) help --annotations > out/gagen.d.lua
+	$(Q)for shell in bash zsh fish; do $(GAGEN) help --completion $$shell > out/gagen.$$shell; done
+	@echo "docs/COMMANDS.md out/gagen.1 out/gagen.d.lua out/gagen.bash out/gagen.zsh out/gagen.fish"
+
 # with a GPU: the CUDA target on the real libraries; without one it says NOT RUN
 gpu-check:
 	$(Q)BUILD=$(BUILD) GAGEN=$(GAGEN) tools/gpu-check
@@ -94,7 +103,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: all demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: all docs demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

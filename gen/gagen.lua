@@ -1,11 +1,14 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files.
+local annotations = require "command.annotations"
 local compile = require "command.compile"
+local completion = require "command.completion"
 local diag = require "base.diag"
 local diff = require "command.diff"
 local doctor = require "emit.doctor"
 local equiv = require "command.equiv"
 local help = require "command.help"
 local list = require "command.list"
+local manual = require "command.manual"
 local new = require "command.new"
 local options = require "command.options"
 local plan = require "emit.plan"
@@ -117,8 +120,19 @@ end
 function COMMANDS.doctor() return doctor.run() end
 
 function COMMANDS.help(o)
-    local word = o.arguments[1]
-    io.write(word and help.word(word) or help.all())
+    local word, made = o.arguments[1], nil
+    if o.man then
+        made = manual.man()
+    elseif o.markdown then
+        made = manual.markdown()
+    elseif o.annotations then
+        made = annotations()
+    elseif o.completion then
+        made = completion(o.completion)
+    else
+        made = word and help.word(word) or help.all()
+    end
+    io.write(made)
     return 0
 end
 

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,6 +73,50 @@ static int native_run(lua_State *L) {
     return 1;
 }
 
+/* In the child of native_isolated: runs the function at index 1 as gagen's main is run. */
+static void run_isolated(lua_State *L, int err, double seconds, double bytes) {
+    const struct rlimit cpu = { (rlim_t)seconds + 1, (rlim_t)seconds + 2 };
+    const struct rlimit memory = { (rlim_t)bytes, (rlim_t)bytes };
+    const struct rlimit core = { 0, 0 };
+    dup2(err, 2);
+    setrlimit(RLIMIT_CPU, &cpu);
+    setrlimit(RLIMIT_AS, &memory);
+    setrlimit(RLIMIT_CORE, &core);
+    alarm((unsigned)(10 * seconds) + 1);
+    lua_pushcfunction(L, ga_host_handler);
+    lua_pushvalue(L, 1);
+    int code = lua_pcall(L, 0, 1, -2) == LUA_OK ? (int)lua_tointeger(L, -1) : ga_host_report(L, stderr);
+    fflush(stderr);
+    _exit(code);
+}
+
+/* isolated(f, seconds, bytes) -> the exit code of f() in a copy of this process with these limits of CPU
+ * time and address space, 128 + n after signal n; and what it wrote to standard error. An error in f is
+ * the exit code that gagen would give it. */
+static int native_isolated(lua_State *L) {
+    int ends[2], status = 0;
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    double seconds = luaL_checknumber(L, 2), bytes = luaL_checknumber(L, 3);
+    if (pipe(ends) != 0) return luaL_error(L, "pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child == 0) run_isolated(L, ends[1], seconds, bytes);
+    close(ends[1]);
+    if (child < 0) return luaL_error(L, "fork: %s", strerror(errno));
+    luaL_Buffer text;
+    luaL_buffinit(L, &text);
+    for (ssize_t n = 1; n != 0;) {
+        n = read(ends[0], luaL_prepbuffer(&text), LUAL_BUFFERSIZE);
+        if (n > 0) luaL_addsize(&text, (size_t)n);
+        if (n < 0 && errno != EINTR) break;
+    }
+    close(ends[0]);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    luaL_pushresult(&text);
+    lua_pushinteger(L, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    lua_insert(L, -2);
+    return 2;
+}
+
 /* temporary() -> a new folder */
 static int native_temporary(lua_State *L) {
     char path[] = GA_TEST_FOLDER "/XXXXXX";
@@ -109,6 +155,7 @@ static int push_helpers(lua_State *L) {
     static const luaL_Reg native[] = { { "run", native_run },
                                        { "temporary", native_temporary },
                                        { "clock", native_clock },
+                                       { "isolated", native_isolated },
                                        { NULL, NULL } };
     char *root = getcwd(NULL, 0);
     int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");

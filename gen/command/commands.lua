@@ -35,6 +35,12 @@ commands.options = {
     { name = "--equiv", key = "equiv", value = "A=1,2,4",
         doc = "compare the gradients and parameters of these numbers of micro-steps" },
     { name = "--like", key = "like", value = "SPEC", doc = "a shipped spec by its name, or a file" },
+    { name = "--man", key = "man", doc = "the manual page, for man -l" },
+    { name = "--markdown", key = "markdown", doc = "the text of docs/COMMANDS.md" },
+    { name = "--annotations", key = "annotations",
+        doc = "what a spec may use, as gagen.d.lua for the Lua language server" },
+    { name = "--completion", key = "completion", value = "SHELL", values = { "bash", "zsh", "fish" },
+        doc = "completion of the command line: bash, zsh or fish" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
@@ -88,7 +94,8 @@ commands.list = {
     { name = "list", arguments = { "[KIND]" }, options = {},
         doc = "what a spec may use: words, layers, ops, optimizers, schedules, losses",
         example = "gagen list layers" },
-    { name = "help", arguments = { "[WORD]" }, options = {},
+    { name = "help", arguments = { "[WORD]" },
+        options = { "--man", "--markdown", "--annotations", "--completion" },
         doc = "this list, a command, or anything that list shows", example = "gagen help plan" },
     { name = "doctor", arguments = {}, options = {},
         doc = "what is installed and what is missing", example = "gagen doctor" },
@@ -96,7 +103,16 @@ commands.list = {
         doc = "version of gagen and of Lua", example = "gagen version" },
 }
 
-commands.exit = "0 done, 1 your input, 2 a bug of gagen, 3 disk or tools"
+commands.exit = {
+    { 0, "done" }, { 1, "your input; or check --equiv finds a difference" }, { 2, "a bug of gagen" },
+    { 3, "disk, memory or tools" },
+}
+
+commands.environment = {
+    { "GAGEN_DATA", "folder in which data files are looked for before the folder data beside the spec" },
+    { "CC, CFLAGS, LDFLAGS", "what make takes to build a program" },
+    { "TMPDIR", "where check --equiv builds its programs; default /tmp" },
+}
 
 --- The command of this name, or nil; the names of all.
 function commands.find(name)
@@ -112,6 +128,16 @@ function commands.option(name)
     for _, option in ipairs(commands.options) do
         if option.name == name then return option end
     end
+end
+
+--- "0 done, 1 ..." on one line.
+function commands.exit_text()
+    return table.concat(ordered.collect(commands.exit, function(e) return e[1] .. " " .. e[2] end), ", ")
+end
+
+--- "-o DIR", "--force".
+function commands.option_usage(option)
+    return option.name .. (option.value and " " .. option.value or "")
 end
 
 --- "run SPEC [-- OPTIONS]".

@@ -7,7 +7,7 @@ local reference = require "command.reference"
 local help = {}
 
 local function option_line(option)
-    return ("  %-30s%s\n"):format(option.name .. (option.value and " " .. option.value or ""), option.doc)
+    return ("  %-30s%s\n"):format(commands.option_usage(option), option.doc)
 end
 
 --- The text of `gagen help`.
@@ -19,7 +19,7 @@ function help.all()
     out[#out + 1] = "\n"
     for _, option in ipairs(commands.options) do out[#out + 1] = option_line(option) end
     out[#out + 1] = "\ngagen help WORD says more of a command or of anything that gagen list shows\nexit: "
-        .. commands.exit .. "\n"
+        .. commands.exit_text() .. "\n"
     return table.concat(out)
 end
 

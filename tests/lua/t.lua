@@ -11,6 +11,8 @@
 --   t.write(path, text)          writes a file, making its folders
 --   t.root, t.gagen              the repository; path of gagen in it
 --   t.load(path)                 value of a Lua file of the repository
+--   t.isolated(f, seconds, bytes)  the exit code of f() in a copy of this process with these limits, and
+--                                what it printed to standard error; an error is gagen's exit code for it
 --   t.clock()                    seconds of the monotonic clock
 --   t.not_run(reason)            ends the test as not run
 --   t.environment(name)          text or nil
@@ -48,6 +50,7 @@ end
 
 return function(native)
     local t = { root = native.root, gagen = native.gagen, clock = native.clock,
+                isolated = native.isolated,
                 environment = host.environment }
 
     function t.equal(a, b, what)
