@@ -36,6 +36,14 @@ local function check_taken(d, where)
     end
 end
 
+local function check_target_word(d, where)
+    if d.kind == "csv" and d.target == "last" then d.target = nil end
+    local csv, given = d.kind == "csv", d.target
+    if not given or csv == (math.type(given) ~= nil) then return end
+    diag.fail(where.locate("target"), ("data '%s': target is %s, expected %s"):format(d.kind,
+        csv and "'" .. given .. "'" or given, csv and "a column or \"last\"" or "the name of a tensor"), {})
+end
+
 -- The files of train or eval: { files, targets = nil but for pairs }.
 local function find(d, name, where, folder)
     local value, at, pair = d[name], where.locate(name), PAIRS[d.kind]
@@ -45,10 +53,13 @@ local function find(d, name, where, folder)
         end
         return { name = name, at = at, files = data_files.find(value, folder, at) }
     end
+    if type(value) ~= "table" then
+        diag.fail(at, ("data '%s': %s is a string, expected %s"):format(d.kind, name, pair), {})
+    end
     local fields = check.fields({
         { name = "input", type = "str", position = 1, required = true },
         { name = "target", type = "str", position = 2, required = true },
-    }, type(value) == "table" and value or {}, { what = ("data '%s': %s = %s"):format(d.kind, name, pair),
+    }, value, { what = ("data '%s': %s = %s"):format(d.kind, name, pair),
         locate = function() return at end })
     local source = { name = name, at = at, files = data_files.find(fields.input, folder, at),
         targets = data_files.find(fields.target, folder, at) }
@@ -311,11 +322,7 @@ function data.read(d, at, path, real)
     if WINDOWS[d.kind] and not d.context then
         diag.fail(at, ("data '%s': context is missing, expected the ids of one row"):format(d.kind), {})
     end
-    if d.kind == "csv" and d.target == "last" then d.target = nil end
-    if d.target and (d.kind == "csv") ~= (math.type(d.target) ~= nil) then
-        diag.fail(where.locate("target"), ("data '%s': target is %s, expected %s"):format(d.kind,
-            tostring(d.target), d.kind == "csv" and "a column or \"last\"" or "the name of a tensor"), {})
-    end
+    check_target_word(d, where)
     local train = scan(d, find(d, "train", where, folder), real)
     d.sources = { train }
     if d.eval then
