@@ -92,7 +92,7 @@ commands.list = {
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "
             .. "another file. A file that is there is never overwritten." },
     { name = "list", arguments = { "[KIND]" }, options = {},
-        doc = "what a spec may use: words, layers, ops, optimizers, schedules, losses",
+        doc = "what a spec may use: words, layers, ops, losses, optimizers, schedules, data",
         example = "gagen list layers" },
     { name = "help", arguments = { "[WORD]" },
         options = { "--man", "--markdown", "--annotations", "--completion" },

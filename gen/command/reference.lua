@@ -6,6 +6,7 @@
 -- layers, or, where it begins with "local y", a line in a function of x.
 local catalog = require "catalog.catalog"
 local check = require "base.check"
+local formats = require "spec.formats"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
 local words = require "spec.words"
@@ -106,7 +107,19 @@ for _, from in ipairs { { "losses", "loss", "loss" }, { "optimizers", "optimizer
     end)
 end
 
---- The kinds in order: words, layers, ops, losses, optimizers, schedules.
+KINDS:set("data", function(_, out)
+    local word = words.find("data")
+    for _, format in ipairs(formats.list) do
+        local fields = ordered.collect(word.fields, function(f)
+            local taken = ordered.find(formats.common, f.name) or ordered.find(format.takes, f.name)
+            return taken and f.name ~= "kind" and f or nil
+        end)
+        out { kind = "data", name = format.name, doc = format.doc, fields = fields, example = format.example,
+            usage = ('data { "%s", %s'):format(format.name, arguments_of(fields):sub(3)) }
+    end
+end)
+
+--- The kinds in order: words, layers, ops, losses, optimizers, schedules, data.
 function reference.kinds() return KINDS.keys end
 
 --- The entries of one kind, in order.

@@ -3,30 +3,20 @@
 local check = require "base.check"
 local data_files = require "spec.data_files"
 local diag = require "base.diag"
+local formats = require "spec.formats"
 local ordered = require "base.ordered"
 local words = require "spec.words"
 
 local data = {}
 
--- Which fields of the word a kind takes beside these.
-local COMMON = { "kind", "train", "eval", "split", "shuffle", "last" }
-local TAKES = {
-    csv = { "target", "scale", "header" },
-    idx = { "scale", "mean", "std", "crop", "flip" },
-    cifar10 = { "scale", "mean", "std", "crop", "flip" },
-    text = { "context" }, tokens = { "context" },
-    npy = { "scale", "mean", "std" },
-    tensors = { "target" },
-}
--- A path of these is { input, target }.
-local PAIRS = { idx = "{ images, labels }", npy = "{ input, target }" }
 local IMAGES = { idx = true, cifar10 = true }
 local WINDOWS = { text = true, tokens = true }
 
 local CHANNELS, PADDING = 16, 4096
 
 local function check_taken(d, where)
-    local taken = table.move(TAKES[d.kind], 1, #TAKES[d.kind], #COMMON + 1, ordered.copy(COMMON))
+    local own = formats.find(d.kind).takes
+    local taken = table.move(own, 1, #own, #formats.common + 1, ordered.copy(formats.common))
     for _, field in ipairs(words.find("data").fields) do
         if d[field.name] ~= nil and not ordered.find(taken, field.name) then
             diag.fail(where.locate(field.name), ("data '%s': %s does not apply"):format(d.kind,
@@ -46,7 +36,7 @@ end
 
 -- The files of train or eval: { files, targets = nil but for pairs }.
 local function find(d, name, where, folder)
-    local value, at, pair = d[name], where.locate(name), PAIRS[d.kind]
+    local value, at, pair = d[name], where.locate(name), formats.find(d.kind).pair
     if not pair then
         if type(value) ~= "string" then
             diag.fail(at, ("data: %s is a table, expected a path"):format(name), {})

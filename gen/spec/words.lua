@@ -2,6 +2,8 @@
 -- list what this version can do, so anything else is refused by name.
 -- A word's `select` takes its first position from a registry of the catalog; its `example` is a line of
 -- a spec that is valid beside a model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
+local formats = require "spec.formats"
+
 local words = {}
 
 local function field(name, type, more)
@@ -21,10 +23,9 @@ words.list = {
         field("name", "str", { position = 1, required = true, doc = "[a-z][a-z0-9_]*" }),
     } },
     { name = "data",
-      example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }',
+      example = formats.list[1].example,
       required = true, doc = "where the rows come from", fields = {
-        field("kind", "str", { position = 1, required = true, values = { "csv", "idx", "cifar10", "text",
-            "tokens", "npy", "tensors" }, doc = "the file format" }),
+        field("kind", "str", { position = 1, required = true, values = formats.names, doc = "the file format" }),
         field("train", "str", { required = true, alternatives = { "table" },
             doc = "path of the training files, * stands for any characters; idx and npy: { input, target }" }),
         field("eval", "str", { alternatives = { "table" }, doc = "the same for evaluation" }),
