@@ -66,8 +66,9 @@ $(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
 # -- tests
 include tests/device/build.mk
 include tests/crash/build.mk
+include tests/faults/build.mk
 
-run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) device
+run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
 	$(Q)rm -rf $(BUILD)/tests/tmp
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)')
 

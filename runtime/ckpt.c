@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "ckpt.h"
 
+#include "file.h"
 #include "folder.h"
 #include "rng.h"
 #include "text.h"
@@ -87,15 +88,18 @@ static int take_lock(ga_ckpt *c, ga_err *e) {
     char text[160] = "", host[64] = "?";
     c->lock = openat(c->folder, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (c->lock < 0)
-        return ga_fail(e, GA_ENVIRONMENT, "%s/.lock: %s", c->c.folder, strerror(errno));
+        return ga_fail(e, ga_file_status(), "%s/.lock: %s", c->c.folder, strerror(errno));
     if (flock(c->lock, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK)
+            return ga_fail(e, GA_ENVIRONMENT, "%s/.lock: cannot be locked: %s", c->c.folder,
+                           strerror(errno));
         ssize_t n = pread(c->lock, text, sizeof text - 1, 0);
         if (n > 0 && text[n - 1] == '\n') text[n - 1] = 0;
         return ga_fail(
             e, GA_INPUT,
             "%s: in use by another run (%s), expected one run per folder: wait for it, or name "
             "another folder",
-            c->c.folder, n > 0 ? text : strerror(errno));
+            c->c.folder, n > 0 ? text : "unknown");
     }
     gethostname(host, sizeof host - 1);
     int n =
@@ -144,7 +148,8 @@ static int open_first(ga_ckpt *c, ga_err *e) {
     snprintf(c->run, sizeof c->run, "%016llx", (unsigned long long)id);
     GA_TRY(ga_folder_make(c->c.folder, e));
     c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->folder < 0) return ga_fail(e, GA_ENVIRONMENT, "%s: %s", c->c.folder, strerror(errno));
+    if (c->folder < 0)
+        return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", c->c.folder, strerror(errno));
     GA_TRY(take_lock(c, e));
     ga_folder_each(c->folder, remove_temporary, c);
     return check_space(c, e);
@@ -203,6 +208,10 @@ void ga_ckpt_close(ga_ckpt *c) {
     if (c->lock >= 0) close(c->lock);
     if (c->folder >= 0) close(c->folder);
     c->lock = c->folder = -1;
+}
+
+static int fail_folder(save *v, const char *what) {
+    return ga_fail(v->e, GA_ENVIRONMENT, "%s: %s: %s", v->c->c.folder, what, strerror(errno));
 }
 
 static int fail_at(save *v, const char *name, const char *what) {
@@ -359,7 +368,7 @@ static int move_away(save *v) {
     if (renameat(at, v->final, at, v->old) == 0 || errno == ENOENT) return GA_OK;
     if (errno != EEXIST && errno != ENOTEMPTY) return fail_at(v, "", "rename failed");
     errno = ga_folder_sync(at); /* one of a run that was killed; the later one is to stay */
-    if (errno) return fail_at(v, "..", "sync failed");
+    if (errno) return fail_folder(v, "sync failed");
     errno = ga_folder_remove(at, v->old);
     if (errno || renameat(at, v->final, at, v->old)) return fail_at(v, "", "rename failed");
     return GA_OK;
@@ -441,7 +450,7 @@ static int publish(save *v) {
     GA_TRY(rename_folder(v));
     v->renamed = true;
     errno = ga_folder_sync(v->c->folder);
-    if (errno) return fail_at(v, "..", "sync failed");
+    if (errno) return fail_folder(v, "sync failed");
     ga_folder_remove(v->c->folder, v->temporary); /* one that was exchanged */
     if (*v->old) ga_folder_remove(v->c->folder, v->old);
     retain(v);

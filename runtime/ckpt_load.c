@@ -1,6 +1,7 @@
 /* ckpt_load.c: the reading side of checkpoints: manifest, verification, search, resume. */
 #include "ckpt.h"
 
+#include "file.h"
 #include "folder.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -31,45 +31,26 @@ bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r) {
            (name[n] == 0 || strcmp(name + n, "-old") == 0);
 }
 
-/* What is missing or damaged is no checkpoint; what cannot be looked at now may be one. */
-static ga_status open_status(void) {
-    return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? GA_ENVIRONMENT : GA_INPUT;
-}
-
-static int open_regular(int folder, const char *name, int64_t *bytes, ga_err *e) {
-    struct stat st;
-    int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return ga_fail(e, open_status(), "%s: %s", name, strerror(errno));
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return ga_fail(e, GA_INPUT, "%s: not a regular file", name);
-    }
-    *bytes = st.st_size;
-    return fd;
-}
-
-/* crc32 of the first `bytes` of fd. */
-static bool crc_of(int fd, int64_t bytes, uint32_t *crc) {
+/* crc32 of the first `bytes` of fd: 0, an errno, or ENODATA if there are not so many. */
+static int crc_of(int fd, int64_t bytes, uint32_t *crc) {
     unsigned char buffer[1 << 14];
     *crc = (uint32_t)crc32(0, NULL, 0);
     for (int64_t at = 0; at < bytes;) {
-        int64_t left = bytes - at;
-        ssize_t n =
-            pread(fd, buffer, left < (int64_t)sizeof buffer ? (size_t)left : sizeof buffer, at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
+        int64_t part = bytes - at < (int64_t)sizeof buffer ? bytes - at : (int64_t)sizeof buffer;
+        int64_t n = ga_file_read(fd, buffer, part, at);
+        if (n != part) return n < 0 ? errno : ENODATA;
         *crc = (uint32_t)crc32(*crc, buffer, (unsigned)n);
         at += n;
     }
-    return true;
+    return 0;
 }
 
 int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_err *e) {
-    int fd = open_regular(AT_FDCWD, path, &out->bytes, e);
+    int fd = ga_file_open(AT_FDCWD, path, path, &out->bytes, e);
     if (fd < 0) return fd;
-    bool read = crc_of(fd, out->bytes, &out->checksum);
+    int rc = crc_of(fd, out->bytes, &out->checksum);
     close(fd);
-    if (!read) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(errno));
+    if (rc) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(rc));
     if (snprintf(out->path, sizeof out->path, "%s", name) >= (int)sizeof out->path)
         return ga_fail(e, GA_INPUT, "%.64s...: the path is longer than %zu bytes", name,
                        sizeof out->path - 1);
@@ -142,35 +123,51 @@ typedef struct {
 
 static size_t manifest_source(void *buffer, size_t size, void *arg) {
     manifest_file *f = arg;
-    ssize_t n;
-    do n = pread(f->fd, buffer, size, f->at);
-    while (n < 0 && errno == EINTR);
+    int64_t n = ga_file_read(f->fd, buffer, (int64_t)size, f->at);
     if (n > 0) f->at += n;
     return (size_t)n; /* -1 is what jansson takes for a failure */
 }
 
+static int refuse_manifest(ga_err *e) {
+    return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
+}
+
+/* Its last line is the checksum of what stands above. */
+static int check_manifest(int fd, int64_t bytes, ga_err *e) {
+    char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
+    uint32_t crc = 0;
+    if (bytes <= LAST_LINE) return refuse_manifest(e);
+    int rc = crc_of(fd, bytes - LAST_LINE, &crc);
+    if (rc == 0 && ga_file_read(fd, last, LAST_LINE, bytes - LAST_LINE) < 0) rc = errno;
+    if (rc && rc != ENODATA)
+        return ga_fail(e, GA_ENVIRONMENT, "manifest.json: cannot be read: %s", strerror(rc));
+    snprintf(expected, sizeof expected, "\"checksum\":\"%08x\"}\n", (unsigned)crc);
+    return rc == 0 && memcmp(last, expected, LAST_LINE) == 0 ? GA_OK : refuse_manifest(e);
+}
+
+static int parse_manifest(int fd, json_t **root, ga_err *e) {
+    json_error_t error = {0};
+    manifest_file f = {.fd = fd};
+    errno = 0;
+    *root = json_load_callback(manifest_source, &f, JSON_REJECT_DUPLICATES, &error);
+    if (*root) return GA_OK;
+    if (json_error_code(&error) == json_error_out_of_memory)
+        return ga_fail(e, GA_ENVIRONMENT, "manifest.json: no memory to read it");
+    if (errno) return ga_fail(e, GA_ENVIRONMENT, "manifest.json: cannot be read: %s", strerror(errno));
+    return ga_fail(e, GA_INPUT, "manifest.json: %s", error.text);
+}
+
 /* Reads and checks the manifest of an open folder; *root is the caller's to release. */
 static int read_manifest(int folder, json_t **root, ga_ckpt_state *s, ga_err *e) {
-    char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
     int64_t bytes;
-    uint32_t crc = 0;
-    json_error_t error = {0};
     *root = NULL;
-    int fd = open_regular(folder, "manifest.json", &bytes, e);
+    int fd = ga_file_open(folder, "manifest.json", "manifest.json", &bytes, e);
     if (fd < 0) return fd;
-    bool whole = bytes > LAST_LINE && crc_of(fd, bytes - LAST_LINE, &crc) &&
-                 pread(fd, last, LAST_LINE, bytes - LAST_LINE) == LAST_LINE;
-    snprintf(expected, sizeof expected, "\"checksum\":\"%08x\"}\n", (unsigned)crc);
-    if (whole && memcmp(last, expected, LAST_LINE) == 0)
-        *root = json_load_callback(manifest_source, &(manifest_file){.fd = fd},
-                                   JSON_REJECT_DUPLICATES, &error);
+    int code = check_manifest(fd, bytes, e);
+    if (code == GA_OK) code = parse_manifest(fd, root, e);
     close(fd);
-    if (whole && !*root && json_error_code(&error) == json_error_out_of_memory)
-        return ga_fail(e, GA_ENVIRONMENT, "manifest.json: no memory to read it");
-    if (!*root)
-        return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
+    GA_TRY(code);
     json_int_t format = json_integer_value(json_object_get(*root, "format"));
-    int code = GA_OK;
     if (format != 1)
         code =
             ga_fail(e, GA_INPUT,
@@ -194,11 +191,11 @@ static int verify_blocks(int fd, const char *name, int64_t bytes, const json_t *
     unsigned char buffer[1 << 16];
     uint32_t crc = 0;
     for (int64_t at = 0; at < bytes;) {
-        ssize_t n = pread(fd, buffer, sizeof buffer - (size_t)(at % (int64_t)sizeof buffer), at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return ga_fail(e, GA_INPUT, "%s: cannot be read at byte %lld: %s", name, (long long)at,
-                           n < 0 ? strerror(errno) : "the file ends there");
+        int64_t part = bytes - at < (int64_t)sizeof buffer ? bytes - at : (int64_t)sizeof buffer;
+        int64_t n = ga_file_read(fd, buffer, part, at);
+        if (n != part)
+            return ga_fail(e, n < 0 ? GA_ENVIRONMENT : GA_INPUT, "%s: cannot be read at byte %lld: %s",
+                           name, (long long)at, n < 0 ? strerror(errno) : "the file ends before");
         crc = (uint32_t)crc32(at % GA_BLOCK ? crc : 0, buffer, (unsigned)n);
         at += n;
         if (at % GA_BLOCK && at < bytes) continue;
@@ -218,7 +215,7 @@ static int verify_files(int folder, const json_t *root, ga_err *e) {
         int64_t found, bytes = json_integer_value(json_object_get(one, "bytes"));
         if (!name || !*name || strchr(name, '/'))
             return ga_fail(e, GA_INPUT, "manifest.json: a file without a name");
-        int fd = open_regular(folder, name, &found, e);
+        int fd = ga_file_open(folder, name, name, &found, e);
         if (fd < 0) return fd;
         int code = found == bytes
                        ? verify_blocks(fd, name, bytes, json_object_get(one, "checksums"), e)
@@ -232,7 +229,8 @@ static int verify_files(int folder, const json_t *root, ga_err *e) {
 
 static int open_folder(int parent, const char *name, ga_err *e) {
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 ? fd : ga_fail(e, open_status(), "%s: %s", name, strerror(errno));
+    if (fd >= 0) return fd;
+    return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", name, strerror(errno));
 }
 
 /* Manifest of a checkpoint, and with `whole` the content of its files. */
@@ -266,7 +264,10 @@ static bool before(int64_t micro, const char *name, int64_t other, const char *o
 
 static int reject(search *s, const char *name, const ga_err *why, bool speak) {
     s->failed = why->code == GA_ENVIRONMENT;
-    if (s->failed) return ga_fail(s->e, GA_ENVIRONMENT, "%s/%s: %s", s->path, name, why->msg);
+    if (s->failed)
+        return ga_fail(s->e, GA_ENVIRONMENT,
+                       "%.200s/%s: %.200s; --resume with the path of an older one goes on without it",
+                       s->path, name, why->msg);
     if (speak) ga_say("checkpoint %s/%s rejected: %s", s->path, name, why->msg);
     return GA_OK;
 }
@@ -430,7 +431,9 @@ static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
 
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e) {
-    int code = verify(AT_FDCWD, path, false, out, e);
+    ga_err why;
+    int code = verify(AT_FDCWD, path, false, out, &why);
+    if (code < 0) ga_fail(e, (ga_status)code, "%.200s: %.250s", path, why.msg);
     if (code == GA_OK) code = compare(now, out, ga_comm_rank(c->comm) == 0, e);
     if (code == GA_OK) code = load_files(path, c, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);

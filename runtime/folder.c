@@ -1,6 +1,7 @@
 /* folder.c: listing by getdents64 into a buffer on the stack, since opendir allocates. */
 #include "folder.h"
 
+#include "file.h"
 #include "safetensors.h"
 
 #include <dirent.h>
@@ -45,11 +46,12 @@ int ga_folder_make(const char *path, ga_err *e) {
         snprintf(part, sizeof part, "%.*s", (int)i, path);
         bool made = mkdir(part, 0777) == 0;
         if (!made && errno != EEXIST)
-            return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be made: %s", part, strerror(errno));
+            return ga_fail(e, ga_file_status(), "%s: cannot be made: %s", part, strerror(errno));
         if (made || i == n) GA_TRY(sync_parent(part, made, e));
     }
-    if (stat(path, &st) || !S_ISDIR(st.st_mode))
-        return ga_fail(e, GA_INPUT, "%s: not a folder", path);
+    if (stat(path, &st))
+        return ga_fail(e, ga_file_status(), "%s: cannot be looked at: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode)) return ga_fail(e, GA_INPUT, "%s: not a folder", path);
     return GA_OK;
 }
 
@@ -99,9 +101,7 @@ int ga_folder_checksum(int fd, const char *path, uint32_t *checksums, int64_t bl
     uint32_t crc = (uint32_t)crc32(0, NULL, 0);
     *bytes = 0;
     for (;;) {
-        ssize_t n =
-            pread(fd, buffer, sizeof buffer - (size_t)(*bytes % (int64_t)sizeof buffer), *bytes);
-        if (n < 0 && errno == EINTR) continue;
+        int64_t n = ga_file_read(fd, buffer, sizeof buffer, *bytes);
         if (n < 0)
             return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", path, strerror(errno));
         if (n == 0) return GA_OK;

@@ -4,7 +4,7 @@
 
 #include "ga.h"
 
-/* Makes path and its missing parents, durably. GA_ENVIRONMENT if that is not possible. */
+/* Makes path and its missing parents, durably. */
 int ga_folder_make(const char *path, ga_err *e);
 
 /* fsync of an open folder: 0 or an errno. Some file systems have no such thing for folders and say

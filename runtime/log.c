@@ -3,6 +3,7 @@
 #include "log.h"
 
 #include "progress.h"
+#include "file.h"
 #include "text.h"
 
 #include <errno.h>
@@ -48,7 +49,7 @@ int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *
         /* Never waits for a reader of a FIFO; a FIFO without one is refused. */
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
         if (fd < 0)
-            return ga_fail(e, GA_INPUT, "--log: %s: cannot be opened: %s", path, strerror(errno));
+            return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
         l->json.fd = fd;
     }
     *out = l;

@@ -191,7 +191,8 @@ static bool try_path(char *out, size_t size, const char *folder, const char *bet
     struct stat st;
     if (!folder || !*folder) return false;
     int n = snprintf(out, size, "%s%s%s", folder, between, relative);
-    return n > 0 && (size_t)n < size && stat(out, &st) == 0;
+    /* what cannot be looked at is there: opening it says why */
+    return n > 0 && (size_t)n < size && (stat(out, &st) == 0 || (errno != ENOENT && errno != ENOTDIR));
 }
 
 int ga_data_path(char *out, size_t size, const char *option_dir, const char *program_dir,

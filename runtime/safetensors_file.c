@@ -2,11 +2,12 @@
  * stranger's. */
 #include "safetensors_file.h"
 
+#include "file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { HEADER_MAX = 100 << 20 };
@@ -18,19 +19,10 @@ static int refuse(file *f, const char *what) {
 }
 
 int ga_tensors_file_read(file *f, void *to, int64_t n, int64_t from) {
-    char *at = to;
-    while (n > 0) {
-        ssize_t got = pread(f->fd, at, (size_t)n, from);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            return ga_fail(f->e, GA_ENVIRONMENT, "%s: cannot be read: %s", f->path,
-                           strerror(errno));
-        if (got == 0) return refuse(f, "became shorter while it was read");
-        at += got;
-        n -= got;
-        from += got;
-    }
-    return GA_OK;
+    int64_t got = ga_file_read(f->fd, to, n, from);
+    if (got == n) return GA_OK;
+    if (got >= 0) return refuse(f, "became shorter while it was read");
+    return ga_fail(f->e, GA_ENVIRONMENT, "%s: cannot be read: %s", f->path, strerror(errno));
 }
 
 static size_t json_source(void *buffer, size_t size, void *arg) {
@@ -176,27 +168,21 @@ static int read_header(file *f) {
     f->at = 8;
     f->root = json_load_callback(json_source, f, JSON_REJECT_DUPLICATES, &error);
     if (f->code < 0) return f->code;
+    if (!f->root && json_error_code(&error) == json_error_out_of_memory) return refuse_memory(f);
     if (!f->root) return ga_fail(f->e, GA_INPUT, "%s: header: %s", f->path, error.text);
     return check_entries(f);
-}
-
-int ga_tensors_file_open(file *f, const char *path, ga_err *e) {
-    struct stat st;
-    *f = (file){.path = path, .e = e};
-    f->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (f->fd < 0) return ga_fail(e, GA_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    int code = GA_OK;
-    if (fstat(f->fd, &st) || !S_ISREG(st.st_mode)) code = refuse(f, "not a regular file");
-    f->bytes = code == GA_OK ? (int64_t)st.st_size : 0;
-    if (code == GA_OK) code = read_header(f);
-    if (code < 0) {
-        json_decref(f->root);
-        close(f->fd);
-    }
-    return code;
 }
 
 void ga_tensors_file_close(file *f) {
     json_decref(f->root);
     close(f->fd);
+}
+
+int ga_tensors_file_open(file *f, const char *path, ga_err *e) {
+    *f = (file){.path = path, .e = e};
+    f->fd = ga_file_open(AT_FDCWD, path, path, &f->bytes, e);
+    GA_TRY(f->fd);
+    int code = read_header(f);
+    if (code < 0) ga_tensors_file_close(f);
+    return code;
 }

@@ -1,11 +1,11 @@
-/* stream.c: reading and inflating. A file is opened without waiting, so that a pipe in its place is
- * refused instead of blocking. */
+/* stream.c: reading and inflating. */
 #include "stream.h"
+
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK = GA_STREAM_CHUNK };
@@ -16,30 +16,21 @@ static int refuse(const ga_stream *s, ga_err *e, const char *what) {
 
 static bool starts_as_gzip(int fd) {
     unsigned char magic[2] = {0, 0};
-    return pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+    return ga_file_read(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
 int ga_stream_open(ga_stream *s, const char *path, ga_packing packing, ga_err *e) {
-    struct stat st;
     /* the buffers stay as they are: only what has been read into them is looked at */
     s->path = path;
     s->ended = false;
     s->at = s->have = 0;
     s->z = (z_stream){0};
-    s->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (s->fd < 0) return ga_fail(e, GA_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    s->fd = ga_file_open(AT_FDCWD, path, path, &s->bytes, e);
+    GA_TRY(s->fd);
     s->zipped = packing == GA_GZIP || (packing == GA_BY_CONTENT && starts_as_gzip(s->fd));
-    int code;
-    if (fstat(s->fd, &st) || !S_ISREG(st.st_mode))
-        code = ga_fail(e, GA_INPUT, "%s: not a regular file", path);
-    else if (s->zipped && inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK)
-        code = ga_fail(e, GA_ENVIRONMENT, "%s: zlib found no memory", path);
-    else {
-        s->bytes = st.st_size;
-        return GA_OK;
-    }
+    if (!s->zipped || inflateInit2(&s->z, 16 + MAX_WBITS) == Z_OK) return GA_OK;
     close(s->fd);
-    return code;
+    return ga_fail(e, GA_ENVIRONMENT, "%s: zlib found no memory", path);
 }
 
 void ga_stream_close(ga_stream *s) {

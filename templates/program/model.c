@@ -9,6 +9,7 @@ $header
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/file.h"
 #include "runtime/$reader"
 #include "runtime/rng.h"
 #include "runtime/stop.h"
@@ -250,7 +251,8 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     if (ga_comm_rank(m->comm) != 0) return 0;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return ga_fail(e, GA_INPUT, "--dump %s: the folder cannot be made: %s", folder, strerror(errno));
+        return ga_fail(e, ga_file_status(), "--dump %s: the folder cannot be made: %s", folder,
+                       strerror(errno));
     char path[GA_PATH_MAX];
 //% if device then
     GA_TRY($(name)_model_download(m, e));
