@@ -5,6 +5,7 @@
 #define GA_CKPT_H
 
 #include "comm.h"
+#include "epochs.h"
 #include "safetensors.h"
 
 enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64 };
@@ -23,7 +24,7 @@ int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_
 typedef struct ga_ckpt_state {
     int64_t micro, cycle, update, skipped, skipped_in_row;
     int64_t epoch, position; /* of the loader */
-    int accumulate, r;
+    int accumulate, r; /* micro-steps of a full cycle now, of which r are done */
     double weight, loss_sum;
     uint64_t seed; /* below 2^63 */
     double scale;  /* loss scaler; 1 without */
@@ -48,6 +49,7 @@ typedef struct ga_ckpt_config {
     int file_count;           /* 1..8 */
     const ga_array *gradient; /* of this rank, saved mid-cycle only */
     ga_comm *comm;
+    const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: always now's accumulate */
 } ga_ckpt_config;
 
 typedef struct ga_ckpt ga_ckpt;

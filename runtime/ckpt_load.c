@@ -434,7 +434,10 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     ga_err why;
     int code = verify(AT_FDCWD, path, false, out, &why);
     if (code < 0) ga_fail(e, (ga_status)code, "%.200s: %.250s", path, why.msg);
-    if (code == GA_OK) code = compare(now, out, ga_comm_rank(c->comm) == 0, e);
+    ga_ckpt_state then_now = *now; /* what this run has in the checkpoint's cycle */
+    if (code == GA_OK && c->epochs)
+        then_now.accumulate = ga_epochs_accumulate(c->epochs, out->cycle);
+    if (code == GA_OK) code = compare(&then_now, out, ga_comm_rank(c->comm) == 0, e);
     if (code == GA_OK) code = load_files(path, c, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
     return ga_comm_agree(c->comm, code, e);

@@ -184,9 +184,9 @@ end
 -- How many cycles a run has.
 local function length_of(config)
     local train = config.train
-    if train.updates then return lines { ("const int64_t cycles = %d;"):format(train.updates) } end
-    return lines { "const ga_epochs epochs = ga_loader_epochs(&m->data);",
-        ("const int64_t cycles = ga_epochs_cycles(&epochs, %s);"):format(expr.literal(train.epochs, "f64")) }
+    return text.block(train.updates and ("const int64_t cycles = %d;"):format(train.updates)
+        or ("const int64_t cycles = ga_epochs_cycles(&m->epochs, %s);"):format(
+            expr.literal(train.epochs, "f64")))
 end
 
 -- The fields of the event of an evaluation.

@@ -166,6 +166,7 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
                        ga_batch_bytes(&m->train, B), BATCH_BYTES);
     m->eval_batch = ga_take(&m->memory[ARENA_LOADER], BATCH_BYTES, 64, e);
     if (!m->eval_batch) return GA_BUG;
+    m->epochs = ga_loader_epochs(&m->data);
     return ga_loader_open(&m->loader, &m->data, &m->memory[ARENA_LOADER], e);
 }
 
@@ -178,7 +179,8 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
-    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, &a->gradient, m->comm};
+    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, &a->gradient, m->comm,
+                            &m->epochs};
 }
 
 static ga_ckpt_state state_of(const model *m) {
@@ -187,7 +189,7 @@ static ga_ckpt_state state_of(const model *m) {
         .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
         .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
         .epoch = p.epoch, .position = p.position,
-        .accumulate = A, .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
+        .accumulate = ga_epochs_accumulate(&m->epochs, m->count.cycle), .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
         .loss_sum = m->sums[SUM_LOSS], .seed = m->seed, .scale = 1,
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,

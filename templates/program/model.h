@@ -136,6 +136,7 @@ typedef struct model {
     ga_source train, eval;   /* the rows of the files; `eval` if it has a file of its own */
     ga_loader_config data;
     ga_dataset eval_data;
+    ga_epochs epochs;        /* which micro-batches a cycle has */
     ga_loader *loader;
     ga_log *log;
     struct ga_probe *probe;  /* train-probe only */

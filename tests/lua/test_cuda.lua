@@ -164,6 +164,28 @@ train      { updates = 8, seed = 4 }
     same_as_c(t, "cuda_norms", text, 1e-4)
 end)
 
+-- 37 windows of 8 bytes, 4 of them for evaluation: five micro-batches of 7, the last one of 5 rows,
+-- in cycles of three and two.
+add("ids, targets of two axes, short cycles and missing rows equal the C target", function(t)
+    local programs = open(t)
+    local bytes = {}
+    for i = 1, 300 do bytes[i] = string.char(97 + (i * i + i // 7) % 19) end
+    t.write(programs.folder() .. "/data/letters.txt", table.concat(bytes))
+    same_as_c(t, "cuda_letters", [[
+data       { "text", train = "letters.txt", context = 8, split = { eval = 4 }, last = "pad" }
+batch      (7)
+accumulate { 3, tail = "flush", drain = "consume" }
+model      (function(batch)
+    local x = reshape { 8, 1 } (batch.input * 0.05)
+    return linear "fc2" { 23 } (tanh {} (linear "fc1" { 12 } (x)))
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { epochs = 4.5, seed = 3 }
+eval       { every = "epoch", metrics = { "loss", "accuracy" } }
+]] .. F64, 1e-11)
+end)
+
 -- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
 add("products of every tile size equal the C target", function(t)
     local function wide(rows, width, more)

@@ -69,6 +69,23 @@ add("stopped in the second epoch, with another number of threads", function(t)
     end
 end)
 
+-- 30 micro-batches an epoch: cycles of 2, then of 5; the last one of an epoch has 3, or 3 and 2 of the
+-- next epoch.
+for _, tail in ipairs { "drop", "flush", "carry" } do
+    add("stopped in cycles of other lengths: tail " .. tail, function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local p = programs.build("resume_" .. tail, (spec():gsub("accumulate %(4%)",
+            ('accumulate { 2, later = { [1] = 5 }, tail = %q }'):format(tail))))
+        local straight = programs.dump(p, { "--cycles", 9 })
+        for _, k in ipairs { 1, 2, 6, 27, 28, 29, 30, 31, 34 } do
+            local checkpoint = t.temp()
+            programs.train(p, { "--cycles", 9, "--stop-micro", k, "--checkpoint", checkpoint, status = 75 })
+            programs.identical(programs.dump(p, { "--cycles", 9, "--resume", "latest", "--checkpoint", checkpoint }),
+                straight, FILES)
+        end
+    end)
+end
+
 add("stopped twice inside one cycle", function(t)
     local programs, p = small(t)
     local straight, checkpoint = programs.dump(p, { "--cycles", CYCLES }), t.temp()
