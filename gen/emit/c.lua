@@ -2,6 +2,7 @@
 -- from checked names and numbers; templates get it as text.block.
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
@@ -15,22 +16,29 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
 
 c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 
+-- The C library's functions; of f32, the program brings some of its own (templates/c/math.c).
 local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", erf = "erff",
     sin = "sinf", cos = "cosf", abs = "fabsf", pow = "powf", min = "fminf", max = "fmaxf",
     floor = "floorf" }
 local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
+local OWN_F32_CALL = ordered.copy(F32_CALL,
+    { exp = "ga_expf", log = "ga_logf", tanh = "ga_tanhf", erf = "ga_erff" })
 
---- How expressions are printed for elements of `dtype`; `variable` maps names to C text, `at` is the
---- place to blame for a number that the type cannot hold.
-function c.spelling(dtype, variable, at)
-    return { number = function(x) return expr.literal(x, dtype, at) end,
-        call = dtype == "f32" and F32_CALL or F64_CALL, variable = variable }
+-- spelling(dtype, variable, at) and call(name, dtype) of a target whose f32 functions these are.
+local function functions(f32_call)
+    return function(dtype, variable, at)
+        return { number = function(x) return expr.literal(x, dtype, at) end,
+            call = dtype == "f32" and f32_call or F64_CALL, variable = variable }
+    end, function(name, dtype)
+        return text.ident((dtype == "f32" and f32_call or F64_CALL)[name] or name)
+    end
 end
 
---- The name of a math function in the program's type.
-function c.call(name, dtype)
-    return text.ident(dtype == "f32" and F32_CALL[name] or F64_CALL[name] or name)
-end
+--- spelling: how expressions are printed for elements of `dtype`; `variable` maps names to C text, `at`
+-- is the place to blame for a number that the type cannot hold. call: the name of a math function in
+-- the program's type. library_*: the same, of the library alone.
+c.spelling, c.call = functions(OWN_F32_CALL)
+c.library_spelling, c.library_call = functions(F32_CALL)
 
 --- The statement that writes `value` to `target`, such as "y[i]", adding if the kernel can.
 function c.store(kernel, target, value)

@@ -16,7 +16,8 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     iteration = "ga_int64 iteration",
     micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
     micro_batch = "batch_of(place_of(m, slot, k))", cycle_parameters = "queue *q, model *m, int slot",
-    adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.spelling, call = c.call }
+    adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.library_spelling,
+    call = c.library_call }
 
 local function ceil(a, b) return (a + b - 1) // b end
 

@@ -3,6 +3,7 @@
 local c = require "emit.c"
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local matmul = require "emit.matmul"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local view = require "graph.view"
@@ -39,24 +40,8 @@ end
 -- Arguments of each op's template beside fn, params and source.
 local ARGUMENTS = ordered.copy((require "emit.kernels_shape"))
 
--- "(size_t)i * 64 + k" for strides 64 and 1.
-local function index_text(i, i_stride, j, j_stride)
-    local function term(name, stride)
-        return stride == 1 and name or ("(size_t)%s * %d"):format(name, stride)
-    end
-    return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
-end
-
-local function gemm(kernel, node, op)
-    local g = op.gemm(node)
-    local init = "0"
-    if node.ins.bias then init = "bias[j0 + j]" end
-    if kernel.can_add then
-        init = ("add ? c[(size_t)i * N + j0 + j] : %s"):format(init)
-    end
-    return { real = text.ident("real"), M = g.M, N = g.N, K = g.K, init = text.block(init),
-        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j0", g.b_col),
-        column = text.block(g.b_col == 1 and "j" or ("j * (size_t)%d"):format(g.b_col)) }
+local function gemm(kernel, node, op, dtype)
+    return matmul.arguments(op.gemm(node), kernel, node.ins.bias ~= nil, dtype, kernel.profile)
 end
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
@@ -81,15 +66,15 @@ local function class_arguments(node, dtype, arguments)
     return arguments, text.number(total, dtype)
 end
 
-function ARGUMENTS.cross_entropy(_, node, _, dtype)
+function ARGUMENTS.cross_entropy(_, node, _, dtype, target)
     local arguments = class_arguments(node, dtype,
-        { exp = c.call("exp", dtype), log = c.call("log", dtype) })
+        { exp = target.call("exp", dtype), log = target.call("log", dtype) })
     return arguments
 end
 
-function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype)
+function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype, target)
     local arguments, total = class_arguments(node, dtype,
-        { exp = c.call("exp", dtype), store = c.store(kernel, "y[i]", "value") })
+        { exp = target.call("exp", dtype), store = c.store(kernel, "y[i]", "value") })
     arguments.total = total
     return arguments
 end
@@ -120,13 +105,13 @@ function ARGUMENTS.hit(_, node)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
 end
 
-function ARGUMENTS.rmsnorm(_, node, _, dtype)
+function ARGUMENTS.rmsnorm(_, node, _, dtype, target)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        eps = text.number(node.attrs.eps, dtype), sqrt = c.call("sqrt", dtype) }
+        eps = text.number(node.attrs.eps, dtype), sqrt = target.call("sqrt", dtype) }
 end
 
-function ARGUMENTS.layernorm(kernel, node, op, dtype)
-    local arguments = ARGUMENTS.rmsnorm(kernel, node, op, dtype)
+function ARGUMENTS.layernorm(kernel, node, op, dtype, target)
+    local arguments = ARGUMENTS.rmsnorm(kernel, node, op, dtype, target)
     arguments.shift = text.block(node.ins.bias and " + bias[c]" or "")
     return arguments
 end
@@ -169,7 +154,7 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         loads[i], names[key] = ("const %s %s = %s;"):format(type_name, key, value), shown
     end
     local formula = expr.shown(node.exprs.y, function(name) return names[name] end)
-    local value = expr.text(node.exprs.y, c.spelling(dtype, nil, node.at))
+    local value = expr.text(node.exprs.y, target.spelling(dtype, nil, node.at))
     if kernel.can_add then
         loads[#loads + 1] = ("const real value = %s;"):format(value)
         value = "value"
@@ -228,7 +213,8 @@ end
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
-    local kernel = { node = node, section = section, draws = op.draws,
+    local kernel = { node = node, section = section, profile = context.profile,
+        draws = op.draws,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil

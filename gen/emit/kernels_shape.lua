@@ -57,15 +57,15 @@ local function by_rows(node)
     return { real = real(), rows = graph.elements(node.size.lead), C = node.size.C }
 end
 
-function arguments.softmax(_, node, _, dtype)
+function arguments.softmax(_, node, _, dtype, target)
     local list = by_rows(node)
-    list.exp = c.call("exp", dtype)
+    list.exp = target.call("exp", dtype)
     return list
 end
 
-function arguments.log_softmax(_, node, _, dtype)
-    local list = arguments.softmax(_, node, _, dtype)
-    list.log = c.call("log", dtype)
+function arguments.log_softmax(_, node, _, dtype, target)
+    local list = arguments.softmax(_, node, _, dtype, target)
+    list.log = target.call("log", dtype)
     return list
 end
 
@@ -75,9 +75,9 @@ function arguments.softmax_dx(kernel, node)
     return list
 end
 
-function arguments.log_softmax_dx(kernel, node, _, dtype)
+function arguments.log_softmax_dx(kernel, node, _, dtype, target)
     local list = arguments.softmax_dx(kernel, node)
-    list.exp = c.call("exp", dtype)
+    list.exp = target.call("exp", dtype)
     return list
 end
 

@@ -12,6 +12,7 @@ local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local probe = require "emit.probe"
+local profile = require "emit.profile"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
@@ -304,12 +305,13 @@ local function render_main(config, context, header)
     })).text
 end
 
-local function render_makefile(config, context, header)
-    local sources = {}
+local function render_makefile(config, context, files, header)
+    local sources, own = {}, cuda_program.makefile(config)
     for _, name in ipairs(runtime_of(config)) do
         sources[#sources + 1] = "runtime/" .. name .. ".c"
     end
-    return context.template("program/Makefile")("makefile", ordered.copy(cuda_program.makefile(config), {
+    return context.template("program/Makefile")("makefile", ordered.copy(own, {
+        files = files:has("math.c") and text.block(own.files.text .. " math.c") or own.files,
         header = text.block(header("Makefile", "builds train")), name = text.ident(config.name),
         flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
@@ -349,6 +351,7 @@ function program.render(g, config)
     show_places(g, config)
     local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, template = template_of, names = {}, helpers = {},
+        profile = profile.get(config.profile),
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local emitter = device and cuda_step or step
@@ -364,7 +367,7 @@ function program.render(g, config)
         files)
     files:set("model.c", render_model(g, config, facts, context, header))
     files:set("main.c", render_main(config, context, header))
-    files:set("Makefile", render_makefile(config, context,
+    files:set("Makefile", render_makefile(config, context, files,
         header_of(config, facts, "# ", "# ", "")))
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")

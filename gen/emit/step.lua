@@ -3,6 +3,7 @@
 local batch = require "emit.batch"
 local expr = require "base.expr"
 local kernels = require "emit.kernels"
+local math_file = require "emit.math"
 local ordered = require "base.ordered"
 local text = require "base.text"
 
@@ -360,8 +361,11 @@ function step.render(g, config, context, all, sweeps, header, files)
     for _, sweep in ipairs(sweeps) do
         kernel_texts[#kernel_texts + 1] = sweep.text
     end
+    local kernels_text = table.concat(kernel_texts, "\n")
+    local shared = math_file.render(kernels_text, context, header)
+    if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
-        .. "\n" .. table.concat(kernel_texts, "\n"))
+        .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernels_text)
     local arguments = step.arguments(g, config, context, sweeps)
     for key, value in ordered.each(step.decision(config, sweeps)) do arguments[key] = value end
     arguments.header = text.block(header("step.c",

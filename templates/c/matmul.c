@@ -1,25 +1,103 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j), tiled over rows and columns of C.
-// A tile is computed by one worker from start to end; the sum over k runs upwards.
+// A tile is computed by one worker from start to end; the sum of an element runs over k upwards, one
+// vec_fma each, whatever the sizes of tiles, strips and panels are.
 
-//@ linear(fn, params, source, real, M, N, K, a_at, b_at, column, init)
+//@ strip(rows, vectors)
+/* A strip of a product: as many rows and columns of C as registers hold, over `depth` terms.
+ *   c(r, j) = start(r, j) + sum over k of a(r, k) panel(k, j)      start NULL: 0 */
+typedef struct strip {
+    int depth;
+    const real *a;
+    size_t a_row, a_column;
+    const vec *panel;
+    const real *start;
+    size_t start_row;
+    real *c;
+    size_t c_row;
+} strip;
+
+enum { STRIP_ROWS = $rows, STRIP_VECTORS = $vectors };
+
+/* Rows and columns are literals where it is called: the loops over them unroll. */
+static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows,
+                                                                 const int columns) {
+    const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
+    const real *a = s->a;
+    const vec *panel = s->panel;
+    vec sum[STRIP_ROWS][STRIP_VECTORS];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < wide; v++) {
+            const int n = v < wide - 1 ? VEC_LANES : last;
+            sum[r][v] = s->start ? vec_load(s->start + r * s->start_row + v * VEC_LANES, n) : (vec){0};
+        }
+    }
+    for (int k = 0; k < s->depth; k++, a += s->a_column, panel += wide) {
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            const vec x = vec_all(a[r * s->a_row]);
+#pragma GCC unroll 4
+            for (int v = 0; v < wide; v++) sum[r][v] = vec_fma(x, panel[v], sum[r][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++) {
+#pragma GCC unroll 4
+        for (int v = 0; v < wide; v++)
+            vec_store(s->c + r * s->c_row + v * VEC_LANES, sum[r][v], v < wide - 1 ? VEC_LANES : last);
+    }
+}
+
+//@ strip_function(name, rows, columns)
+static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
+
+//@ pack_rows()
+/* A panel of B for strips: panel(k, j) = b[k * stride + j], zeros behind the columns. */
+static inline __attribute__((always_inline)) void pack_rows(vec *panel, const int columns, int depth,
+                                                            const real *b, size_t stride) {
+    const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
+    for (int k = 0; k < depth; k++, b += stride, panel += wide)
+        for (int v = 0; v < wide; v++)
+            panel[v] = vec_load(b + v * VEC_LANES, v < wide - 1 ? VEC_LANES : last);
+}
+
+//@ pack_columns()
+/* A panel of B for strips: panel(k, j) = b[j * stride + k], zeros behind the columns. */
+static inline __attribute__((always_inline)) void pack_columns(vec *panel, const int columns, int depth,
+                                                               const real *b, size_t stride) {
+    const int width = (columns + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
+    real *out = (real *)panel;
+    for (int k = 0; k < depth; k++) {
+        for (int j = 0; j < columns; j++) out[k * width + j] = b[j * stride + k];
+        for (int j = columns; j < width; j++) out[k * width + j] = 0;
+    }
+}
+
+//@ linear(fn, params, source, M, N, K, rows, vectors, columns, tall, depth, narrow, a_at, a_strides, b_at, pack, b_stride, start, start_row, strips)
 /* $fn: ($M, $N) = ($M, $K) x ($K, $N)
  * $source */
 static void $fn($params) {
-    enum { M = $M, N = $N, K = $K, ROWS = 32, COLUMNS = 32 };
-    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, DOWN = (M + ROWS - 1) / ROWS };
-    for (ga_tiles t = ga_tiles_begin(w, ACROSS * DOWN); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * ROWS, j0 = (int)(t.index % ACROSS) * COLUMNS;
-        const int i1 = i0 + ROWS < M ? i0 + ROWS : M;
-        const int n = j0 + COLUMNS < N ? COLUMNS : N - j0;
-        for (int i = i0; i < i1; i++) {
-            $real sum[COLUMNS];
-            for (int j = 0; j < n; j++) sum[j] = $init;
-            for (int k = 0; k < K; k++) {
-                const $real x = a[$a_at];
-                const $real *row = b + $b_at;
-                for (int j = 0; j < n; j++) sum[j] += x * row[$column];
+    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, TALL = $tall, DEPTH = $depth };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS };
+    vec panel[DEPTH * $vectors];
+    for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
+        const int j = (int)(t.index % ACROSS) * COLUMNS;
+        for (int k = 0; k < K; k += DEPTH) {
+            const int depth = k + DEPTH < K ? DEPTH : K - k;
+//% if narrow then
+            if (j + COLUMNS > N) $pack(panel, N % COLUMNS, depth, b + $b_at, $b_stride);
+            else $pack(panel, COLUMNS, depth, b + $b_at, $b_stride);
+//% else
+            $pack(panel, COLUMNS, depth, b + $b_at, $b_stride);
+//% end
+            for (int i = i0; i < i1; i += ROWS) {
+                real *out = c + (size_t)i * N + j;
+                const real *start = $start;
+                const strip s = {depth, a + $a_at, $a_strides, panel, start, $start_row, out, N};
+                $strips
             }
-            for (int j = 0; j < n; j++) c[(size_t)i * N + j0 + j] = sum[j];
         }
     }
 }

@@ -57,7 +57,7 @@ add("the same gradients for any number of micro-steps", function(t)
 end)
 
 for name, change in next, {
-    ["gradients that are not added"] = { "gen/emit/kernels.lua", '%("add %? c%[', '("false ? c[' },
+    ["gradients that are not added"] = { "gen/emit/matmul.lua", '"k > 0 || add"', '"k > 0"' },
     ["a mean over the micro-batch"] = { "templates/program/model.c", "1 / m%->nominal", "1.0 / B" },
 } do
     add(name .. " are seen", function(t)

@@ -2,7 +2,8 @@
 #   SOURCE    this folder
 #   LIBRARY   libruntime.a of the same sources as the program's
 #   OPTIONS   what the case needs, after CFLAGS
-FLAGS = -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -pthread -I. -I$(SOURCE) \
+# and what the program's own Makefile says the compiler is to be told
+FLAGS = $(shell sed -n '/^FLAGS = /,/[^\\]$$/{s/^FLAGS = //; s/\\$$//; p;}' Makefile) -Werror -I$(SOURCE) \
         $(CFLAGS) $(OPTIONS)
 
 check: check_model.o check_main.o check_differences.o check_drive.o

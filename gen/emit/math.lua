@@ -1,0 +1,86 @@
+-- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that the kernels of a program
+-- name, in an order in which each stands before what uses it.
+local text = require "base.text"
+local matmul = require "emit.matmul"
+
+local math_file = {}
+
+-- The C expression of a b + c on vectors with the profile's instructions, and what declares them.
+local VECTOR_FMA = {
+    avx2 = { f32 = "__builtin_ia32_vfmaddps256(a, b, c)", f64 = "__builtin_ia32_vfmaddpd256(a, b, c)" },
+    avx512 = { f32 = "_mm512_fmadd_ps(a, b, c)", f64 = "_mm512_fmadd_pd(a, b, c)",
+        include = "<immintrin.h>" },
+    neon = { f32 = "vfmaq_f32(c, a, b)", f64 = "vfmaq_f64(c, a, b)", include = "<arm_neon.h>" },
+}
+
+local function vectors(profile, dtype)
+    local fma = VECTOR_FMA[profile.fma]
+    return { bytes = profile.vector, fma = text.block(fma and fma[dtype] or "a * b + c") }
+end
+
+local function scalar_fma(profile)
+    return { value = text.block(profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
+end
+
+local function strip(profile)
+    local rows, vectors = matmul.strip(profile)
+    return { rows = rows, vectors = vectors }
+end
+
+local function nothing() return {} end
+
+-- A piece is in the program if a kernel, or a piece behind it, has one of its names.
+local PIECES = {
+    { file = "math", block = "vectors", arguments = vectors, names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
+    { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
+    { file = "math", block = "bits", arguments = nothing, names = { "ga_bits", "ga_from_bits" } },
+    { file = "math", block = "expf", arguments = nothing, names = { "ga_expf" } },
+    { file = "math", block = "logf", arguments = nothing, names = { "ga_logf" } },
+    { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
+    { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
+    { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
+    { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
+    { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
+}
+
+local function has_name(body, names)
+    for _, name in ipairs(names) do
+        if body:find("%f[%w_]" .. name .. "%f[^%w_]") then return true end
+    end
+    return false
+end
+
+-- The functions of the strips that the kernels call, each once.
+local function strip_functions(kernels, context)
+    local known, list = {}, {}
+    for name, rows, columns in kernels:gmatch("(strip_(%d+)x(%d+))%(") do
+        if not known[name] then
+            known[name] = true
+            list[#list + 1] = context.template("c/matmul.c")("strip_function", { name = text.ident(name),
+                rows = math.tointeger(rows), columns = math.tointeger(columns) }).text:gsub("\n+$", "\n")
+        end
+    end
+    return table.concat(list)
+end
+
+--- The text of math.c for kernels with this text; nil if they need none of it.
+function math_file.render(kernels, context, header)
+    local body, used_vectors, found = "", false, false
+    for i = #PIECES, 1, -1 do
+        local piece = PIECES[i]
+        if has_name(kernels, piece.names) or has_name(body, piece.names) then
+            local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
+                piece.arguments(context.profile, context.real)).text:gsub("\n+$", "\n")
+            if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end
+            body = block .. (found and "\n" or "") .. body
+            found, used_vectors = true, used_vectors or piece.block == "vectors"
+        end
+    end
+    if not found then return nil end
+    local includes = "#include <math.h>\n#include <string.h>\n"
+    local fma = used_vectors and VECTOR_FMA[context.profile.fma]
+    if fma and fma.include then includes = ("#include %s\n"):format(fma.include) .. includes end
+    return header("math.c", "what the kernels share") .. "\n" .. includes .. "\n" .. body
+end
+
+return math_file

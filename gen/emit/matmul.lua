@@ -1,0 +1,90 @@
+-- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
+--
+--   a panel (depth x columns of B) is copied once into the first cache; strips (rows x columns of C)
+--   go over it with their sums in registers; a tile is `tall` rows of strips by one panel's columns.
+local text = require "base.text"
+
+local matmul = {}
+
+local TILES = 32          -- a product is cut into about so many tiles, if they stay worth claiming
+local TALL_MIN, TALL_MAX = 48, 192
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+--- Rows and vectors of a strip whose sums, factors and a broadcast value fit the registers.
+function matmul.strip(profile)
+    if profile.registers >= 32 then return 8, 3 end
+    return 6, 2
+end
+
+-- Cycles of one term of a strip: two multiply-adds at once, each with a latency of four.
+local function cycles(rows, vectors)
+    return rows == 0 and 0 or math.max(rows * vectors / 2, 4) + 0.5
+end
+
+-- Rows of a strip, so that the last, lower one costs little.
+local function strip_rows(M, most, vectors)
+    if M <= most then return M end
+    local best, least
+    for rows = most, 4, -1 do
+        local cost = M // rows * cycles(rows, vectors) + cycles(M % rows, vectors)
+        if not least or cost < least then best, least = rows, cost end
+    end
+    return best
+end
+
+--- The sizes of a product M x N with K terms in elements of `size` bytes.
+function matmul.sizes(M, N, K, size, profile)
+    local lanes = profile.vector // size
+    local most_rows, most_vectors = matmul.strip(profile)
+    local needed = ceil(N, lanes)
+    local vectors = ceil(needed, ceil(needed, most_vectors))
+    local rows = strip_rows(M, most_rows, vectors)
+    local across = ceil(N, vectors * lanes)
+    local tall = math.max(TALL_MIN, math.min(TALL_MAX, ceil(M * across, TILES)))
+    local deepest = math.min(512, profile.panel // (vectors * lanes * size))
+    return { rows = rows, vectors = vectors, columns = vectors * lanes,
+        tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
+end
+
+-- "(size_t)i * 64 + k" for strides 64 and 1.
+local function index_text(i, i_stride, j, j_stride)
+    local function term(name, stride)
+        return stride == 1 and name or ("(size_t)%s * %d"):format(name, stride)
+    end
+    return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
+end
+
+-- The calls that compute a strip: the lowest and the narrowest are functions of their own.
+local function strip_calls(M, N, s)
+    local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
+    local columns = math.min(N, s.columns)
+    local list = {}
+    local function call(condition, rows, width)
+        list[#list + 1] = ("%s%sstrip_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, rows, width)
+    end
+    if low > 0 and narrow > 0 then call("if (i + ROWS > M && j + COLUMNS > N) ", low, narrow) end
+    if low > 0 then call("if (i + ROWS > M) ", low, columns) end
+    if narrow > 0 then call("if (j + COLUMNS > N) ", s.rows, narrow) end
+    call("", s.rows, columns)
+    return text.block(table.concat(list, "\n"))
+end
+
+--- The arguments of the template for a product with these strides (op.gemm's table).
+function matmul.arguments(g, kernel, has_bias, dtype, profile)
+    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, profile)
+    local again, start, start_row = "k > 0", "NULL", "N"
+    if kernel.can_add then again = "k > 0 || add" end
+    if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
+    local by_rows = g.b_col == 1
+    return { M = g.M, N = g.N, K = g.K, rows = s.rows, vectors = s.vectors, tall = s.tall,
+        depth = s.depth, columns = math.min(g.N, s.columns), strips = strip_calls(g.M, g.N, s),
+        narrow = g.N > s.columns and g.N % s.columns > 0,
+        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),
+        a_strides = text.block(("%d, %d"):format(g.a_row, g.a_col)),
+        pack = text.ident(by_rows and "pack_rows" or "pack_columns"),
+        b_stride = by_rows and g.b_row or g.b_col,
+        start = text.block(("%s ? out : %s"):format(again, start)), start_row = text.block(start_row) }
+end
+
+return matmul

@@ -1,0 +1,124 @@
+// math: what kernels share: vectors, and elementary functions of f32. The functions are straight lines
+// without branches, calls or tables, which compilers turn into vector code; an element goes through
+// the same operations whether its loop runs in vectors or not. The greatest error of each over all
+// floats stands with it, in units of the last place. f64, sin, cos and pow use the C library; 1 / sqrt(x)
+// is two correctly rounded operations.
+
+//@ vectors(bytes, fma)
+/* What one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
+enum { VEC_LANES = $bytes / sizeof(real) };
+typedef real vec __attribute__((vector_size($bytes)));
+typedef real vec_at __attribute__((vector_size($bytes), aligned(sizeof(real)), may_alias));
+
+static inline vec vec_fma(vec a, vec b, vec c) { return $fma; }
+
+static inline vec vec_all(real x) { return x - (vec){0}; }
+
+/* The first n elements at p, zeros behind them; n, 1..VEC_LANES, is a literal where it is called. */
+static inline __attribute__((always_inline)) vec vec_load(const real *p, const int n) {
+    if (n == VEC_LANES) return *(const vec_at *)p;
+    vec x = {0};
+    memcpy(&x, p, (size_t)n * sizeof(real));
+    return x;
+}
+
+static inline __attribute__((always_inline)) void vec_store(real *p, vec x, const int n) {
+    if (n == VEC_LANES) *(vec_at *)p = x;
+    else memcpy(p, &x, (size_t)n * sizeof(real));
+}
+
+//@ fmaf(value)
+static inline float ga_fmaf(float a, float b, float c) { return $value; }
+
+//@ bits()
+static inline uint32_t ga_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float ga_from_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+//@ expf()
+/* e^x; error below 1 ulp. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and 2^n is multiplied
+ * in two halves, so that results may be denormal. */
+static inline float ga_expf(float x) {
+    const float big = 12582912.0f; /* 1.5 2^23: adding it rounds to an integer, in the lowest bits */
+    x = x < -104.0f ? -104.0f : x;
+    x = x > 89.0f ? 89.0f : x;
+    const float shifted = ga_fmaf(x, 1.44269504f, big), n = shifted - big;
+    float r = ga_fmaf(n, -0.693359375f, x); /* ln 2 in two parts: n times the first is exact */
+    r = ga_fmaf(n, 2.12194440e-4f, r);
+    float q = ga_fmaf(r, 1.381432072e-3f, 8.368851068e-3f);
+    q = ga_fmaf(q, r, 4.166840108e-2f);
+    q = ga_fmaf(q, r, 0.1666651952f);
+    q = ga_fmaf(q, r, 0.4999999337f);
+    const float power = ga_fmaf(r * r, q, r) + 1.0f;
+    const int32_t exponent = (int32_t)(ga_bits(shifted) - ga_bits(big)), half = exponent >> 1;
+    return power * ga_from_bits((uint32_t)(half + 127) << 23)
+        * ga_from_bits((uint32_t)(exponent - half + 127) << 23);
+}
+
+//@ logf()
+/* Natural logarithm; error below 1 ulp. With x = 2^e m, sqrt(1/2) <= m < sqrt(2), and f = m - 1:
+ * ln x = e ln 2 + f - f^2 / 2 + f^3 p(f). */
+static inline float ga_logf(float x) {
+    const float scaled = x < 1.17549435e-38f ? x * 33554432.0f : x; /* denormal: times 2^25 */
+    const uint32_t bits = ga_bits(scaled) + (0x3f800000 - 0x3f3504f3);
+    const float m = ga_from_bits((bits & 0x7fffff) + 0x3f3504f3);
+    const float e = (float)((int32_t)(bits >> 23) - (x < 1.17549435e-38f ? 152 : 127));
+    const float f = m - 1.0f, square = f * f;
+    float p = ga_fmaf(f, -7.63450291e-2f, 0.1276157735f);
+    p = ga_fmaf(p, f, -0.1316018047f);
+    p = ga_fmaf(p, f, 0.14201758f);
+    p = ga_fmaf(p, f, -0.1662335753f);
+    p = ga_fmaf(p, f, 0.2000122687f);
+    p = ga_fmaf(p, f, -0.2500082103f);
+    p = ga_fmaf(p, f, 0.3333333171f);
+    const float low = ga_fmaf(e, -2.12194440e-4f, f * square * p);
+    float y = ga_fmaf(e, 0.693359375f, f + ga_fmaf(square, -0.5f, low));
+    y = x < INFINITY ? y : x; /* infinite and NaN: as they are */
+    y = x == 0.0f ? -INFINITY : y;
+    return x < 0.0f ? NAN : y;
+}
+
+//@ tanhf()
+/* Hyperbolic tangent; error below 2 ulp. Near 0 x + x^3 p(x^2), else 1 - 2 / (e^2|x| + 1). */
+static inline float ga_tanhf(float x) {
+    const float t = ga_from_bits(ga_bits(x) & 0x7fffffff), s = t * t;
+    float p = ga_fmaf(s, -5.895158071e-3f, 2.079597168e-2f);
+    p = ga_fmaf(p, s, -5.378383029e-2f);
+    p = ga_fmaf(p, s, 0.1333192413f);
+    p = ga_fmaf(p, s, -0.33333298f);
+    const float near = ga_fmaf(t * s, p, t), far = 1.0f - 2.0f / (ga_expf(2.0f * t) + 1.0f);
+    const float value = t < 0.6f ? near : far;
+    return ga_from_bits(ga_bits(value) | (ga_bits(x) & 0x80000000));
+}
+
+//@ erff()
+/* Error function; error below 2 ulp. Near 0 x + x p(x^2), else 1 - e^-q(|x|) with q = -ln erfc. */
+static inline float ga_erff(float x) {
+    float t = ga_from_bits(ga_bits(x) & 0x7fffffff);
+    t = t > 4.0f ? 4.0f : t;
+    const float s = t * t;
+    float p = ga_fmaf(s, 7.85386118e-5f, -8.010193569e-4f);
+    p = ga_fmaf(p, s, 5.188327679e-3f);
+    p = ga_fmaf(p, s, -2.685381193e-2f);
+    p = ga_fmaf(p, s, 0.1128358515f);
+    p = ga_fmaf(p, s, -0.3761262582f);
+    p = ga_fmaf(p, s, 0.1283791657f);
+    float q = ga_fmaf(t, 2.149612809e-5f, -4.391065741e-4f);
+    q = ga_fmaf(q, t, 4.193612218e-3f);
+    q = ga_fmaf(q, t, -2.517897118e-2f);
+    q = ga_fmaf(q, t, 0.1083724844f);
+    q = ga_fmaf(q, t, 0.6332626064f);
+    q = ga_fmaf(q, t, 1.129556833f);
+    q = ga_fmaf(q, t, -1.834448346e-4f);
+    const float near = ga_fmaf(t, p, t), far = 1.0f - ga_expf(-q);
+    const float value = t < 1.0f ? near : far;
+    return ga_from_bits(ga_bits(value) | (ga_bits(x) & 0x80000000));
+}

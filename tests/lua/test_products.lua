@@ -1,0 +1,100 @@
+-- Blocked products against plain sums, bit by bit, for each profile this machine can run: the sizes of
+-- tiles, panels and strips must change neither the order nor the rounding of a sum.
+local math_file = require "emit.math"
+local matmul = require "emit.matmul"
+local profile = require "emit.profile"
+local template = require "base.template"
+local text = require "base.text"
+
+-- Rows, columns, terms: one element, edges of strips and panels, several panels and tiles.
+local SHAPES = {
+    { 1, 1, 1 }, { 1, 10, 64 }, { 2, 3, 5 }, { 3, 8, 300 }, { 5, 16, 7 }, { 6, 17, 33 }, { 7, 7, 7 },
+    { 10, 64, 128 }, { 11, 15, 600 }, { 12, 32, 256 }, { 13, 33, 257 }, { 16, 65, 64 }, { 23, 48, 513 },
+    { 64, 10, 784 }, { 65, 49, 31 }, { 97, 100, 1000 }, { 193, 24, 40 }, { 200, 130, 64 }, { 385, 47, 9 },
+}
+
+-- How the operands lie: strides of rows and columns of a and b for a shape.
+local LAYOUTS = {
+    { "plain", function(M, N, K) return { K, 1, N, 1 } end },
+    { "weight_out_in", function(M, N, K) return { K, 1, 1, K } end },
+    { "gradient", function(M, N, K) return { 1, M, N, 1 } end },
+}
+
+local function read_template(name)
+    return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
+end
+
+-- All have the same parameters, so that they fit in one table.
+local function parameters(has_bias, can_add)
+    local function may_be_unused(used) return used and "" or " __attribute__((unused))" end
+    return text.block(("ga_worker *w, real *c, const real *a, const real *b, const real *bias%s, bool add%s")
+        :format(may_be_unused(has_bias), may_be_unused(can_add)))
+end
+
+-- products.h and table.h for a type and a profile.
+local function kernels_of(dtype, machine)
+    local linear, functions, rows = read_template "c/matmul.c", {}, {}
+    for i, shape in ipairs(SHAPES) do
+        local M, N, K = table.unpack(shape)
+        for j, layout in ipairs(LAYOUTS) do
+            local strides = layout[2](M, N, K)
+            local has_bias, can_add = (i + j) % 2 == 0, (i + j) % 3 == 0
+            local name = ("%s_%dx%dx%d%s%s"):format(layout[1], M, N, K, has_bias and "_bias" or "",
+                can_add and "_add" or "")
+            local arguments = matmul.arguments({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
+                b_row = strides[3], b_col = strides[4] }, { can_add = can_add }, has_bias, dtype, machine)
+            arguments.fn, arguments.source = text.ident(name), text.comment("test")
+            arguments.params = parameters(has_bias, can_add)
+            functions[#functions + 1] = linear("linear", arguments).text
+            rows[#rows + 1] = ('{"%s", %s, %d, %d, %d, %d, %d, %d, %d},'):format(name, name, M, N, K,
+                table.unpack(strides))
+        end
+    end
+    return table.concat(functions, "\n"), table.concat(rows, "\n") .. "\n"
+end
+
+local function build(t, name, dtype)
+    local machine = profile.get(name)
+    local folder = t.root .. "/" .. t.temp()
+    local build_folder = folder:match("^(.*)/tests/tmp/")
+    local functions, rows = kernels_of(dtype, machine)
+    local shared = math_file.render(functions, { profile = machine, real = dtype, template = read_template },
+        function(file) return "/* " .. file .. " */\n" end)
+    local fma = machine.fma and (dtype == "f32" and "__builtin_fmaf(x, y, z)" or "__builtin_fma(x, y, z)")
+        or "((x) * (y) + (z))"
+    t.write(folder .. "/products.h", functions)
+    t.write(folder .. "/table.h", rows)
+    t.write(folder .. "/math.c", shared)
+    t.write(folder .. "/real.h", ("typedef %s real;\n#define PLAIN_FMA(x, y, z) %s\n"):format(
+        dtype == "f32" and "float" or "double", fma))
+    local command = { "cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
+        "-pthread", "-I" .. folder, "-I" .. t.root, "-o", folder .. "/products", timeout = 300 }
+    table.move(machine.flags, 1, #machine.flags, #command + 1, command)
+    table.move({ t.root .. "/tests/numeric/products.c", build_folder .. "/libruntime.a", "-lm" }, 1, 3,
+        #command + 1, command)
+    local built = t.run(command)
+    t.equal(built.status, 0, built.err)
+    return folder .. "/products"
+end
+
+local tests = {}
+
+for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
+    for _, dtype in ipairs { "f32", "f64" } do
+        tests[#tests + 1] = { ("%s %s: every sum as written plainly"):format(name, dtype), function(t)
+            local native = profile.native(host.cpu())
+            if name == "aarch64" and native ~= "aarch64" then t.not_run("needs an aarch64 compiler") end
+            if name:match("^x86") and native == "aarch64" then t.not_run("needs an x86-64 compiler") end
+            local program = build(t, name, dtype)
+            if name == "x86-64-v4" and native ~= name then
+                t.not_run("built; this processor has no AVX-512 to run it")
+            end
+            for threads = 1, 3 do
+                local result = t.run { program, tostring(threads), timeout = 120 }
+                t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
+            end
+        end }
+    end
+end
+
+return tests
