@@ -149,6 +149,9 @@ function LAUNCH.axis_sum(node)
 end
 function LAUNCH.axis_max(node) return over(node.size.outer * node.size.inner) end
 function LAUNCH.axis_max_dx(node) return over(graph.elements(node.size.S)) end
+function LAUNCH.embedding(node) return over(graph.elements(node.size.lead) * node.size.C) end
+function LAUNCH.id_order() return { blocks = 1, threads = THREADS } end
+function LAUNCH.embedding_dw(node) return per_row(node.size.R, node.size.C) end
 LAUNCH.slice_dx, LAUNCH.concat = LAUNCH.axis_max_dx, LAUNCH.axis_max_dx
 function LAUNCH.norm_dw(node) return { blocks = ceil(node.size.C, 32), threads = THREADS } end
 function LAUNCH.pack_in_out(node)

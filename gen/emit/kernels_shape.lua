@@ -81,4 +81,17 @@ function arguments.log_softmax_dx(kernel, node, _, dtype, target)
     return list
 end
 
+-- === embedding ===================================================================================
+
+function arguments.embedding(_, node)
+    return { ids = graph.elements(node.size.lead), C = node.size.C }
+end
+
+function arguments.id_order(_, node) return { ids = node.size.N, rows = node.size.F - 1 } end
+
+function arguments.embedding_dw(kernel, node)
+    return { real = real(), rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
+        padding = node.attrs.padding or false, store = c.store(kernel, "y[i]", "value") }
+end
+
 return arguments

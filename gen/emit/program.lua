@@ -176,6 +176,20 @@ local function init_rows(params, config, real)
     end)
 end
 
+-- The rows of padding, which start at 0 whatever the others do.
+local function zero_lines(params)
+    local list = {}
+    for _, p in ipairs(params) do
+        local zero = p.init.zero
+        if zero then
+            list[#list + 1] = ("for (int l = 0; l < %d; l++) /* %s: padding */"):format(p.count, p.name)
+            list[#list + 1] = ("    memset(m->flat_w + %d + (int64_t)l * %d, 0, sizeof(real) * %d);"):format(
+                p.flat.offset + zero.from, p.flat.stride, zero.n)
+        end
+    end
+    return lines(list)
+end
+
 local function place_rows(list, base, target)
     return ordered.collect(list, function(entry)
         return target.place(entry[1], base, entry[2])
@@ -234,7 +248,7 @@ local function render_model(g, config, facts, context, header)
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
-        init = lines(init_rows(params, config, g.real)),
+        init = lines(init_rows(params, config, g.real)), zeros = zero_lines(params),
         places = lines(place_rows(ordered.collect(params, function(p)
             return { p.value, p.flat.offset }
         end), "flat", target)),

@@ -99,13 +99,15 @@ local function reads_no_rows(node)
     return true
 end
 
--- All values of an op that moves values are below the largest `limit` of what it reads, if known.
-local function limit_of(node)
-    local limit = 0
-    for _, tensor in ipairs(graph.reads(node)) do
-        limit = tensor.limit and limit and math.max(limit, tensor.limit)
+-- The range of what an op that moves values gives: low <= value < limit, nil if it is not known.
+local function range_of(node)
+    local low, limit
+    for i, tensor in ipairs(graph.reads(node)) do
+        if not tensor.limit then return nil end
+        low = i > 1 and math.min(low, tensor.low) or tensor.low
+        limit = i > 1 and math.max(limit, tensor.limit) or tensor.limit
     end
-    return limit
+    return low, limit
 end
 
 --- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
@@ -140,7 +142,7 @@ function build:node(op, ins, attrs, names)
                 dtype = dtype_of(node, entry.signature, name), kind = "value", at = self.at,
                 def = node, scope = self.scope, rowless = rowless,
             })
-            if entry.signature.dtype[name] == "any" then tensor.limit = limit_of(node) or nil end
+            if entry.signature.dtype[name] == "any" then tensor.low, tensor.limit = range_of(node) end
             node.outs[name] = { tensor = tensor }
         end
     end

@@ -4,7 +4,7 @@
 --     kind   input | value | param | gradient | state | view | scalar
 --     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h)
 --     scope  the region it is computed in: one value per iteration
---     limit  of whole numbers: all are in 0 .. limit - 1; nil: not known
+--     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why }
 --   Out    = { tensor, acc = nil | { first, regions } }   see passes/autodiff.lua

@@ -137,7 +137,7 @@ local function add_inputs(g, c)
     local fields = {}
     for i, field in ipairs(c.data.fields) do
         local t = graph.tensor(g, { name = field.name, kind = "input", dtype = field.dtype,
-            shape = { c.batch, table.unpack(field.shape) }, limit = field.limit })
+            shape = { c.batch, table.unpack(field.shape) }, low = field.low, limit = field.limit })
         g.inputs[i], fields[field.name] = t, t
     end
     g.facts = graph.tensor(g, { name = "facts", kind = "input", dtype = "facts", shape = { 1 } })

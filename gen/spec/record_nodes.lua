@@ -152,6 +152,7 @@ return function(box)
         if not r.scope.open then fail(line, r.text .. " belongs to a function that has ended") end
         if not r.fields[key] then
             r.fields[key] = nodes.tensor()
+            box.record(r.fields[key]).scope = r.scope     -- as long as what it is a field of
             local of = r.kind == "tensor" and self or nil
             nodes.record { event = "field", name = key, of = of, out = r.fields[key], line = line }
         end

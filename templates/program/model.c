@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
 $header
 #include "probes.h"
 
@@ -136,6 +136,7 @@ static void init_parameters(model *m) {
             if (INIT[i].kind == VALUE) ga_init_value(x, REAL, p->n, v);
         }
     }
+    $zeros
 }
 
 /* -- data -------------------------------------------------------------------------------------- */

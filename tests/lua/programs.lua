@@ -39,11 +39,12 @@ return function(t)
         return table.concat(rows, "\n") .. "\n"
     end
 
-    --- The folder of specs that build() uses, with its `data` (digits/ and tiny.csv).
+    --- The folder of specs that build() uses, with its `data` (digits/, tiny.csv and tiny.safetensors).
     function programs.folder()
         if host.exists(base .. "/data/tiny.csv") ~= "file" then
             assert(host.folder(base .. "/data"))
             assert(host.link(t.root .. "/specs/data/digits", base .. "/data/digits"))
+            t.write(base .. "/data/tiny.safetensors", t.load("tests/numeric/rows.lua").sample(90, 4))
             t.write(base .. "/data/tiny.csv", tiny_rows())
         end
         return base

@@ -138,7 +138,7 @@ for part = 1, PARTS do
         end
         assert(taken >= 20 and #list > 0)
         same_as_c(t, "cuda_ops" .. part, [[
-data      { "csv", train = "tiny.csv", target = "last" }
+data      { "tensors", train = "tiny.safetensors" }
 batch     (5)
 accumulate (2)
 loss      "cross_entropy"

@@ -18,10 +18,11 @@ return function(t)
     local numeric = {}
 
     --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more
-    -- (texts).
+    -- (texts); ids = true: batch.ids are three whole numbers 0..3 per row.
     function numeric.spec(case)
         return table.concat({
-            'name "probe"', 'data { "csv", train = "rows.csv", target = "last" }',
+            'name "probe"', case.ids and 'data { "tensors", train = "rows.safetensors" }'
+                or 'data { "csv", train = "rows.csv", target = "last" }',
             "batch (" .. (case.batch or 12) .. ")", "accumulate " .. (case.accumulate or "(1)"),
             "model" .. case.model, "loss " .. (case.loss or '"cross_entropy"'),
             "optimizer " .. (case.optimizer or '{ "sgd", lr = 0.1 }'),
@@ -69,7 +70,9 @@ return function(t)
         local temporary = t.temp()
         local folder = t.root .. "/" .. temporary .. "/out"
         t.write(temporary .. "/probe.lua", numeric.spec(case))
-        t.write(temporary .. "/data/rows.csv", csv(case.rows or 64, case.width or 4))
+        local rows, width = case.rows or 64, case.width or 4
+        t.write(temporary .. "/data/rows.csv", csv(rows, width))
+        t.write(temporary .. "/data/rows.safetensors", t.load("tests/numeric/rows.lua").sample(rows, width))
         local command = { t.gagen, temporary .. "/probe.lua", "-o", folder, timeout = 60 }
         for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
         local outcome = t.run(command)

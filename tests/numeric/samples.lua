@@ -52,7 +52,7 @@ function samples.case(list)
     local branches, case = {}, { accumulate = "(2)", batch = 6, width = 4, rows = 12 }
     for _, sample in ipairs(list) do
         if sample.kind == "model" then
-            branches[#branches + 1] = branch(sample)
+            branches[#branches + 1], case.ids = branch(sample), true
         elseif sample.text ~= "loss" then
             case.loss = sample.text:gsub("^loss%s*", "")
         end
