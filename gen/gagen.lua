@@ -15,6 +15,7 @@ local plan = require "emit.plan"
 local print_graph = require "graph.print"
 local program = require "emit.program"
 local program_folder = require "emit.program_folder"
+local show = require "command.show"
 local step = require "emit.step"
 local expr = require "base.expr"
 
@@ -91,14 +92,8 @@ function COMMANDS.kernels(o)
 end
 
 function COMMANDS.show(o)
-    local g, c = compile(o.spec, o)
-    local files = program.render(g, c)
-    local name = o.arguments[1] or "step.c"
-    if not files:has(name) then
-        diag.fail("show", ("there is no file '%s' in the program"):format(name),
-            { hint = diag.suggest(name, files.keys), notes = { table.concat(files.keys, " ") } })
-    end
-    io.write(files:get(name))
+    local files, facts = program.render(compile(o.spec, o))
+    io.write(show(files, facts, o.arguments[1] or "step.c"))
     return 0
 end
 

@@ -63,6 +63,16 @@ add("plan, kernels, show and check", function(t)
     t.equal((gagen(t, "show", SPEC, "step.c")), step)
     t.contains(gagen(t, "kernels", SPEC), "fc1")
     t.equal(select(2, gagen(t, "check", SPEC)), SPEC .. ": ok\n")
+    -- each kernel of the plan is a whole function: its comment, its name, its end
+    for _, k in ipairs(plan.kernels) do
+        for _, target in ipairs { "c", "cuda" } do
+            local text = gagen(t, "show", SPEC, k.name, "--target", target)
+            t.match(text, "^/%* [^\n]*" .. k.name)
+            t.match(text, "\n[%a_][^\n]* " .. k.name .. "%(")
+            t.match(text, "\n}\n$")
+            t.equal(select(2, text:gsub("\n}\n", "")), 1)
+        end
+    end
     local wrong = t.load("tests/lua/programs.lua")(t).gagen { "show", SPEC, "stp.c" }
     t.equal(wrong.status, 1)
     t.contains(wrong.err, "did you mean 'step.c'?")

@@ -1,0 +1,30 @@
+-- show: `gagen show SPEC NAME`: a file of the program, or one of its kernels out of its file.
+local diag = require "base.diag"
+local lines = require "base.lines"
+local ordered = require "base.ordered"
+
+-- The function `name` in the text of a file, with the comment above it; nil: it is not there.
+local function function_in(text, name)
+    local list, from = lines.split(text), 1
+    for i, line in ipairs(list) do
+        if line == "" then from = i + 1 end
+        if line:find("^[%a_][^;=]*%f[%w_]" .. name .. "%(") then
+            local last = i
+            while list[last] and list[last] ~= "}" do last = last + 1 end
+            return table.concat(list, "\n", from, math.min(last, #list)) .. "\n"
+        end
+    end
+end
+
+-- The text of that name. files and facts: those of program.render.
+return function(files, facts, name)
+    if files:has(name) then return files:get(name) end
+    local kernels = ordered.collect(facts.kernels, function(k) return k.name end)
+    local file = files:has("kernels.cu") and "kernels.cu" or "kernels.c"
+    local text = ordered.find(kernels, name) and function_in(files:get(file), name)
+    if text then return text end
+    local names = table.move(kernels, 1, #kernels, #files.keys + 1, ordered.copy(files.keys))
+    diag.fail("show", ("there is no file or kernel '%s' in the program"):format(name), {
+        hint = diag.suggest(name, names),
+        notes = { "files: " .. table.concat(files.keys, " "), "kernels: " .. table.concat(kernels, " ") } })
+end
