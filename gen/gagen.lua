@@ -60,7 +60,7 @@ function COMMANDS.check(o)
     if o.json and not numbers then diag.fail("gagen", "check: --json needs --equiv", {}) end
     local g, c = compile(o.spec, o)
     program.render(g, c)
-    if numbers then return equiv.run(o, numbers, c) and 0 or 1 end
+    if numbers then return equiv.run(o, numbers, g, c) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     return 0
 end

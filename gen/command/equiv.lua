@@ -7,6 +7,7 @@
 -- of it, so its parameter is not compared, and counted.
 local compile = require "command.compile"
 local diag = require "base.diag"
+local graph = require "graph.graph"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
 local program = require "emit.program"
@@ -134,6 +135,20 @@ local function remove(path)
     host.remove(path)
 end
 
+-- What in the spec makes the result depend on A, by its definition.
+local function reasons(g, c)
+    local list = setmetatable({}, { array = true })
+    if c.loss.weight == "micro" then
+        list[1] = 'loss: weight = "micro" gives each micro-step the same weight, whatever it counts'
+    end
+    graph.walk(g.forward, function(node)
+        if node.op:find("^batchnorm") then
+            list[#list + 1] = node.at .. ": batchnorm takes its statistics from the rows of one micro-step"
+        end
+    end)
+    return list
+end
+
 local function facts(programs, path, c, cycles)
     local runs, equal = {}, true
     for i, p in ipairs(programs) do
@@ -161,12 +176,13 @@ local function report(f)
         end
     end
     line(f.equal and "equal: no difference above %g" or "different: more than %g", f.limit)
+    for _, reason in ipairs(f.equal and {} or f.notes) do line("%s", reason) end
     return table.concat(out)
 end
 
---- Checks and prints; `list` is that of equiv.parse, c the configuration of the spec. Returns whether all
---- agree.
-function equiv.run(o, list, c)
+--- Checks and prints; `list` is that of equiv.parse, g and c the graph and configuration of the spec.
+--- Returns whether all agree.
+function equiv.run(o, list, g, c)
     local cycle = c.batch * c.accumulate
     for _, a in ipairs(list) do
         if cycle % a ~= 0 then
@@ -188,6 +204,7 @@ function equiv.run(o, list, c)
     end, function(problem) return diag.is(problem) and problem or debug.traceback(problem) end)
     remove(temporary)
     if not done then error(result, 0) end
+    result.notes = reasons(g, c)
     io.write(o.json and host.json(result) .. "\n" or report(result))
     return result.equal
 end

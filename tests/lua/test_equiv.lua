@@ -80,6 +80,26 @@ add("a table for people", function(t)
     t.match(result.out, "\nequal: no difference above 1e%-12\n$")
 end)
 
+-- what is not exact by its definition says so: each micro-step counts the same, with different weights
+add("a weight by micro-step is different, and the reason is given", function(t)
+    local result = equiv(t, { "--equiv", "A=1,3", "--set", 'loss.weight="micro"', "--set",
+        "loss.class_weights={ 1, 5, 25 }" })
+    t.equal(result.status, 1, result.err)
+    t.contains(result.out, "gives each micro-step the same weight")
+end)
+
+-- dropout, a tail that flushes, text rows: what is drawn depends on the row, not on the micro-step
+add("dropout draws the same for any number of micro-steps", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/equiv_dropout.lua"
+    local text, count = SPEC:gsub('    return linear "out"', '    x = dropout(0.3)(x)\n    return linear "out"')
+    t.equal(count, 1)
+    t.write(path, text)
+    local result = programs.gagen { "check", path, "--equiv", "A=3,1", "--set",
+        'accumulate={ tail = "flush" }', timeout = 300 }
+    t.equal(result.status, 0, result.err .. result.out)
+end)
+
 add("what --equiv refuses", function(t)
     for _, case in ipairs {
         { "A=5,1", "a cycle of the spec has 12 rows (3 micro-steps of 4), which A = 5 does not divide" },
