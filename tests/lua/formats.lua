@@ -28,6 +28,18 @@ return function(t)
         return table.concat(parts)
     end
 
+    --- Value i (from 0) of record `row` of the files that cifar_files writes, and its class.
+    function formats.colour(row, i) return (row * 31 + i * 7 + i // 1024) % 256 end
+    function formats.class(row) return (row * 3 + 1) % 10 end
+
+    --- formats/cifar_a.bin has records 0..19, cifar_b.bin 20..25, test.bin 100..104.
+    function formats.cifar_files()
+        for name, range in next, { cifar_a = { 0, 20 }, cifar_b = { 20, 6 }, test = { 100, 5 } } do
+            formats.write("formats/" .. name .. ".bin", formats.cifar(range[1], range[2], formats.class,
+                formats.colour))
+        end
+    end
+
     --- A .npy file of version 1.0: format of string.pack for one element, values in order.
     function formats.npy(descr, format, shape, values)
         local header = ("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }"):format(descr,

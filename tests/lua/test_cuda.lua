@@ -123,6 +123,21 @@ train     { updates = 12, seed = 5 }
     same_as_c(t, "cuda_mean", text .. F64, 1e-12)
 end)
 
+add("augmented images equal the C target", function(t)
+    t.load("tests/lua/formats.lua")(t).cifar_files()
+    same_as_c(t, "cuda_images", [[
+data      { "cifar10", train = "formats/cifar_*.bin", eval = "formats/test.bin", crop = { 28, padding = 2 },
+            flip = true, mean = { 0.5 }, std = { 0.25, 0.25, 0.5 } }
+batch     (3)
+accumulate (2)
+model     { flatten {}, linear "fc1" { 12 }, tanh {}, linear "fc2" { 10 } }
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.01, momentum = 0.9 }
+train     { updates = 12, seed = 5 }
+eval      { every = 2 }
+]], 1e-5)
+end)
+
 -- The samples of all ops as the gradient check has them, in PARTS programs: one compiles for too long.
 local PARTS = 8
 

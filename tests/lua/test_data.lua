@@ -65,35 +65,26 @@ end)
 local MEAN, STD = { .4914, .4822, .4465 }, { .2023, .1994, .2010 }
 local TUTORIAL = "mean = { .4914, .4822, .4465 }, std = { .2023, .1994, .2010 }"
 
-local function colour(row, i) return (row * 31 + i * 7 + i // 1024) % 256 end
-local function class(row) return (row * 3 + 1) % 10 end
-
 local function cifar_value(byte, i)
     local c = i // 1024 + 1
     return (byte / 255 - MEAN[c]) / STD[c]
 end
 
-local function write_cifar(formats)
-    formats.write("formats/cifar_b.bin", formats.cifar(20, 6, class, colour))
-    formats.write("formats/cifar_a.bin", formats.cifar(0, 20, class, colour))
-    formats.write("formats/test.bin", formats.cifar(100, 5, class, colour))
-end
-
 add("cifar10: files of a pattern in the order of names, normalised by channel", function(t, formats)
-    write_cifar(formats)
+    formats.cifar_files()
     local text = spec('"cifar10", train = "formats/cifar_*.bin", eval = "formats/test.bin", ' .. TUTORIAL, IMAGES)
     local p = formats.build("cifar", text)
     local seen, events = formats.run(p)
     check_trained(t, events)
     for k = 0, 5 do                    -- the sixth has rows of both files
         formats.check(seen.train[k], k, "input", NEAR.f32, function(row, i)
-            return cifar_value(colour(row, i), i)
+            return cifar_value(formats.colour(row, i), i)
         end)
-        formats.check(seen.train[k], k, "target", 0, class)
+        formats.check(seen.train[k], k, "target", 0, formats.class)
     end
-    formats.check(seen.eval[0], 0, "target", 0, function(row) return class(100 + row) end)
+    formats.check(seen.eval[0], 0, "target", 0, function(row) return formats.class(100 + row) end)
     formats.check(seen.eval[1], 4, "input", NEAR.f32, function(row, i)
-        return cifar_value(colour(100 + row, i), i)
+        return cifar_value(formats.colour(100 + row, i), i)
     end)
     t.equal(seen.eval[1].input.rows, 1)
     t.contains(host.read(p.folder .. "/model.c"), '"formats/cifar_a.bin",\n    "formats/cifar_b.bin",\n')
@@ -123,36 +114,36 @@ local function draw_key(seed, cycle, row)
 end
 
 -- Value i of the crop of row `row` that the key gives: padding 4, crop 32, then mirrored or not.
-local function cropped(row, i, key)
+local function cropped(formats, row, i, key)
     local top, left = math.floor(uniform(key, 0) * 9) - 4, math.floor(uniform(key, 1) * 9) - 4
     local c, y, x = i // 1024, i // 32 % 32, i % 32
     if uniform(key, 2) < 0.5 then x = 31 - x end
     local line, column = y + top, x + left
     local inside = line >= 0 and line < 32 and column >= 0 and column < 32
-    return cifar_value(inside and colour(row, c * 1024 + line * 32 + column) or 0, i)
+    return cifar_value(inside and formats.colour(row, c * 1024 + line * 32 + column) or 0, i)
 end
 
 local AUGMENTED = '"cifar10", train = "formats/cifar_*.bin", crop = { 32, padding = 4 }, flip = true, '
     .. TUTORIAL
 
 add("cifar10: crops and flips are a function of seed, cycle and row", function(t, formats)
-    write_cifar(formats)
+    formats.cifar_files()
     local seen, events = formats.run(formats.build("augmented", spec(AUGMENTED, IMAGES)))
     check_trained(t, events)
     for k = 0, 5 do                    -- cycles of 8 rows
         formats.check(seen.train[k], k, "input", NEAR.f32, function(row, i)
-            return cropped(row, i, draw_key(5, row // 8, row % 8))
+            return cropped(formats, row, i, draw_key(5, row // 8, row % 8))
         end)
     end
     for k = 0, 5 do                    -- an evaluation has none
         formats.check(seen.eval[k], k, "input", NEAR.f32, function(row, i)
-            return cifar_value(colour(row, i), i)
+            return cifar_value(formats.colour(row, i), i)
         end)
     end
 end)
 
 add("cifar10: four micro-steps of 2 rows see the crops of one of 8", function(t, formats)
-    write_cifar(formats)
+    formats.cifar_files()
     local function values(rows, count)
         local text = spec(AUGMENTED, IMAGES):gsub("batch      %(4%)", ("batch (%d)"):format(rows))
             :gsub("accumulate %(2%)", ("accumulate (%d)"):format(count)):gsub(", shuffle = false", "")

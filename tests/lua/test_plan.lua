@@ -51,6 +51,20 @@ add("the planned bytes hold for a long cycle and without eval", function(t)
     memory_case(t, "memory_long", text)
 end)
 
+add("the planned bytes hold for images of several files", function(t)
+    local formats = t.load("tests/lua/formats.lua")(t)
+    formats.cifar_files()
+    local text = spec(2):gsub("data [^\n]*", 'data { "cifar10", train = "formats/cifar_*.bin", eval = '
+        .. '"formats/test.bin", crop = { 32, padding = 4 } }'):gsub("model      { ", "%0flatten {}, ")
+    memory_case(t, "memory_images", text)
+    for _, arena in ipairs(formats.programs.plan(formats.programs.build("memory_images_plan", text)).arenas) do
+        local rows = 31 * 3073             -- besides, two tables of 3 x 256 values and what describes them
+        if arena.name == "data" then
+            assert(arena.bytes >= rows + 6144 and arena.bytes <= rows + 6144 + 2 * 4096, arena.bytes)
+        end
+    end
+end)
+
 -- Calls and bytes of the plan's collectives: those of buckets, and the small ones.
 local function planned(plan)
     local buckets, bytes, small = 0, 0, 0
