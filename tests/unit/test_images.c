@@ -301,6 +301,17 @@ static void cifar_refusals(void **state) {
         assert_int_equal(ga_cifar_open(&source, &spec, &a, &e), GA_INPUT);
         assert_has(e.msg, says);
     }
+    data[23 * RECORD] = 0;
+    for (int record = 0; record < 25; record++) { /* wherever it falls in what is read at once */
+        char says[64];
+        snprintf(says, sizeof says, ": label 99 of record %d, expected 0..9", record + 1);
+        const char label = data[record * RECORD];
+        data[record * RECORD] = 99;
+        put_file(p.image, data, n);
+        assert_int_equal(ga_cifar_scan(path, 1, GA_F32, &scan, &e), GA_INPUT);
+        assert_has(e.msg, says);
+        data[record * RECORD] = label;
+    }
     free(data);
     put_file(p.image, "", 0);
     assert_int_equal(ga_cifar_scan(path, 1, GA_F32, &scan, &e), GA_INPUT);

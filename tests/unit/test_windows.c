@@ -146,6 +146,40 @@ static void token_values(void **state) {
     }
 }
 
+/* A raw file longer than a header, and longer than what is read at once. */
+static void long_tokens(void **state) {
+    scratch *s = *state;
+    const char *path = scratch_path(s, "long.bin");
+    for (int n = 600; n <= 60000; n += 59400) {
+        unsigned char *data = malloc((size_t)n * 2);
+        for (int i = 0; i < 2 * n; i++) data[i] = (unsigned char)(i * 13 + i / 256);
+        put_file(path, data, (size_t)n * 2);
+        const ga_part part = {path, n};
+        const ga_tokens_spec spec = {&part, 1, n / 3, 2, 65536};
+        ga_arena a = open_arena((size_t)n * 2 + 8192);
+        ga_source source;
+        ga_scan scan;
+        ga_err e;
+        assert_int_equal(ga_tokens_scan(&path, 1, &scan, &e), 0);
+        assert_int_equal(scan.count[0], n);
+        assert_int_equal(ga_tokens_open(&source, &spec, &a, &e), 0);
+        assert_int_equal(source.rows, 2);
+        int32_t *input = malloc((size_t)n * sizeof *input), *target = input + n / 2;
+        void *const out[] = {input, target};
+        for (int row = 0; row < 2; row++) {
+            source.decode(&source, row, NULL, out);
+            for (int t = 0; t < n / 3; t++) {
+                int place = 2 * (row * (n / 3) + t);
+                assert_int_equal(input[t], data[place] + 256 * data[place + 1]);
+                assert_int_equal(target[t], data[place + 2] + 256 * data[place + 3]);
+            }
+        }
+        free(input);
+        free(data);
+        ga_arena_close(&a);
+    }
+}
+
 /* What is wrong with a file by itself: scan and open refuse it. */
 static void token_refusals(void **state) {
     scratch *s = *state;
@@ -227,6 +261,6 @@ int test_windows(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_values),    cmocka_unit_test(text_refusals),
         cmocka_unit_test(token_values),   cmocka_unit_test(token_refusals),
-        cmocka_unit_test(token_differences)};
+        cmocka_unit_test(token_differences), cmocka_unit_test(long_tokens)};
     return cmocka_run_group_tests_name("windows", tests, scratch_setup, scratch_teardown);
 }
