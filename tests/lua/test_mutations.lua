@@ -39,6 +39,33 @@ train { epochs = 4.5, seed = 7 }
 eval { every = 2, batches = 3, metrics = { "loss", "accuracy" } }
 log { every = 3 }
 target { "cuda", arch = 80 }
+]], [[
+data { "text", train = "tiny.csv", context = 6, split = { eval = 10 } }
+batch (4)
+accumulate { 2, tail = "flush" }
+model(function(batch)
+    local x = embedding "wte" { 64, 8 } (batch.input)
+    x = positions "wpe" { 6 } (x)
+    x = times(2) "h" (function(h)
+        local scores = softmax(reshape { 2, 3, 8 } (linear "q" { 8, store = "in_out" } (layernorm "ln" {} (h))))
+        return h + dropout(0.1)(reshape { 6, 8 } (transpose { 1, 3, 2, 4 } (reshape { 3, 2, 8 } (flatten {} (scores)))))
+    end) (x)
+    return unembed { "wte" } (rmsnorm "ln_f" {} (x))
+end)
+loss { "cross_entropy", weight = "sample", ignore = -1 }
+optimizer { "adamw", lr = 1e-3 }
+train { epochs = 2 }
+]], [[
+data { "csv", train = "tiny.csv", target = 5, last = "pad" }
+batch (6)
+model(function(batch)
+    local x = reshape { 2, 2 } (linear "fc" { 4 } (batch.input))
+    local y = concat { axis = 2 } (slice { axis = 2, from = 1, to = 1 } (x), x)
+    return pick { axis = 2, index = 3 } (mean { axis = 3 } (y) + max { axis = 3 } (y) - sum { axis = 3 } (y))
+end)
+loss "mse"
+optimizer { "sgd", lr = 0.1 }
+train { epochs = 2 }
 ]] }
 
 local function random_of(seed)
