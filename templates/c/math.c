@@ -1,7 +1,8 @@
 // math: what kernels share: vectors, and elementary functions of f32. The functions are straight lines
 // without branches, calls or tables, which compilers turn into vector code; an element goes through
 // the same operations whether its loop runs in vectors or not. The greatest error of each over all
-// floats stands with it, in units of the last place. f64, sin, cos and pow use the C library; 1 / sqrt(x)
+// floats stands with it, in units of the last place; where denormals are flushed, as in a team's
+// threads, those count as 0. f64, sin, cos and pow use the C library; 1 / sqrt(x)
 // is two correctly rounded operations.
 
 //@ vectors(bytes, fma)

@@ -1,0 +1,78 @@
+-- The elementary functions that programs in f32 bring along: their error over all floats, and that
+-- compilers make vector code of loops over them without being allowed to change a value.
+local math_file = require "emit.math"
+local profile = require "emit.profile"
+local template = require "base.template"
+
+local FLAGS = { "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno",
+    "-fno-trapping-math" }
+
+local function read_template(name)
+    return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
+end
+
+-- A folder with math.c of a profile, and the compiler's command for functions.c in it.
+local function prepare(t, name, more)
+    local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
+    t.write(folder .. "/math.c", math_file.render("ga_expf ga_logf ga_tanhf ga_erff",
+        { profile = machine, real = "f32", template = read_template },
+        function(file) return "/* " .. file .. " */\n" end))
+    local command = { "cc", "-I" .. folder, timeout = 120 }
+    for _, list in ipairs { FLAGS, machine.flags, more, { t.root .. "/tests/numeric/functions.c", "-lm" } } do
+        table.move(list, 1, #list, #command + 1, command)
+    end
+    return folder, command
+end
+
+local function needs(t, name)
+    local native = profile.native(host.cpu())
+    if (name == "aarch64") ~= (native == "aarch64") and name ~= "generic" then
+        t.not_run("needs a compiler for " .. name)
+    end
+    return native
+end
+
+local function errors(t, name, level, step)
+    if needs(t, name) ~= "x86-64-v4" and name == "x86-64-v4" then
+        t.not_run("this processor has no AVX-512 to run it")
+    end
+    local folder, command = prepare(t, name, { level, "-o" })
+    table.insert(command, #command - 1, folder .. "/functions")
+    local built = t.run(command)
+    t.equal(built.status, 0, built.err)
+    local result = t.run { folder .. "/functions", step, timeout = 2400 }
+    t.equal(result.status, 0, result.out)
+    t.match(result.out, "^exp: .*\nlog: .*\ntanh: .*\nerf: .*\n$")
+end
+
+local tests = {}
+
+for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
+    tests[#tests + 1] = { name .. ": errors over the floats, one in 61", function(t)
+        errors(t, name, "-O3", "61")
+    end }
+    tests[#tests + 1] = { name .. ": errors over all floats", function(t)
+        if not t.environment("GAGEN_TEST_ALL") then t.not_run("long: make test-all") end
+        errors(t, name, "-O3", "1")
+    end }
+    tests[#tests + 1] = { name .. ": loops become vector code", function(t)
+        needs(t, name)
+        local folder, command = prepare(t, name, { "-O3", "-fopt-info-vec-optimized", "-c", "-o" })
+        table.insert(command, #command - 1, folder .. "/functions.o")
+        local built = t.run(command)
+        t.equal(built.status, 0, built.err)
+        if not built.err:find("vectorized") then t.not_run("this compiler does not say what it makes vectors of") end
+        local line, loops = 0, 0
+        for text in host.read("tests/numeric/functions.c"):gmatch("([^\n]*)\n") do
+            line = line + 1
+            if text:match("^FUNCTION%(") then
+                loops = loops + 1
+                t.contains(built.err, ("functions.c:%d:1: optimized: loop vectorized using %d byte vectors"):format(
+                    line, profile.get(name).vector))
+            end
+        end
+        t.equal(loops, 4)
+    end }
+end
+
+return tests
