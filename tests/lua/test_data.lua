@@ -164,6 +164,66 @@ add("cifar10: four micro-steps of 2 rows see the crops of one of 8", function(t,
     t.equal(differ, 0)
 end)
 
+local function sequence(rows) return ('model { embedding "table" { %d, 6 }, tanh {}, linear "fc" { %d } }'):format(
+    rows, rows) end
+
+add("text: windows of ids, the target one byte further, the last rows for evaluation", function(t, formats)
+    local text = ("to be, or not to be: that is the question."):rep(6)
+    local known, ids = {}, {}
+    for byte in text:gmatch(".") do known[byte] = true end
+    for byte = 0, 255 do
+        if known[string.char(byte)] then ids[#ids + 1] = string.char(byte) end
+    end
+    for id, byte in ipairs(ids) do known[byte] = id - 1 end
+    formats.write("formats/one.txt", text:sub(1, 100))
+    formats.write("formats/two.txt", text:sub(101))
+    local rows = (#text - 1) // 9
+    t.equal(rows, 27)
+    local p = formats.build("text", spec('"text", train = "formats/*.txt", context = 9, split = { eval = 3 }',
+        sequence(#ids)))
+    local seen, events = formats.run(p)
+    check_trained(t, events)
+    local function id_at(place) return known[text:sub(place + 1, place + 1)] end
+    for k = 0, 5 do
+        formats.check(seen.train[k], k, "input", 0, function(row, i) return id_at(row * 9 + i) end)
+        formats.check(seen.train[k], k, "target", 0, function(row, i) return id_at(row * 9 + i + 1) end)
+    end
+    t.equal(seen.eval[0].input.rows, 3)
+    formats.check(seen.eval[0], 0, "input", 0, function(row, i) return id_at((24 + row) * 9 + i) end)
+    local source = host.read(p.folder .. "/model.c")
+    t.contains(source, ("VOCABULARY[%d] = {\n    32, 44, 46, 58, 97, 98,"):format(#ids))
+end)
+
+-- Token files: of their own layout, and raw.
+local function token_file(tokens, header)
+    local parts = { header and string.pack("<i4i4i4", 20240520, 1, #tokens) .. ("\0"):rep(1012) or "" }
+    for _, token in ipairs(tokens) do parts[#parts + 1] = string.pack("<I2", token) end
+    return table.concat(parts)
+end
+
+add("tokens: llm.c's files and raw ones", function(t, formats)
+    local tokens = {}
+    for i = 1, 200 do tokens[i] = i * i % 97 end
+    formats.write("formats/tokens.bin", token_file(tokens, true))
+    formats.write("formats/raw.bin", token_file(tokens, false))
+    for _, name in ipairs { "tokens", "raw" } do
+        local p = formats.build(name, spec(('"tokens", train = "formats/%s.bin", eval = "formats/tokens.bin", '
+            .. "context = 7"):format(name), sequence(97)))
+        local seen, events = formats.run(p)
+        check_trained(t, events)
+        for k = 0, 5 do
+            formats.check(seen.train[k], k, "input", 0, function(row, i) return tokens[row * 7 + i + 1] end)
+            formats.check(seen.train[k], k, "target", 0, function(row, i) return tokens[row * 7 + i + 2] end)
+        end
+        t.equal(seen.eval[6].target.values, { table.unpack(tokens, 24 * 7 + 2, 28 * 7 + 1) })
+    end
+    local path = formats.programs.folder() .. "/few_rows.lua"
+    t.write(path, spec('"tokens", train = "formats/raw.bin", context = 7', sequence(96)))
+    local result = formats.programs.gagen { "check", path }
+    t.equal(result.status, 1)
+    t.match(result.err, "few_rows.lua:4: embedding 'table': the table has 96 rows, the ids go up to 96: expected 97")
+end)
+
 add("npy: floats as they are, bytes and channels normalised, ids and numbers as targets", function(t, formats)
     local rows, values, bytes, classes, numbers = 26, {}, {}, {}, {}
     for i = 1, rows * 4 do values[i], bytes[i] = math.sin(i), i * 5 % 256 end
