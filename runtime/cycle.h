@@ -22,6 +22,9 @@ typedef enum ga_role { GA_ONLY, GA_FIRST, GA_NEXT, GA_LAST } ga_role;
 /* The present cycle has `a` micro-steps, the r that are done included. GA_BUG if a <= r. */
 int ga_cycle_begin(ga_cycle *c, int a, ga_err *e);
 
+static inline bool ga_role_adds(ga_role r) { return r == GA_NEXT || r == GA_LAST; }
+static inline bool ga_role_reduces(ga_role r) { return r == GA_ONLY || r == GA_LAST; }
+
 /* Role of the micro-step about to run (r < a). */
 ga_role ga_cycle_role(const ga_cycle *c);
 

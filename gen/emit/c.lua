@@ -10,8 +10,7 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     iteration = "int64_t iteration",
-    micro_parameters = "ga_worker *w, model *m, int k", micro_arguments = "w, m, %s",
-    micro_batch = "batch_at(m, k)", micro_case = "case GA_$U: micro_$(w, call->m, call->k); break;",
+    micro_arguments = "w, m, %s",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true }
 
 c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
@@ -124,8 +123,9 @@ end
 --- The template arguments of a node; `shared` are those that do not depend on the target.
 function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype, c) end
 
---- The expression of "add to what is there" for an output, in a role; nil: the kernel never adds.
-function c.adds(out, role_adds)
+--- The expression of "add to what is there" for an output, where `adds` is the role's; nil: the kernel
+-- never adds.
+function c.adds(out)
     local acc = out.acc
     if not acc then return nil end
     if not acc.first then return "true" end
@@ -133,7 +133,7 @@ function c.adds(out, role_adds)
     for _, region in ipairs(acc.regions) do
         loop = ("l != %d"):format(region.first)
     end
-    if out.tensor.kind == "gradient" and role_adds then return "true" end
+    if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
     return loop or "false"
 end
 

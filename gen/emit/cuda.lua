@@ -14,8 +14,7 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     sweep_step = "q, m->block", flat = ", m->device_%s",
     iteration = "ga_int64 iteration",
-    micro_parameters = "queue *q, model *m, int slot, int k", micro_arguments = "q, m, slot, %s",
-    micro_batch = "batch_of(place_of(m, slot, k))", cycle_parameters = "queue *q, model *m, int slot",
+    micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.library_spelling,
     call = c.library_call }
 

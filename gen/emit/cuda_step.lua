@@ -3,6 +3,7 @@
 -- Invariant: the struct step is printed from one list for both sides of the link.
 local cuda = require "emit.cuda"
 local expr = require "base.expr"
+local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local step = require "emit.step"
 local text = require "base.text"
@@ -171,7 +172,7 @@ local function micro_cases(g)
     for _, role in ipairs(g.roles) do
         local ends = role.name == "last" or role.name == "only"
         local name = "MICRO_" .. role.name:upper()
-        cases[#cases + 1] = ("case %s: micro_%s(q, m, SINGLE, 0);%s break;"):format(name, role.name,
+        cases[#cases + 1] = ("case %s: micro(q, m, SINGLE, 0, GA_%s);%s break;"):format(name, role.name:upper(),
             ends and " boundary(q, m);" or "")
         graphs[#graphs + 1] = ("[GA_%s] = %s,"):format(role.name:upper(), name)
     end
@@ -198,7 +199,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, sweeps, header))
     files:set("launch.c", launch_text(kernels, header))
-    local arguments = step.arguments(g, config, context, sweeps)
+    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, context, sweeps))
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"

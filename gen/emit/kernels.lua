@@ -237,8 +237,8 @@ function kernels.make(node, section, context)
     return kernel
 end
 
---- The call of a kernel in step.c, for a role that adds or not.
-function kernels.call(kernel, role_adds, pad, target)
+--- The call of a kernel in step.c; `behind` is what follows on its line.
+function kernels.call(kernel, pad, target, behind)
     local node, list = kernel.node, { target.worker }
     local comment = {}
     for _, out in ipairs(graph.writes(node)) do
@@ -249,11 +249,12 @@ function kernels.call(kernel, role_adds, pad, target)
     if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do
-            local adds = target.adds(out, role_adds)
+            local adds = target.adds(out)
             if adds then list[#list + 1] = adds end
         end
     end
-    return target.wrap(pad, kernel.name .. "(", list, "); // " .. table.concat(comment, " "))
+    return target.wrap(pad, kernel.name .. "(", list,
+        (");%s // %s"):format(behind, table.concat(comment, " ")))
 end
 
 return kernels

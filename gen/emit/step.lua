@@ -1,5 +1,5 @@
--- step: the text of step.c and kernels.c: forward, backward per role, the boundary, the cycle.
--- A role is one printing of the same body with its own decisions: add or write, reduce or not.
+-- step: the text of step.c, update.c and kernels.c: forward, backward, the cycle; the boundary. A role is
+-- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.batch"
 local expr = require "base.expr"
 local kernels = require "emit.kernels"
@@ -30,25 +30,30 @@ function step.kernels(g, context)
     return list
 end
 
--- The lines of a body for one role. `starts` prints the start of a bucket after the node that
--- completes it.
-local function lines_of(body, role, pad, out, target)
-    for _, node in ipairs(body) do
+-- Whether all workers must have finished what stands before a node. Within a body the line of the node
+-- before says so, at the beginning of a body a line of its own.
+local function waits(node, target) return target.barrier and node and node.barrier end
+
+-- The lines of a body. With `reduces` each bucket starts behind the node that completes it.
+local function lines_of(body, reduces, pad, out, target)
+    for i, node in ipairs(body) do
         if node.op == "times" then
             local last = node.count - 1
             out[#out + 1] = pad .. (node.step > 0
                 and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
                 or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
-            lines_of(node.body, role, pad .. "    ", out, target)
+            lines_of(node.body, reduces, pad .. "    ", out, target)
             out[#out + 1] = pad .. "}"
         else
-            if node.barrier and target.barrier then out[#out + 1] = pad .. target.barrier end
-            out[#out + 1] = kernels.call(node.kernel, role and role.adds, pad, target)
-        end
-        if role and role.reduces then
-            for _, bucket in ipairs(node.completes or {}) do
-                out[#out + 1] = ("%sbucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
+            local before = body[i - 1]
+            if waits(node, target) and not (before and before.op ~= "times") then
+                out[#out + 1] = pad .. target.barrier
             end
+            out[#out + 1] = kernels.call(node.kernel, pad, target,
+                waits(body[i + 1], target) and " " .. target.barrier or "")
+        end
+        for _, bucket in ipairs(reduces and node.completes or {}) do
+            out[#out + 1] = ("%sif (reduces) bucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
         end
     end
     return out
@@ -56,52 +61,11 @@ end
 
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
-local ROLE_COMMENT = {
-    only = "the only micro-step of a cycle: gradients are written",
-    first = "the first micro-step of a cycle: gradients are written, so nothing is ever zeroed",
-    next = "gradients are added to what is there, in the kernel that makes them",
-    last = "the last micro-step: gradients are added",
-}
-
-local function backward_functions(g, target)
-    local out = {}
-    for _, role in ipairs(g.roles) do
-        local reduces = role.reduces and #g.collectives > 0
-        out[#out + 1] = ("/* backward_%s: %s%s */"):format(role.name, ROLE_COMMENT[role.name],
-            reduces and ", and each bucket is summed over the ranks as soon as it is complete" or "")
-        out[#out + 1] = ("static void backward_%s(%s, model *m, const batch *b) {")
-            :format(role.name, target.worker_parameter)
-        lines_of(g.backward, role, "    ", out, target)
-        if target.barrier then out[#out + 1] = "    " .. target.barrier end
-        out[#out + 1] = "}"
-        out[#out + 1] = ""
-    end
-    table.remove(out)
-    return block_of(out)
-end
-
-local function micro_functions(g, target)
-    local out = {}
-    for _, role in ipairs(g.roles) do
-        out[#out + 1] = ("static void micro_%s(%s) {"):format(role.name, target.micro_parameters)
-        out[#out + 1] = ("    const batch b = %s;"):format(target.micro_batch)
-        out[#out + 1] = ("    forward(%s, m, &b);"):format(target.worker)
-        out[#out + 1] = ("    backward_%s(%s, m, &b);"):format(role.name, target.worker)
-        out[#out + 1] = "}"
-        out[#out + 1] = ""
-    end
-    table.remove(out)
-    return block_of(out)
-end
-
-local function micro_cases(g, target)
-    local out = {}
-    for _, role in ipairs(g.roles) do
-        out[#out + 1] = target.micro_case:gsub("%$(%u?)", function(upper)
-            return upper == "U" and role.name:upper() or role.name
-        end)
-    end
-    return block_of(out)
+local function backward_lines(g, target)
+    local reduces = #g.collectives > 0
+    local out = { "const bool adds = ga_role_adds(role);" }
+    if reduces then out[2] = "const bool reduces = ga_role_reduces(role);" end
+    return block_of(lines_of(g.backward, reduces, "", out, target))
 end
 
 -- The function of a cycle of a micro-steps, and one for tails whose length is known only later.
@@ -110,7 +74,7 @@ local function cycle_function(a, unroll, target)
         ("static void cycle_%d(%s) {"):format(a, target.cycle_parameters) }
     out[#out + 1] = target.cycle_opening
     local function micro(role, k)
-        return ("    micro_%s(%s);"):format(role, target.micro_arguments:format(k))
+        return ("    micro(%s, GA_%s);"):format(target.micro_arguments:format(k), role:upper())
     end
     if a == 1 then
         out[#out + 1] = micro("only", 0)
@@ -131,7 +95,7 @@ end
 
 local function tail_function(g, target)
     local function micro(role, k)
-        return ("micro_%s(%s);"):format(role, target.micro_arguments:format(k))
+        return ("micro(%s, GA_%s);"):format(target.micro_arguments:format(k), role:upper())
     end
     local out = { "/* The last cycle of an epoch: r micro-steps, fewer than a full one, and one update. */",
         ("static void cycle_tail(%s) {"):format(target.cycle_parameters), target.cycle_opening,
@@ -329,19 +293,27 @@ local SKIP = {
     skip = "s->nonfinite > 0 || s->weight == 0",
 }
 
---- The arguments of step.c's template that both targets' steps have.
-function step.arguments(g, config, context, sweeps)
+--- The arguments of step.c's template that both targets' steps have: the passes over a micro-batch and
+-- the cycles.
+function step.passes(g, config, context)
     local target = context.target
     local function lines(body, otherwise)
-        return block_of(#body > 0 and lines_of(body, nil, "", {}, target) or { otherwise })
+        return block_of(#body > 0 and lines_of(body, false, "", {}, target) or { otherwise })
     end
     return {
-        name = text.ident(config.name), buckets = #g.collectives, bucket_rows = bucket_rows(g),
+        name = text.ident(config.name), buckets = #g.collectives,
         forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
-        backward = backward_functions(g, target), view_calls = lines(g.views, "(void)m;"),
-        sweep_calls = sweep_calls(g, sweeps, target),
-        cycle_functions = cycle_functions(g, config.unroll, target), micro_functions = micro_functions(g, target),
+        backward = backward_lines(g, target), cycle_functions = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
+    }
+end
+
+--- What both targets send at the boundary.
+function step.boundary(g, context, sweeps)
+    local target = context.target
+    return {
+        buckets = #g.collectives, bucket_rows = bucket_rows(g), sweep_calls = sweep_calls(g, sweeps, target),
+        view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
 end
 
@@ -352,28 +324,37 @@ function step.decision(config, sweeps)
         scalars = (scalars(sweeps)) }
 end
 
---- kernels.c and step.c, in a map of files.
-function step.render(g, config, context, all, sweeps, header, files)
-    local kernel_texts = {}
-    for _, kernel in ipairs(all) do kernel_texts[#kernel_texts + 1] = kernel.text end
-    kernel_texts[#kernel_texts + 1] = context.template("c/update.c")("gradient_partials",
+local function kernels_text(context, all, sweeps)
+    local list = ordered.collect(all, function(kernel) return kernel.text end)
+    list[#list + 1] = context.template("c/update.c")("gradient_partials",
         { real = text.ident("real"), finite = text.ident("isfinite") }).text:gsub("\n+$", "\n")
-    for _, sweep in ipairs(sweeps) do
-        kernel_texts[#kernel_texts + 1] = sweep.text
-    end
-    local kernels_text = table.concat(kernel_texts, "\n")
-    local shared = math_file.render(kernels_text, context, header)
-    if shared then files:set("math.c", shared) end
-    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
-        .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernels_text)
-    local arguments = step.arguments(g, config, context, sweeps)
-    for key, value in ordered.each(step.decision(config, sweeps)) do arguments[key] = value end
-    arguments.header = text.block(header("step.c",
-        ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
-    arguments.micro_cases, arguments.cycle_cases = micro_cases(g, context.target), cycle_cases(g)
+    for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end
+    return table.concat(list, "\n")
+end
+
+local function update_text(g, config, context, sweeps, header)
+    local arguments = ordered.copy(step.boundary(g, context, sweeps), step.decision(config, sweeps))
+    arguments.header = text.block(header("update.c",
+        ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
+    arguments.name = text.ident(config.name)
     arguments.lr, arguments.small = rate_function(config), small_sum(config)
     arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
         or "m->count.update")
+    return context.template("program/update.c")("update", arguments).text
+end
+
+--- kernels.c, update.c and step.c, in a map of files.
+function step.render(g, config, context, all, sweeps, header, files)
+    local kernel_texts = kernels_text(context, all, sweeps)
+    local shared = math_file.render(kernel_texts, context, header)
+    if shared then files:set("math.c", shared) end
+    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
+        .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
+    files:set("update.c", update_text(g, config, context, sweeps, header))
+    local arguments = step.passes(g, config, context)
+    arguments.header = text.block(header("step.c",
+        ("forward, backward and the cycles of \"%s\""):format(config.name)))
+    arguments.cycle_cases = cycle_cases(g)
     files:set("step.c", context.template("program/step.c")("step", arguments).text)
 end
 

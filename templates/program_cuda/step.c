@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_functions, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
 $header
 #include "model.h"
 
@@ -84,7 +84,11 @@ static void small_sum(queue *q, model *m) {
 }
 
 //% end
-$backward
+/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
+ * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
+static void backward(queue *q, model *m, const batch *b, ga_role role) {
+    $backward
+}
 
 enum { SINGLE = 2 }; /* behind the two slots of the ring: a micro-step on its own, an evaluation */
 
@@ -99,7 +103,11 @@ static batch batch_of(ga_address at) {
     };
 }
 
-$micro_functions
+static void micro(queue *q, model *m, int slot, int k, ga_role role) {
+    const batch b = batch_of(place_of(m, slot, k));
+    forward(q, m, &b);
+    backward(q, m, &b, role);
+}
 
 /* -- the boundary ------------------------------------------------------------------------------ */
 
