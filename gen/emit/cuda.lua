@@ -1,6 +1,7 @@
 -- cuda: how the CUDA target spells kernels, launches and addresses: the same interface as emit/c.lua.
 -- A kernel's launch is { blocks, threads }: one-dimensional, whole warps, decided by its shape alone.
 -- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
+local attention = require "emit.kernels_attention"
 local c = require "emit.c"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -125,11 +126,13 @@ local function gemm(kernel, node, op, dtype)
 end
 
 -- Launch of each op beside the products; nil where it follows from the arguments alone.
-local LAUNCH = {}
+local LAUNCH = ordered.copy(attention.launch)
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
+function LAUNCH.attend_delta(node) return over(graph.elements(node.outs.delta.tensor.shape)) end
+function LAUNCH.rotary(node) return over(node.size.T * node.attrs.d // 2) end
 function LAUNCH.loss_seed(node) return over(rows_of(node)) end
 function LAUNCH.cross_entropy(node) return per_row(rows_of(node), node.size.C) end
 for _, name in ipairs { "cross_entropy_dx", "softmax", "softmax_dx", "log_softmax", "log_softmax_dx",
@@ -166,7 +169,7 @@ function cuda.arguments(kernel, node, op, dtype, shared)
     if op and op.gemm then
         arguments = gemm(kernel, node, op, dtype)
     else
-        kernel.launch = node.exprs and LAUNCH.map(node) or LAUNCH[node.op](node)
+        kernel.launch = node.exprs and LAUNCH.map(node) or LAUNCH[node.op](node, dtype)
         arguments = {}
         for key, value in ordered.each(shared(kernel, node, op, dtype, cuda)) do
             if not UNUSED[key] then arguments[key] = value end

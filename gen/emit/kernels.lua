@@ -1,5 +1,6 @@
 -- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
 -- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
+local attention = require "emit.kernels_attention"
 local c = require "emit.c"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -38,7 +39,7 @@ local function function_name(node, section)
 end
 
 -- Arguments of each op's template beside fn, params and source.
-local ARGUMENTS = ordered.copy((require "emit.kernels_shape"))
+local ARGUMENTS = ordered.copy((require "emit.kernels_shape"), attention.arguments)
 
 local function gemm(kernel, node, op, dtype)
     return matmul.arguments(op.gemm(node), kernel, node.ins.bias ~= nil, dtype, kernel.profile)
@@ -202,12 +203,18 @@ local function cost_of(node, op)
     return op.cost(node)
 end
 
--- What the kernels of an op need beside them: a block of its own file, in front of the first of them.
+-- What the kernels of an op need beside them: blocks of files of their own, op.helper = { c = "a b" },
+-- in front of the first kernel that needs them.
 local function helper_text(op, context, target)
-    local name = op.helper and op.helper[target.folder]
-    if not name or context.helpers[name] then return "" end
-    context.helpers[name] = true
-    return context.template(("%s/%s%s"):format(target.folder, name, target.extension))(name, {}).text .. "\n"
+    local out = {}
+    for name in (op.helper and op.helper[target.folder] or ""):gmatch("%S+") do
+        if not context.helpers[name] then
+            local file = ("%s/%s%s"):format(target.folder, name, target.extension)
+            out[#out + 1] = context.template(file)(name, {}).text .. "\n"
+            context.helpers[name] = true
+        end
+    end
+    return table.concat(out)
 end
 
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.

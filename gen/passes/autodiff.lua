@@ -34,9 +34,11 @@ local function loops_between(scope, owner)
     return list
 end
 
--- Makes the writer of d write target; what a region hands out, or another gradient reads, is copied.
+-- Makes the writer of d write target; what a region hands out, another gradient reads, or a kernel
+-- that cannot add has made, is copied.
 local function redirect(b, d, fresh, target, acc)
-    if not fresh or d.def.op == "times" then
+    local op = b.ops[d.def.op]
+    if not fresh or d.def.op == "times" or op and op.never_adds then
         d = b:value("copy", { x = d }, nil, target.name .. "_part")
     end
     local node = d.def

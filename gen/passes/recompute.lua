@@ -13,8 +13,10 @@ local ordered = require "base.ordered"
 local recompute = { name = "recompute", optional = true,
     doc = "values computed again instead of kept" }
 
+-- Left out are the results of ops marked as computed once: they stand at the end of the forward pass,
+-- where there is nothing to gain.
 local function chosen(config, tensor)
-    if not config.is_forward[tensor] or tensor.def.op == "cross_entropy" then return false end
+    if not config.is_forward[tensor] or config.ops[tensor.def.op].computed_once then return false end
     for _, pattern in ipairs(config.recompute) do
         if glob.matches(pattern, tensor.name) then return true end
     end
@@ -87,8 +89,10 @@ function recompute.run(g, config)
     local is_forward, names = {}, {}
     graph.walk(g.forward, function(node)
         for _, out in ipairs(graph.writes(node)) do
-            is_forward[out.tensor] = true
-            names[#names + 1] = out.tensor.name
+            if out.tensor.kind == "value" then     -- not the sums of a cycle, which ops add to
+                is_forward[out.tensor] = true
+                names[#names + 1] = out.tensor.name
+            end
         end
     end)
     check_names(config, names)

@@ -16,7 +16,7 @@ op "cross_entropy" {
     cost = function(n)
         return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (n.size.C + 3) }
     end,
-    lower = "loss", sample = "loss",
+    lower = "loss", computed_once = true, sample = "loss",
     samples = { 'loss { "cross_entropy", label_smoothing = 0.3 }',
         'loss { "cross_entropy", class_weights = { 0.5, 2, 1 } }',
         'loss { "cross_entropy", class_weights = { 0.5, 2, 1 }, label_smoothing = 0.1, ignore = 1 }' },

@@ -1,0 +1,93 @@
+-- attention: queries look at keys and take the average of the values, each head by itself.
+--   p(i, j) = softmax over the keys j of q(i) . k(j) / sqrt(d),   y(i) = sum over j of p(i, j) v(j)
+-- Head h of the queries uses head h // (heads / kv_heads) of the keys. The T x T matrix is never
+-- stored: the backward pass computes p again from lse, the log of the sum of the exponentials (Dao,
+-- 2022). With delta(i) = dy(i) . y(i):
+--   ds(i, j) = p(i, j) (dy(i) . v(j) - delta(i)) / sqrt(d)
+--   dq(i) = sum over j of ds(i, j) k(j),  dk(j) = sum over i of ds(i, j) q(i),
+--   dv(j) = sum over i of p(i, j) dy(i)
+-- attrs: heads, kv_heads, d, causal. Without key and value, query holds all three side by side.
+
+local TILES = { c = "row_sums attention_tiles", cuda = "attention_tiles" }
+
+-- How many pairs of a query and a key there are.
+local function pairs_of(n)
+    local s, a = n.size, n.attrs
+    return s.B * a.heads * s.T * (a.causal and (s.T + 1) // 2 or s.T)
+end
+
+local function width(attrs) return (attrs.heads + 2 * attrs.kv_heads) * attrs.d end
+
+local function letters(n, seen) seen.H, seen.W = n.attrs.heads, n.attrs.heads * n.attrs.d end
+
+op "attend" {
+    doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
+    ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?" },
+    outs = { "y (B, T, W)", "lse (B, T, H)" },
+    letters = letters,
+    grad = function(b, n, dy)
+        local ins, y = n.ins, n.outs.y.tensor
+        local delta = b:node("attend_delta", { dy = dy.y, y = y }, n.attrs).outs.delta.tensor
+        local dx = b:node("attend_dx", { dy = dy.y, query = ins.query, key = ins.key, value = ins.value,
+            mask = ins.mask, lse = n.outs.lse.tensor, delta = delta }, n.attrs).outs
+        return { query = dx.dq.tensor, key = ins.key and dx.dk.tensor, value = ins.key and dx.dv.tensor }
+    end,
+    cost = function(n)
+        return { flops = pairs_of(n) * (4 * n.attrs.d + 5),
+            elements = n.size.B * n.size.T * (width(n.attrs) + n.size.W + n.size.H) }
+    end,
+    lower = "attention", helper = TILES,
+    sample = [[function(x)
+            return flatten {} (attend { heads = 2 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
+        end]],
+    samples = {
+        [[function(x)
+            local function of(name, width) return reshape { 3, width } (linear(name) { 3 * width } (x)) end
+            local q, k, v = of("q", 12), of("k", 6), of("v", 6)
+            return flatten {} (attend { heads = 4, kv_heads = 2, causal = true } (q, k, v))
+        end]],
+    },
+}
+
+op "attend_delta" {
+    doc = "dy . y of each head",
+    ins = { "dy (B, T, W)", "y (B, T, W)" }, outs = { "delta (B, T, H)" },
+    internal = true, letters = letters,
+    cost = function(n)
+        local s = n.size
+        return { flops = 2 * s.B * s.T * s.W, elements = s.B * s.T * (2 * s.W + s.H) }
+    end,
+    lower = "attention", helper = { c = "row_sums" },
+}
+
+op "attend_dx" {
+    doc = "the gradients of attend with respect to q, k and v",
+    ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?",
+        "mask i32 (B, T) ?", "lse (B, T, H)", "delta (B, T, H)" },
+    outs = { "dq (B, T, Q)", "dk (B, T, K) ?", "dv (B, T, K) ?" },
+    internal = true, letters = letters, never_adds = true,
+    omit = function(n, name) return name ~= "dq" and not n.ins.key end,
+    cost = function(n)
+        return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
+            elements = n.size.B * n.size.T * 2 * (width(n.attrs) + n.size.W + n.size.H) }
+    end,
+    lower = "attention", helper = TILES,
+}
+
+op "rotary" {
+    doc = "pairs (x[i], x[i + d/2]) of each head turned by the angle t base^(-2i/d) at position t",
+    ins = { "x (B, T, W)" }, outs = { "y (B, T, W)" },
+    grad = function(b, n, dy)
+        local a = n.attrs
+        return { x = b:value("rotary", { x = dy.y }, { heads = a.heads, d = a.d, base = a.base,
+            back = not a.back }) }
+    end,
+    cost = function(n)
+        local s = n.size
+        return { flops = 3 * s.B * s.T * s.W, elements = 2 * s.B * s.T * s.W }
+    end,
+    lower = "attention",
+    sample = [[function(x)
+            return flatten {} (rotary { heads = 2, base = 7 } (reshape { 3, 8 } (linear "r" { 24 } (x))))
+        end]],
+}

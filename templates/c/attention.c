@@ -1,0 +1,140 @@
+// attention: see catalog/ops/attention.lua for the formulas. A tile is computed by one worker from start to
+// end, keys and queries upwards.
+
+//@ attend(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log)
+/* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions
+ * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
+ * Gimelshein, 2018). lse = log sum exp of a query's scores.
+ * $source */
+static void $fn($params) {
+    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
+    enum { QUERIES = $queries, KEYS = $keys, TILES = (T + QUERIES - 1) / QUERIES };
+//% if packed then
+    const $real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
+        const size_t row = (size_t)(t.index / TILES / HEADS) * T; /* the first of the sequence */
+        const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $stop;
+        $real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
+        for (int i = 0; i < n; i++) largest[i] = -INFINITY;
+        for (int j0 = 0; j0 < end; j0 += KEYS) {
+            const int m = j0 + KEYS < end ? KEYS : end - j0;
+            const size_t at = (row + j0) * K_ROW + h / GROUP * D;
+            $real across[D * KEYS], score[QUERIES * KEYS] = {0};
+            tile_across(across, KEYS, key + at, m, K_ROW, D);
+            tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
+            for (int i = 0; i < n; i++) {
+                $real *p = score + i * KEYS;
+                for (int j = 0; j < KEYS; j++) p[j] *= $scale;
+                tile_hide(p, KEYS, $last, $mask);
+                const $real top = row_greatest(p, KEYS, largest[i]);
+                const $real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
+                const $real shrink = $exp(largest[i] - from);
+                for (int j = 0; j < KEYS; j++) p[j] = $exp(p[j] - from);
+                total[i] = total[i] * shrink + row_sum(p, KEYS);
+                largest[i] = top;
+                for (int c = 0; c < D; c++) sum[i * D + c] *= shrink;
+            }
+            tile_product(sum, D, score, KEYS, 1, value + at, K_ROW, n, D, m);
+        }
+        for (int i = 0; i < n; i++) {
+            const size_t head = (row + i0 + i) * HEADS + h;
+            const $real factor = total[i] == 0 ? 0 : 1 / total[i];
+            for (int c = 0; c < D; c++) y[head * D + c] = sum[i * D + c] * factor;
+            lse[head] = total[i] == 0 ? 0 : largest[i] + $log(total[i]);
+        }
+    }
+}
+
+//@ attend_delta(fn, params, source, real, rows, heads, d)
+/* $fn: dy . y of each of $heads heads of $d
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, HEADS = $heads, D = $d, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const size_t from = (size_t)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (size_t i = from * HEADS; i < to * HEADS; i++) delta[i] = row_dot(dy + i * D, y + i * D, D);
+    }
+}
+
+//@ attend_dx(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp)
+/* $fn: the gradients of attention with respect to queries, keys and values
+ * A worker has one head of the keys and all queries that use it; p is computed again from lse.
+ * $source */
+static void $fn($params) {
+    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
+    enum { QUERIES = $queries, KEYS = $keys, KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
+//% if packed then
+    const $real *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    $real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
+        const int shared = (int)(t.index % KEY_HEADS);
+        const size_t row = (size_t)(t.index / KEY_HEADS) * T; /* the first of the sequence */
+        for (int j0 = 0; j0 < T; j0 += KEYS) {
+            const int m = j0 + KEYS < T ? KEYS : T - j0;
+            const size_t at = (row + j0) * K_ROW + shared * D;
+            $real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
+            tile_across(keys, KEYS, key + at, m, K_ROW, D);
+            tile_across(values, KEYS, value + at, m, K_ROW, D);
+            for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
+                for (int i0 = $first; i0 < T; i0 += QUERIES) {
+                    const int n = i0 + QUERIES < T ? QUERIES : T - i0;
+                    const $real *q = query + (row + i0) * Q_ROW + h * D;
+                    const $real *d_out = dy + (row + i0) * Y_ROW + h * D;
+                    $real *d_query = dq + (row + i0) * Q_ROW + h * D;
+                    $real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
+                    tile_product(p, KEYS, q, Q_ROW, 1, keys, KEYS, n, KEYS, D);
+                    tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
+                    for (int i = 0; i < n; i++) {
+                        const size_t head = (row + i0 + i) * HEADS + h;
+                        $real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
+                        for (int j = 0; j < KEYS; j++) pi[j] *= $scale;
+                        tile_hide(pi, KEYS, $last, $mask);
+                        const $real level = lse[head], mean = delta[head];
+                        for (int j = 0; j < KEYS; j++) pi[j] = $exp(pi[j] - level);
+                        for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $scale;
+                        for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
+                    }
+                    tile_product(d_query, Q_ROW, ds, KEYS, 1, key + at, K_ROW, n, D, m);
+                    tile_product(d_value, D, p, 1, KEYS, d_out, Y_ROW, m, D, n);
+                    tile_product(d_key, D, ds, 1, KEYS, q, Q_ROW, m, D, n);
+                }
+            }
+            for (int j = 0; j < m; j++) {
+                for (int c = 0; c < D; c++) dk[at + j * K_ROW + c] = d_key[j * D + c];
+                for (int c = 0; c < D; c++) dv[at + j * K_ROW + c] = d_value[j * D + c];
+            }
+        }
+    }
+}
+
+//@ rotary(fn, params, source, real, B, T, heads, d, base, sign, low, high)
+/* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t
+ * Angles are computed in double, once for a tile of positions.
+ * $source */
+static void $fn($params) {
+    enum { B = $B, T = $T, HEADS = $heads, D = $d, HALF = D / 2, TILE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (T + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < T ? from + TILE : T;
+        $real cosine[TILE][HALF], sine[TILE][HALF];
+        for (int c = 0; c < HALF; c++) {
+            const double step = $(sign)pow($base, -2.0 * c / D);
+            for (int p = from; p < to; p++) {
+                cosine[p - from][c] = ($real)cos(p * step);
+                sine[p - from][c] = ($real)sin(p * step);
+            }
+        }
+        for (int i = 0; i < B * (to - from) * HEADS; i++) {
+            const int p = i / HEADS % (to - from);
+            const size_t at = (((size_t)(i / HEADS / (to - from)) * T + from + p) * HEADS + i % HEADS) * D;
+            for (int c = 0; c < HALF; c++) {
+                const $real low = x[at + c] * cosine[p][c] - x[at + HALF + c] * sine[p][c];
+                const $real high = x[at + HALF + c] * cosine[p][c] + x[at + c] * sine[p][c];
+                $low
+                $high
+            }
+        }
+    }
+}

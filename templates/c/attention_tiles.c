@@ -1,0 +1,39 @@
+// attention_tiles: what the kernels of attention compute tile by tile.
+
+//@ attention_tiles()
+/* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements; rows of out and b
+ * lie `out_row` and `b_row` apart, elements of a by two steps. Where it is called, `wide` is a literal. */
+static inline __attribute__((always_inline)) void tile_product(
+    real *restrict out, size_t out_row, const real *a, size_t a_row, size_t a_column, const real *b,
+    size_t b_row, int tall, const int wide, int n) {
+    for (int i = 0; i < tall; i++) {
+        real *restrict row = out + i * out_row;
+        for (int k = 0; k < n; k++) {
+            const real x = a[i * a_row + k * a_column];
+            for (int j = 0; j < wide; j++) row[j] += x * b[k * b_row + j];
+        }
+    }
+}
+
+/* across(c, j) = rows(j, c) of n rows, `stride` apart, of d elements; `wide` columns, 0 behind the last. */
+static inline void tile_across(real *across, int wide, const real *rows, int n, size_t stride, int d) {
+    for (int j = 0; j < wide; j++)
+        for (int c = 0; c < d; c++) across[c * wide + j] = j < n ? rows[j * stride + c] : 0;
+}
+
+/* Scores of one query with keys that it does not see: behind `last`, and where the mask is 0. */
+static inline void tile_hide(real *score, int keys, int last, const int32_t *mask) {
+    for (int j = last + 1; j < keys; j++) score[j] = -INFINITY;
+    for (int j = 0; mask && j <= last && j < keys; j++)
+        if (mask[j] == 0) score[j] = -INFINITY;
+}
+
+/* The greatest of n elements and of `greatest`, n a multiple of ROW_LANES; NaN where all are. */
+static inline real row_greatest(const real *x, int n, real greatest) {
+    real lane[ROW_LANES];
+    for (int j = 0; j < ROW_LANES; j++) lane[j] = greatest;
+    for (int c = 0; c < n; c += ROW_LANES)
+        for (int j = 0; j < ROW_LANES; j++) lane[j] = x[c + j] <= lane[j] ? lane[j] : x[c + j];
+    for (int j = 0; j < ROW_LANES; j++) greatest = lane[j] <= greatest ? greatest : lane[j];
+    return greatest;
+}

@@ -1,0 +1,162 @@
+// attention: see catalog/ops/attention.lua for the formulas.
+
+//@ attend(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log)
+/* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions, one block for a tile of queries
+ * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
+ * Gimelshein, 2018). lse = log sum exp of a query's scores.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
+    enum { TILE = $tile, DEPTH = $depth, SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
+    enum { TILES = (T + TILE - 1) / TILE };
+    __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], p_tile[TILE][TILE + 1];
+    const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
+    const int i0 = blockIdx.x % TILES * TILE, h = blockIdx.x / TILES % HEADS;
+    const ga_int64 row = (ga_int64)(blockIdx.x / TILES / HEADS) * T;  // the first of the sequence
+    const int n = i0 + TILE < T ? (int)TILE : T - i0;
+//% if packed then
+    const real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+//% end
+    real sum[SLICES][TALL][DEPTH / GA_SIDE] = {}, total[TALL] = {}, largest[TALL];
+    for (int u = 0; u < TALL; u++) largest[u] = -ga_infinity((real)0);
+    for (int j0 = 0; j0 < $stop; j0 += TILE) {
+        const int m = j0 + TILE < T ? (int)TILE : T - j0;
+        const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
+        real score[TALL][TALL];
+        ga_tile_dots<TILE, DEPTH, D>(score, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
+        for (int u = 0; u < TALL; u++) {
+            const int i = i0 + down + u * GA_SIDE;
+            real top = largest[u], part = 0;
+            for (int x = 0; x < TALL; x++) {
+                const int j = j0 + across + x * GA_SIDE;
+                score[u][x] = $hidden ? -ga_infinity((real)0) : score[u][x] * $scale;
+                top = score[u][x] <= top ? top : score[u][x];
+            }
+            top = ga_row_max(top);
+            const real from = top == -ga_infinity((real)0) ? (real)0 : top;  // this query sees no key so far
+            const real shrink = $exp(largest[u] - from);
+            for (int x = 0; x < TALL; x++) {
+                const real p = $exp(score[u][x] - from);
+                p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p;
+                part += p;
+            }
+            total[u] = total[u] * shrink + ga_row_sum(part);
+            largest[u] = top;
+            for (int s = 0; s < SLICES; s++)
+                for (int x = 0; x < DEPTH / GA_SIDE; x++) sum[s][u][x] *= shrink;
+        }
+        ga_tile_add<TILE, DEPTH, D>(sum, p_tile, value + at, K_ROW, m, b_tile);
+    }
+    real factor[TALL];
+    for (int u = 0; u < TALL; u++) {
+        const int i = down + u * GA_SIDE;
+        factor[u] = total[u] == 0 ? (real)0 : 1 / total[u];
+        if (i < n && across == 0)
+            lse[(row + i0 + i) * HEADS + h] = total[u] == 0 ? (real)0 : largest[u] + $log(total[u]);
+    }
+    ga_tile_store<TILE, DEPTH, D>(y + ((row + i0) * HEADS + h) * D, HEADS * D, n, sum, factor);
+}
+
+//@ attend_delta(fn, params, source, threads, rows, heads, d)
+/* $fn: dy . y of each of $heads heads of $d
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    const ga_int64 n = $(rows)ll * $heads;
+    for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
+        real sum = 0;
+        for (ga_int64 c = i * $d; c < (i + 1) * $d; c++) sum += dy[c] * y[c];
+        delta[i] = sum;
+    }
+}
+
+//@ attend_dx(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp)
+/* $fn: the gradients of attention with respect to queries, keys and values
+ * The first blocks have a tile of keys each and go through the queries that use it, the others have a tile
+ * of queries and go through the keys; p is computed again from lse.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
+    enum { TILE = $tile, DEPTH = $depth, SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
+    enum { TILES = (T + TILE - 1) / TILE, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * TILES };
+    enum { Y_ROW = HEADS * D };
+    __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], weight[TILE][TILE + 1];
+    const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
+//% if packed then
+    const real *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+//% end
+    real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
+    for (int u = 0; u < TALL; u++) ones[u] = 1;
+    if (blockIdx.x < KEY_BLOCKS) {
+        const int j0 = blockIdx.x % TILES * TILE, shared = blockIdx.x / TILES % KEY_HEADS;
+        const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
+        const ga_int64 at = (row + j0) * K_ROW + shared * D;
+        const int m = j0 + TILE < T ? (int)TILE : T - j0;
+        real d_key[SLICES][TALL][DEPTH / GA_SIDE] = {}, d_value[SLICES][TALL][DEPTH / GA_SIDE] = {};
+        for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
+            for (int i0 = $first; i0 < T; i0 += TILE) {
+                const int n = i0 + TILE < T ? (int)TILE : T - i0;
+                const real *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+                ga_tile_dots<TILE, DEPTH, D>(p, key + at, K_ROW, m, q, Q_ROW, n, a_tile, b_tile);
+                ga_tile_dots<TILE, DEPTH, D>(ds, value + at, K_ROW, m, d_out, Y_ROW, n, a_tile, b_tile);
+                for (int u = 0; u < TALL; u++) {
+                    for (int x = 0; x < TALL; x++) {
+                        const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
+                        const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+                        p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
+                        ds[u][x] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
+                        weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x];
+                    }
+                }
+                ga_tile_add<TILE, DEPTH, D>(d_value, weight, d_out, Y_ROW, n, b_tile);
+                for (int u = 0; u < TALL; u++)
+                    for (int x = 0; x < TALL; x++) weight[down + u * GA_SIDE][across + x * GA_SIDE] = ds[u][x];
+                ga_tile_add<TILE, DEPTH, D>(d_key, weight, q, Q_ROW, n, b_tile);
+            }
+        }
+        ga_tile_store<TILE, DEPTH, D>(dk + at, K_ROW, m, d_key, ones);
+        ga_tile_store<TILE, DEPTH, D>(dv + at, K_ROW, m, d_value, ones);
+    } else {
+        const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
+        const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
+        const int n = i0 + TILE < T ? (int)TILE : T - i0;
+        const real *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+        real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
+        for (int j0 = 0; j0 < $stop; j0 += TILE) {
+            const int m = j0 + TILE < T ? (int)TILE : T - j0;
+            const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
+            ga_tile_dots<TILE, DEPTH, D>(p, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
+            ga_tile_dots<TILE, DEPTH, D>(ds, d_out, Y_ROW, n, value + at, K_ROW, m, a_tile, b_tile);
+            for (int u = 0; u < TALL; u++) {
+                for (int x = 0; x < TALL; x++) {
+                    const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
+                    const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+                    p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
+                    weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
+                }
+            }
+            ga_tile_add<TILE, DEPTH, D>(d_query, weight, key + at, K_ROW, m, b_tile);
+        }
+        ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query, ones);
+    }
+}
+
+//@ rotary(fn, params, source, threads, B, T, heads, d, base, sign, low, high)
+/* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t, one
+ * thread for a position and an i. Angles are computed in double.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $B, T = $T, HEADS = $heads, D = $d, HALF = D / 2 };
+    for (ga_int64 s = ga_thread_first(); s < T * HALF; s += ga_thread_count()) {
+        const int p = (int)(s / HALF), c = (int)(s % HALF);
+        const double step = $(sign)pow($base, -2.0 * c / D);
+        const real cosine = (real)cos(p * step), sine = (real)sin(p * step);
+        for (int i = 0; i < B * HEADS; i++) {
+            const ga_int64 at = (((ga_int64)(i / HEADS) * T + p) * HEADS + i % HEADS) * D + c;
+            const real low = x[at] * cosine - x[at + HALF] * sine;
+            const real high = x[at + HALF] * cosine + x[at] * sine;
+            $low
+            $high
+        }
+    }
+}

@@ -1,0 +1,277 @@
+-- Attention, rotary positions and norms against their formulas, written here once more on the values of
+-- whole tensors: what a program's kernels wrote, forward and backward, is read from its probes (f64).
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local ROWS, CLASSES = 3, 3
+
+-- A safetensors file of rows with numbers in -1 .. 1, a mask of `positions` keys and a class.
+local function write_rows(t, path, positions, visible)
+    local input, mask, class = {}, {}, {}
+    for r = 1, ROWS do
+        for k = 1, 4 do input[#input + 1] = math.sin(3.7 * r + 1.3 * k * k) end
+        for j = 1, positions do mask[#mask + 1] = visible(r, j) and 1 or 0 end
+        class[r] = r % CLASSES
+    end
+    local parts, header, at = {}, {}, 0
+    local function tensor(name, dtype, format, shape, values)
+        local bytes = string.pack("<" .. format:rep(#values), table.unpack(values))
+        header[#header + 1] = ('"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}'):format(name, dtype,
+            table.concat(shape, ","), at, at + #bytes)
+        parts[#parts + 1], at = bytes, at + #bytes
+    end
+    tensor("input", "F64", "d", { ROWS, 4 }, input)
+    tensor("mask", "I32", "i4", { ROWS, positions }, mask)
+    tensor("class", "I32", "i4", { ROWS }, class)
+    local text = "{" .. table.concat(header, ",") .. "}"
+    text = text .. (" "):rep(-#text % 8)
+    t.write(path, string.pack("<I8", #text) .. text .. table.concat(parts))
+end
+
+-- Builds the model, runs one cycle, and returns the values of every tensor by name, and `parameters`.
+local function values_of(t, name, o)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local data = '"csv", train = "tiny.csv", target = "last"'
+    programs.folder()
+    if o.visible then
+        local file = name .. ".safetensors"
+        write_rows(t, programs.folder() .. "/data/" .. file, o.positions, o.visible)
+        data = ('"tensors", train = "%s", target = "class"'):format(file)
+    end
+    local p = programs.build("attend_" .. name, ([[
+data      { %s }
+batch     (%d)
+model     (function(batch)
+    local function of(name, width) return reshape { %d, width } (linear(name) { %d * width } (batch.input)) end
+    local y = %s
+    return linear "out" { %d } (flatten {} (y))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+init      { { "*", uniform = 0.9 } }
+precision "f64"
+train     { updates = 1, seed = 3 }
+]]):format(data, ROWS, o.positions, o.positions, o.model, CLASSES), { probe = true })
+    p.train = p.probe
+    local start = t.temp() .. "/start.safetensors"
+    local folder = programs.dump(p, { "--cycles", 1, "--save-init", start })
+    local list = { parameters = programs.tensors(start) }
+    for tensor, content in next, programs.tensors(folder .. "/micro-0.safetensors") do
+        list[tensor] = content.values
+    end
+    return list
+end
+
+local function close(t, found, expected, what)
+    t.equal(#found, #expected, what .. ": elements")
+    local largest, nonzero = 0, false
+    for _, x in ipairs(expected) do largest = math.max(largest, math.abs(x)) end
+    for i, x in ipairs(expected) do
+        if not (math.abs(found[i] - x) <= 1e-13 * largest) then
+            error(("%s[%d]: %.17g found, %.17g expected"):format(what, i, found[i], x), 2)
+        end
+    end
+    assert(largest > 0, what .. ": all zeros")
+end
+
+-- o: positions T, heads, kv_heads, d, causal, sees(row, i, j). q, k, v: arrays of (row, position, head, element).
+-- Returns y, and from dy also dq, dk and dv, by the definition: the whole matrix of p for each head.
+local function attention(o, q, k, v, dy)
+    local T, H, K, d = o.positions, o.heads, o.kv_heads, o.d
+    local y, dq, dk, dv = {}, {}, {}, {}
+    local function at(row, i, heads, h, c) return (((row - 1) * T + i - 1) * heads + h - 1) * d + c end
+    for i = 1, ROWS * T * H * d do y[i], dq[i] = 0.0, 0.0 end
+    for i = 1, ROWS * T * K * d do dk[i], dv[i] = 0.0, 0.0 end
+    for row = 1, ROWS do
+        for h = 1, H do
+            local g = (h - 1) // (H // K) + 1
+            for i = 1, T do
+                local s, largest, total, p = {}, -math.huge, 0, {}
+                for j = 1, T do
+                    local dot = 0
+                    for c = 1, d do dot = dot + q[at(row, i, H, h, c)] * k[at(row, j, K, g, c)] end
+                    s[j] = o.sees(row, i, j) and dot / math.sqrt(d) or -math.huge
+                    largest = math.max(largest, s[j])
+                end
+                for j = 1, T do
+                    p[j] = s[j] == -math.huge and 0 or math.exp(s[j] - largest)
+                    total = total + p[j]
+                end
+                local dp, mean = {}, 0
+                for j = 1, T do
+                    if total > 0 then p[j] = p[j] / total end
+                    dp[j] = 0
+                    for c = 1, d do
+                        y[at(row, i, H, h, c)] = y[at(row, i, H, h, c)] + p[j] * v[at(row, j, K, g, c)]
+                        dp[j] = dp[j] + dy[at(row, i, H, h, c)] * v[at(row, j, K, g, c)]
+                    end
+                    mean = mean + p[j] * dp[j]
+                end
+                for j = 1, T do
+                    local ds = p[j] * (dp[j] - mean) / math.sqrt(d)
+                    for c = 1, d do
+                        local query, key = at(row, i, H, h, c), at(row, j, K, g, c)
+                        dq[query] = dq[query] + ds * k[key]
+                        dk[key] = dk[key] + ds * q[query]
+                        dv[key] = dv[key] + p[j] * dy[query]
+                    end
+                end
+            end
+        end
+    end
+    return y, dq, dk, dv
+end
+
+local CASES = {
+    { "all keys", positions = 5, heads = 3, kv_heads = 3, d = 5 },
+    { "causal", positions = 7, heads = 2, kv_heads = 2, d = 4, causal = true },
+    { "grouped keys", positions = 6, heads = 6, kv_heads = 2, d = 3 },
+    { "one key head, causal", positions = 9, heads = 4, kv_heads = 1, d = 7, causal = true },
+    { "one of everything", positions = 1, heads = 1, kv_heads = 1, d = 1 },
+    { "several tiles", positions = 150, heads = 2, kv_heads = 1, d = 17 },
+    { "several tiles, causal", positions = 131, heads = 1, kv_heads = 1, d = 33, causal = true },
+    { "masked keys", positions = 6, heads = 2, kv_heads = 2, d = 3,
+      visible = function(r, j) return r == 1 or r == 2 and j <= 4 end },
+    { "masked keys in several tiles", positions = 140, heads = 4, kv_heads = 2, d = 6, causal = true,
+      visible = function(r, j) return r == 1 and j % 3 ~= 1 or r == 2 and j >= 70 end },
+}
+
+for _, case in ipairs(CASES) do
+    add("attention by its definition: " .. case[1], function(t)
+        local H, K, d = case.heads, case.kv_heads, case.d
+        local options = ("heads = %d, kv_heads = %d, causal = %s"):format(H, K, tostring(case.causal or false))
+        local mask = case.visible and ", batch.mask" or ""
+        local found = values_of(t, case[1]:gsub("[^%w]+", "_"), { positions = case.positions,
+            visible = case.visible, model = ('attend { %s } (of("q", %d), of("k", %d), of("v", %d)%s)')
+            :format(options, H * d, K * d, K * d, mask) })
+        local reference = { positions = case.positions, heads = H, kv_heads = K, d = d,
+            sees = function(row, i, j)
+                return not (case.causal and j > i) and (not case.visible or case.visible(row, j))
+            end }
+        local y, dq, dk, dv = attention(reference, found.q_y, found.k_y, found.v_y, found.d_attend_out)
+        close(t, found.attend_out, y, "y")
+        close(t, found.d_v_y, dv, "dv")
+        if case.positions > 1 then      -- else p is 1 whatever q and k are
+            close(t, found.d_q_y, dq, "dq")
+            close(t, found.d_k_y, dk, "dk")
+        end
+    end)
+end
+
+-- Rows of `widths`, side by side, as an array for each width.
+local function split(values, widths)
+    local parts, at = {}, 1
+    for i in ipairs(widths) do parts[i] = {} end
+    while at <= #values do
+        for i, width in ipairs(widths) do
+            table.move(values, at, at + width - 1, #parts[i] + 1, parts[i])
+            at = at + width
+        end
+    end
+    return table.unpack(parts)
+end
+
+add("attention by its definition: queries, keys and values in one tensor", function(t)
+    local o = { positions = 6, heads = 4, kv_heads = 2, d = 3,
+        sees = function(_, i, j) return j <= i end }
+    local found = values_of(t, "packed", { positions = 6,
+        model = 'attend { heads = 4, kv_heads = 2, causal = true } (of("qkv", 24))' })
+    local widths = { 12, 6, 6 }
+    local q, k, v = split(found.qkv_y, widths)
+    local y, dq, dk, dv = attention(o, q, k, v, found.d_attend_out)
+    close(t, found.attend_out, y, "y")
+    local found_q, found_k, found_v = split(found.d_qkv_y, widths)
+    close(t, found_q, dq, "dq")
+    close(t, found_k, dk, "dk")
+    close(t, found_v, dv, "dv")
+end)
+
+-- As the files of Llama have it: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.
+local function rotated(x, positions, heads, d, base, sign)
+    local y = {}
+    for at = 1, #x, d do
+        local position = (at - 1) // (heads * d) % positions
+        for c = 0, d - 1 do
+            local half = d // 2
+            local angle = sign * position * base ^ (-2 * (c % half) / d)
+            local partner = c < half and -x[at + c + half] or x[at + c - half]
+            y[at + c] = x[at + c] * math.cos(angle) + partner * math.sin(angle)
+        end
+    end
+    return y
+end
+
+add("rotary positions by their definition, their gradient turns back", function(t)
+    for _, case in ipairs { { "rotary", 5, 3, 8, 10000 }, { "rotary_tiles", 37, 2, 6, 50 }, { "rotary_pair", 2, 1, 2, 7 } } do
+        local name, positions, heads, d, base = table.unpack(case)
+        local found = values_of(t, name, { positions = positions,
+            model = ('rotary { heads = %d, base = %d } (of("x", %d))'):format(heads, base, heads * d) })
+        close(t, found.rotary_out, rotated(found.x_y, positions, heads, d, base, 1), "y")
+        close(t, found.d_x_y, rotated(found.d_rotary_out, positions, heads, d, base, -1), "dx")
+    end
+end)
+
+add("norms by their definition", function(t)
+    local found = values_of(t, "norms", { positions = 2, model =
+        '(layernorm "ln" { eps = 0.01 } (of("x", 23))) + (rmsnorm "rms" { eps = 0.02 } (of("z", 23)))' })
+    local function normalised(x, centred, eps)
+        local y = {}
+        for at = 1, #x, 23 do
+            local mean, square = 0, 0
+            for c = 0, 22 do mean = mean + (centred and x[at + c] / 23 or 0) end
+            for c = 0, 22 do square = square + (x[at + c] - mean) ^ 2 / 23 end
+            for c = 0, 22 do y[at + c] = (x[at + c] - mean) / math.sqrt(square + eps) end
+        end
+        return y
+    end
+    local start = found.parameters
+    local ln, rms = normalised(found.x_y, true, 0.01), normalised(found.z_y, false, 0.02)
+    for i = 1, #ln do
+        local c = (i - 1) % 23 + 1
+        ln[i] = ln[i] * start["ln.weight"].values[c] + start["ln.bias"].values[c]
+        rms[i] = rms[i] * start["rms.weight"].values[c]
+    end
+    close(t, found.ln_y, ln, "layernorm")
+    close(t, found.rms_y, rms, "rmsnorm")
+end)
+
+add("what attention and rotary positions refuse", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function refused(model)
+        local spec = t.temp() .. "/bad.lua"
+        t.write(spec, ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (3)
+model     (function(batch)
+    local function of(name, width) return reshape { 2, width } (linear(name) { 2 * width } (batch.input)) end
+    return linear "out" { 3 } (flatten {} (%s))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 1 }
+]]):format(model))
+        programs.folder()
+        local result = programs.gagen { spec, "-o", t.temp(), env = { "GAGEN_DATA=" .. t.root .. "/"
+            .. programs.folder() .. "/data" } }
+        t.equal(result.status, 1, result.err)
+        t.contains(result.err, "bad.lua:5: ")
+        return result.err
+    end
+    for _, case in ipairs {
+        { 'attend { heads = 3 } (of("x", 10))', "width 10 found, expected a multiple of 9" },
+        { 'attend { heads = 4, kv_heads = 3 } (of("x", 10))', "4 heads found for 3 kv_heads" },
+        { 'attend { heads = 2 } (of("q", 8), of("k", 6), of("v", 8))', "width 6 found, expected 8: 2 heads of 4" },
+        { 'attend { heads = 2, kv_heads = 1 } (of("q", 8), of("k", 8), of("v", 8))', "width 8 found, expected 4" },
+        { 'attend { heads = 2 } (of("q", 8), of("k", 8))', "got 2 tensors, expected 1, 3 or 4" },
+        { 'attend { heads = 2 } (linear "x" { 12 } (batch.input))', "shape (3, 12) found, expected (rows, positions" },
+        { 'attend { heads = 1 } (of("x", 771))', "heads of 257 elements found, expected at most 256" },
+        { 'attend { heads = 2 } (of("q", 8), of("k", 8), of("v", 8), of("m", 1))', "mask" },
+        { 'rotary { heads = 2 } (of("x", 6))', "heads of 3 elements found, expected an even number" },
+        { 'rotary { heads = 2, base = 1 } (of("x", 8))', "base is 1" },
+    } do
+        t.contains(refused(case[1]), case[2])
+    end
+end)
+
+return tests
