@@ -69,16 +69,35 @@ function c.slot_offset(t)
     return (" + %s * (size_t)%d"):format(index, p.stride)
 end
 
+-- The same where l itself counts: l_64 is declared once per iteration, see c.strides.
+local function short_offset(t)
+    return (c.slot_offset(t):gsub("^ %+ l %* %(size_t%)(%d+)$", " + l_%1"))
+end
+
+--- What an iteration's lines declare first: how far the values of iteration l lie behind the first.
+function c.strides(lines, pad)
+    local seen, list = {}, {}
+    for _, line in ipairs(lines) do
+        for stride in line:gmatch("%f[%w_]l_(%d+)") do
+            if not seen[stride] then
+                list[#list + 1] = ("l_%s = l * (size_t)%s"):format(stride, stride)
+                seen[stride] = true
+            end
+        end
+    end
+    return #list > 0 and c.wrap(pad, "const size_t ", list, ";") or nil
+end
+
 --- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.
 function c.pointer(t)
     local arena = t.place.arena
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
-    if arena == "parameters" then return "m->w." .. t.name .. c.slot_offset(t) end
-    if arena == "gradients" then return "m->g." .. t.param.value.name .. c.slot_offset(t) end
-    if arena == "views" then return "m->v." .. t.name .. c.slot_offset(t) end
-    return "m->a." .. t.name .. c.slot_offset(t)
+    if arena == "parameters" then return "m->w." .. t.name .. short_offset(t) end
+    if arena == "gradients" then return "m->g." .. t.param.value.name .. short_offset(t) end
+    if arena == "views" then return "m->v." .. t.name .. short_offset(t) end
+    return "m->a." .. t.name .. short_offset(t)
 end
 
 local ELEMENT = { i32 = "int32_t", facts = "ga_micro" }
@@ -143,7 +162,7 @@ function c.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
     for i, item in ipairs(list) do
         local piece = item .. (i < #list and ", " or "")
-        if #row + #piece > 96 and #row > #pad + #open then
+        if #row + #piece > 100 and #row > #pad + #open then
             rows[#rows + 1] = (row:gsub("%s+$", ""))
             row = pad .. "    " .. piece
         else

@@ -42,7 +42,9 @@ local function lines_of(body, reduces, pad, out, target)
             out[#out + 1] = pad .. (node.step > 0
                 and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
                 or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
-            lines_of(node.body, reduces, pad .. "    ", out, target)
+            local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
+            out[#out + 1] = target.strides and target.strides(inner, pad .. "    ")
+            table.move(inner, 1, #inner, #out + 1, out)
             out[#out + 1] = pad .. "}"
         else
             local before = body[i - 1]

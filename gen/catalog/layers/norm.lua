@@ -2,6 +2,13 @@
 
 local function ones(b, width) return b:param("weight", { width }, { kind = "value", value = 1 }) end
 
+-- The result of an op whose values are named after the layer: ln_1.y, ln_1.rstd.
+local function named(b, op, ins, attrs)
+    local names = {}
+    for _, out in ipairs(b.ops[op].signature.outs) do names[out] = b:full_name(out) end
+    return b:node(op, ins, attrs, names).outs.y.tensor
+end
+
 layer "layernorm" {
     doc = "(x - mean) / sqrt(variance + eps) weight + bias over the last axis",
     named = true,
@@ -13,8 +20,7 @@ layer "layernorm" {
         local width = x.shape[#x.shape]
         local weight = ones(b, width)
         local bias = f.bias and b:param("bias", { width }, { kind = "value", value = 0 })
-        return b:value("layernorm", { x = x, weight = weight, bias = bias or nil },
-            { eps = f.eps }, b:full_name("y"))
+        return named(b, "layernorm", { x = x, weight = weight, bias = bias or nil }, { eps = f.eps })
     end,
 }
 
@@ -25,7 +31,6 @@ layer "rmsnorm" {
         { name = "eps", type = "num", default = 1e-6, above = 0, doc = "added to the average" },
     },
     apply = function(b, f, x)
-        return b:value("rmsnorm", { x = x, weight = ones(b, x.shape[#x.shape]) },
-            { eps = f.eps }, b:full_name("y"))
+        return named(b, "rmsnorm", { x = x, weight = ones(b, x.shape[#x.shape]) }, { eps = f.eps })
     end,
 }

@@ -27,7 +27,8 @@ op "attend" {
     letters = letters,
     grad = function(b, n, dy)
         local ins, y = n.ins, n.outs.y.tensor
-        local delta = b:node("attend_delta", { dy = dy.y, y = y }, n.attrs).outs.delta.tensor
+        local delta = b:node("attend_delta", { dy = dy.y, y = y }, n.attrs,
+            { delta = b:full_name("attend_delta") }).outs.delta.tensor
         local dx = b:node("attend_dx", { dy = dy.y, query = ins.query, key = ins.key, value = ins.value,
             mask = ins.mask, lse = n.outs.lse.tensor, delta = delta }, n.attrs).outs
         return { query = dx.dq.tensor, key = ins.key and dx.dk.tensor, value = ins.key and dx.dv.tensor }
