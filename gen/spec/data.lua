@@ -339,8 +339,6 @@ function data.read(d, at, path, real)
     d.fields = fields_of(d, train, where)
     extremes(d, where)
     count_rows(d, where)
-    d.width = 1
-    for _, extent in ipairs(d.fields[1].shape) do d.width = d.width * extent end
     return d
 end
 

@@ -7,6 +7,9 @@ local data_files = {}
 --- Files of one program at most; runtime/scan.h and ckpt.h have the same number.
 data_files.MOST = 64
 
+-- Bytes of a name: a checkpoint records it.
+local LONGEST = 255
+
 -- Names below `folder` that fit the components from `i` on, in the order of bytes; `prefix` is what
 -- stands before them.
 local function expand(folder, components, i, prefix, out)
@@ -61,6 +64,10 @@ function data_files.find(pattern, folder, at)
         if #names > 0 then
             local files = {}
             for i, name in ipairs(names) do
+                if #name > LONGEST then
+                    diag.fail(at, ("data: '%s...': a name of %d bytes, expected at most %d"):format(
+                        name:sub(1, 40), #name, LONGEST), {})
+                end
                 files[i] = { name = name, path = absolute and name or root .. "/" .. name }
             end
             return files

@@ -45,6 +45,7 @@ local function write_all(formats)
     formats.write("wrong/names.csv", "a,b,c\n1,2,0\n")
     formats.write("wrong/three.csv", ("1,2,0\n"):rep(20))
     formats.write("wrong/four.csv", ("1,2,3,0\n"):rep(20))
+    formats.write("wrong/" .. ("deep/"):rep(50) .. "x.csv", "1,2,0\n")
     for i = 1, 65 do formats.write(("wrong/many/%02d.csv"):format(i), "1,2,0\n") end
 end
 
@@ -105,6 +106,8 @@ local CASES = {
     { '"csv", train = "wrong/three.csv", eval = "wrong/half.csv"', "data: eval has a target of other numbers, train "
         .. "has whole ones" },
     { '"csv", train = "wrong/*r*.csv"', "data: @three.csv: 3 columns, the first file has 4" },
+    { '"csv", train = "wrong/' .. ("deep/"):rep(50) .. '*.csv"', "data: 'wrong/deep/deep/deep/deep/deep/deep/deep...': "
+        .. "a name of 261 bytes, expected at most 255" },
     { '"csv", train = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files, expected at most 64" },
     { '"csv", train = "wrong/many/*4.csv", eval = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files" },
 }
