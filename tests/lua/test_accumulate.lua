@@ -53,13 +53,13 @@ DATA.llama = DATA.gpt
 local AUGMENTED = { vit = ", crop = { 32, padding = 4 }, flip = true" }
 
 local MODELS = {
-    mlp = '{ linear "fc1" { 12 }, relu {}, linear "fc2" { 6 } }',
+    mlp = '{ linear "fc1" { 12 }, relu {}, dropout(DROP), linear "fc2" { 6 } }',
     gpt = [[{
     block "t" {
         embedding "wte" { 11, 8 }, positions "wpe" { 6 }, dropout(DROP),
         times(2) "h" {
             residual { layernorm "ln_1" {}, linear "c_attn" { 24 },
-                attend { heads = 2, causal = true, dropout = DROP }, linear "c_proj" { 8 }, dropout(DROP) },
+                attend { heads = 2, causal = true }, linear "c_proj" { 8 }, dropout(DROP) },
             residual { layernorm "ln_2" {}, linear "c_fc" { 16 }, gelu { "tanh" }, linear "proj" { 8 } },
         },
     },
@@ -83,7 +83,7 @@ end)]],
     linear "patch" { 8 }, positions "position" { 16 },
     times(2) "h" {
         residual { layernorm "norm1" {}, linear "qkv" { 24 }, attend { heads = 2 }, linear "proj" { 8 } },
-        residual { layernorm "norm2" {}, linear "fc1" { 12 }, gelu {}, linear "fc2" { 8 } },
+        residual { layernorm "norm2" {}, linear "fc1" { 12 }, gelu {}, dropout(DROP), linear "fc2" { 8 } },
     },
     layernorm "norm" {}, mean { axis = 2 }, linear "head" { 6 },
 }]],
@@ -122,7 +122,7 @@ local function same(t, model, one, other)
     programs.close(a, trained(t, model, other), BOUND)
 end
 
-local NAMES = { "mlp" }
+local NAMES = { "mlp", "gpt", "llama", "vit" }
 
 for _, model in ipairs(NAMES) do
     add(model .. ": 1 to 5 micro-steps for the same 60 rows", function(t)
