@@ -15,9 +15,13 @@ ga_role ga_cycle_role(const ga_cycle *c) {
     return last ? GA_LAST : GA_NEXT;
 }
 
+int ga_cycle_room(const ga_cycle *c, ga_err *e) {
+    if (c->r < c->a) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%d of %d micro-steps accumulated: call step", c->r, c->a);
+}
+
 int ga_cycle_micro_done(ga_cycle *c, ga_err *e) {
-    if (c->r >= c->a)
-        return ga_fail(e, GA_INPUT, "%d of %d micro-steps accumulated: call step", c->r, c->a);
+    GA_TRY(ga_cycle_room(c, e));
     c->micro++;
     c->r++;
     return GA_OK;

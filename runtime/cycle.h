@@ -28,6 +28,9 @@ static inline bool ga_role_reduces(ga_role r) { return r == GA_ONLY || r == GA_L
 /* Role of the micro-step about to run (r < a). */
 ga_role ga_cycle_role(const ga_cycle *c);
 
+/* GA_INPUT if the cycle is full: a micro-step has no place in it. */
+int ga_cycle_room(const ga_cycle *c, ga_err *e);
+
 /* Counts one finished micro-step. GA_INPUT if the cycle was already full. */
 int ga_cycle_micro_done(ga_cycle *c, ga_err *e);
 

@@ -42,6 +42,9 @@ typedef enum ga_dtype { GA_F32, GA_F64, GA_BF16, GA_F16, GA_I32, GA_I64, GA_U8 }
 size_t ga_dtype_bytes(ga_dtype t);
 const char *ga_dtype_name(ga_dtype t); /* as safetensors spells it: "F32", "F64", "BF16", ... */
 
+/* What becomes of the ranks' values, element by element. */
+typedef enum ga_op { GA_SUM, GA_MEAN, GA_MAX, GA_MIN } ga_op;
+
 typedef struct ga_tensor {
     const char *name;
     ga_dtype dtype;

@@ -103,10 +103,10 @@ end
 --- What the Makefile links and watches beside the C files, and the engine of the ranks.
 function cuda_program.makefile(config)
     if not has_device(config) then
-        return { libs = text.block(""), files = text.block("kernels.c update.c"),
+        return { device = false, libs = text.block(""), files = text.block("kernels.c update.c"),
             comm = text.ident(config.parallel == "none" and "self" or "mpi") }
     end
-    return { libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c"),
+    return { device = true, libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c"),
         comm = text.ident(config.parallel == "none" and "self" or "nccl") }
 end
 

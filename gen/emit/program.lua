@@ -9,6 +9,7 @@ local data = require "emit.data"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local graph = require "graph.graph"
+local library = require "emit.library"
 local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local probe = require "emit.probe"
@@ -381,6 +382,7 @@ function program.render(g, config)
         files)
     files:set("model.c", render_model(g, config, facts, context, header))
     files:set("main.c", render_main(config, context, header))
+    library.render(g, config, context, header, files)
     files:set("Makefile", render_makefile(config, context, files,
         header_of(config, facts, "# ", "# ", "")))
     files:set("README.md", render_readme(g, config, facts, context))

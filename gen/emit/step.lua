@@ -63,11 +63,12 @@ end
 
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
-local function backward_lines(g, target)
+--- The lines of a backward pass: `body` is the graph's, or a part of it.
+function step.backward_lines(g, body, target)
     local reduces = #g.collectives > 0
     local out = { "const bool adds = ga_role_adds(role);" }
     if reduces then out[2] = "const bool reduces = ga_role_reduces(role);" end
-    return block_of(lines_of(g.backward, reduces, "", out, target))
+    return block_of(lines_of(body, reduces, "", out, target))
 end
 
 -- The function of a cycle of a micro-steps, and one for tails whose length is known only later.
@@ -305,7 +306,7 @@ function step.passes(g, config, context)
     return {
         name = text.ident(config.name), buckets = #g.collectives,
         forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
-        backward = backward_lines(g, target), cycle_functions = cycle_functions(g, config.unroll, target),
+        backward = step.backward_lines(g, g.backward, target), cycle_functions = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
     }
 end

@@ -128,8 +128,9 @@ function Gradients:own(value, before, tensor)
 end
 
 function Gradients:take(tensor)
-    local entry = self.entries[tensor]
+    local entry, g = self.entries[tensor], self.b.graph
     self.entries[tensor] = nil
+    if tensor == g.output then g.d_output = entry and entry.tensor end
     return entry and entry.tensor
 end
 

@@ -23,6 +23,7 @@ local function count_uses(g)
             for _, c in ipairs(node.carries or {}) do count(readers, c.result) end
         end)
     end
+    if g.output then count(readers, g.output) end       -- the caller's of a library
     return readers, writers
 end
 

@@ -116,6 +116,14 @@ end
 local function plan_timeline(g, context)
     local blocks, index, position = {}, {}, 0
     local position_of = {}
+    local function touch_value(t)
+        local carry = context.carry[t]
+        if carry then
+            touch(blocks, index, carry, size_of(t) * carry.slots, position)
+        elseif t.kind == "value" and (not t.scope or context.kept[t]) then
+            touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position)
+        end
+    end
     for _, body in ipairs { g.forward, g.evaluation, g.backward } do
         for _, node in ipairs(body) do
             position = position + 1
@@ -123,16 +131,9 @@ local function plan_timeline(g, context)
             if node.op == "times" then
                 touch(blocks, index, node, plan_frame(node, context), position)
             end
-            for _, t in ipairs(touched(node)) do
-                local carry = context.carry[t]
-                if carry then
-                    touch(blocks, index, carry, size_of(t) * carry.slots, position)
-                elseif t.kind == "value" and (not t.scope or context.kept[t]) then
-                    local slots = t.scope and t.scope.count or 1
-                    touch(blocks, index, t, size_of(t) * slots, position)
-                end
-            end
+            for _, t in ipairs(touched(node)) do touch_value(t) end
         end
+        if body == g.evaluation and g.output then touch_value(g.output) end -- it is there to be read
     end
     return blocks, pack(blocks)
 end

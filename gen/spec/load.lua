@@ -172,6 +172,7 @@ function load_spec.load(path, sets)
     c.builder = b
     local output, rows = model.play(b, known, path, events,
         fields)
+    g.output = not output.named and output or nil
     finish(g, b, c, fields.target, output, rows)
     check_patterns(g, c)
     check_sizes(g, c)

@@ -12,7 +12,6 @@ $header
 #include "runtime/file.h"
 #include "runtime/$reader"
 #include "runtime/rng.h"
-#include "runtime/stop.h"
 
 $facts
 
@@ -199,11 +198,13 @@ static ga_ckpt_state state_of(const model *m) {
     return s;
 }
 
-static int resume(model *m, const ga_ckpt_config *c, const ga_options *o, char *path, ga_err *e) {
-    GA_TRY(ga_ckpt_find(o->checkpoint ? o->checkpoint : c->folder, o->resume, m->comm, path, e));
+/* what: "latest" of the folder, or a path; the path that was loaded is left in path[GA_PATH_MAX]. */
+int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e) {
+    const ga_ckpt_config c = checkpoint_config(m, folder);
+    GA_TRY(ga_ckpt_find(folder, what, m->comm, path, e));
     const ga_ckpt_state now = state_of(m);
     ga_ckpt_state s;
-    GA_TRY(ga_ckpt_load(path, c, &now, &s, e));
+    GA_TRY(ga_ckpt_load(path, &c, &now, &s, e));
     m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r, A};
     m->sums[SUM_WEIGHT] = s.weight;
     m->sums[SUM_LOSS] = s.loss_sum;
@@ -227,6 +228,29 @@ int $(name)_model_save(model *m, ga_err *e) {
     return 0;
 }
 
+//% if not device then
+#ifdef GA_LIBRARY
+/* In a folder that is open only meanwhile. served: the loader's rows were trained on; else the caller's,
+ * and the cycle stands at the beginning of an epoch. */
+int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) {
+    const ga_ckpt_config c = checkpoint_config(m, folder);
+    ga_ckpt_state s = state_of(m);
+    ga_arena a;
+    ga_ckpt *checkpoint = NULL;
+    if (!served) {
+        s.epoch = 0;
+        s.position = s.r;
+    }
+    GA_TRY(ga_arena_open(&a, "saving", (ga_ckpt_bytes(&c) + 4095) / 4096 * 4096, e));
+    int code = ga_ckpt_open(&checkpoint, &c, &a, e);
+    if (code >= 0) code = ga_ckpt_save(checkpoint, &s, NULL, e);
+    ga_ckpt_close(checkpoint);
+    ga_arena_close(&a);
+    return code;
+}
+#endif
+
+//% end
 /* -- what is asked for ------------------------------------------------------------------------- */
 
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
@@ -330,7 +354,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
     strcat(m->folder, "/checkpoints");
     const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
-    if (o->resume) GA_TRY(resume(m, &c, o, resumed, e));
+    if (o->resume) GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
     if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
@@ -344,7 +368,6 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     if (o->watch) GA_TRY(find_watched(o, watched, &i, &l, e));
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
-    GA_TRY(ga_stop_open(e));
     GA_TRY(open_parts(m, o, resumed, e));
     ga_log_start(m->log, &(ga_start_event){
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",

@@ -131,6 +131,7 @@ typedef struct model {
     ga_cycle count;
 //% if not device then
     ga_team *team;
+    void (*at_boundary)(ga_worker *w, struct model *m); /* NULL, or what libNAME.a does to gradients */
 //% end
     ga_comm *comm;
     ga_source train, eval;   /* the rows of the files; `eval` if it has a file of its own */
@@ -174,6 +175,8 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e);
 void $(name)_model_close(model *m);
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e);
 int $(name)_model_save(model *m, ga_err *e);
+int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e);
+int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e);
 int $(name)_model_dump(model *m, const char *folder, ga_err *e);
 int $(name)_model_watch(model *m, const ga_options *o, ga_err *e);
 

@@ -73,6 +73,7 @@ static void boundary(ga_worker *w, model *m) {
 //% if buckets > 0 then
     buckets_finish(w, m);
 //% end
+    if (m->at_boundary) m->at_boundary(w, m);
     gradient_partials(w, m->partials, m->flat_g);
     ga_barrier(w);
     if (w->index == 0) {

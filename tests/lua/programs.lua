@@ -72,7 +72,7 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
-    --- probe = true (train-probe too), sources = more C files, ldflags, whole = true (make as it
+    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (make as it
     --- stands, with its own runtime).
     function programs.build(name, text, how)
         how = how or {}
@@ -83,6 +83,7 @@ return function(t)
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
         local make = { "make", "-s", "-C", folder, "CFLAGS=-O1 -Werror", "LDFLAGS=" .. (how.ldflags or "") }
+        if how.lib then table.move({ "train", "lib" }, 1, 2, #make + 1, make) end
         if how.probe then table.move({ "train", "probe" }, 1, 2, #make + 1, make) end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         local key = { host.read(t.gagen), text, table.concat(make, " "), tostring(how.whole) }

@@ -1,0 +1,103 @@
+//@ library(header, guard, name, upper, accumulate, fields)
+$header
+#ifndef $guard
+#define $guard
+
+#include "runtime/ga.h"
+
+/* "$name" for a loop of your own: `make lib`, then link lib$name.a; example.c is one. Functions return 0
+ * or more, or a negative ga_status with the text in e; after any failure the object can still be saved
+ * and closed. Each rank calls the same functions in the same order, from the thread that opened it. */
+typedef struct $name $name;
+
+/* One micro-batch of up to B rows, in host memory; rows < B: the rest has weight 0. */
+typedef struct $(name)_batch {
+    $fields
+    int rows;
+} $(name)_batch;
+
+/* All zero: what the spec says, and no files. */
+typedef struct $(name)_options {
+    const char *data;       /* folder of the data */
+    const char *checkpoint; /* folder for save without one */
+    const char *resume;     /* "latest" (of `checkpoint`) or a checkpoint's path */
+    const char *init;       /* .safetensors with the parameters */
+    const char *log;        /* file for JSON lines */
+    int threads, quiet;
+    uint64_t seed;
+} $(name)_options;
+
+/* Sums: add them over batches and ranks, then divide. correct: largest logit is the target's. */
+typedef struct $(name)_metrics {
+    double loss_sum, weight;
+    int64_t rows, counted, correct;
+} $(name)_metrics;
+
+typedef struct $(name)_counters {
+    int64_t micro, cycle, update, skipped, epoch;
+    int64_t rows;                      /* of the last cycle, over all ranks */
+    int r, accumulate;                 /* micro-steps of the present cycle: done, and in all */
+    double loss, grad_norm, lr, scale; /* of the last cycle */
+    int64_t collectives, comm_bytes;   /* so far */
+} $(name)_counters;
+
+enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
+
+/* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
+int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
+void $(name)_close($name *m);
+
+/* The spec's own data: 1 and a micro-batch, valid until the next call; 0 once at the end of an epoch. A
+ * tail that is dropped is not served; with "flush" the caller then calls flush. */
+int $(name)_next($name *m, $(name)_batch *b, ga_err *e);
+
+/* Forward and backward of one micro-step. One more than the cycle has is an error: call step. */
+int $(name)_backward($name *m, const $(name)_batch *b, ga_err *e);
+/* The same from the gradient of the model's output, as laid out there: taken as it is, divided by no
+ * weight. Targets may be NULL. A cycle has micro-steps of one of the two kinds. */
+int $(name)_backward_by_grad($name *m, const $(name)_batch *b, const float *d_output, ga_err *e);
+
+bool $(name)_accumulation_boundary(const $name *m); /* nothing is accumulated: r == 0 */
+bool $(name)_should_step(const $name *m);           /* the cycle is full: r == accumulate */
+
+/* Handlers, clip, update, schedule. Before the cycle is full: 0, and nothing happens; else 1 if the update
+ * was applied, 2 if it was skipped. Collective in a full cycle. */
+int $(name)_step($name *m, ga_err *e);
+/* step with what there is, divided by its true weight; 0 if there is nothing. Collective. */
+int $(name)_flush($name *m, ga_err *e);
+void $(name)_zero_grad($name *m); /* nothing to do: the first micro-step writes */
+void $(name)_discard($name *m);   /* drops the partial cycle */
+/* A whole cycle of the spec's own data: 1, or 0 at the end of training. Only where nothing is
+ * accumulated. */
+int $(name)_cycle($name *m, ga_err *e);
+
+double $(name)_lr(const $name *m, int group, int64_t update); /* used by update 1, 2, ... */
+int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
+
+/* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
+ * before clipping, in place. A negative return ends the step. NULL: none. */
+typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
+int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
+
+/* Without training: nothing random, nothing accumulated. out of predict: the model's output, whole. */
+int $(name)_validation_step($name *m, const $(name)_batch *b, $(name)_metrics *out, ga_err *e);
+int $(name)_predict_step($name *m, const $(name)_batch *b, float *out, ga_err *e);
+int64_t $(name)_output_elements(const $name *m); /* of predict's out and of d_output */
+
+/* Every parameter as f32, one after the other, in memory that is valid inside the call; fill may change it.
+ * A negative return ends the walk, and with load_state_dict nothing is changed. */
+int $(name)_state_dict($name *m, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
+                       void *context, ga_err *e);
+int $(name)_load_state_dict($name *m, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e);
+int $(name)_save($name *m, const char *folder, ga_err *e); /* also inside a cycle; NULL: of the options */
+int $(name)_load($name *m, const char *path, ga_err *e);   /* a partial cycle is dropped before */
+
+int $(name)_all_gather($name *m, const void *in, void *out, size_t n, ga_dtype t, ga_err *e); /* by rank */
+int $(name)_reduce($name *m, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e); /* to -1: all */
+int $(name)_broadcast($name *m, void *buf, size_t bytes, int from, ga_err *e);
+int $(name)_rank(const $name *m);
+int $(name)_world(const $name *m);
+int $(name)_root_device(const $name *m); /* -1: the CPU */
+const $(name)_counters *$(name)_count($name *m);
+
+#endif

@@ -1,0 +1,141 @@
+-- The library face of a program: a loop of the user's own, with rows of its own, ends with the bits of
+-- train's; misuse is told and does no harm; measuring, handlers, parameters, ranks.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local CYCLES = 9
+
+local function spec(more, shuffle)
+    return ([[
+name       "looped"
+data       { "csv", train = "tiny.csv", target = "last", shuffle = %s }
+batch      (3)
+accumulate { 4 %s }
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 40, seed = 3 }
+eval       { every = 40 }
+]]):format(tostring(shuffle or false), more or "")
+end
+
+-- The program, its library, and the driver of tests/e2e linked with it: { ..., drive = path }.
+local function build(t, name, text, how)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    how = how or {}
+    how.lib = true
+    local p = programs.build(name, text, how)
+    p.drive = p.folder .. "/drive"
+    local result = t.run { how.comm == "mpi" and "mpicc" or "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11",
+        "-I" .. p.folder, "-o", p.drive, "tests/e2e/library.c", p.folder .. "/liblooped.a", "-ljansson", "-lz",
+        "-lm", "-pthread" }
+    t.equal(result.status, 0, result.err)
+    return programs, p
+end
+
+local function drive(t, programs, p, what, o)
+    o = o or {}
+    local folder = o.folder or t.temp()
+    local command = o.ranks and { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
+        tostring(o.ranks) } or {}
+    table.move({ p.drive, what, tostring(o.cycles or CYCLES), folder }, 1, o.bare and 2 or 4, #command + 1, command)
+    local data = t.root .. "/" .. programs.folder() .. "/data"
+    command.env = { "ROWS_FILE=" .. data .. "/tiny.csv", "GAGEN_DATA=" .. data, "GAGEN_TIMEOUT=30" }
+    command.timeout = 60
+    local result = t.run(command)
+    t.equal(result.status, 0, what .. "\n" .. result.out .. result.err)
+    t.contains(result.out, "ok\n")
+    return folder
+end
+
+-- The newest checkpoints of two folders must hold the same bytes.
+local function same(t, a, b, cycles)
+    local name = ("/cycle-%09d/"):format(cycles or CYCLES)
+    for _, file in ipairs { "model.safetensors", "optimizer.safetensors" } do
+        local x, y = host.read(a .. name .. file), host.read(b .. name .. file)
+        assert(x and y, "no " .. name .. file)
+        t.equal(host.sha256(x), host.sha256(y), file)
+    end
+end
+
+local function trained(programs, p, o)
+    o = o or {}
+    table.move({ "--cycles", o.cycles or CYCLES }, 1, 2, #o + 1, o)
+    return programs.train(p, o).checkpoint
+end
+
+add("a loop of one's own with rows of its own is train, bit for bit", function(t)
+    local programs, p = build(t, "library", spec())
+    local expected = trained(programs, p)
+    same(t, drive(t, programs, p, "own"), expected)
+    same(t, drive(t, programs, p, "next"), expected)
+    same(t, drive(t, programs, p, "cycles"), expected)
+    same(t, drive(t, programs, p, "resumed"), expected)
+end)
+
+add("the program's own shuffled rows with a flushed tail are train's, bit for bit", function(t)
+    local programs, p = build(t, "library_flush", spec(', tail = "flush"', true))
+    local expected = trained(programs, p, { cycles = 20 })
+    same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
+    same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
+end)
+
+add("from the gradient of the output: the same to rounding", function(t)
+    local programs, p = build(t, "library", spec())
+    local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
+    local a, b = drive(t, programs, p, "grad"), trained(programs, p)
+    local worst, where = programs.difference(a .. name, b .. name)
+    assert(worst < 1e-5, ("%s differs by %g"):format(where, worst))
+    assert(worst > 0, "not computed here at all")
+end)
+
+add("misuse is told and does no harm", function(t)
+    local programs, p = build(t, "library", spec())
+    drive(t, programs, p, "misuse", { bare = true })
+end)
+
+add("a gradient handler is called at boundaries", function(t)
+    local programs, p = build(t, "library", spec())
+    drive(t, programs, p, "handler", { bare = true })
+end)
+
+add("parameters out and in", function(t)
+    local programs, p = build(t, "library", spec())
+    drive(t, programs, p, "dict", { bare = true })
+end)
+
+add("measuring between micro-steps changes nothing", function(t)
+    local programs, p = build(t, "library", spec())
+    drive(t, programs, p, "measure", { bare = true })
+end)
+
+add("two ranks: the loop is train's, nothing is sent off the boundary", function(t)
+    local text = spec(', tail = "flush"', true) .. 'parallel "ddp"\n'
+    local programs, p = build(t, "library_mpi", text, { comm = "mpi" })
+    local expected = trained(programs, p, { ranks = 2, cycles = 6, "--threads", 1 })
+    same(t, drive(t, programs, p, "next", { ranks = 2, cycles = 6 }), expected, 6)
+    drive(t, programs, p, "ranks", { ranks = 2, bare = true })
+end)
+
+add("the example that comes with a program builds and runs", function(t)
+    local programs, p = build(t, "library_whole", spec(), { whole = true })
+    local made = t.run { "make", "-s", "-C", p.folder, "example", "CFLAGS=-O1 -Werror" }
+    t.equal(made.status, 0, made.err)
+    local result = t.run { p.folder .. "/example", "3", env = { "GAGEN_DATA=" .. t.root .. "/"
+        .. programs.folder() .. "/data" } }
+    t.equal(result.status, 0, result.err)
+    t.match(result.out, "^cycle 1 loss [%d.]+ lr 0.01 gnorm [%d.]+\ncycle 2 .*\ncycle 3 [^\n]*\n$")
+end)
+
+add("a program for a device has no library and says so", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path, folder = programs.folder() .. "/library_cuda.lua", t.temp() .. "/out"
+    t.write(path, spec() .. 'target "cuda"\n')
+    t.equal(programs.gagen({ path, "-o", folder }).status, 0)
+    local result = t.run { "make", "-s", "-C", folder, "lib" }
+    t.equal(result.status ~= 0, true)
+    t.contains(result.out, "looped is a program for the CUDA target, which has no library")
+end)
+
+return tests
