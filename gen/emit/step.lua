@@ -306,7 +306,8 @@ function step.passes(g, config, context)
     return {
         name = text.ident(config.name), buckets = #g.collectives,
         forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
-        backward = step.backward_lines(g, g.backward, target), cycle_functions = cycle_functions(g, config.unroll, target),
+        backward = step.backward_lines(g, g.backward, target),
+        cycle_functions = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
     }
 end

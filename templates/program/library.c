@@ -76,7 +76,7 @@ static int take_batch($name *p, const $(name)_batch *b, bool training, bool need
 
 //% if has_by_grad then
 /* The backward pass from a given gradient of the output. */
-static void by_grad(ga_worker *w, model *m, const batch *b, ga_role role) {
+static void backward_from(ga_worker *w, model *m, const batch *b, ga_role role) {
     const $name *p = (const $name *)m;
     if (w->index == 0) memcpy($d_output, p->d_output, sizeof(real) * OUTPUT);
     ga_barrier(w);
@@ -93,7 +93,7 @@ static void own_step(ga_worker *w, void *arg) {
     forward(w, m, &b);
     const ga_role role = ga_cycle_role(&m->count);
 //% if has_by_grad then
-    if (p->by_grad) by_grad(w, m, &b, role);
+    if (p->by_grad) backward_from(w, m, &b, role);
     else backward(w, m, &b, role);
 //% else
     backward(w, m, &b, role);
@@ -139,20 +139,20 @@ static int begin_micro($name *p, bool by_grad, ga_err *e) {
     return 0;
 }
 
-static int micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) {
+static int own_micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) {
     GA_TRY(begin_micro(p, by_grad, e));
     GA_TRY(take_batch(p, b, true, !by_grad, e));
     GA_TRY(run(&p->m, own_step, p, e));
     return ga_cycle_micro_done(&p->m.count, e);
 }
 
-int $(name)_backward($name *p, const $(name)_batch *b, ga_err *e) { return micro(p, b, false, e); }
+int $(name)_backward($name *p, const $(name)_batch *b, ga_err *e) { return own_micro(p, b, false, e); }
 
 int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_output, ga_err *e) {
 //% if has_by_grad then
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)d_output[i] : 0;
-    return micro(p, b, true, e);
+    return own_micro(p, b, true, e);
 //% else
     (void)p, (void)b, (void)d_output;
     return ga_fail(e, GA_INPUT, "backward_by_grad: this program computes the gradient of its output "
@@ -163,7 +163,7 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 bool $(name)_accumulation_boundary(const $name *p) { return p->m.count.r == 0; }
 bool $(name)_should_step(const $name *p) { return p->m.count.r > 0 && ga_cycle_boundary(&p->m.count); }
 
-static int update($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
+static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     model *m = &p->m;
     m->at_boundary = handle_gradients;
     if (p->by_grad) { /* so that decide() divides by nothing */
@@ -181,11 +181,11 @@ static int update($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     return m->step.skip ? 2 : 1;
 }
 
-int $(name)_step($name *p, ga_err *e) { return $(name)_should_step(p) ? update(p, boundary_step, e) : 0; }
+int $(name)_step($name *p, ga_err *e) { return $(name)_should_step(p) ? pass_boundary(p, boundary_step, e) : 0; }
 
 int $(name)_flush($name *p, ga_err *e) {
     if (p->m.count.r == 0) return 0;
-    return update(p, $(name)_should_step(p) ? boundary_step : flush_step, e);
+    return pass_boundary(p, $(name)_should_step(p) ? boundary_step : flush_step, e);
 }
 
 void $(name)_zero_grad($name *p) { (void)p; }
