@@ -34,6 +34,8 @@ layer "attend" {
           doc = "heads of the keys and values, each for heads / kv_heads of the queries; default: heads" },
         { name = "causal", type = "bool", default = false, doc = "whether a query sees no later key" },
     },
+    example = 'local y = flatten {} (attend { heads = 2, causal = true } '
+        .. '(reshape { 3, 12 } (linear "qkv" { 36 } (x))))',
     apply = function(b, f, q, k, v, mask)
         local kv_heads = f.kv_heads or f.heads
         if f.heads % kv_heads ~= 0 then
@@ -61,6 +63,7 @@ layer "rotary" {
         { name = "heads", type = "int", min = 1, max = 65536, required = true, doc = "heads side by side in x" },
         { name = "base", type = "num", default = 10000, above = 1, doc = "of the angles" },
     },
+    example = "local y = flatten {} (rotary { heads = 2 } (reshape { 2, 4 } (x)))",
     apply = function(b, f, x)
         check_rank(b, "rotary", x)
         local d = head_size(b, "rotary", x, f.heads, "its heads")
