@@ -46,16 +46,11 @@ typedef struct {
     ga_err *e;
 } save;
 
-static const char *gradient_name(int rank, int world, char *out) {
-    snprintf(out, NAME, "gradient-%dof%d.safetensors", rank + 1, world);
-    return out;
-}
-
-static void gradient_notes(const ga_ckpt_state *s, ga_note notes[2]) {
-    notes[0].key = "weight";
-    notes[1].key = "loss_sum";
-    snprintf(notes[0].value, sizeof notes[0].value, "%.17g", s->weight);
-    snprintf(notes[1].value, sizeof notes[1].value, "%.17g", s->loss_sum);
+static void gradient_notes(const ga_ckpt_state *s, ga_note notes[GA_SAVED_SUMS]) {
+    for (int i = 0; i < GA_SAVED_SUMS; i++) {
+        notes[i].key = ga_saved_sum_names[i];
+        snprintf(notes[i].value, sizeof notes[i].value, "%.17g", s->sums[i]);
+    }
 }
 
 /* Largest number of blocks in one file, and all bytes of one checkpoint. */
@@ -238,13 +233,14 @@ static void list_file(save *v, const char *name, int64_t bytes) {
 
 static int write_file(save *v, const char *name, const ga_array *arrays, int count, bool gradient) {
     char path[SCRATCH + NAME];
-    ga_note notes[2];
+    ga_note notes[GA_SAVED_SUMS];
     ga_written written = {.checksums = v->c->checksums, .blocks = v->c->blocks};
     int fd = openat(v->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) return fail_at(v, name, "cannot be created");
     gradient_notes(v->s, notes);
     snprintf(path, sizeof path, "%s/%s/%s", v->c->c.folder, v->temporary, name);
-    int code = ga_safetensors_write(fd, path, arrays, count, notes, gradient ? 2 : 0, true,
+    int code = ga_safetensors_write(fd, path, arrays, count, notes,
+                                    gradient ? GA_SAVED_SUMS : 0, true,
                                     &written, v->e);
     code = finish_file(v, fd, name, code);
     if (code == GA_OK && !gradient) list_file(v, name, written.bytes);
@@ -255,7 +251,7 @@ static int write_file(save *v, const char *name, const ga_array *arrays, int cou
 static int list_gradient(save *v, int rank) {
     char name[NAME];
     int64_t bytes;
-    gradient_name(rank, ga_comm_size(v->c->c.comm), name);
+    ga_ckpt_gradient_name(rank, ga_comm_size(v->c->c.comm), name);
     int fd = openat(v->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_at(v, name, "cannot be opened");
     int code = ga_folder_checksum(fd, name, v->c->checksums, v->c->blocks, &bytes, v->e);
@@ -296,10 +292,11 @@ static void begin_manifest(save *v) {
     add_int(t, "skipped_in_row", s->skipped_in_row);
     add_int(t, "epoch", s->epoch);
     add_int(t, "position", s->position);
+    add_int(t, "batch", s->batch);
     add_int(t, "accumulate", s->accumulate);
     add_int(t, "r", s->r);
-    add_number(t, "weight", s->weight, ",\n");
-    add_number(t, "loss_sum", s->loss_sum, ",\n");
+    for (int i = 0; i < GA_SAVED_SUMS; i++)
+        add_number(t, ga_saved_sum_names[i], s->sums[i], ",\n");
     add_int(t, "seed", (int64_t)s->seed);
     ga_text_add(t, "\"scaler\":{");
     add_number(t, "scale", s->scale, ",");
@@ -350,7 +347,7 @@ static int write_files(save *v) {
     if (v->s->r > 0 && !c->gradient)
         return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
     if (v->s->r > 0) {
-        gradient_name(rank, ga_comm_size(c->comm), name);
+        ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
         GA_TRY(write_file(v, name, c->gradient, 1, true));
     }
     if (rank > 0) return GA_OK;

@@ -20,12 +20,16 @@ typedef struct ga_data_file {
  */
 int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_err *e);
 
-/* All that a manifest says. weight and loss_sum are those of the partial cycle of this rank. */
+/* What a rank has summed up in the present cycle, beside the gradient. */
+enum { GA_SAVED_WEIGHT, GA_SAVED_LOSS, GA_SAVED_ROWS, GA_SAVED_SUMS };
+
+/* All that a manifest says. */
 typedef struct ga_ckpt_state {
     int64_t micro, cycle, update, skipped, skipped_in_row;
     int64_t epoch, position; /* of the loader */
-    int accumulate, r; /* micro-steps of a full cycle now, of which r are done */
-    double weight, loss_sum;
+    int batch;         /* rows of a micro-step and rank */
+    int accumulate, r; /* micro-steps of a full cycle, and those done of the present one */
+    double sums[GA_SAVED_SUMS];
     uint64_t seed; /* below 2^63 */
     double scale;  /* loss scaler; 1 without */
     int64_t growth_step, hysteresis_step;
@@ -74,11 +78,20 @@ int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
  * GA_INPUT if there is none. */
 int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path, ga_err *e);
 
-/* Loads the arrays of files (and gradient if mid-cycle) and fills out. `now` is what this run has:
- * data files must be equal, and accumulate and world too if mid-cycle; other differences are said
- * on stderr. */
+/* Reads and checks the manifest of a checkpoint, not its files. */
+int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
+
+/* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is
+ * what this run has. Data files must be equal. Other differences are said on stderr: at a boundary the place goes
+ * down to a whole cycle. Inside a cycle the global batch and the rows of a micro-step must be the
+ * same; then the gradient is loaded too, bit by bit with the same number of ranks, else summed in the
+ * order of ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
+
+/* The file with the gradient of one rank, into out[64], and the names of the sums in its notes. */
+const char *ga_ckpt_gradient_name(int rank, int world, char *out);
+extern const char *const ga_saved_sum_names[GA_SAVED_SUMS];
 
 /* Name of a checkpoint's folder, into out[64]; and back: false if name is none. "-old" behind it is
  * one that was to be replaced when the run was killed. */

@@ -1,4 +1,4 @@
-/* ckpt_load.c: the reading side of checkpoints: manifest, verification, search, resume. */
+/* ckpt_load.c: manifests, verification, search. ckpt_resume.c loads what was found. */
 #include "ckpt.h"
 
 #include "file.h"
@@ -63,6 +63,13 @@ static int64_t get_int(const json_t *o, const char *name, bool *ok) {
     return json_integer_value(v);
 }
 
+const char *const ga_saved_sum_names[GA_SAVED_SUMS] = {"weight", "loss_sum", "rows"};
+
+const char *ga_ckpt_gradient_name(int rank, int world, char *out) {
+    snprintf(out, NAME, "gradient-%dof%d.safetensors", rank + 1, world);
+    return out;
+}
+
 static double get_number(const json_t *o, const char *name, bool *ok) {
     const json_t *v = json_object_get(o, name);
     if (json_is_string(v)) return strtod(json_string_value(v), NULL); /* "nan", "inf", "-inf" */
@@ -91,10 +98,10 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->skipped_in_row = get_int(o, "skipped_in_row", &ok);
     s->epoch = get_int(o, "epoch", &ok);
     s->position = get_int(o, "position", &ok);
+    s->batch = (int)get_int(o, "batch", &ok);
     s->accumulate = (int)get_int(o, "accumulate", &ok);
     s->r = (int)get_int(o, "r", &ok);
-    s->weight = get_number(o, "weight", &ok);
-    s->loss_sum = get_number(o, "loss_sum", &ok);
+    for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = get_number(o, ga_saved_sum_names[i], &ok);
     s->seed = (uint64_t)get_int(o, "seed", &ok);
     s->scale = get_number(scaler, "scale", &ok);
     s->growth_step = get_int(scaler, "growth_step", &ok);
@@ -113,7 +120,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
         s->data[i].bytes = get_int(one, "bytes", &ok);
         s->data[i].checksum = get_checksum(json_object_get(one, "checksum"), &ok);
     }
-    return ok && s->world >= 1 && s->accumulate >= 1 && s->r < s->accumulate;
+    return ok && s->world >= 1 && s->batch >= 1 && s->accumulate >= 1 && s->r < s->accumulate;
 }
 
 typedef struct {
@@ -245,6 +252,12 @@ static int verify(int parent, const char *name, bool whole, ga_ckpt_state *s, ga
     return code;
 }
 
+int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e) {
+    ga_err why;
+    int code = verify(AT_FDCWD, path, false, out, &why);
+    return code < 0 ? ga_fail(e, (ga_status)code, "%.200s: %.250s", path, why.msg) : GA_OK;
+}
+
 /* Looks for the highest (micro, name) below a bound. */
 typedef struct {
     int folder;
@@ -337,108 +350,4 @@ int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path
     GA_TRY(ga_comm_agree(comm, code, e));
     memcpy(path, found, sizeof found);
     return ga_comm_broadcast(comm, path, GA_PATH_MAX, 0, e);
-}
-
-static int compare_data(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
-    if (now->data_count != then->data_count)
-        return ga_fail(e, GA_INPUT, "resume: %d data files now, %d in the checkpoint",
-                       now->data_count, then->data_count);
-    for (int i = 0; i < now->data_count; i++) {
-        const ga_data_file *a = &now->data[i], *b = &then->data[i];
-        if (a->bytes != b->bytes || a->checksum != b->checksum)
-            return ga_fail(e, GA_INPUT,
-                           "resume: %s has %lld bytes, checksum %08x; the checkpoint was made with "
-                           "%lld bytes, "
-                           "checksum %08x: give it the same data",
-                           a->path, (long long)a->bytes, (unsigned)a->checksum, (long long)b->bytes,
-                           (unsigned)b->checksum);
-    }
-    return GA_OK;
-}
-
-static void say_text(const char *what, const char *now, const char *then) {
-    if (strcmp(now, then) != 0)
-        ga_say("resume: %s is '%s', the checkpoint has '%s'", what, now, then);
-}
-
-static void say_number(const char *what, int64_t now, int64_t then) {
-    if (now != then)
-        ga_say("resume: %s is %lld, the checkpoint has %lld", what, (long long)now,
-               (long long)then);
-}
-
-/* What may differ and is said; the position in the epoch is converted, down to a whole cycle, so
- * that no row of the epoch is left out. */
-static void accept_differences(const ga_ckpt_state *now, ga_ckpt_state *then, bool speak) {
-    if (speak) {
-        say_text("spec_sha256", now->spec_sha256, then->spec_sha256);
-        say_text("target", now->target, then->target);
-        say_text("profile", now->profile, then->profile);
-        say_text("tuning_sha256", now->tuning_sha256, then->tuning_sha256);
-        say_number("accumulate", now->accumulate, then->accumulate);
-        say_number("the number of ranks", now->world, then->world);
-        say_number("seed", (int64_t)now->seed, (int64_t)then->seed);
-    }
-    if (now->accumulate == then->accumulate && now->world == then->world) return;
-    then->position = then->position * then->world / now->world / now->accumulate * now->accumulate;
-}
-
-static int compare(const ga_ckpt_state *now, ga_ckpt_state *then, bool speak, ga_err *e) {
-    GA_TRY(compare_data(now, then, e));
-    if (then->r > 0 && (now->accumulate != then->accumulate || now->world != then->world))
-        return ga_fail(e, GA_INPUT,
-                       "resume: the checkpoint lies inside a cycle of %d micro-steps on %d ranks, "
-                       "this run has "
-                       "%d on %d: use the same numbers, or a checkpoint of a whole cycle",
-                       then->accumulate, then->world, now->accumulate, now->world);
-    accept_differences(now, then, speak);
-    return GA_OK;
-}
-
-static int join(char *out, const char *path, const char *name, ga_err *e) {
-    if (snprintf(out, GA_PATH_MAX, "%s/%s", path, name) < GA_PATH_MAX) return GA_OK;
-    return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
-}
-
-static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
-    char file[GA_PATH_MAX], name[NAME];
-    ga_note notes[2] = {{.key = "weight"}, {.key = "loss_sum"}};
-    if (!c->gradient)
-        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume",
-                       path);
-    snprintf(name, sizeof name, "gradient-%dof%d.safetensors", ga_comm_rank(c->comm) + 1,
-             ga_comm_size(c->comm));
-    GA_TRY(join(file, path, name, e));
-    GA_TRY(ga_safetensors_load(file, c->gradient, 1, notes, 2, e));
-    s->weight = strtod(notes[0].value, NULL);
-    s->loss_sum = strtod(notes[1].value, NULL);
-    return GA_OK;
-}
-
-static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
-    char file[GA_PATH_MAX];
-    for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
-        GA_TRY(join(file, path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count,
-                                    ga_comm_rank(c->comm) == 0, e));
-    }
-    for (int i = 0; i < c->file_count; i++) {
-        GA_TRY(join(file, path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_load(file, c->files[i].arrays, c->files[i].count, NULL, 0, e));
-    }
-    return GA_OK;
-}
-
-int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
-                 ga_ckpt_state *out, ga_err *e) {
-    ga_err why;
-    int code = verify(AT_FDCWD, path, false, out, &why);
-    if (code < 0) ga_fail(e, (ga_status)code, "%.200s: %.250s", path, why.msg);
-    ga_ckpt_state then_now = *now; /* what this run has in the checkpoint's cycle */
-    if (code == GA_OK && c->epochs)
-        then_now.accumulate = ga_epochs_accumulate(c->epochs, out->cycle);
-    if (code == GA_OK) code = compare(&then_now, out, ga_comm_rank(c->comm) == 0, e);
-    if (code == GA_OK) code = load_files(path, c, e);
-    if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
-    return ga_comm_agree(c->comm, code, e);
 }

@@ -7,7 +7,7 @@
 
 enum { GA_BLOCK = 4 << 20 }; /* bytes covered by one checksum */
 
-/* Text pairs of __metadata__, at most 2, or NULL keys. */
+/* A text pair of __metadata__. */
 typedef struct ga_note {
     const char *key;
     char value[48];
@@ -46,7 +46,11 @@ int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_
 int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
                         int note_count, ga_err *e);
 
-/* The same for `--init`, from a file of any origin: it must hold all these names, but what else it
+/* The same, but the values are added to those in memory. */
+int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                       int note_count, ga_err *e);
+
+/* The same as load for `--init`, from a file of any origin: it must hold all these names, but what else it
  * holds is left, and wider values are rounded once; one that is finite but too large is refused.
  * speak: stderr names what is left, and every difference where e has no room for them. */
 int ga_safetensors_init(const char *path, const ga_array *arrays, int count, bool speak, ga_err *e);

@@ -160,16 +160,17 @@ static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     return GA_OK;
 }
 
-/* Values of another type than memory's, read in parts. */
+/* Values of another type than memory's, or to be added to memory, read in parts. */
 static int load_converted(file *f, const ga_array *a, int64_t start, int64_t n, ga_dtype dtype,
-                          int64_t from, const char *name) {
+                          int64_t from, const char *name, bool add) {
     _Alignas(16) char buffer[BUFFER];
     const int64_t size = (int64_t)ga_dtype_bytes(dtype);
     for (int64_t i = 0; i < n;) {
         int64_t part = BUFFER / size < n - i ? BUFFER / size : n - i;
         GA_TRY(ga_tensors_file_read(f, buffer, part * size, from + i * size));
         for (int64_t j = 0; j < part; j++) {
-            const double value = ga_get(buffer, dtype, j);
+            double value = ga_get(buffer, dtype, j);
+            if (add) value += ga_get(a->base, a->dtype, start + i + j);
             ga_set(a->base, a->dtype, start + i + j, value);
             if (isfinite(value) && !isfinite(ga_get(a->base, a->dtype, start + i + j)))
                 return ga_fail(f->e, GA_INPUT, "%s: '%.100s' holds %g, too large for %s", f->path,
@@ -180,7 +181,7 @@ static int load_converted(file *f, const ga_array *a, int64_t start, int64_t n, 
     return GA_OK;
 }
 
-static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l) {
+static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, bool add) {
     char name[GA_NAME_MAX];
     ga_dtype dtype = GA_F32;
     const json_t *entry = entry_of(f, a, p, l, name);
@@ -188,15 +189,16 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l) {
     int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);
     float_type(dtype_text(entry), &dtype);
-    if (dtype == a->dtype) return ga_tensors_file_read(f, (char *)a->base + start * size, p->n * size, from);
-    return load_converted(f, a, start, p->n, dtype, from, name);
+    if (dtype == a->dtype && !add)
+        return ga_tensors_file_read(f, (char *)a->base + start * size, p->n * size, from);
+    return load_converted(f, a, start, p->n, dtype, from, name, add);
 }
 
-static int load_arrays(file *f, const ga_array *arrays, int count) {
+static int load_arrays(file *f, const ga_array *arrays, int count, bool add) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++)
-                GA_TRY(load_tensor(f, &arrays[i], &arrays[i].params[k], l));
+                GA_TRY(load_tensor(f, &arrays[i], &arrays[i].params[k], l, add));
     return GA_OK;
 }
 
@@ -219,23 +221,28 @@ int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bo
     return code;
 }
 
-int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
-                        int note_count, ga_err *e) {
+static int load(const char *path, const ga_array *arrays, int count, rules r, bool add,
+                ga_note *notes, int note_count, ga_err *e) {
     file f;
     GA_TRY(ga_tensors_file_open(&f, path, e));
-    int code = check_arrays(&f, arrays, count, EXACT);
-    if (code == GA_OK) code = load_arrays(&f, arrays, count);
+    int code = check_arrays(&f, arrays, count, r);
+    if (code == GA_OK) code = load_arrays(&f, arrays, count, add);
     if (code == GA_OK) load_notes(&f, notes, note_count);
     ga_tensors_file_close(&f);
     return code;
 }
 
+int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                        int note_count, ga_err *e) {
+    return load(path, arrays, count, EXACT, false, notes, note_count, e);
+}
+
+int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                       int note_count, ga_err *e) {
+    return load(path, arrays, count, EXACT, true, notes, note_count, e);
+}
+
 int ga_safetensors_init(const char *path, const ga_array *arrays, int count, bool speak,
                         ga_err *e) {
-    file f;
-    GA_TRY(ga_tensors_file_open(&f, path, e));
-    int code = check_arrays(&f, arrays, count, (rules){true, true, speak});
-    if (code == GA_OK) code = load_arrays(&f, arrays, count);
-    ga_tensors_file_close(&f);
-    return code;
+    return load(path, arrays, count, (rules){true, true, speak}, false, NULL, 0, e);
 }

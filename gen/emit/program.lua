@@ -31,7 +31,7 @@ local function template_of(name)
 end
 
 -- The runtime that every program has.
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "cycle", "data", "epochs", "file", "folder", "ga", "layout",
+local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder", "ga", "layout",
     "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
     "team", "text", "watchdog" }
 

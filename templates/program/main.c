@@ -68,14 +68,13 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
         GA_TRY($(name)_model_micro(m, k, e));
         if (ga_cycle_boundary(&m->count)) GA_TRY($(name)_model_boundary(m, e));
         if (o->watch) GA_TRY($(name)_model_watch(m, o, e));
-        if (m->count.micro == o->stop_micro) {
+        if (m->count.micro == o->stop_micro && k + 1 < batches) {
             ga_loader_release(m->loader, k + 1);
-            GA_TRY($(name)_model_save(m, e));
             return STOPPED;
         }
     }
     ga_loader_release(m->loader, batches);
-    return RUNNING;
+    return m->count.micro == o->stop_micro ? STOPPED : RUNNING;
 }
 
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
@@ -107,7 +106,10 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 //% end
         const int code = one_cycle(m, o, e);
         if (code < 0) return code;
-        if (code == STOPPED) return STOPPED;
+        if (m->count.r > 0) {
+            GA_TRY($(name)_model_save(m, e));
+            return STOPPED;
+        }
 //% if by_epoch then
         const bool epoch_ends = ga_loader_place(m->loader).epoch != epoch;
 //% end
@@ -120,7 +122,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
                            m->step.nonfinite);
 //% end
         $evaluate
-        if (m->stop) {
+        if (m->stop || code == STOPPED) {
             GA_TRY($(name)_model_save(m, e));
             return STOPPED;
         }

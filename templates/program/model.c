@@ -189,8 +189,9 @@ static ga_ckpt_state state_of(const model *m) {
         .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
         .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
         .epoch = p.epoch, .position = p.position,
-        .accumulate = ga_epochs_accumulate(&m->epochs, m->count.cycle), .r = m->count.r, .weight = m->sums[SUM_WEIGHT],
-        .loss_sum = m->sums[SUM_LOSS], .seed = m->seed, .scale = 1,
+        .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, p.cycle), .r = m->count.r,
+        .sums = {m->sums[SUM_WEIGHT], m->sums[SUM_LOSS], m->sums[SUM_ROWS]},
+        .seed = m->seed, .scale = 1,
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };
@@ -206,12 +207,19 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
     ga_ckpt_state s;
     GA_TRY(ga_ckpt_load(path, &c, &now, &s, e));
     m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r, A};
-    m->sums[SUM_WEIGHT] = s.weight;
-    m->sums[SUM_LOSS] = s.loss_sum;
+    m->sums[SUM_WEIGHT] = s.sums[GA_SAVED_WEIGHT];
+    m->sums[SUM_LOSS] = s.sums[GA_SAVED_LOSS];
+    m->sums[SUM_ROWS] = s.sums[GA_SAVED_ROWS];
     if (m->seed != s.seed)
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
                        (unsigned long long)s.seed);
+    if (!o->eval && s.cycle > m->cycles)
+        return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", path,
+                       (long long)s.cycle, (long long)m->cycles);
+    if (o->stop_micro && o->stop_micro <= s.micro)
+        return ga_fail(e, GA_INPUT, "--stop-micro %lld: %lld micro-steps are done already",
+                       (long long)o->stop_micro, (long long)s.micro);
     return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 

@@ -120,7 +120,7 @@ end
 
 -- One run with faults: what it says and how it ends.
 local function judge(result, effect, scenario, clean, say)
-    local last = result.err:match("([^\n]*)\n$") or ""
+    local reason = (("\n" .. result.err):gsub("[^\n]*training goes on\n", "")):match("\n(faults: [^\n]+)")
     if result.timed_out then say("it hangs") end
     if KILLS[effect] then
         if result.status ~= 128 + 9 then say("status " .. result.status .. ", not killed") end
@@ -128,8 +128,8 @@ local function judge(result, effect, scenario, clean, say)
         if dumped(result.folder) ~= clean.bits then say("it ends as if nothing was and has other bits") end
     elseif result.status ~= 1 and result.status ~= 3 then
         say("status " .. result.status)
-    elseif not last:find("^faults: .+: .+") then
-        say("no message: " .. last)
+    elseif not (reason or ""):find("^faults: .+: .+") then
+        say("no message: " .. result.err)
     end
     if UNSEEN[effect] and (result.status ~= scenario.status or result.err ~= clean.err) then
         say("seen: " .. result.err)

@@ -27,46 +27,100 @@ end
 
 local FILES = { "parameters", "gradients", "state" }
 
-add("stopped at every micro-step", function(t)
-    local programs, p = small(t)
-    local straight = programs.dump(p, { "--cycles", CYCLES })
-    for k = 1, 9 do
+-- What the log says of each cycle, without times.
+local function figures(t, log)
+    local by_cycle = {}
+    for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+        if event.event == "update" then
+            local line = ("update %d micro %d epoch %d loss %.9g lr %.9g norm %.9g weight %d rows %d"):format(
+                event.update, event.micro, event.epoch, event.loss, event.lr, event.grad_norm, event.weight,
+                event.rows)
+            t.equal(by_cycle[event.cycle] or line, line, "cycle " .. event.cycle .. " when it is done again")
+            by_cycle[event.cycle] = line
+        end
+    end
+    return by_cycle
+end
+
+-- Stops at each of the micro-steps, goes on, and compares with the run that was not stopped: the bits
+-- of parameters, gradient and state, and the figures of every cycle.
+local function stop_at(t, p, cycles, micros, how)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    how = how or {}
+    local function options(more)
+        local o = { ranks = how.ranks, "--cycles", cycles, "--log", how.log }
+        return table.move(more, 1, #more, #o + 1, o)
+    end
+    how.log = t.temp() .. "/log"
+    local straight, expected = programs.dump(p, options { "--threads", 1 }), figures(t, how.log)
+    t.equal(#expected, cycles)
+    for _, k in ipairs(micros) do
         local checkpoint = t.temp()
-        local stopped = programs.train(p, { "--cycles", CYCLES, "--stop-micro", k, "--checkpoint", checkpoint,
-            status = 75 })
-        t.equal(stopped.err, "ready\n")
+        how.log = checkpoint .. "/log"
+        local first = options { "--stop-micro", k, "--checkpoint", checkpoint, "--threads", how.threads or 1 }
+        first.status = 75
+        programs.train(p, first)
+        if how.stopped then how.stopped(k, checkpoint) end
+        local resumed = programs.dump(p, options { "--resume", "latest", "--checkpoint", checkpoint, "--threads",
+            how.threads and how.threads + 1 or 1 })
+        programs.identical(resumed, straight, FILES)
+        t.equal(figures(t, how.log), expected, "stopped at micro-step " .. k)
+    end
+end
+
+local function range(first, last)
+    local list = {}
+    for k = first, last do list[#list + 1] = k end
+    return list
+end
+
+local function other(t, name, changes)
+    local programs, text = t.load("tests/lua/programs.lua")(t), spec()
+    for from, to in next, changes do
+        local changed, count = text:gsub(from, to)
+        t.equal(count, 1, from)
+        text = changed
+    end
+    return programs.build("resume_" .. name, text)
+end
+
+add("stopped at every micro-step", function(t)
+    local _, p = small(t)
+    stop_at(t, p, CYCLES, range(1, 13), { stopped = function(k, checkpoint)
         local name = ("cycle-%09d"):format(k // 4) .. (k % 4 > 0 and "-r" .. k % 4 or "")
+        t.equal(host.exists(checkpoint .. "/" .. name .. "/manifest.json"), "file")
         t.equal(host.exists(checkpoint .. "/" .. name .. "/gradient-1of1.safetensors"),
             k % 4 > 0 and "file", "a gradient is saved inside a cycle only: " .. name)
-        local resumed = programs.dump(p, { "--cycles", CYCLES, "--resume", "latest", "--checkpoint", checkpoint })
-        programs.identical(resumed, straight, FILES)
-    end
+    end })
 end)
 
 add("stopped inside a cycle with dropout", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    local text = spec():gsub("tanh {},", "tanh {}, dropout(0.4),")
-    local p = programs.build("resume_dropout", text)
-    local straight = programs.dump(p, { "--cycles", CYCLES })
-    for k = 5, 8 do
-        local checkpoint = t.temp()
-        programs.train(p, { "--cycles", CYCLES, "--stop-micro", k, "--checkpoint", checkpoint, status = 75 })
-        programs.identical(programs.dump(p, { "--cycles", CYCLES, "--resume", "latest", "--checkpoint",
-            checkpoint }), straight, FILES)
-    end
+    stop_at(t, other(t, "dropout", { ["tanh {},"] = "tanh {}, dropout(0.4)," }), CYCLES, range(4, 9))
 end)
 
--- The 90 rows of tiny.csv make 7 cycles an epoch: 16 cycles end in the third.
-add("stopped in the second epoch, with another number of threads", function(t)
-    local programs, p = small(t)
-    local straight = programs.dump(p, { "--cycles", 16, "--threads", 1 })
-    for _, k in ipairs { 28, 29, 47 } do
-        local checkpoint = t.temp()
-        programs.train(p, { "--cycles", 16, "--stop-micro", k, "--checkpoint", checkpoint, "--threads", 2,
-            status = 75 })
-        programs.identical(programs.dump(p, { "--cycles", 16, "--resume", "latest", "--checkpoint", checkpoint,
-            "--threads", 3 }), straight, FILES)
-    end
+-- The 90 rows of tiny.csv are 30 micro-batches: 7 cycles an epoch and 2 left.
+add("stopped in later epochs, with another number of threads", function(t)
+    local _, p = small(t)
+    stop_at(t, p, 16, { 27, 28, 29, 47, 56, 57 }, { threads = 2 })
+end)
+
+add("stopped around a tail that is flushed", function(t)
+    stop_at(t, other(t, "flush", { ["accumulate %(4%)"] = 'accumulate { 4, tail = "flush" }' }), 10, range(26, 34))
+end)
+
+add("stopped around a tail that is carried into the next epoch", function(t)
+    stop_at(t, other(t, "carry", { ["accumulate %(4%)"] = 'accumulate { 4, tail = "carry" }' }), 10, range(26, 35))
+end)
+
+add("stopped where the number of micro-steps changes", function(t)
+    stop_at(t, other(t, "table", { ["accumulate %(4%)"] = "accumulate { 2, later = { [2] = 4, [4] = 1, [6] = 3 } }" }),
+        8, range(1, 18))
+end)
+
+add("stopped in an epoch with a last micro-batch that is not full", function(t)
+    stop_at(t, other(t, "pad", { ["batch      %(3%)"] = "batch      (4)", ['target = "last"'] =
+        'target = "last", last = "pad"', ["accumulate %(4%)"] = 'accumulate { 4, tail = "flush" }' }), 7,
+        range(20, 26))
 end)
 
 -- 30 micro-batches an epoch: cycles of 2, then of 5; the last one of an epoch has 3, or 3 and 2 of the
@@ -98,17 +152,40 @@ add("stopped twice inside one cycle", function(t)
 end)
 
 add("two ranks stopped inside a cycle", function(t)
-    local programs, p = small(t, 'parallel "ddp"\n', { comm = "mpi" })
-    local function options(...) return { ranks = 2, "--threads", 1, "--cycles", CYCLES, ... } end
-    local straight = programs.dump(p, options())
-    for _, k in ipairs { 3, 4, 6 } do
-        local checkpoint, stop = t.temp(), nil
-        stop = options("--stop-micro", k, "--checkpoint", checkpoint)
-        stop.status = 75
-        programs.train(p, stop)
-        programs.identical(programs.dump(p, options("--resume", "latest", "--checkpoint", checkpoint)), straight,
-            FILES)
+    local _, p = small(t, 'parallel "ddp"\n', { comm = "mpi" })
+    stop_at(t, p, CYCLES, { 3, 4, 6 }, { ranks = 2 })
+end)
+
+-- Rows of a cycle over all ranks are the same, so cycles are: the partial one of two ranks goes on in
+-- one, and the other way round.
+add("stopped inside a cycle, resumed with other ranks", function(t)
+    local programs, p, text = t.load("tests/lua/programs.lua")(t), {}, spec('precision  "f64"\n')
+    for ranks = 1, 2 do
+        local one = text:gsub("batch      %(3%)\naccumulate %(4%)",
+            ('parallel { "ddp", ranks = %d }\nbatch { 3, global = 24 }'):format(ranks))
+        p[ranks] = programs.build("resume_of_" .. ranks, one, { comm = "mpi" })
     end
+    local straight = programs.dump(p[1], { ranks = 1, "--cycles", 5 }) .. "/parameters.safetensors"
+    for _, case in ipairs { { 2, 3, 1, 6 }, { 2, 7, 1, 14 }, { 1, 6, 2, 3 }, { 1, 12, 2, 6 }, { 2, 4, 1, 8 } } do
+        local from, k, to, done = table.unpack(case)
+        local checkpoint, log = t.temp(), t.temp() .. "/log"
+        programs.train(p[from], { ranks = from, "--cycles", 5, "--stop-micro", k, "--checkpoint", checkpoint,
+            status = 75 })
+        local dump = t.temp()
+        local result = programs.train(p[to], { ranks = to, "--cycles", 5, "--resume", "latest", "--checkpoint",
+            checkpoint, "--dump", dump, "--log", log })
+        t.match(result.err, "resume: the number of ranks is " .. to .. ", the checkpoint has " .. from .. "\n")
+        t.equal(result.err:find("summed in their order") ~= nil, k * from % 8 > 0)
+        t.match(host.read(log), '"event":"update","cycle":' .. k * from // 8 + 1 .. ',"update":%d+,"micro":'
+            .. k + 8 // to - done % (8 // to) .. ',"epoch":0,"rows":24,')
+        local worst, where = programs.difference(dump .. "/parameters.safetensors", straight)
+        assert(worst <= 1e-12, ("%d to %d ranks at %d: %s differs by %.3g"):format(from, to, k, where, worst))
+    end
+    local checkpoint = t.temp()
+    programs.train(p[1], { ranks = 1, "--stop-micro", 5, "--checkpoint", checkpoint, status = 75 })
+    local result = programs.train(p[2], { ranks = 2, "--resume", "latest", "--checkpoint", checkpoint, status = 1 })
+    t.contains(result.err, "lies inside a cycle, behind 5 of 8 micro-steps of 3 rows on 1 ranks; this run has "
+        .. "cycles of 4 micro-steps of 3 rows on 2: use the same numbers, or a checkpoint of a whole cycle")
 end)
 
 -- Starts an endless run, sends it `signal` once it trains, returns its status.
@@ -147,19 +224,25 @@ end
 add("kill -9 while checkpoints are written", function(t)
     local programs, p = small(t, SAVING)
     local started = t.clock()
-    local straight = programs.dump(p, { "--cycles", 30 })
+    local log = t.temp() .. "/log"
+    local straight = programs.dump(p, { "--cycles", 30, "--log", log })
+    local expected = figures(t, log)
     local whole = t.clock() - started
     local kills, ends, folder = 0, 0, t.temp() .. "/c"
+    assert(host.folder(folder))
     math.randomseed(5)
-    while kills < 50 do
-        local o = { "--cycles", 30, "--checkpoint", folder, status = false,
+    local wanted = t.environment("GAGEN_TEST_ALL") and 200 or 20
+    while kills < wanted do
+        local o = { "--cycles", 30, "--checkpoint", folder, "--log", folder .. "/log", status = false,
             before = { "timeout", "-s", "KILL", ("%.4f"):format(whole * math.random()) } }
         if has_checkpoint(folder) then table.move({ "--resume", "latest" }, 1, 2, #o + 1, o) end
         local result = programs.train(p, o)
         if result.status == 0 then                 -- done: the bits must be those of the straight run
             programs.identical(programs.dump(p, { "--cycles", 30, "--resume", "latest", "--checkpoint", folder }),
                 straight)
+            t.equal(figures(t, folder .. "/log"), expected)
             ends, folder = ends + 1, t.temp() .. "/c"
+            assert(host.folder(folder))
         else
             t.equal(result.status, 128 + 9, result.err)
             assert(not result.err:find("rejected"), result.err)
@@ -168,7 +251,8 @@ add("kill -9 while checkpoints are written", function(t)
     end
     assert(ends > 0, "no run came to its end between the kills")
     for _, name in ipairs(host.exists(folder) and host.list(folder) or {}) do
-        assert(name:find("^cycle%-%d+$") or name == ".lock" or name:find("^%.tmp%-"), "left behind: " .. name)
+        assert(name:find("^cycle%-%d+$") or name == ".lock" or name == "log"
+            or name:find("^%.tmp%-"), "left behind: " .. name)
     end
 end)
 
@@ -213,6 +297,11 @@ add("what cannot be resumed is refused with its reason", function(t)
     local result = programs.train(other, { "--resume", "latest", "--checkpoint", folder, status = 1 })
     t.contains(result.err, "fc1")
     programs.train(p, { "--cycles", 3, "--resume", folder .. "/cycle-000000002", "--checkpoint", folder })
+    result = programs.train(p, { "--cycles", 2, "--resume", "latest", "--checkpoint", folder, status = 1 })
+    t.match(result.err, "/cycle%-000000003: of cycle 3, but training ends at cycle 2\n$")
+    programs.train(p, { "--cycles", 2, "--resume", "latest", "--checkpoint", folder, "--eval" })
+    refused("%-%-stop%-micro 12: 12 micro%-steps are done already\n$", "--resume", "latest", "--checkpoint", folder,
+        "--stop-micro", 12)
 end)
 
 add("two runs in one checkpoint folder: the second is refused", function(t)

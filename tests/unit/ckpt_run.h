@@ -45,7 +45,8 @@ static inline int run_open(run *r, const char *folder, int keep, ga_err *e) {
     r->gradient = (ga_array){params, 2, "", GA_F64, r->g};
     r->files[0] = (ga_ckpt_file){"model.safetensors", &r->model, 1};
     r->files[1] = (ga_ckpt_file){"optimizer.safetensors", &r->moment, 1};
-    r->state = (ga_ckpt_state){.accumulate = 4,
+    r->state = (ga_ckpt_state){.batch = 5,
+                               .accumulate = 4,
                                .seed = INT64_MAX,
                                .scale = 1,
                                .world = 1,

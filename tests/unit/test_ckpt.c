@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <zlib.h>
 
 enum { KEEP = 2 };
 
@@ -54,8 +55,8 @@ static void round_trip(void **state) {
     r.state.position = 8;
     r.state.skipped = 5;
     r.state.scale = 65536;
-    r.state.weight = 0.1;
-    r.state.loss_sum = 1.0 / 3;
+    r.state.sums[GA_SAVED_WEIGHT] = 0.1;
+    r.state.sums[GA_SAVED_LOSS] = 1.0 / 3;
     set_values(&r, 1000);
     assert_int_equal(ga_ckpt_save(r.ckpt, &r.state, path, &e), 0);
     assert_has(path, "/cycle-000001000");
@@ -73,8 +74,8 @@ static void round_trip(void **state) {
     assert_int_equal(back.epoch, 3);
     assert_int_equal(back.position, 8);
     assert_int_equal(back.skipped, 5);
-    assert_true(back.seed == INT64_MAX && back.scale == 65536 && back.weight == 0.1 &&
-                back.loss_sum == 1.0 / 3);
+    assert_true(back.seed == INT64_MAX && back.scale == 65536 && back.sums[GA_SAVED_WEIGHT] == 0.1 &&
+                back.sums[GA_SAVED_LOSS] == 1.0 / 3);
     assert_string_equal(back.data[0].path, "digits/\"x\".csv");
     assert_true(back.data[0].checksum == 0xdeadbeef);
     save_cycle(&r, 1000); /* the same cycle again takes the place of the first */
@@ -90,19 +91,98 @@ static void mid_cycle(void **state) {
     ga_err e = {0};
     run_start(&r, folder);
     r.state.r = 3;
-    r.state.weight = 48;
-    r.state.loss_sum = 0.1 + 0.2;
+    r.state.sums[GA_SAVED_WEIGHT] = 48;
+    r.state.sums[GA_SAVED_LOSS] = 0.1 + 0.2;
     save_cycle(&r, 7);
     assert_true(there(folder, "cycle-000000007-r3/gradient-1of1.safetensors"));
     memset(r.g, 0, sizeof r.g);
     ga_ckpt_state now = r.state;
     assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
-    assert_true(r.g[3] == 1.0 / 11 && back.r == 3 && back.micro == 31 && back.weight == 48);
-    assert_true(back.loss_sum == 0.1 + 0.2);
+    assert_true(r.g[3] == 1.0 / 11 && back.r == 3 && back.micro == 31 && back.sums[GA_SAVED_WEIGHT] == 48);
+    assert_true(back.sums[GA_SAVED_LOSS] == 0.1 + 0.2);
     now.accumulate = 8;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
-    assert_has(e.msg, "inside a cycle of 4 micro-steps on 1 ranks, this run has 8 on 1");
+    assert_has(e.msg, "inside a cycle, behind 3 of 4 micro-steps of 5 rows on 1 ranks; this run has cycles of "
+                      "8 micro-steps of 5 rows on 1");
+    now.accumulate = 4;
+    now.batch = 6;
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
+    run_end(&r);
+}
+
+/* Puts text in the place of other text of a manifest and corrects its checksum. */
+static void change_manifest(const char *checkpoint, const char *from, const char *to) {
+    enum { LAST = 23 };
+    char path[1200], out[8192];
+    size_t n;
+    snprintf(path, sizeof path, "%s/manifest.json", checkpoint);
+    char *text = get_file(path, &n), *at = strstr(text, from);
+    assert_non_null(at);
+    text[n - LAST] = 0;
+    int used = snprintf(out, sizeof out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    unsigned crc = (unsigned)crc32(crc32(0, NULL, 0), (const unsigned char *)out, (unsigned)used);
+    used += snprintf(out + used, sizeof out - (size_t)used, "\"checksum\":\"%08x\"}\n", crc);
+    put_file(path, out, (size_t)used);
+    free(text);
+}
+
+static void write_gradient(run *r, const char *checkpoint, int rank, int world) {
+    char path[1200], name[64];
+    ga_note notes[GA_SAVED_SUMS];
+    for (int i = 0; i < GA_SAVED_SUMS; i++) {
+        notes[i].key = ga_saved_sum_names[i];
+        snprintf(notes[i].value, sizeof notes[i].value, "%.17g", 0.1 * (rank + 1) * (i + 1));
+    }
+    run_fill(r, 10 * (rank + 1));
+    snprintf(path, sizeof path, "%s/%s", checkpoint, ga_ckpt_gradient_name(rank, world, name));
+    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+    assert_int_equal(ga_safetensors_write(fd, path, &r->gradient, 1, notes, GA_SAVED_SUMS, true, NULL, NULL), 0);
+    close(fd);
+}
+
+/* Three ranks have done 2 of 4 micro-steps: one rank has then done 6 of 12. */
+static void other_ranks(void **state) {
+    const char *folder = folder_of(*state, "ranks");
+    char path[GA_PATH_MAX];
+    run r;
+    ga_ckpt_state back;
+    ga_err e = {0};
+    run_start(&r, folder);
+    r.state.r = 2;
+    r.state.position = 14;
+    save_cycle(&r, 3);
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    change_manifest(path, "\"world\":1", "\"world\":3");
+    for (int rank = 0; rank < 3; rank++) write_gradient(&r, path, rank, 3);
+    memset(r.g, 0, sizeof r.g);
+    ga_ckpt_state now = r.state;
+    now.accumulate = 12;
+    if (ga_ckpt_load(path, &r.config, &now, &back, &e) < 0) fail_msg("%s", e.msg);
+    assert_true(back.r == 6 && back.position == 42 && back.cycle == 3 && back.micro == 14);
+    for (int i = 0; i < 20; i++) assert_true(r.g[i] == 1.0 / (11 + i) + 1.0 / (21 + i) + 1.0 / (31 + i));
+    for (int i = 0; i < GA_SAVED_SUMS; i++)
+        assert_true(back.sums[i] == 0.1 * (i + 1) + 0.2 * (i + 1) + 0.1 * 3 * (i + 1));
+    assert_int_equal(ga_ckpt_load(path, &r.config, &r.state, &back, &e), GA_INPUT);
+    assert_has(e.msg, "behind 2 of 4 micro-steps of 5 rows on 3 ranks; this run has cycles of 4 micro-steps");
+    run_end(&r);
+}
+
+static void other_formats(void **state) {
+    const char *folder = folder_of(*state, "format");
+    char path[GA_PATH_MAX];
+    run r;
+    ga_err e = {0};
+    run_start(&r, folder);
+    save_cycle(&r, 2);
+    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    change_manifest(path, "\"format\":1", "\"format\":7");
+    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), GA_INPUT);
+    assert_has(e.msg, "manifest.json: format 7 found, 1 expected: written by another version (1.0)");
+    change_manifest(path, "\"format\":7", "\"format\":1");
+    change_manifest(path, "\"cycle\":2", "\"cycle\":-2");
+    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), GA_INPUT);
+    assert_has(e.msg, "a field is missing or out of range");
     run_end(&r);
 }
 
@@ -121,9 +201,16 @@ static void resume_table(void **state) {
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
     assert_has(e.msg, "has 124 bytes, checksum deadbeef; the checkpoint was made with 123 bytes");
     now = r.state;
-    now.accumulate = 3; /* accepted at a boundary, down to a whole cycle of 3 */
+    const ga_accumulate by_three[] = {{0, 4}, {2, 3}};
+    const ga_epochs thirds = {100, by_three, 2, GA_DROP};
+    /* accepted at a boundary, down to a whole cycle of 3 */
+    r.config.epochs = &thirds;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     assert_int_equal(back.position, 6);
+    r.config.epochs = NULL;
+    now.batch = 3; /* 8 * 5 rows are 13 micro-batches of 3 */
+    assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
+    assert_int_equal(back.position, 12);
     ga_param other[2] = {params[0], params[1]};
     other[0].shape[0] = 5;
     other[0].shape[1] = 4;
@@ -324,6 +411,7 @@ int test_ckpt(void);
 int test_ckpt(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),       cmocka_unit_test(mid_cycle),
+        cmocka_unit_test(other_ranks),      cmocka_unit_test(other_formats),
         cmocka_unit_test(resume_table),     cmocka_unit_test(flip_every_byte),
         cmocka_unit_test(retention),        cmocka_unit_test(copied_folder),
         cmocka_unit_test(two_runs),         cmocka_unit_test(no_space),
