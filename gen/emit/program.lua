@@ -31,9 +31,9 @@ local function template_of(name)
 end
 
 -- The runtime that every program has.
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder", "ga", "layout",
-    "log", "options", "progress", "rng", "safetensors", "safetensors_file", "safetensors_load", "stop",
-    "team", "text", "watchdog" }
+local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
+    "ga", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
+    "safetensors_load", "stop", "team", "text", "watchdog" }
 
 -- The files of the runtime that this program is built from.
 local function runtime_of(config)
