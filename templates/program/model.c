@@ -214,12 +214,6 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
                        (unsigned long long)s.seed);
-    if (!o->eval && s.cycle > m->cycles)
-        return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", path,
-                       (long long)s.cycle, (long long)m->cycles);
-    if (o->stop_micro && o->stop_micro <= s.micro)
-        return ga_fail(e, GA_INPUT, "--stop-micro %lld: %lld micro-steps are done already",
-                       (long long)o->stop_micro, (long long)s.micro);
     return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 
@@ -324,6 +318,17 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
 
 /* -- open and close ---------------------------------------------------------------------------- */
 
+/* A resumed run must have something to do, or just be done. */
+static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
+    if (!o->eval && m->count.cycle > m->cycles)
+        return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", resumed,
+                       (long long)m->count.cycle, (long long)m->cycles);
+    if (o->stop_micro && o->stop_micro <= m->count.micro)
+        return ga_fail(e, GA_INPUT, "--stop-micro %lld: %lld micro-steps are done already",
+                       (long long)o->stop_micro, (long long)m->count.micro);
+    return 0;
+}
+
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
@@ -362,7 +367,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
     strcat(m->folder, "/checkpoints");
     const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
-    if (o->resume) GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
+    if (o->resume) {
+        GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
+        GA_TRY(check_end(m, o, resumed, e));
+    }
     if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
