@@ -99,15 +99,29 @@ local function tanh(x)
     return (e - 1) / (e + 1)
 end
 
+local function log1p(x)          -- the error of 1 + x divided out
+    local u = 1 + x
+    if u == 1 or u == math.huge then return u == 1 and x or u end
+    return math.log(u) * (x / (u - 1))
+end
+
+local function expm1(x)
+    local u = math.exp(x)
+    if u == 1 or u - 1 == -1 or u == math.huge then return u == 1 and x or u - 1 end
+    return (u - 1) * (x / math.log(u))
+end
+
 -- name -> { arity, value in Lua }. Comparisons give booleans and are only read by `where`.
 local CALLS = {
     sqrt = { 1, math.sqrt }, exp = { 1, math.exp }, log = { 1, math.log },
     sin = { 1, math.sin }, cos = { 1, math.cos }, abs = { 1, math.abs },
     floor = { 1, math.floor }, tanh = { 1, tanh }, erf = { 1, erf },
+    log1p = { 1, log1p }, expm1 = { 1, expm1 },
     pow = { 2, function(a, b) return a ^ b end },
     min = { 2, math.min }, max = { 2, math.max },
     lt = { 2, function(a, b) return a < b end }, le = { 2, function(a, b) return a <= b end },
     gt = { 2, function(a, b) return a > b end }, ge = { 2, function(a, b) return a >= b end },
+    eq = { 2, function(a, b) return a == b end },
     where = { 3, function(c, a, b) if c then return a end return b end },
 }
 for name, call in pairs(CALLS) do
@@ -141,6 +155,16 @@ function expr.evaluate(e, env)
     return value
 end
 
+-- where((c ? 1 : 0) == 0, a, b) is where(c, b, a): a comparison that a `where` reads.
+local function shorten(node)
+    local test = node.op == "where" and node[1]
+    local flag = test and test.op == "eq" and is_number(test[2], 0) and test[1]
+    if flag and flag.op == "where" and is_number(flag[2], 1) and is_number(flag[3], 0) then
+        return { op = "where", flag[1], node[3], node[2] }
+    end
+    return node
+end
+
 --- e with every variable replaced by map[name] (an expression or number) where it has an entry.
 function expr.substitute(e, map)
     if e.op == "var" then
@@ -150,7 +174,7 @@ function expr.substitute(e, map)
     if e.op == "num" then return e end
     local node = { op = e.op }
     for i, child in ipairs(e) do node[i] = expr.substitute(child, map) end
-    return setmetatable(node, mt)
+    return setmetatable(shorten(node), mt)
 end
 
 --- The names of the variables of e, each once, in order of appearance.
@@ -237,7 +261,7 @@ function expr.shown(e, variable)
     return expr.text(e, { number = expr.readable, variable = variable })
 end
 
-local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=" }
+local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
 
 --- Prints e with the fewest parentheses that keep its meaning.
 -- spelling = { number = f(value), call = { name -> C name }, variable = f(name) } (all optional).

@@ -70,7 +70,7 @@ local OPERATORS = { add = "a + b", sub = "a - b", mul = "a * b", div = "a / b", 
 
 local function pointwise(name, entry)
     local usage = entry.arity == 1 and ("%s %s | %s(x)"):format(name, arguments_of(entry.fields), name)
-        or ("%s(a, b)"):format(name)
+        or ("%s(%s)"):format(name, entry.arity == 2 and "a, b" or "condition, a, b")
     return { kind = "op", name = name, doc = entry.doc, fields = entry.fields,
         usage = usage .. (OPERATORS[name] and " | " .. OPERATORS[name] or ""),
         example = op_example(entry.example or entry.sample) }

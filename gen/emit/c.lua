@@ -18,7 +18,7 @@ c.TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 -- The C library's functions; of f32, the program brings some of its own (templates/c/math.c).
 local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", erf = "erff",
     sin = "sinf", cos = "cosf", abs = "fabsf", pow = "powf", min = "fminf", max = "fmaxf",
-    floor = "floorf" }
+    floor = "floorf", log1p = "log1pf", expm1 = "expm1f" }
 local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
 local OWN_F32_CALL = ordered.copy(F32_CALL,
     { exp = "ga_expf", log = "ga_logf", tanh = "ga_tanhf", erf = "ga_erff" })

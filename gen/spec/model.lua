@@ -102,6 +102,8 @@ function Player:pointwise(entry, fields, operands, at)
     if #operands ~= entry.arity then
         diag.fail(at, ("%s: takes %d values, got %d"):format(entry.name, entry.arity, #operands), {})
     end
+    local problem = entry.check and entry.check(fields)
+    if problem then diag.fail(at, ("%s: %s"):format(entry.name, problem), {}) end
     local bound, tensors = bind_numbers(entry, operands)
     if #tensors == 0 then
         diag.fail(at, entry.name .. ": at least one operand must be a tensor", {})

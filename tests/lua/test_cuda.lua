@@ -163,6 +163,21 @@ model]] .. samples.case(list).model .. "\n" .. F64, 1e-11)
     end)
 end
 
+-- More ids and rows of a table than a block has threads; a table read twice.
+add("tables of many rows, looked up by many ids, equal the C target", function(t)
+    same_as_c(t, "cuda_tables", [[
+data      { "tensors", train = "tiny.safetensors" }
+batch     (90)
+model(function(batch)
+    local x = positions "places" { 3 } (embedding "words" { 700, 40 } (batch.ids))
+    return unembed { "words" } (pick { axis = 2, index = 2 } (x) + max { axis = 2 } (x))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.5, momentum = 0.5 }
+train     { updates = 9, seed = 3 }
+]] .. F64, 1e-11)
+end)
+
 -- Rows of one warp and of several, ragged; a weight's gradient from several rows, added to.
 add("norms of narrow and wide rows equal the C target", function(t)
     local text = [[

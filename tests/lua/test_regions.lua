@@ -113,6 +113,26 @@ local BODIES = {
     { "over_the_batch", [[
         local y = times(COUNT) "h" { linear "a" { 4 }, tanh {} } (batch.input)
         x = x * linear "b" { 6 } (y)]] },
+    { "moved", [[
+        local o = reshape { 2, 3 } (tanh(x))
+        x = times(COUNT) "h" (function(x)
+            local y = transpose { 1, 3, 2 } (reshape { 3, 2 } (linear "a" { 6 } (x)))
+            y = y * o + reshape { 2, 1 } (sum { axis = 3 } (o))
+            local z = concat { axis = 2 } (y, reshape { 1, 3 } (max { axis = 2 } (y)))
+            return flatten {} (slice { axis = 2, from = 2 } (z)) + softmax {} (x)
+        end) (x)]] },
+    { "outer_argument", [[
+        local o = linear "o" { 6 } (x)
+        x = times(COUNT) "h" (function(x)
+            return block "mixed" (function(a, b) return tanh(linear "a" { 6 } (a)) + b end) (x, o)
+        end) (x)]] },
+    { "looked_up", [[
+        local words = embedding "words" { 4, 6 }
+        x = times(COUNT) "h" (function(x)
+            local own = embedding "own" { 4, 6, padding = 3 } (batch.ids)
+            return x + pick { axis = 2, index = 1 } (words(batch.ids)) * mean { axis = 2 } (own)
+        end) (x)
+        x = x + linear "c" { 6 } (linear "d" { 4, store = "in_out" } (x))]] },
     { "two_loops", [[
         local o = x
         x = times(COUNT) "h" { linear "a" { 6 }, tanh {} } (x)
@@ -132,7 +152,7 @@ for _, count in ipairs { 1, 2, 3 } do
         return linear "last" { 3 } (x)
     end) (batch.input)]]):gsub("%u%u%u+", { NAME = body[1], BODY = body[2] }):gsub("COUNT", count)
         end
-        local _, report = numeric.differences { batch = 6, rows = 12, accumulate = "(2)",
+        local _, report = numeric.differences { batch = 6, rows = 12, accumulate = "(2)", ids = true,
             model = "(function(batch)\n    return\n" .. table.concat(branches, " +\n") .. "\nend)" }
         for _, body in ipairs(BODIES) do
             t.contains("\n" .. report, "\n" .. body[1] .. ".first.weight: ok")

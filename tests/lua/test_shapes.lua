@@ -106,6 +106,25 @@ local CASES = {
             return greatest(3, function(c) return v(b, i, c, k) end)
                 + greatest(4, function(c) return v(b, i, j, c) end)
         end },
+    { "where(gt(v, 0.1), v, 2 * v)", "where_out", { 2, 3, 4 }, function(v, ...)
+        return (v(...) > 0.1 and 1 or 2) * v(...)
+    end },
+    { "max(v, 0.3 - v) - min(v, tanh(v))", "sub_out_2", { 2, 3, 4 }, function(v, ...)
+        local x = v(...)
+        return math.max(x, 0.3 - x) - math.min(x, 1 - 2 / (math.exp(2 * x) + 1))
+    end },
+    { "le(v, 0.2) + 2 * lt(v, 0.3) + 4 * ge(v, 0.4) + 8 * eq(v, v)", "add_out_3", { 2, 3, 4 },
+        function(v, ...)
+            local x = v(...)
+            return (x <= 0.2 and 1 or 0) + (x < 0.3 and 2 or 0) + (x >= 0.4 and 4 or 0) + 8
+        end },
+    { "clamp { min = -0.2, max = 0.5 } (v) + square(v)", "add_out", { 2, 3, 4 }, function(v, ...)
+        return math.max(-0.2, math.min(0.5, v(...))) + v(...) ^ 2
+    end },
+    { "softplus { 2 } (v) - elu { 0.5 } (v)", "sub_out", { 2, 3, 4 }, function(v, ...)
+        local x = v(...)
+        return math.log(1 + math.exp(2 * x)) / 2 - (x > 0 and x or 0.5 * (math.exp(x) - 1))
+    end },
 }
 
 -- Each case in a block of its own, read by a product, so that no kernel takes it in.

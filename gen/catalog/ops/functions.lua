@@ -74,3 +74,32 @@ pointwise "leaky_relu" {
     grad = function(f, dy, x) return where(lt(x, 0), f.slope * dy, dy) end,
     sample = "leaky_relu { 0.2 }",
 }
+
+pointwise "square" {
+    doc = "x^2",
+    arity = 1, value = function(_, x) return x * x end,
+    grad = function(_, dy, x) return 2 * dy * x end,
+    sample = "square {}",
+}
+
+pointwise "softplus" {
+    doc = "log(1 + e^(beta x)) / beta, and x itself where beta x is above the threshold",
+    arity = 1, fields = {
+        { name = "beta", type = "num", position = 1, default = 1, above = 0, doc = "steepness" },
+        { name = "threshold", type = "num", default = 20, doc = "largest beta x that is not taken as it is" },
+    },
+    value = function(f, x)
+        return where(gt(f.beta * x, f.threshold), x, log1p(exp(f.beta * x)) / f.beta)
+    end,
+    grad = function(f, dy, x) return where(gt(f.beta * x, f.threshold), dy, dy * sigma(f.beta * x)) end,
+    sample = "softplus {}", samples = { "softplus { 2, threshold = 0.5 }" },
+}
+
+pointwise "elu" {
+    doc = "x, or alpha (e^x - 1) where x is not above 0",
+    arity = 1, fields = { { name = "alpha", type = "num", position = 1, default = 1,
+        doc = "minus the limit far below 0" } },
+    value = function(f, x) return where(gt(x, 0), x, f.alpha * expm1(x)) end,
+    grad = function(f, dy, x, y) return where(gt(x, 0), dy, dy * (y + f.alpha)) end,
+    sample = "elu {}", samples = { "elu { 0.7 }" },
+}

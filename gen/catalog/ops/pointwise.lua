@@ -66,6 +66,10 @@ pointwise "mul" {
     arity = 2, value = function(_, a, b) return a * b end,
     grad = function(_, dy, a, b) return dy * b, dy * a end,
     sample = "function(x) return linear 'a' { 5 } (x) * linear 'b' { 5 } (x) end",
+    samples = { [[function(x)
+        local a, b = reshape { 2, 3 } (linear "a" { 6 } (x)), reshape { 2, 1 } (linear "b" { 2 } (x))
+        return flatten {} (a * b * reshape { 1, 3 } (linear "c" { 3 } (x)))
+    end]] },
 }
 
 pointwise "neg" {
