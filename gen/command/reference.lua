@@ -51,19 +51,19 @@ local function selected(word, kind)
     end
 end
 
+-- A sample that is a function of x becomes the line in it.
+local function op_example(sample)
+    local result = sample:match("^function%(x%)%s+return (.*%S)%s+end$")
+    return result and "local y = " .. result or sample
+end
+
 local function layer(name, entry, ops)
     local head = entry.named and name .. ' "name" ' or name .. " "
     local op = ops:get(name)
     return { kind = "layer", name = name, doc = entry.doc, fields = entry.fields,
         usage = entry.usage or head .. arguments_of(entry.fields) .. (entry.word and " | " .. name .. "(x)" or ""),
-        example = entry.example or entry.sample or op and op.sample
+        example = entry.example or entry.sample or op and op_example(op.sample)
             or head .. example_of(entry.fields) }
-end
-
--- A sample that is a function of x becomes the line in it.
-local function op_example(sample)
-    local result = sample:match("^function%(x%) return (.*) end$")
-    return result and "local y = " .. result or sample
 end
 
 local OPERATORS = { add = "a + b", sub = "a - b", mul = "a * b", div = "a / b", neg = "-x", pow = "a ^ b" }
