@@ -1,5 +1,6 @@
 /* count_memory.c: linked into a program with --wrap, it counts what program and runtime ask of the
- * allocators, before and after the line `ready`, and says it at the end. */
+ * allocators, before and after the line `ready`, and says it at the end; with STOP_AT_READY in the
+ * environment that is at `ready`. */
 #define _GNU_SOURCE
 #include "runtime/ga.h"
 
@@ -59,6 +60,7 @@ void __wrap_ga_say(const char *fmt, ...) {
     vdprintf(STDERR_FILENO, fmt, args);
     dprintf(STDERR_FILENO, "\n");
     va_end(args);
+    if (counted.ready && getenv("STOP_AT_READY")) exit(0);
 }
 
 __attribute__((destructor)) static void say_counts(void) {
