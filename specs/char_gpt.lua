@@ -24,6 +24,6 @@ optimizer  { "adamw", lr = 1e-3, betas = { 0.9, 0.99 }, weight_decay = 0.1, grou
 schedule   { "cosine", warmup = 100, min = 1e-4 }
 clip       (1.0)
 train      { updates = 2000, seed = 1 }
-eval       { every = 250, batches = 40 }
+eval       { every = 500 }                           -- the whole validation text
 checkpoint { every = 500 }
 log        { every = 20 }
