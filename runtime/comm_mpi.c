@@ -2,6 +2,7 @@
  * ranks may share cores), and every operation is a non-blocking one, so that one loop serves them
  * all. */
 #include "comm.h"
+#include "launcher.h"
 #include "watchdog.h"
 
 #include <limits.h>
@@ -64,7 +65,8 @@ static int open_mpi(ga_comm *c, ga_err *e) {
     MPI_Comm_set_errhandler(c->group, MPI_ERRORS_RETURN);
     MPI_Comm_rank(c->group, &c->rank);
     MPI_Comm_size(c->group, &c->size);
-    return GA_OK;
+    return ga_launcher_check(c->size, "MPI knows of fewer: start it with the mpirun of the MPI that it was "
+                             "built with", e);
 }
 
 int ga_comm_open(ga_comm **out, ga_arena *a, ga_err *e) {

@@ -1,8 +1,6 @@
 /* comm_self.c: a group of one process: sums are what they are. It counts as the others do. */
 #include "comm.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "launcher.h"
 
 struct ga_comm {
     ga_comm_counts counts;
@@ -12,21 +10,10 @@ size_t ga_comm_bytes(void) {
     return 64;
 }
 
-/* A launcher of processes says how many it started; this engine would train the same thing in each. */
-static int refuse_launcher(ga_err *e) {
-    static const char *const SIZES[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-    for (int i = 0; i < 2; i++) {
-        const char *size = getenv(SIZES[i]);
-        if (size && strcmp(size, "1") != 0)
-            return ga_fail(e, GA_INPUT, "started as one of %.20s processes, but this program was built for "
-                           "one: build it with make COMM=mpi", size);
-    }
-    return GA_OK;
-}
-
 int ga_comm_open(ga_comm **out, ga_arena *a, ga_err *e) {
     *out = NULL;
-    GA_TRY(refuse_launcher(e));
+    GA_TRY(ga_launcher_check(
+        1, "this program was built for one: build it with make COMM=mpi, or start it once", e));
     *out = ga_take(a, sizeof(ga_comm), 64, e);
     return *out ? GA_OK : GA_BUG;
 }

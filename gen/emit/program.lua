@@ -32,7 +32,7 @@ end
 
 -- The runtime that every program has.
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
-    "ga", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
+    "ga", "launcher", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
     "safetensors_load", "stop", "team", "text", "watchdog" }
 
 -- The files of the runtime that this program is built from.
@@ -317,6 +317,7 @@ local function render_main(config, context, header)
             "GA_TRY(checkpoint(m, last, &failures, e));"),
         by_epoch = config.eval ~= nil and config.eval.every == "epoch",
         stops_at_nonfinite = config.train.on_nonfinite == "stop",
+        ignores_nonfinite = config.train.on_nonfinite == "ignore",
     })).text
 end
 

@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, device, parallel)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel)
 $header
 #include "probes.h"
 
@@ -98,6 +98,9 @@ static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
 
 static int train(model *m, const ga_options *o, ga_err *e) {
     int failures = 0;
+//% if ignores_nonfinite then
+    bool said = false;
+//% end
     while (m->count.cycle < m->cycles) {
         const double start = ga_clock();
         const ga_comm_counts before = counted(m);
@@ -105,6 +108,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
         const int64_t epoch = ga_loader_place(m->loader).epoch;
 //% end
         const int code = one_cycle(m, o, e);
+        if (code == GA_NONFINITE) log_update(m, start, before); /* the skip that was one too many */
         if (code < 0) return code;
         if (m->count.r > 0) {
             GA_TRY($(name)_model_save(m, e));
@@ -120,6 +124,13 @@ static int train(model *m, const ga_options *o, ga_err *e) {
             return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
                            "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
                            m->step.nonfinite);
+//% end
+//% if ignores_nonfinite then
+        if (m->step.nonfinite > 0 && !said && ga_comm_rank(m->comm) == 0)
+            ga_say("$name: cycle %lld: %g elements of the gradient are not finite, and train.on_nonfinite "
+                   "is \"ignore\": the parameters are lost, and such ones are never saved",
+                   (long long)m->count.cycle, m->step.nonfinite);
+        said = said || m->step.nonfinite > 0;
 //% end
         $evaluate
         if (m->stop || code == STOPPED) {

@@ -1,0 +1,109 @@
+-- How a run ends early: launchers that it was not built for, signals to the ranks, gradients that are
+-- not finite.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local SPEC = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+accumulate (4)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 100, seed = 3 }
+]]
+
+local function changed(from, to)
+    local text, count = SPEC:gsub(from, to)
+    assert(count == 1, from)
+    return text
+end
+
+local function events(t, log)
+    return t.load("tests/lua/json.lua").lines(host.read(log))
+end
+
+add("a program for one process refuses launchers of more", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop", SPEC)
+    for _, name in ipairs { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE" } do
+        local result = programs.train(p, { "--cycles", 1, env = { name .. "=4" }, status = 1 })
+        t.equal(result.err, "stop: started as one of 4 processes (" .. name .. "=4), but this program was built "
+            .. "for one: build it with make COMM=mpi, or start it once\n")
+        programs.train(p, { "--cycles", 1, env = { name .. "=1" } })
+    end
+    programs.train(p, { "--cycles", 1, env = { "SLURM_NTASKS=4" } })  -- once in a batch script of four
+end)
+
+add("a program for MPI refuses a launcher that its MPI does not know", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_mpi", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
+    local result = programs.train(p, { "--cycles", 1, env = { "WORLD_SIZE=2" }, status = 1 })
+    t.match(result.err, "^stop_mpi: started as one of 2 processes %(WORLD_SIZE=2%), but MPI knows of fewer: ")
+    programs.train(p, { ranks = 2, "--cycles", 1, "--threads", 1, env = { "WORLD_SIZE=2", "GAGEN_TIMEOUT=30" } })
+end)
+
+-- The processes of a run with two ranks get the signal while they train.
+add("signals to the ranks of a run", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_mpi", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
+    local straight = {}
+    for _, case in ipairs { { "TERM", "$first" }, { "TERM", "$last" }, { "TERM", "$first $last" },
+        { "USR1", "$last" }, { "INT", "$first" } } do
+        local folder = t.temp()
+        local result = t.shell((([[
+            unset MAKEFLAGS MFLAGS MAKELEVEL
+            mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 TRAIN --quiet --threads 1 \
+                --cycles 100000000 --log FOLDER/log --checkpoint FOLDER/c & run=$!
+            until grep -qs update FOLDER/log; do sleep 0.05; done
+            set -- $(cat /proc/$run/task/$run/children)
+            first=$1; shift $(($# - 1)); last=$1
+            kill -SIGNAL WHOM; wait $run]]):gsub("TRAIN", p.train):gsub("FOLDER", folder)
+            :gsub("SIGNAL", case[1]):gsub("WHOM", (case[2]:gsub("%%", "%%%%")))))
+        t.equal(result.status, 75, case[1] .. " to " .. case[2] .. "\n" .. result.err)
+        local list = events(t, folder .. "/log")
+        local last = list[#list]
+        t.equal({ last.event, last.reason }, { "end", "signal" })
+        t.equal({ list[#list - 1].event, list[#list - 1].cycle }, { "checkpoint", last.cycle })
+        local cycles = last.cycle + 2
+        straight[cycles] = straight[cycles]
+            or programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", cycles })
+        programs.identical(programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", cycles, "--resume", "latest",
+            "--checkpoint", folder .. "/c" }), straight[cycles], { "parameters" })
+    end
+end)
+
+-- Initial values of which one is not finite.
+local function damaged(t, programs, p)
+    local file = t.temp() .. "/init.safetensors"
+    programs.train(p, { "--cycles", 1, "--save-init", file })
+    t.write(file, host.read(file):sub(1, -5) .. string.pack("<f", 0 / 0))
+    return file
+end
+
+add("50 skipped updates in a row end the run, the last one in the log", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_skips", changed("seed = 3", 'seed = 3, on_nonfinite = "skip"'))
+    local log = t.temp() .. "/log"
+    local result = programs.train(p, { "--log", log, "--init", damaged(t, programs, p), status = 4 })
+    t.match(result.err, "^ready\nstop_skips: cycle 50: 50 updates in a row were skipped because the gradient was "
+        .. "not finite or no target counted, at most 49 are expected: [^\n]+\n$")
+    local list = events(t, log)
+    t.equal(#list, 52)
+    for i = 1, 50 do
+        t.equal({ list[i + 1].event, list[i + 1].cycle, list[i + 1].skipped }, { "update", i, i })
+    end
+    t.equal({ list[52].event, list[52].reason, list[52].skipped }, { "end", "nonfinite", 50 })
+end)
+
+add("what is not finite and ignored is said at once", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_ignore", changed("seed = 3", 'seed = 3, on_nonfinite = "ignore"')
+        .. "checkpoint { every = 40 }\n")
+    local result = programs.train(p, { "--cycles", 50, "--init", damaged(t, programs, p), status = 4 })
+    t.match(result.err, "^ready\nstop_ignore: cycle 1: 67 elements of the gradient are not finite, and "
+        .. 'train.on_nonfinite is "ignore": the parameters are lost, and such ones are never saved\n'
+        .. "stop_ignore: cycle 40: [^\n]*: not saved; training goes on\nstop_ignore: [^\n]*: not saved\n$")
+end)
+
+return tests
