@@ -90,7 +90,7 @@ $(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c $(UNIT)) $(BUIL
 
 # -- what is made from gagen's own lists
 docs: $(GAGEN)
-	$(Q)$(GAGEN) help --markdown > docs/COMMANDS.md
+	$(Q)$(GAGEN) help --markdown > out/COMMANDS.md && mv out/COMMANDS.md docs/COMMANDS.md
 	$(Q)$(GAGEN) help --man > out/gagen.1
 	$(Q)$(GAGEN) help --annotations > out/gagen.d.lua
 	$(Q)for shell in bash zsh fish; do $(GAGEN) help --completion $$shell > out/gagen.$$shell; done

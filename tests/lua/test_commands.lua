@@ -102,6 +102,17 @@ add("wrong words on the command line", function(t)
     end
 end)
 
+-- an order to end reaches the program, which saves and says 75; gagen waits for it and says the same
+add("an order to end is handed on by run", function(t)
+    local folder = t.root .. "/" .. t.temp()
+    local result = t.shell(([[
+        env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL %s run %s -o %s/p -- --cycles 1000000000 --quiet 2> %s/err &
+        until grep -q '^ready' %s/err; do sleep 0.1; done
+        kill -TERM $!; wait $!; echo $?]]):format(t.gagen, SPEC, folder, folder, folder))
+    t.equal(result.out, "75\n")
+    assert(t.shell("ls -d " .. folder .. "/p/checkpoints/cycle-*").status == 0)
+end)
+
 add("a pattern that fits no test fails", function(t)
     local runner = t.temp():match("^(.*)/tmp/") .. "/run"
     local result = t.run { runner, "there is no such test" }

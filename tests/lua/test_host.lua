@@ -23,6 +23,24 @@ add("sha256", function(t)
     end
 end)
 
+add("parse_json", function(t)
+    t.equal(host.parse_json '{ "a": [1, 2.5, "x\\n", true, null], "b": {}, "c": [] }',
+        { a = { 1, 2.5, "x\n", true }, b = {}, c = {} })
+    t.equal(host.parse_json "7", 7)
+    t.equal(host.parse_json(host.json { a = { 0.1, 1 / 3, "\u{e9}" } }), { a = { 0.1, 1 / 3, "\u{e9}" } })
+    refused(t, "line 2: ", host.parse_json '{ "a": 1,\n broken')
+    refused(t, "line 1: ", host.parse_json '{ "a": 1, "a": 2 }')
+    refused(t, "line 1: ", host.parse_json(("["):rep(100000)))
+end)
+
+add("temporary", function(t)
+    local a, b = host.temporary(), host.temporary()
+    assert(a ~= b)
+    t.equal({ host.exists(a), host.exists(b) }, { "folder", "folder" })
+    t.match(t.run { "stat", "-c", "%a", a }.out, "^700\n$")
+    t.equal({ host.remove(a), host.remove(b) }, { true, true })
+end)
+
 add("json", function(t)
     t.equal(host.json { b = 1, a = { 1, 2.5, "x\n" }, c = {} },
         '{\n  "a": [\n    1,\n    2.5,\n    "x\\n"\n  ],\n  "b": 1,\n  "c": {}\n}\n')
