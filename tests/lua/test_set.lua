@@ -11,13 +11,16 @@ local function gagen(t, ...)
     return result.out, result.err
 end
 
--- The files of the program without the lines that say where it is from.
+-- The C of the program without the lines that say where it is from.
 local function files_of(t, spec, ...)
-    local parts = {}
-    for _, file in ipairs { "step.c", "kernels.c", "model.c", "model.h", "main.c" } do
-        local text = gagen(t, "show", spec, file, ...)
-        parts[#parts + 1] = text:gsub("[^\n]*From [^\n]*\n", ""):gsub("#define SPEC_[^\n]*\n", "")
-            :gsub("[%w_./]*%.lua", "SPEC")
+    local folder, parts = t.temp() .. "/p", {}
+    gagen(t, spec, "-o", folder, ...)
+    for _, file in ipairs(host.list(folder)) do
+        if file:find("%.[ch]$") then
+            local text = host.read(folder .. "/" .. file)
+            parts[#parts + 1] = text:gsub("[^\n]*From [^\n]*\n", ""):gsub("#define SPEC_[^\n]*\n", "")
+                :gsub("[%w_./]*%.lua", "SPEC")
+        end
     end
     return table.concat(parts)
 end
