@@ -51,26 +51,27 @@ local function selected(word, kind)
     end
 end
 
--- A sample that is a function of x becomes the line in it.
+-- A sample that is a function of x becomes the line in it; nil: it has several.
 local function op_example(sample)
-    local result = sample:match("^function%(x%)%s+return (.*%S)%s+end$")
-    return result and "local y = " .. result or sample
+    if not sample:find("^function") then return sample end
+    local result = sample:gsub("%s+", " "):match("^function%(x%) return (.*) end$")
+    return result and "local y = " .. result
 end
 
 local function layer(name, entry, ops)
     local head = entry.named and name .. ' "name" ' or name .. " "
     local op = ops:get(name)
+    local sample = entry.sample or op and op.sample
     return { kind = "layer", name = name, doc = entry.doc, fields = entry.fields,
         usage = entry.usage or head .. arguments_of(entry.fields) .. (entry.word and " | " .. name .. "(x)" or ""),
-        example = entry.example or entry.sample or op and op_example(op.sample)
-            or head .. example_of(entry.fields) }
+        example = entry.example or sample and op_example(sample) or head .. example_of(entry.fields) }
 end
 
 local OPERATORS = { add = "a + b", sub = "a - b", mul = "a * b", div = "a / b", neg = "-x", pow = "a ^ b" }
 
 local function pointwise(name, entry)
     local usage = entry.arity == 1 and ("%s %s | %s(x)"):format(name, arguments_of(entry.fields), name)
-        or ("%s(%s)"):format(name, entry.arity == 2 and "a, b" or "condition, a, b")
+        or ("%s(a, b)"):format(name)
     return { kind = "op", name = name, doc = entry.doc, fields = entry.fields,
         usage = usage .. (OPERATORS[name] and " | " .. OPERATORS[name] or ""),
         example = op_example(entry.example or entry.sample) }
