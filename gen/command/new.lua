@@ -46,7 +46,7 @@ return function(argument, source)
     local text, from
     if source then
         text, from = like(source)
-        text = text:gsub("^%-%- specs/[%w_]+%.lua:", "-- " .. name .. ".lua, from " .. from .. ":")
+        text = text:gsub("^%-%- [%w_/]+[%w_.]*:", "-- " .. name .. ".lua, from " .. from .. ":")
     else
         text = host.embedded(STARTER):gsub("NAME", name, 1)
     end
