@@ -107,7 +107,7 @@ add("an order to end is handed on by run", function(t)
     local folder = t.root .. "/" .. t.temp()
     local result = t.shell(([[
         env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL %s run %s -o %s/p -- --cycles 1000000000 --quiet 2> %s/err &
-        until grep -q '^ready' %s/err; do sleep 0.1; done
+        until grep -q '^ready' %s/err || ! kill -0 $!; do sleep 0.1; done
         kill -TERM $!; wait $!; echo $?]]):format(t.gagen, SPEC, folder, folder, folder))
     t.equal(result.out, "75\n")
     assert(t.shell("ls -d " .. folder .. "/p/checkpoints/cycle-*").status == 0)
