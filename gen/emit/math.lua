@@ -1,7 +1,8 @@
 -- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that the kernels of a program
 -- name, in an order in which each stands before what uses it.
-local text = require "base.text"
+local c = require "emit.c"
 local matmul = require "emit.matmul"
+local text = require "base.text"
 
 local math_file = {}
 
@@ -27,6 +28,8 @@ local function strip(profile)
     return { rows = rows, vectors = vectors }
 end
 
+local function rows(_, dtype) return { exp = c.call("exp", dtype) } end
+
 local function nothing() return {} end
 
 -- A piece is in the program if a kernel, or a piece behind it, has one of its names.
@@ -38,6 +41,7 @@ local PIECES = {
     { file = "math", block = "logf", arguments = nothing, names = { "ga_logf" } },
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
+    { file = "math", block = "rows", arguments = rows, names = { "row_largest", "row_exp_sum" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },

@@ -4,10 +4,13 @@
 /* $fn: ($N, $K) transposed to ($K, $N)
  * $source */
 static void $fn($params) {
-    enum { N = $N, K = $K, TILE = 32 };
-    for (ga_tiles t = ga_tiles_begin(w, (K + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int from = (int)t.index * TILE, to = from + TILE < K ? from + TILE : K;
-        for (int k = from; k < to; k++)
-            for (int n = 0; n < N; n++) y[(size_t)k * N + n] = x[(size_t)n * K + k];
+    enum { N = $N, K = $K, TILE = 32, SIDE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int n0 = (int)t.index * TILE, n1 = n0 + TILE < N ? n0 + TILE : N;
+        for (int k0 = 0; k0 < K; k0 += SIDE) { /* a line of the cache of x at a time */
+            const int k1 = k0 + SIDE < K ? k0 + SIDE : K;
+            for (int k = k0; k < k1; k++)
+                for (int n = n0; n < n1; n++) y[(size_t)k * N + n] = x[(size_t)n * K + k];
+        }
     }
 }

@@ -18,10 +18,8 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
             const $real *row = logits + (size_t)i * C;
-            $real largest = row[0], sum = 0;
-            for (int c = 1; c < C; c++) largest = row[c] > largest ? row[c] : largest;
-            for (int c = 0; c < C; c++) sum += $exp(row[c] - largest);
-            lse[i] = largest + $log(sum);
+            const $real largest = row_largest(row, C);
+            lse[i] = largest + $log(row_exp_sum(row, largest, C));
             y[i] = 0;
             if (target[i] == IGNORE) continue;
             y[i] = lse[i] - row[target[i]];

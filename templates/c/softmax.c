@@ -10,8 +10,8 @@ static void $fn($params) {
         for (int r = from; r < to; r++) {
             const $real *row = x + (size_t)r * C;
             $real *out = y + (size_t)r * C;
-            $real largest = row[0], sum = 0;
-            for (int c = 1; c < C; c++) largest = row[c] > largest ? row[c] : largest;
+            const $real largest = row_largest(row, C);
+            $real sum = 0;
             for (int c = 0; c < C; c++) {
                 out[c] = $exp(row[c] - largest);
                 sum += out[c];
@@ -49,10 +49,7 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const $real *row = x + (size_t)r * C;
-            $real largest = row[0], sum = 0;
-            for (int c = 1; c < C; c++) largest = row[c] > largest ? row[c] : largest;
-            for (int c = 0; c < C; c++) sum += $exp(row[c] - largest);
-            const $real log_sum = $log(sum);
+            const $real largest = row_largest(row, C), log_sum = $log(row_exp_sum(row, largest, C));
             for (int c = 0; c < C; c++) y[(size_t)r * C + c] = row[c] - largest - log_sum;
         }
     }

@@ -4,21 +4,22 @@
 /* gradient_partials: per tile of the gradient the sum of squares and the count of elements that are
  * not finite; added up in tile order by decide(). */
 static void gradient_partials(ga_worker *w, double *partials, const $real *gradients) {
+    enum { LANES = 32 };
     for (ga_tiles t = ga_tiles_begin(w, NORM_TILES); ga_tile_next(&t);) {
         const int64_t from = t.index * NORM_TILE;
         const int64_t to = from + NORM_TILE < TRAINED ? from + NORM_TILE : TRAINED;
-        double lane[8] = {0}, bad = 0;
-        for (int64_t i = from; i < to; i += 8) {      /* the flat space is padded to 16 elements */
-            for (int j = 0; j < 8; j++) {
+        double squares[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
+        for (int64_t i = from; i < to; i += LANES) {
+            const int n = to - i < LANES ? (int)(to - i) : LANES;
+            for (int j = 0; j < n; j++) {
                 const double g = gradients[i + j];
-                lane[j] += g * g;
-                bad += !$finite(gradients[i + j]);
+                squares[j] += g * g;
+                bad[j] += $finite(gradients[i + j]) ? 0 : 1;
             }
         }
-        double sum = 0;
-        for (int j = 0; j < 8; j++) sum += lane[j];
-        partials[2 * t.index] = sum;
-        partials[2 * t.index + 1] = bad;
+        for (int j = 1; j < LANES; j++) squares[0] += squares[j], bad[0] += bad[j];
+        partials[2 * t.index] = squares[0];
+        partials[2 * t.index + 1] = bad[0];
     }
 }
 
