@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { NAME = 96, FILES_MAX = 8, SCRATCH = GA_PATH_MAX + NAME };
+enum { NAME = 96, SCRATCH = GA_PATH_MAX + NAME };
 
 struct ga_ckpt {
     ga_ckpt_config c;
@@ -167,7 +167,7 @@ static int open_folder(ga_ckpt *c, ga_err *e) {
 int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *config, ga_arena *a, ga_err *e) {
     int64_t total, blocks = measure(config, &total);
     *out = NULL;
-    if (config->file_count < 1 || config->file_count > FILES_MAX || config->keep < 1 ||
+    if (config->file_count < 1 || config->file_count > GA_CKPT_FILES || config->keep < 1 ||
         strlen(config->folder) > GA_PATH_MAX - NAME)
         return ga_fail(
             e, GA_INPUT,

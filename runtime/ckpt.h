@@ -8,7 +8,7 @@
 #include "epochs.h"
 #include "safetensors.h"
 
-enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64 };
+enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64, GA_CKPT_FILES = 8, GA_CKPT_NAME = 64 };
 
 typedef struct ga_data_file {
     char path[256]; /* as in the spec */
@@ -37,6 +37,8 @@ typedef struct ga_ckpt_state {
     char version[32], spec_sha256[65], target[16], profile[32], tuning_sha256[65];
     int data_count;
     ga_data_file data[GA_DATA_FILES];
+    int file_count; /* of the files that all ranks share; filled in by loading, not looked at by saving */
+    char files[GA_CKPT_FILES][GA_CKPT_NAME];
 } ga_ckpt_state;
 
 /* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. */
@@ -50,7 +52,7 @@ typedef struct ga_ckpt_config {
     const char *folder; /* made if missing */
     int keep;           /* how many stay, >= 1 */
     const ga_ckpt_file *files;
-    int file_count;           /* 1..8 */
+    int file_count;           /* 1..GA_CKPT_FILES */
     const ga_array *gradient; /* of this rank, saved mid-cycle only */
     ga_comm *comm;
     const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: always now's accumulate */
@@ -89,11 +91,11 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 
-/* The file with the gradient of one rank, into out[64], and the names of the sums in its notes. */
+/* The file with the gradient of one rank, into out[GA_CKPT_NAME], and the names of the sums in its notes. */
 const char *ga_ckpt_gradient_name(int rank, int world, char *out);
 extern const char *const ga_saved_sum_names[GA_SAVED_SUMS];
 
-/* Name of a checkpoint's folder, into out[64]; and back: false if name is none. "-old" behind it is
+/* Name of a checkpoint's folder, into out[GA_CKPT_NAME]; and back: false if name is none. "-old" behind it is
  * one that was to be replaced when the run was killed. */
 void ga_ckpt_name(int64_t cycle, int r, char *out);
 bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r);

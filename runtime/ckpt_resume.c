@@ -84,7 +84,7 @@ static int join(char *out, const char *path, const char *name, ga_err *e) {
 /* Loads the gradient of one rank of the checkpoint, or adds it to what is there. */
 static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool add,
                          ga_ckpt_state *s, ga_err *e) {
-    char file[GA_PATH_MAX], name[64];
+    char file[GA_PATH_MAX], name[GA_CKPT_NAME];
     ga_note notes[GA_SAVED_SUMS];
     for (int i = 0; i < GA_SAVED_SUMS; i++) notes[i].key = ga_saved_sum_names[i];
     GA_TRY(join(file, path, ga_ckpt_gradient_name(rank, world, name), e));
@@ -117,6 +117,29 @@ static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_stat
     return GA_OK;
 }
 
+/* A file more or less: the optimizers do not keep the same state. */
+static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *s, ga_err *e) {
+    for (int i = 0; i < s->file_count; i++) {
+        int k = 0;
+        while (k < c->file_count && strcmp(c->files[k].name, s->files[i]) != 0) k++;
+        if (k == c->file_count)
+            return ga_fail(e, GA_INPUT,
+                           "%s: has %s, which this program has no use for: written with another "
+                           "optimizer; --init takes the parameters alone, from its model.safetensors",
+                           path, s->files[i]);
+    }
+    for (int k = 0; k < c->file_count; k++) {
+        int i = 0;
+        while (i < s->file_count && strcmp(c->files[k].name, s->files[i]) != 0) i++;
+        if (i == s->file_count)
+            return ga_fail(e, GA_INPUT,
+                           "%s: has no %s, which this program needs: written with another optimizer; "
+                           "--init takes the parameters alone, from its model.safetensors",
+                           path, c->files[k].name);
+    }
+    return GA_OK;
+}
+
 static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
     char file[GA_PATH_MAX];
     for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
@@ -139,6 +162,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
         code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
     if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
     if (code == GA_OK) code = convert_place(now, accumulate, out, e);
+    if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = load_files(path, c, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
     return ga_comm_agree(c->comm, code, e);

@@ -233,8 +233,16 @@ int fstat(int fd, struct stat *st) {
     CALL(STAT, -1, REAL(fstat)(fd, st));
 }
 
+/* ENOSPC: the disk is full, and says so. */
 int fstatvfs(int fd, struct statvfs *v) {
-    CALL(SPACE, -1, REAL(fstatvfs)(fd, v));
+    int effect = next(SPACE);
+    if (effect <= 0 || effect == ENOSPC) {
+        int rc = REAL(fstatvfs)(fd, v);
+        if (effect == ENOSPC) v->f_bavail = 1;
+        return (int)after(effect, rc);
+    }
+    errno = effect;
+    return -1;
 }
 
 off_t lseek(int fd, off_t at, int whence) {

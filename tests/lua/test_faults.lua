@@ -25,7 +25,7 @@ local EFFECTS = {
     write = { "ENOSPC", "EINTR", "EIO", "short", "EDQUOT" }, fsync = { "EIO", "ENOSPC" },
     rename = { "EIO", "EINVAL", "ENOSPC" }, unlink = { "EIO", "EBUSY" }, mkdir = { "ENOSPC", "EROFS" },
     close = { "EIO" }, list = { "EIO" }, stat = { "EIO" }, seek = { "EIO" }, truncate = { "EIO" },
-    lock = { "EIO", "EAGAIN" }, space = { "EIO" }, map = { "ENOMEM" }, alloc = { "ENOMEM" },
+    lock = { "EIO", "EAGAIN" }, space = { "ENOSPC", "EIO" }, map = { "ENOMEM" }, alloc = { "ENOMEM" },
     thread = { "EAGAIN" },
 }
 local UNSEEN, KILLS = { EINTR = true, short = true }, { kill = true, killed = true }
@@ -182,6 +182,16 @@ for _, name in ipairs(ORDER) do
         try_all(t, name, EFFECTS, whole and 250 or 25, whole)
     end)
 end
+
+add("a disk without room for the checkpoints", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p, scenario = programs.build("faults", SPEC), SCENARIOS.train
+    prepare(t, programs, p, scenario)
+    local result = run(t, programs, p, scenario, "space:1=ENOSPC")
+    t.equal(result.status, 3)
+    t.match(result.err, "^faults: [^\n]*/c: %d+ bytes free on the disk, %d+ needed for 3 checkpoints: free some, "
+        .. "or keep fewer\n$")
+end)
 
 for _, name in ipairs { "train", "resume inside a cycle" } do
     add("killed at a call of the system: " .. name, function(t)

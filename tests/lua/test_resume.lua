@@ -304,6 +304,70 @@ add("what cannot be resumed is refused with its reason", function(t)
         "--stop-micro", 12)
 end)
 
+local MANIFEST = {
+    format = "number", version = "string", run = "string", spec_sha256 = "string", model_hash = "string",
+    micro = "number", cycle = "number", update = "number", skipped = "number", skipped_in_row = "number",
+    epoch = "number", position = "number", batch = "number", accumulate = "number", r = "number", weight = "number",
+    loss_sum = "number", rows = "number", seed = "number", scaler = "table", world = "number", target = "string",
+    profile = "string", tuning_sha256 = "string", finite = "boolean", data = "table", files = "table",
+    checksum = "string",
+}
+
+add("a manifest says all that there is to say", function(t)
+    local programs, p = small(t)
+    local folder = t.temp()
+    programs.train(p, { "--stop-micro", 30, "--checkpoint", folder, status = 75 })
+    local base = folder .. "/cycle-000000007-r2/"
+    local manifest = t.load("tests/lua/json.lua").read(host.read(base .. "manifest.json"))
+    for name, kind in next, MANIFEST do t.equal(type(manifest[name]), kind, name) end
+    for name in next, manifest do assert(MANIFEST[name], name .. " is not described") end
+    local found = {}
+    for name in next, { micro = 0, cycle = 0, update = 0, epoch = 0, position = 0, batch = 0, accumulate = 0, r = 0,
+        weight = 0, rows = 0, seed = 0, world = 0 } do found[name] = manifest[name] end
+    t.equal(found, { micro = 30, cycle = 7, update = 7, epoch = 1, position = 2, batch = 3, accumulate = 4, r = 2,
+        weight = 6, rows = 6, seed = 3, world = 1 })
+    t.equal(#manifest.files, 3)
+    for i, name in ipairs { "model", "optimizer", "gradient-1of1" } do
+        local file = manifest.files[i]
+        t.equal({ file.name, file.bytes }, { name .. ".safetensors", #host.read(base .. file.name) })
+        t.match(file.checksums[1], "^%x%x%x%x%x%x%x%x$")
+    end
+    t.equal({ #manifest.data, manifest.data[1].path, manifest.data[1].bytes },
+        { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
+end)
+
+add("what differs from the spec of a checkpoint and may", function(t)
+    local programs, p = small(t, SAVING)
+    local folder = t.temp()
+    programs.train(p, { "--cycles", 3, "--checkpoint", folder })
+    local copy = t.temp() .. "/moved"
+    t.equal(t.run { "cp", "-r", folder .. "/cycle-000000002", copy }.status, 0)
+    programs.identical(programs.dump(p, { "--cycles", 6, "--resume", copy }), programs.dump(p, { "--cycles", 6 }))
+    local function resumed(name, changes, said, place)
+        local q, log = other(t, name, changes), t.temp() .. "/log"
+        local result = programs.train(q, { "--resume", copy, "--cycles", 3, "--log", log })
+        t.match(result.err, "^resume: spec_sha256 is '%x+', the checkpoint has '%x+'\n" .. said .. "ready\n$")
+        t.match(host.read(log), '"event":"update","cycle":3,"update":3,' .. place)
+    end
+    resumed("rate", { ["lr = 1e%-2"] = "lr = 1e-3" }, "", '"micro":12,"epoch":0,"rows":12,')
+    resumed("more", { ["accumulate %(4%)"] = "accumulate (5)" },
+        "resume: accumulate is 5, the checkpoint has 4\n", '"micro":13,"epoch":0,"rows":15,')
+    resumed("rows", { ["batch      %(3%)"] = "batch      (6)" },
+        "resume: rows of a micro%-step is 6, the checkpoint has 3\n", '"micro":12,"epoch":0,"rows":24,')
+    local function refused(name, changes, pattern)
+        local result = programs.train(other(t, name, changes), { "--resume", copy, status = 1 })
+        t.match(result.err, pattern)
+    end
+    refused("sgd", { ["adamw"] = "sgd" }, "/moved: has optimizer%.safetensors, which this program has no use for: ")
+    refused("momentum", { ['"adamw", lr = 1e%-2'] = '"sgd", lr = 1e-2, momentum = 0.9' },
+        "optimizer%.safetensors: does not fit the model, nothing loaded: [^\n]* is missing")
+    local double = other(t, "double", { ["train      {"] = 'precision "f64"\ntrain      {' })
+    programs.train(double, { "--resume", copy, "--cycles", 3, "--checkpoint", folder .. "/f64" })
+    local result = programs.train(p, { "--resume", folder .. "/f64/cycle-000000003", status = 1 })
+    t.match(result.err, "'fc1%.weight' is F64, which F32 would round")
+    programs.train(p, { "--init", folder .. "/f64/cycle-000000003/model.safetensors", "--cycles", 1 })
+end)
+
 add("two runs in one checkpoint folder: the second is refused", function(t)
     local programs, p = small(t)
     local folder = t.temp()
