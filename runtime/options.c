@@ -25,7 +25,7 @@ static const option options[] = {
     {"data", "DIR", "folder of the data", TEXT, AT(data), 0, 0},
     {"checkpoint", "DIR", "folder of the checkpoints", TEXT, AT(checkpoint), 0, 0},
     {"resume", "latest|PATH", "go on from a checkpoint", TEXT, AT(resume), 0, 0},
-    {"init", "FILE.safetensors", "initial parameters", TEXT, AT(init), 0, 0},
+    {"init", "FILE.safetensors", "initial parameters; the file may hold more tensors", TEXT, AT(init), 0, 0},
     {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
     {"log", "FILE.jsonl", "append one JSON object per event", TEXT, AT(log), 0, 0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
