@@ -78,7 +78,8 @@ local function pointwise(name, entry)
 end
 
 local function word(entry)
-    local fields = entry.fields or {}
+    local fields, own = ordered.copy(entry.fields or {}), entry.own or {}
+    table.move(own, 1, #own, #fields + 1, fields)
     local head = entry.select and '{ "name", ' .. arguments_of(fields):sub(3) or arguments_of(fields)
     return { kind = "word", name = entry.name, doc = entry.doc, fields = fields, required = entry.required,
         usage = entry.usage or entry.name .. " " .. (head == '{ "name", ' and '{ "name", ... }' or head),

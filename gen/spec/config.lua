@@ -51,7 +51,7 @@ local function simple(given, path, name)
 end
 
 -- A word that picks from a registry: its first position names the entry.
-local function select(given, path, catalog, name, default, extra)
+local function select(given, path, catalog, name, default)
     local word, entry = words.find(name), given:get(name)
     local at = entry and entry.at or path
     local registry = catalog[word.select]
@@ -65,9 +65,9 @@ local function select(given, path, catalog, name, default, extra)
     end
     local rule = registry:get(chosen)
     local own = {}
-    for _, key in ipairs(extra) do
-        own[key] = args[key]
-        args[key] = nil
+    for _, f in ipairs(word.own or {}) do
+        own[f.name] = args[f.name]
+        args[f.name] = nil
     end
     local schema = table.move(rule.fields, 1, #rule.fields, 1, {})
     table.move(word.fields or {}, 1, #(word.fields or {}), #schema + 1, schema)
@@ -205,7 +205,7 @@ local function loss_of(c, given, path, catalog)
         c.loss = { at = entry.at, weight = fields.weight, fields = {} }
         return
     end
-    local chosen = select(given, path, catalog, "loss", nil, {})
+    local chosen = select(given, path, catalog, "loss")
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
@@ -298,9 +298,9 @@ function config.read(path, events, catalog, default_name)
     lengths(c, given, path)
     loss_of(c, given, path, catalog)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
-    c.optimizer = select(given, path, catalog, "optimizer", nil, { "groups" })
+    c.optimizer = select(given, path, catalog, "optimizer")
     c.groups = groups_of(c.optimizer)
-    c.schedule = select(given, path, catalog, "schedule", "constant", {})
+    c.schedule = select(given, path, catalog, "schedule", "constant")
     warmup_of(c)
     c.clip = simple(given, path, "clip").norm
     local bytes = c.precision == "f64" and 8 or 4

@@ -1,7 +1,8 @@
 -- words: what the words of a spec take, as data. The types are those of base/check.lua; choices
 -- list what this version can do, so anything else is refused by name.
--- A word's `select` takes its first position from a registry of the catalog; its `example` is a line of
--- a spec that is valid beside a model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
+-- A word's `select` takes its first position from a registry of the catalog; what is `own` is not part of
+-- the fields of a rule. Its `example` is a line of a spec that is valid beside a
+-- model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
 local formats = require "spec.formats"
 
 local words = {}
@@ -73,7 +74,10 @@ words.list = {
             doc = "what the mean of a cycle counts: targets, rows, micro-steps; or no mean but the sum" }),
     } },
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
-      required = true, doc = "the update rule", select = "optimizers" },
+      required = true, doc = "the update rule", select = "optimizers", own = {
+        field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, FIELD = value }, ... }: the first "
+            .. "that fits a parameter wins; FIELD is one of the rule's" }),
+    } },
     { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
       doc = "the learning rate over updates", select = "schedules", fields = {
         field("by", "str", { default = "update", values = { "update" }, doc = "what t counts" }),
