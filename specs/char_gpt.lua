@@ -6,13 +6,13 @@ data       { "text", train = "tinyshakespeare/input.txt", context = context, spl
 batch      (12)
 model {
     block "transformer" {
-        embedding "wte" { 65, width }, positions "wpe" { context }, dropout(0.1),
+        embedding "wte" { 65, width }, positions "wpe" { context },
         times(layers) "h" {
             residual { layernorm "ln_1" {}, block "attn" {
                 linear "c_attn" { 3 * width }, attend { heads = heads, causal = true },
-                linear "c_proj" { width }, dropout(0.1) } },
+                linear "c_proj" { width } } },
             residual { layernorm "ln_2" {}, block "mlp" {
-                linear "c_fc" { 4 * width }, gelu { "tanh" }, linear "c_proj" { width }, dropout(0.1) } },
+                linear "c_fc" { 4 * width }, gelu { "tanh" }, linear "c_proj" { width } } },
         },
         layernorm "ln_f" {},
     },
