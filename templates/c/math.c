@@ -125,29 +125,27 @@ static inline float ga_erff(float x) {
 }
 
 //@ rows(exp)
-/* Over a row in lanes, in one order whatever the compiler makes of it: element c goes to lane
- * c % ROW_LANES; the lanes are joined upwards. */
-enum { ROW_LANES = 16 };
-
-/* The largest of x[0..n); NaN counts only in front. */
+/* The largest of x[0..n), NaN only in front; element c goes to lane c % LANES, lanes are joined upwards. */
 static inline real row_largest(const real *x, int n) {
-    real lane[ROW_LANES];
+    enum { LANES = 16 };
+    real lane[LANES];
     int c = 0;
-    for (int j = 0; j < ROW_LANES; j++) lane[j] = x[0];
-    for (; c + ROW_LANES <= n; c += ROW_LANES)
-        for (int j = 0; j < ROW_LANES; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
+    for (int j = 0; j < LANES; j++) lane[j] = x[0];
+    for (; c + LANES <= n; c += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
     for (int j = 0; c + j < n; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
-    for (int j = 1; j < ROW_LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
+    for (int j = 1; j < LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
     return lane[0];
 }
 
-/* The sum of e^(x[c] - shift). */
+/* The sum of e^(x[c] - shift), in the same lanes. */
 static inline real row_exp_sum(const real *x, real shift, int n) {
-    real lane[ROW_LANES] = {0};
+    enum { LANES = 16 };
+    real lane[LANES] = {0};
     int c = 0;
-    for (; c + ROW_LANES <= n; c += ROW_LANES)
-        for (int j = 0; j < ROW_LANES; j++) lane[j] += $exp(x[c + j] - shift);
+    for (; c + LANES <= n; c += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += $exp(x[c + j] - shift);
     for (int j = 0; c + j < n; j++) lane[j] += $exp(x[c + j] - shift);
-    for (int j = 1; j < ROW_LANES; j++) lane[0] += lane[j];
+    for (int j = 1; j < LANES; j++) lane[0] += lane[j];
     return lane[0];
 }
