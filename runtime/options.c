@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef enum { FLAG, TEXT, NUMBER, WATCH } kind;
+typedef enum { FLAG, TEXT, NUMBER, REAL, WATCH } kind;
 
 typedef struct {
     const char *name, *value, *help;
@@ -37,6 +37,9 @@ static const option options[] = {
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},
     {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},
+    {"sample", "N", "write N tokens of the model's own instead of training", NUMBER, AT(sample), 1,
+     INT64_MAX},
+    {"temperature", "X", "of --sample: 1 as learned, 0 the likeliest", REAL, AT(temperature), 0, 0},
     {"check-finite", NULL, "train-probe: stop at the first value that is not finite", FLAG,
      AT(check_finite), 0, 0},
     {"profile", NULL, "train-probe: time, GFLOP/s and GB/s of each kernel", FLAG, AT(profile), 0, 0},
@@ -120,6 +123,15 @@ static int set_watch(ga_options *o, const char *text, ga_err *e) {
     return GA_OK;
 }
 
+static int set_real(ga_options *o, const option *p, const char *text, ga_err *e) {
+    char *end;
+    const double value = strtod(text, &end);
+    if (*end != 0 || !(value >= 0) || value > 1e6)
+        return ga_fail(e, GA_INPUT, "--%s: '%.100s' found, a number from 0 to 1e6 expected", p->name, text);
+    *(double *)((char *)o + p->field) = value;
+    return GA_OK;
+}
+
 static int set_option(ga_options *o, const option *p, const char *text, ga_err *e) {
     if (p->kind == FLAG) {
         *(bool *)((char *)o + p->field) = true;
@@ -128,6 +140,7 @@ static int set_option(ga_options *o, const option *p, const char *text, ga_err *
     if (*text == 0)
         return ga_fail(e, GA_INPUT, "--%s: empty value, %s expected", p->name, p->value);
     if (p->kind == NUMBER) return set_number(o, p, text, e);
+    if (p->kind == REAL) return set_real(o, p, text, e);
     if (p->kind == WATCH) return set_watch(o, text, e);
     *(const char **)((char *)o + p->field) = text;
     return GA_OK;
@@ -135,7 +148,7 @@ static int set_option(ga_options *o, const option *p, const char *text, ga_err *
 
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
     bool seen[OPTIONS] = {false};
-    *o = (ga_options){.seed = -1};
+    *o = (ga_options){.seed = -1, .temperature = 1};
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (strcmp(argument, "-h") == 0) argument = "--help";

@@ -20,6 +20,8 @@ typedef struct ga_options {
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */
     int64_t stop_micro;     /* [0] save and stop when so many micro-steps are done */
+    int64_t sample;         /* [0] write so many tokens instead of training */
+    double temperature;     /* [1] of --sample; 0: the likeliest token each time */
     bool check_finite;      /* train-probe: stop at the first value that is not finite */
     bool profile;           /* train-probe: time of each kernel */
     bool no_graph;          /* a program with a device sends kernels one by one */

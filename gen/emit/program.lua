@@ -14,6 +14,7 @@ local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local probe = require "emit.probe"
 local profile = require "emit.profile"
+local sample = require "emit.sample"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
@@ -140,6 +141,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     local target = context.target
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
+        sample = sample.possible(g, config),
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
@@ -246,6 +248,7 @@ local function render_model(g, config, facts, context, header)
     table.move(device_flat, 1, #device_flat, #flat + 1, flat)
     local more = cuda_program.model(config, facts)
     return context.template("program/model.c")("model", ordered.copy(more, {
+        sample = sample.possible(g, config),
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
@@ -302,7 +305,7 @@ local function periodic(every, call)
     return text.block(("if (%slast) %s"):format(due, call))
 end
 
-local function render_main(config, context, header)
+local function render_main(g, config, context, header)
     local check = ordered.collect(config.cpu_features, function(feature)
         local name = text.string(feature).text
         return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
@@ -318,6 +321,8 @@ local function render_main(config, context, header)
         by_epoch = config.eval ~= nil and config.eval.every == "epoch",
         stops_at_nonfinite = config.train.on_nonfinite == "stop",
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
+        tokens = text.block(sample.positions(config) > 0 and " | GA_HAS_TOKENS" or ""),
+        positions = sample.positions(config), sample = sample.possible(g, config),
     })).text
 end
 
@@ -327,7 +332,9 @@ local function render_makefile(config, context, files, header)
         sources[#sources + 1] = "runtime/" .. name .. ".c"
     end
     return context.template("program/Makefile")("makefile", ordered.copy(own, {
-        files = files:has("math.c") and text.block(own.files.text .. " math.c") or own.files,
+        files = text.block(own.files.text .. (files:has("math.c") and " math.c" or "")
+            .. (files:has("library.c") and " library.c" or "")
+            .. (files:has("sample.c") and " sample.c" or "")),
         header = text.block(header("Makefile", "builds train")), name = text.ident(config.name),
         flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
@@ -382,8 +389,9 @@ function program.render(g, config)
     probe.render(g, config, context, device and context.kernels or step.calls(all, sweeps), facts, header,
         files)
     files:set("model.c", render_model(g, config, facts, context, header))
-    files:set("main.c", render_main(config, context, header))
+    files:set("main.c", render_main(g, config, context, header))
     library.render(g, config, context, header, files)
+    sample.render(g, config, context, header, files)
     files:set("Makefile", render_makefile(config, context, files,
         header_of(config, facts, "# ", "# ", "")))
     files:set("README.md", render_readme(g, config, facts, context))

@@ -1,5 +1,6 @@
 //@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule)
 $header
+#ifdef GA_LIBRARY
 #include <stdio.h>
 #include <string.h>
 
@@ -486,3 +487,5 @@ void $(name)_close($name *p) {
     $(name)_model_close(&p->m);
     ga_arena_close(&a);
 }
+
+#endif

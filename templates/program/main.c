@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample)
 $header
 #include "probes.h"
 
@@ -43,11 +43,14 @@ static void log_update(model *m, double start, ga_comm_counts before) {
     const double seconds = ga_clock() - start;
     const int64_t rows = (int64_t)s->rows;
     ga_log_update(m->log, &(ga_update_event){
-        .fields = GA_HAS_GRAD_NORM, .cycle = m->count.cycle, .cycles = m->cycles,
+        .fields = GA_HAS_GRAD_NORM$(tokens), .cycle = m->count.cycle, .cycles = m->cycles,
         .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_place(m->loader).epoch,
         .rows = rows, .loss = s->loss, .lr = s->lr, .grad_norm = s->grad_norm,
         .skipped = m->count.skipped, .weight = s->weight,
         .ms = 1e3 * seconds, .rows_per_s = (double)rows / seconds,
+//% if positions > 0 then
+        .tokens_per_s = $positions * (double)rows / seconds,
+//% end
         .collectives = now.collectives + now.small - before.collectives - before.small,
         .comm_bytes = now.bytes - before.bytes});
 }
@@ -147,9 +150,17 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
+    if ((o->eval || o->sample) && !o->resume && !o->init)
+        ga_say("these are the initial values; --resume latest or --init FILE takes others");
+    if (o->sample) {
+//% if sample then
+        GA_TRY($(name)_model_sample(m, o, e));
+        return DONE;
+//% else
+        return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
+//% end
+    }
     if (o->eval) {
-        if (!o->resume && !o->init)
-            ga_say("the initial values are measured; --resume latest or --init FILE takes others");
         GA_TRY(evaluate(m, e));
         return DONE;
     }

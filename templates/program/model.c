@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal, sample)
 $header
 #include "probes.h"
 
@@ -320,7 +320,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
 
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
-    if (!o->eval && m->count.cycle > m->cycles)
+    if (!o->eval && !o->sample && m->count.cycle > m->cycles)
         return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", resumed,
                        (long long)m->count.cycle, (long long)m->cycles);
     if (o->stop_micro && o->stop_micro <= m->count.micro)
@@ -351,7 +351,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% else
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
-    GA_TRY(ga_log_open(&m->log, o->log, o->quiet, ga_comm_rank(m->comm), runtime, e));
+    GA_TRY(ga_log_open(&m->log, o->log, o->quiet || o->sample, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
     $length
     m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : cycles;
@@ -371,7 +371,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));
     }
-    if (!o->eval) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
+    if (!o->eval && !o->sample) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
     return $(name)_model_refresh(m, e);
@@ -417,3 +417,7 @@ void $(name)_model_close(model *m) {
     for (int i = 0; i < ARENAS; i++) ga_arena_close(&m->memory[i]);
 //% end
 }
+//% if sample then
+
+#include "sample.c"
+//% end

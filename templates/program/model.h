@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample)
 $header
 #ifndef $guard
 #define $guard
@@ -179,5 +179,8 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e);
 int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e);
 int $(name)_model_dump(model *m, const char *folder, ga_err *e);
 int $(name)_model_watch(model *m, const ga_options *o, ga_err *e);
+//% if sample then
+int $(name)_model_sample(model *m, const ga_options *o, ga_err *e); /* sample.c */
+//% end
 
 #endif

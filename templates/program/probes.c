@@ -1,5 +1,6 @@
 //@ probes(header, name, kernels, tensors, sizes, macros, device)
 $header
+#ifdef GA_PROBES
 #include "probes.h"
 
 #include "runtime/probe.h"
@@ -81,3 +82,5 @@ void $(name)_probe_close(model *m) { ga_probe_close(m->probe); }
 #define END {.tensor = -1}
 
 $macros
+
+#endif

@@ -5,9 +5,7 @@ $header
 #include <math.h>
 
 #include "kernels.c" /* one translation unit: the compiler sees every size */
-#ifdef GA_PROBES
-#include "probes.c" /* `make probe`: a look at what each call below writes */
-#endif
+#include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 #include "update.c"
 
 /* -- one micro-batch --------------------------------------------------------------------------- */
@@ -113,6 +111,4 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
 
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
-#ifdef GA_LIBRARY
-#include "library.c" /* `make lib`: $(name).h */
-#endif
+#include "library.c" /* `make lib`: $(name).h; else nothing */

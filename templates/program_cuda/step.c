@@ -42,9 +42,7 @@ static void order(queue *q, ga_event event, ga_stream first, ga_stream then) {
 
 //% end
 #include "launch.c" /* one function per kernel */
-#ifdef GA_PROBES
-#include "probes.c" /* `make probe`: a look at what each call below writes */
-#endif
+#include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
 /* -- one micro-batch --------------------------------------------------------------------------- */
 

@@ -1,0 +1,66 @@
+//@ sample(header, name, positions, width, ids, output, text, device)
+$header
+
+#include "runtime/stop.h"
+
+/* Part of model.c. Row 0 of a micro-batch holds the last tokens; the model's output at the last of them says
+ * what may follow. */
+enum { POSITIONS = $positions, OUTPUT_WIDTH = $width, IDS = $ids };
+
+/* A token of which the output says x; number i that is drawn. */
+static int32_t draw(const real *x, double temperature, uint64_t seed, int64_t i) {
+    int32_t best = 0;
+    double sum = 0;
+    for (int32_t id = 1; id < IDS; id++) best = x[id] > x[best] ? id : best;
+    if (temperature == 0) return best;
+    for (int32_t id = 0; id < IDS; id++) sum += exp((x[id] - x[best]) / temperature);
+    double rest = sum * ga_uniform(ga_rng(seed, ga_rng_stream("sample"), (uint64_t)i));
+    for (int32_t id = 0; id < IDS; id++) {
+        rest -= exp((x[id] - x[best]) / temperature);
+        if (rest < 0) return id;
+    }
+    return best;
+}
+
+static void write_token(int32_t id) {
+//% if text then
+    putchar(VOCABULARY[id]);
+//% else
+    printf("%d ", id);
+//% end
+}
+
+/* The output at position p of row 0. */
+static int read_output(model *m, int p, real *x, ga_err *e) {
+//% if device then
+    const ga_address at = $output + (ga_address)p * OUTPUT_WIDTH * sizeof(real);
+    return ga_device_download(m->device, x, at, OUTPUT_WIDTH * sizeof(real), e);
+//% else
+    (void)e;
+    memcpy(x, $output + (size_t)p * OUTPUT_WIDTH, OUTPUT_WIDTH * sizeof(real));
+    return 0;
+//% end
+}
+
+/* Begins with the first token of the training data. */
+int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
+    static real x[OUTPUT_WIDTH];
+    int32_t *input = (int32_t *)(m->eval_batch + AT_INPUT), *target = (int32_t *)(m->eval_batch + AT_TARGET);
+    int n = 1;
+    if (ga_comm_rank(m->comm) != 0) return 0;
+    m->train.decode(&m->train, 0, NULL, (void *const[]){input, target});
+    memset(input + 1, 0, (B * POSITIONS - 1) * sizeof *input);
+    for (int i = 0; i < B * POSITIONS; i++) target[i] = IGNORE;
+    *(ga_micro *)(m->eval_batch + AT_FACTS) = (ga_micro){.rows = 1, .cycle = m->count.cycle, .seed = m->seed};
+    write_token(input[0]);
+    for (int64_t i = 0; i < o->sample && !ga_stop_requested(); i++) {
+        GA_TRY($(name)_model_evaluate_batch(m, e));
+        GA_TRY(read_output(m, n - 1, x, e));
+        if (n == POSITIONS) memmove(input, input + 1, (size_t)--n * sizeof *input);
+        input[n] = draw(x, o->temperature, m->seed, i);
+        write_token(input[n++]);
+        fflush(stdout);
+    }
+    putchar('\n');
+    return 0;
+}

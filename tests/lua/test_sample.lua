@@ -1,0 +1,109 @@
+-- --sample: a model of text writes; what it learned by heart it says again, on both targets, and the draws
+-- follow from the seed. Tokens per second are in the log.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- A sentence over and over: the next letter follows from the last ones.
+local LINE = "the quick brown fox jumps over the lazy dog. "
+
+local function spec(more)
+    return [[
+data       { "text", train = "line.txt", context = 8, split = { eval = 4 } }
+batch      (8)
+model      { embedding "wte" { 28, 24 }, positions "wpe" { 8 },
+             residual { layernorm "ln" {}, linear "qkv" { 72 }, attend { heads = 2, causal = true },
+                        linear "proj" { 24 } },
+             linear "head" { 28 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 250, seed = 3 }
+]] .. (more or "")
+end
+
+local function build(t, name, text)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/line.txt", LINE:rep(40))
+    return programs, programs.build(name, text)
+end
+
+local function written(programs, p, checkpoint, ...)
+    return programs.train(p, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", ... }).out
+end
+
+add("what was learned by heart is said again", function(t)
+    local programs, p = build(t, "sample", spec())
+    local checkpoint = programs.train(p, {}).checkpoint
+    local text = written(programs, p, checkpoint, 60, "--temperature", 0)
+    t.equal(#text, 62)
+    t.contains(LINE:rep(4), text:sub(10, 61))
+    t.equal(text:sub(1, 1), LINE:sub(1, 1))
+    t.equal(written(programs, p, checkpoint, 60, "--temperature", 0, "--threads", 2), text)
+end)
+
+add("draws follow from the seed, the temperature changes them", function(t)
+    local programs, p = build(t, "sample", spec())
+    local start = programs.train(p, { "--cycles", 20 }).checkpoint
+    local one = written(programs, p, start, 200, "--temperature", 1)
+    t.equal(written(programs, p, start, 200), one)
+    t.equal(one ~= written(programs, p, start, 200, "--temperature", 3), true)
+    for letter in one:gsub("\n$", ""):gmatch(".") do t.contains(LINE, letter) end
+end)
+
+add("a device says the same", function(t)
+    local programs, p = build(t, "sample", spec())
+    local checkpoint = programs.train(p, { "--cycles", 150 }).checkpoint
+    local device = programs.build("sample_cuda", spec('target "cuda"\n'))
+    local tests = programs.folder():match("^(.*)/programs$")
+    local text = programs.train(device, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", 24,
+        "--temperature", 0, env = { "GAGEN_TIMEOUT=60", "LD_LIBRARY_PATH=" .. t.root .. "/"
+        .. tests:match("^(.*)/tests$") .. "/device/lib", "GAGEN_KERNEL_CACHE=" .. t.temp() } }).out
+    t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
+end)
+
+-- At the start the head is 0: every letter is as likely as any other.
+add("each token is drawn as often as the model says", function(t)
+    local programs, p = build(t, "sample_even", spec('init { { "head.*", value = 0 } }\n'))
+    local text = programs.train(p, { "--sample", 4000 }).out
+    local counts, chi = {}, 0
+    for letter in text:sub(2, 4001):gmatch(".") do counts[letter] = (counts[letter] or 0) + 1 end
+    local kinds = 0
+    for _, n in next, counts do
+        kinds = kinds + 1
+        chi = chi + (n - 4000 / 28) ^ 2 / (4000 / 28)
+    end
+    t.equal(kinds, 28)
+    assert(chi < 27 + 4 * math.sqrt(2 * 27), ("chi-square %g with 27 degrees of freedom"):format(chi))
+end)
+
+add("tokens per second are those of all rows", function(t)
+    local programs, p = build(t, "sample", spec())
+    for _, event in ipairs(programs.events(p, { "--cycles", 3 })) do
+        if event.event == "update" then
+            t.equal(event.rows, 8)
+            t.near(event.tokens_per_s, 8 * event.rows_per_s, 1e-6 * event.tokens_per_s)
+        end
+    end
+end)
+
+add("what cannot be asked for is refused", function(t)
+    local programs, p = build(t, "sample", spec())
+    local function refused(message, ...)
+        t.contains(programs.train(p, { "--sample", ..., status = 1 }).err, message)
+    end
+    refused("--sample: '0' found, a whole number from 1", 0)
+    t.contains(programs.train(p, { "--sample", 5, "--temperature", "warm", status = 1 }).err,
+        "--temperature: 'warm' found, a number from 0 to 1e6 expected")
+    t.contains(programs.train(p, { "--sample", 5, "--temperature", "-1", status = 1 }).err, "'-1' found")
+    local plain = programs.build("sample_none", [[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (3)
+model     { linear "fc1" { 3 } }
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 3 }
+]])
+    t.contains(programs.train(plain, { "--sample", 5, status = 1 }).err, "this program's model gives no tokens")
+end)
+
+return tests
