@@ -65,13 +65,14 @@ local CODES = {                                    -- of numbers that all these 
     I32 = function(v) return string.pack("<i4", math.floor(v)) end,
 }
 
--- tensors: { name, dtype, shape, first value }, value i is (first + i) / 8 modulo 8.
+-- tensors: { name, dtype, shape, first }: value i is (first + i) / 8 modulo 8; or a function of i for it.
 local function write_file(t, path, tensors)
     local header, data, at = {}, {}, 0
     for i, one in ipairs(tensors) do
         local n, bytes = 1, {}
         for _, size in ipairs(one[3]) do n = n * size end
-        for k = 1, n do bytes[k] = CODES[one[2]](((one[4] + k) % 64 - 32) / 8) end
+        local value = type(one[4]) == "function" and one[4] or function(k) return ((one[4] + k) % 64 - 32) / 8 end
+        for k = 1, n do bytes[k] = CODES[one[2]](value(k)) end
         data[i] = table.concat(bytes)
         header[i] = ('"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}'):format(one[1], one[2],
             table.concat(one[3], ","), at, at + #data[i])
@@ -166,6 +167,103 @@ add("a file of mixed types", function(t)
     p = programs.build("mixed_integers", spec("tiny.csv", 'linear "lm_head" { 4, bias = false }'))
     local result = programs.train(p, { "--init", file, status = 1 })
     t.match(result.err, ": 'lm_head.weight' has shape %(2, 4%), %(4, 4%) expected\n$")
+end)
+
+local HEADER = [[
+data       %s
+batch      (4)
+accumulate (2)
+]]
+local FOOTER = [[
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-3 }
+train      { updates = 4, seed = 3 }
+]]
+
+-- A spec whose names and shapes are those of the file: it starts with exactly its values, and trains.
+local function takes_all(t, name, file, data, model)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    file = folder_of_files(t) .. "/" .. file
+    local p = programs.build("init_" .. name, HEADER:format(data) .. model .. FOOTER)
+    local found, err = initial(t, programs, p, file)
+    t.equal(err, "ready\n")
+    local expected, count = programs.tensors(file), 0
+    same_values(t, found, expected)
+    for tensor in next, found do
+        assert(expected[tensor], tensor .. " is not in the file")
+        count = count + 1
+    end
+    for _, event in ipairs(programs.events(p, { "--init", file })) do
+        if event.event == "update" then t.equal(event.loss - event.loss, 0.0, "loss " .. event.loss) end
+    end
+    return count
+end
+
+-- Text of the first `letters` letters.
+local function text_data(t, letters)
+    local programs, text = t.load("tests/lua/programs.lua")(t), {}
+    for i = 1, 600 do text[i] = string.char(97 + (i * i + i // 7) % letters) end
+    for i = 1, letters do text[i] = string.char(96 + i) end
+    t.write(("%s/data/letters_%d.txt"):format(programs.folder(), letters), table.concat(text))
+    return ('{ "text", train = "letters_%d.txt", context = 8 }'):format(letters)
+end
+
+add("a GPT-2 of another writer", function(t)
+    t.equal(takes_all(t, "gpt2", "tiny_gpt2.safetensors", text_data(t, 21), [[
+model {
+    embedding "wte" { 21, 2 }, positions "wpe" { 1024 },
+    times(1) "h" {
+        residual { layernorm "ln_1" {}, block "attn" { linear "c_attn" { 6, store = "in_out" },
+            attend { heads = 1, causal = true }, linear "c_proj" { 2, store = "in_out" } } },
+        residual { layernorm "ln_2" {}, block "mlp" { linear "c_fc" { 8, store = "in_out" }, gelu { "tanh" },
+            linear "c_proj" { 2, store = "in_out" } } },
+    },
+    layernorm "ln_f" {}, unembed { "wte" },
+}
+]]), 16)
+end)
+
+add("a Llama of another writer", function(t)
+    t.equal(takes_all(t, "llama", "llama_like_sorted_keys_metadata.safetensors", text_data(t, 4), [[
+local function project(name) return linear(name) { 4, bias = false } end
+model(function(batch)
+    local x = embedding "model.embed_tokens" { 4, 4 } (batch.input)
+    x = times(2) "model.layers" (function(x)
+        local h = rmsnorm "input_layernorm" {} (x)
+        local q = rotary { heads = 1 } (project("self_attn.q_proj")(h))
+        local k = rotary { heads = 1 } (project("self_attn.k_proj")(h))
+        local a = attend { heads = 1, causal = true } (q, k, project("self_attn.v_proj")(h))
+        x = x + project("self_attn.o_proj")(a)
+        h = rmsnorm "post_attention_layernorm" {} (x)
+        return x + project("mlp.down_proj")(silu {} (project("mlp.gate_proj")(h)) * project("mlp.up_proj")(h))
+    end) (x)
+    return project("lm_head")(rmsnorm "model.norm" {} (x))
+end)
+]]), 21)
+end)
+
+add("a BERT of another writer", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_file(t, programs.folder() .. "/data/sentences.safetensors", {
+        { "ids", "I32", { 40, 6 }, function(i) return i * i % 256 end },
+        { "types", "I32", { 40, 6 }, function(i) return i // 3 % 2 end },
+        { "label", "I32", { 40 }, function(i) return i % 32 end } })
+    t.equal(takes_all(t, "bert", "tiny_bert_2layer.safetensors",
+        '{ "tensors", train = "sentences.safetensors", target = "label" }', [[
+model(function(batch)
+    local x = embedding "embeddings.word_embeddings" { 256, 32 } (batch.ids)
+        + embedding "embeddings.token_type_embeddings" { 2, 32 } (batch.types)
+    x = layernorm "embeddings.LayerNorm" { eps = 1e-12 } (positions "embeddings.position_embeddings" { 128 } (x))
+    x = times(2) "encoder.layer" (function(x)
+        local q, k = linear "attention.self.query" { 32 } (x), linear "attention.self.key" { 32 } (x)
+        local a = attend { heads = 4 } (q, k, linear "attention.self.value" { 32 } (x))
+        x = layernorm "attention.output.LayerNorm" { eps = 1e-12 } (x + linear "attention.output.dense" { 32 } (a))
+        local f = linear "output.dense" { 32 } (gelu {} (linear "intermediate.dense" { 64 } (x)))
+        return layernorm "output.LayerNorm" { eps = 1e-12 } (x + f)
+    end) (x)
+    return pick { axis = 2, index = 1 } (x)
+end)
+]]), 37)
 end)
 
 add("files that do not fit are read to the last name", function(t)
