@@ -20,11 +20,11 @@ local function tile_of(node, dtype)
 end
 
 -- Sizes and strides of the rows of q, k and v.
-local function sizes(node, dtype)
+local function sizes(node, dtype, target)
     local a, s = node.attrs, node.size
     return { B = s.B, T = s.T, heads = a.heads, d = a.d, group = a.heads // a.kv_heads, q_row = s.Q,
         k_row = s.K or s.Q, packed = not node.ins.key, scale = text.number(1 / math.sqrt(a.d), dtype),
-        exp = c.call("exp", dtype) }
+        exp = target.call("exp", dtype) }
 end
 
 -- What a query sees, in the words of each target.
@@ -44,7 +44,7 @@ local function tiles_of_cuda(list, node, dtype)
 end
 
 local function common(node, dtype, target)
-    local list = sizes(node, dtype)
+    local list = sizes(node, dtype, target)
     if target.folder == "c" then tiles_of_c(list, node) else tiles_of_cuda(list, node, dtype) end
     return list
 end
@@ -52,7 +52,7 @@ end
 function arguments.attend(_, node, _, dtype, target)
     local list = common(node, dtype, target)
     list.stop = text.block(node.attrs.causal and "i0 + n" or "T")
-    list.log = c.call("log", dtype)
+    list.log = target.call("log", dtype)
     return list
 end
 
