@@ -203,11 +203,12 @@ local function cost_of(node, op)
     return op.cost(node)
 end
 
--- What the kernels of an op need beside them: blocks of files of their own, op.helper = { c = "a b" },
--- in front of the first kernel that needs them.
-local function helper_text(op, context, target)
-    local out = {}
-    for name in (op.helper and op.helper[target.folder] or ""):gmatch("%S+") do
+-- What the kernel of a node needs beside it: blocks of files of their own, op.helper = { c = "a b" } or a
+-- function of the node, in front of the first kernel that needs them.
+local function helper_text(node, op, context, target)
+    local helper, out = op.helper, {}
+    if type(helper) == "function" then helper = helper(node) end
+    for name in (helper and helper[target.folder] or ""):gmatch("%S+") do
         if not context.helpers[name] then
             local file = ("%s/%s%s"):format(target.folder, name, target.extension)
             out[#out + 1] = context.template(file)(name, {}).text .. "\n"
@@ -221,7 +222,7 @@ end
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
     local kernel = { node = node, section = section, profile = context.profile,
-        draws = op.draws,
+        draws = op.draws and node.ins.facts ~= nil,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
@@ -240,7 +241,7 @@ function kernels.make(node, section, context)
     local block = node.exprs and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
-    kernel.text = helper_text(op, context, target) .. own
+    kernel.text = helper_text(node, op, context, target) .. own
     return kernel
 end
 

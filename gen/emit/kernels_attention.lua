@@ -23,8 +23,9 @@ end
 local function sizes(node, dtype, target)
     local a, s = node.attrs, node.size
     return { B = s.B, T = s.T, heads = a.heads, d = a.d, group = a.heads // a.kv_heads, q_row = s.Q,
-        k_row = s.K or s.Q, packed = not node.ins.key, scale = text.number(1 / math.sqrt(a.d), dtype),
-        exp = target.call("exp", dtype) }
+        k_row = s.K or s.Q, packed = not node.ins.key, dropout = a.dropout > 0,
+        drop = text.number(a.dropout, "f64"), name = text.string(a.name or ""),
+        scale = text.number(1 / math.sqrt(a.d), dtype), exp = target.call("exp", dtype) }
 end
 
 -- What a query sees, in the words of each target.

@@ -78,8 +78,13 @@ function build:full_name(name)
     return table.concat(parts, ".")
 end
 
---- The name that keys what a layer draws at random: no two in the program have the same.
-function build:draw_name(what)
+--- The name that keys what a layer draws at random for each row of x: no two in the program have the same.
+function build:draw_name(what, x)
+    local rows = self.graph.inputs[1].shape[1]
+    if x.shape[1] ~= rows then
+        diag.fail(self.at, ("%s: the value has shape %s, expected the %d rows of the batch as its first axis")
+            :format(what, graph.shape_text(x.shape), rows), {})
+    end
     local draws, path = self.graph.draws, self:full_name(what)
     draws[path] = (draws[path] or 0) + 1
     return draws[path] == 1 and path or path .. "." .. draws[path]

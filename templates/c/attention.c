@@ -1,7 +1,7 @@
 // attention: see catalog/ops/attention.lua for the formulas. A tile is computed by one worker from start to
 // end, keys and queries upwards.
 
-//@ attend(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log)
+//@ attend(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log, dropout, drop, name)
 /* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
@@ -11,6 +11,9 @@ static void $fn($params) {
     enum { QUERIES = $queries, KEYS = $keys, TILES = (T + QUERIES - 1) / QUERIES };
 //% if packed then
     const $real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+//% end
+//% if dropout then
+    const draws z = draws_of(facts, ga_rng_stream($name), iteration, $drop);
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
         const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
@@ -34,6 +37,11 @@ static void $fn($params) {
                 for (int j = 0; j < KEYS; j++) p[j] = $exp(p[j] - from);
                 total[i] = total[i] * shrink + row_sum(p, KEYS);
                 largest[i] = top;
+//% if dropout then
+                $real kept[KEYS];
+                draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
+                for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
+//% end
                 for (int c = 0; c < D; c++) sum[i * D + c] *= shrink;
             }
             tile_product(sum, D, score, KEYS, 1, value + at, K_ROW, n, D, m);
@@ -58,7 +66,7 @@ static void $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp)
+//@ attend_dx(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp, dropout, drop, name)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * A worker has one head of the keys and all queries that use it; p is computed again from lse.
  * $source */
@@ -68,6 +76,9 @@ static void $fn($params) {
 //% if packed then
     const $real *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     $real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+//% end
+//% if dropout then
+    const draws z = draws_of(facts, ga_rng_stream($name), iteration, $drop);
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
         const int shared = (int)(t.index % KEY_HEADS);
@@ -94,7 +105,14 @@ static void $fn($params) {
                         tile_hide(pi, KEYS, $last, $mask);
                         const $real level = lse[head], mean = delta[head];
                         for (int j = 0; j < KEYS; j++) pi[j] = $exp(pi[j] - level);
+//% if dropout then
+                        $real kept[KEYS];
+                        draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
+                        for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $scale;
+                        for (int j = 0; j < KEYS; j++) pi[j] *= kept[j];
+//% else
                         for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $scale;
+//% end
                         for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
                     }
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, key + at, K_ROW, n, D, m);

@@ -1,6 +1,6 @@
 // attention: see catalog/ops/attention.lua for the formulas.
 
-//@ attend(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log)
+//@ attend(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log, dropout, drop, name)
 /* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions, one block for a tile of queries
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
@@ -16,6 +16,9 @@ GA_KERNEL($threads) $fn($params) {
     const int n = i0 + TILE < T ? (int)TILE : T - i0;
 //% if packed then
     const real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+//% end
+//% if dropout then
+    const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
 //% end
     real sum[SLICES][TALL][DEPTH / GA_SIDE] = {}, total[TALL] = {}, largest[TALL];
     for (int u = 0; u < TALL; u++) largest[u] = -ga_infinity((real)0);
@@ -37,8 +40,13 @@ GA_KERNEL($threads) $fn($params) {
             const real shrink = $exp(largest[u] - from);
             for (int x = 0; x < TALL; x++) {
                 const real p = $exp(score[u][x] - from);
-                p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p;
                 part += p;
+//% if dropout then
+                const ga_int64 drawn = ((ga_int64)h * T + i) * T + j0 + across + x * GA_SIDE;
+                p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p * ga_draw(z, drawn);
+//% else
+                p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p;
+//% end
             }
             total[u] = total[u] * shrink + ga_row_sum(part);
             largest[u] = top;
@@ -69,7 +77,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp)
+//@ attend_dx(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp, dropout, drop, name)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * The first blocks have a tile of keys each and go through the queries that use it, the others have a tile
  * of queries and go through the keys; p is computed again from lse.
@@ -92,6 +100,9 @@ GA_KERNEL($threads) $fn($params) {
         const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
         const ga_int64 at = (row + j0) * K_ROW + shared * D;
         const int m = j0 + TILE < T ? (int)TILE : T - j0;
+//% if dropout then
+        const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
+//% end
         real d_key[SLICES][TALL][DEPTH / GA_SIDE] = {}, d_value[SLICES][TALL][DEPTH / GA_SIDE] = {};
         for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
             for (int i0 = $first; i0 < T; i0 += TILE) {
@@ -104,8 +115,14 @@ GA_KERNEL($threads) $fn($params) {
                         const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
                         const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
                         p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
+//% if dropout then
+                        const real kept = ga_draw(z, ((ga_int64)h * T + i) * T + j);
+                        ds[u][x] = p[u][x] * (kept * ds[u][x] - delta[head]) * $scale;
+                        weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * kept;
+//% else
                         ds[u][x] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
                         weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x];
+//% end
                     }
                 }
                 ga_tile_add<TILE, DEPTH, D>(d_value, weight, d_out, Y_ROW, n, b_tile);
@@ -121,6 +138,9 @@ GA_KERNEL($threads) $fn($params) {
         const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
         const int n = i0 + TILE < T ? (int)TILE : T - i0;
         const real *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+//% if dropout then
+        const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
+//% end
         real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
         for (int j0 = 0; j0 < $stop; j0 += TILE) {
             const int m = j0 + TILE < T ? (int)TILE : T - j0;
@@ -132,6 +152,9 @@ GA_KERNEL($threads) $fn($params) {
                     const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
                     const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
                     p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
+//% if dropout then
+                    ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * T + j);
+//% end
                     weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
                 }
             }

@@ -75,8 +75,8 @@ local function close(t, found, expected, what)
     assert(largest > 0, what .. ": all zeros")
 end
 
--- o: positions T, heads, kv_heads, d, causal, sees(row, i, j). q, k, v: arrays of (row, position, head, element).
--- Returns y, and from dy also dq, dk and dv, by the definition: the whole matrix of p for each head.
+-- o: positions T, heads, kv_heads, d, sees(row, i, j), kept(row, h, i, j) = factor of p. q, k, v: arrays of (row,
+-- position, head, element). Returns y, and from dy also dq, dk and dv, by the definition: the whole matrix of p.
 local function attention(o, q, k, v, dy)
     local T, H, K, d = o.positions, o.heads, o.kv_heads, o.d
     local y, dq, dk, dv = {}, {}, {}, {}
@@ -102,19 +102,20 @@ local function attention(o, q, k, v, dy)
                 for j = 1, T do
                     if total > 0 then p[j] = p[j] / total end
                     dp[j] = 0
+                    local z = o.kept and o.kept(row, h, i, j) or 1
                     for c = 1, d do
-                        y[at(row, i, H, h, c)] = y[at(row, i, H, h, c)] + p[j] * v[at(row, j, K, g, c)]
-                        dp[j] = dp[j] + dy[at(row, i, H, h, c)] * v[at(row, j, K, g, c)]
+                        y[at(row, i, H, h, c)] = y[at(row, i, H, h, c)] + p[j] * z * v[at(row, j, K, g, c)]
+                        dp[j] = dp[j] + z * dy[at(row, i, H, h, c)] * v[at(row, j, K, g, c)]
                     end
                     mean = mean + p[j] * dp[j]
                 end
                 for j = 1, T do
-                    local ds = p[j] * (dp[j] - mean) / math.sqrt(d)
+                    local ds, z = p[j] * (dp[j] - mean) / math.sqrt(d), o.kept and o.kept(row, h, i, j) or 1
                     for c = 1, d do
                         local query, key = at(row, i, H, h, c), at(row, j, K, g, c)
                         dq[query] = dq[query] + ds * k[key]
                         dk[key] = dk[key] + ds * q[query]
-                        dv[key] = dv[key] + p[j] * dy[query]
+                        dv[key] = dv[key] + p[j] * z * dy[query]
                     end
                 end
             end
@@ -185,6 +186,38 @@ add("attention by its definition: queries, keys and values in one tensor", funct
     close(t, found_q, dq, "dq")
     close(t, found_k, dk, "dk")
     close(t, found_v, dv, "dv")
+end)
+
+-- 0 or 1 / (1 - p) by the draws of the first cycle; seed: that of the spec.
+local function drops(t, name, iteration, p, positions)
+    local draw = t.load("tests/lua/rng.lua")
+    return function(row, h, i, j)
+        local element = ((h - 1) * positions + i - 1) * positions + j - 1
+        return draw(3, name, iteration, 0, row - 1, element) >= p and 1 / (1 - p) or 0
+    end
+end
+
+add("dropout of attention by the draws of each row, head, query and key", function(t)
+    local o = { positions = 70, heads = 2, kv_heads = 1, d = 3, sees = function(_, i, j) return j <= i end,
+        kept = drops(t, "attend", 0, 0.3, 70) }
+    local found = values_of(t, "dropout", { positions = 70, model = 'attend { heads = 2, kv_heads = 1, '
+        .. 'causal = true, dropout = 0.3 } (of("q", 6), of("k", 3), of("v", 3))' })
+    local y, dq, dk, dv = attention(o, found.q_y, found.k_y, found.v_y, found.d_attend_out)
+    close(t, found.attend_out, y, "y")
+    close(t, found.d_q_y, dq, "dq")
+    close(t, found.d_k_y, dk, "dk")
+    close(t, found.d_v_y, dv, "dv")
+end)
+
+add("dropout of attention differs from iteration to iteration", function(t)
+    local found = values_of(t, "dropout_times", { positions = 5, model = [[times(2) "h" (function(x)
+        return attend { heads = 2, dropout = 0.5 } (linear "qkv" { 12 } (x)) end) (of("x", 4))]] })
+    for l = 0, 1 do
+        local q, k, v = split(found["h_qkv_y." .. l], { 4, 4, 4 })
+        close(t, found["h_attend_out." .. l], attention({ positions = 5, heads = 2, kv_heads = 2, d = 2,
+            sees = function() return true end, kept = drops(t, "h.%d.attend", l, 0.5, 5) }, q, k, v,
+            found["h_attend_out." .. l]), "iteration " .. l)
+    end
 end)
 
 -- As the files of Llama have it: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.

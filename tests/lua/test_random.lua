@@ -21,37 +21,11 @@ precision  "f64"
 ]]):format(rows or BATCH, count or COUNT) .. (more or "")
 end
 
--- === the definition in runtime/rng.h, once more ==================================================
-
-local GOLDEN = 0x9e3779b97f4a7c15
-
-local function mix(z)
-    z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9
-    z = (z ~ (z >> 27)) * 0x94d049bb133111eb
-    return z ~ (z >> 31)
-end
-
-local function key_of(seed, stream) return mix(mix(seed + GOLDEN) ~ stream) end
-local function number_at(key, index) return mix(key + GOLDEN * (index + 1)) end
-
-local function stream_of(name)
-    local hash = 0xcbf29ce484222325
-    for i = 1, #name do hash = (hash ~ name:byte(i)) * 0x100000001b3 end
-    return hash
-end
-
--- The number in [0, 1) of one element of one row.
-local function draw(seed, name, iteration, cycle, row, element)
-    local key = key_of(number_at(key_of(seed, stream_of(name)), iteration), cycle)
-    return (number_at(number_at(key, row), element) >> 11) * 2.0 ^ -53
-end
-
--- ================================================================================================
-
 local function with_probes(p) return { name = p.name, spec = p.spec, train = p.probe, folder = p.folder } end
 
 -- Every element of y against x: dropped or scaled as the draws say.
 local function check_mask(t, x, y, p, name, iteration, seed, cycle, micro)
+    local draw = t.load("tests/lua/rng.lua")
     local width = #x.values // BATCH
     for i, value in ipairs(x.values) do
         local row, element = (i - 1) // width, (i - 1) % width

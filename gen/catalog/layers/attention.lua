@@ -33,6 +33,8 @@ layer "attend" {
         { name = "kv_heads", type = "int", min = 1, max = 65536,
           doc = "heads of the keys and values, each for heads / kv_heads of the queries; default: heads" },
         { name = "causal", type = "bool", default = false, doc = "whether a query sees no later key" },
+        { name = "dropout", type = "num", default = 0, min = 0, below = 1,
+          doc = "the probability that a query leaves out a key in training; the others count 1 / (1 - dropout)" },
     },
     example = 'local y = flatten {} (attend { heads = 2, causal = true } '
         .. '(reshape { 3, 12 } (linear "qkv" { 36 } (x))))',
@@ -51,8 +53,9 @@ layer "attend" {
                     .. "the queries", x.shape[3], kv_heads * d, kv_heads, d)
             end
         end
-        return b:value("attend", { query = q, key = k, value = v, mask = mask },
-            { heads = f.heads, kv_heads = kv_heads, d = d, causal = f.causal })
+        local name = f.dropout > 0 and b:draw_name("attend", q) or nil
+        return b:value("attend", { query = q, key = k, value = v, mask = mask, facts = name and b.graph.facts },
+            { heads = f.heads, kv_heads = kv_heads, d = d, causal = f.causal, dropout = f.dropout, name = name })
     end,
 }
 

@@ -6,9 +6,15 @@
 --   ds(i, j) = p(i, j) (dy(i) . v(j) - delta(i)) / sqrt(d)
 --   dq(i) = sum over j of ds(i, j) k(j),  dk(j) = sum over i of ds(i, j) q(i),
 --   dv(j) = sum over i of p(i, j) dy(i)
--- attrs: heads, kv_heads, d, causal. Without key and value, query holds all three side by side.
+-- With dropout, p(i, j) is multiplied by z(i, j), 0 or 1 / (1 - dropout), wherever it meets v or dy; the
+-- draw is number (h T + i) T + j of the row (runtime/rng.h, ga_draw_key), so that it is drawn again.
+-- attrs: heads, kv_heads, d, causal, dropout and the name of its draws. Without key and value, query holds all three side by side.
 
-local TILES = { c = "row_sums attention_tiles", cuda = "attention_tiles" }
+local function tiles(n)
+    local draws = n.ins.facts and " attention_draws" or ""
+    return { c = (n.ins.facts and "draws " or "") .. "row_sums attention_tiles" .. draws,
+        cuda = "attention_tiles" .. draws }
+end
 
 -- How many pairs of a query and a key there are.
 local function pairs_of(n)
@@ -22,22 +28,23 @@ local function letters(n, seen) seen.H, seen.W = n.attrs.heads, n.attrs.heads * 
 
 op "attend" {
     doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
-    ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?" },
+    ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?",
+        "facts facts (1) ?" },
     outs = { "y (B, T, W)", "lse (B, T, H)" },
-    letters = letters,
+    letters = letters, draws = true,
     grad = function(b, n, dy)
         local ins, y = n.ins, n.outs.y.tensor
         local delta = b:node("attend_delta", { dy = dy.y, y = y }, n.attrs,
             { delta = b:full_name("attend_delta") }).outs.delta.tensor
         local dx = b:node("attend_dx", { dy = dy.y, query = ins.query, key = ins.key, value = ins.value,
-            mask = ins.mask, lse = n.outs.lse.tensor, delta = delta }, n.attrs).outs
+            mask = ins.mask, lse = n.outs.lse.tensor, delta = delta, facts = ins.facts }, n.attrs).outs
         return { query = dx.dq.tensor, key = ins.key and dx.dk.tensor, value = ins.key and dx.dv.tensor }
     end,
     cost = function(n)
         return { flops = pairs_of(n) * (4 * n.attrs.d + 5),
             elements = n.size.B * n.size.T * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", helper = TILES,
+    lower = "attention", helper = tiles,
     sample = [[function(x)
             return flatten {} (attend { heads = 2 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
         end]],
@@ -46,6 +53,9 @@ op "attend" {
             local function of(name, width) return reshape { 3, width } (linear(name) { 3 * width } (x)) end
             local q, k, v = of("q", 12), of("k", 6), of("v", 6)
             return flatten {} (attend { heads = 4, kv_heads = 2, causal = true } (q, k, v))
+        end]],
+        [[function(x)
+            return flatten {} (attend { heads = 2, dropout = 0.4 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
         end]],
     },
 }
@@ -64,15 +74,15 @@ op "attend_delta" {
 op "attend_dx" {
     doc = "the gradients of attend with respect to q, k and v",
     ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?",
-        "mask i32 (B, T) ?", "lse (B, T, H)", "delta (B, T, H)" },
+        "mask i32 (B, T) ?", "lse (B, T, H)", "delta (B, T, H)", "facts facts (1) ?" },
     outs = { "dq (B, T, Q)", "dk (B, T, K) ?", "dv (B, T, K) ?" },
-    internal = true, letters = letters, never_adds = true,
+    internal = true, letters = letters, draws = true, never_adds = true,
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,
     cost = function(n)
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
             elements = n.size.B * n.size.T * 2 * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", helper = TILES,
+    lower = "attention", helper = tiles,
 }
 
 op "rotary" {
