@@ -59,7 +59,7 @@ local MODELS = {
         embedding "wte" { 11, 8 }, positions "wpe" { 6 }, dropout(DROP),
         times(2) "h" {
             residual { layernorm "ln_1" {}, linear "c_attn" { 24 },
-                attend { heads = 2, causal = true }, linear "c_proj" { 8 }, dropout(DROP) },
+                attend { heads = 2, causal = true, dropout = DROP }, linear "c_proj" { 8 }, dropout(DROP) },
             residual { layernorm "ln_2" {}, linear "c_fc" { 16 }, gelu { "tanh" }, linear "proj" { 8 } },
         },
     },
