@@ -20,8 +20,8 @@ model {
 }
 init       { { "*ln_*.weight", value = 1 }, { "*.c_proj.weight", normal = 0.02 / sqrt(2 * layers) }, { "*.weight", normal = 0.02 }, { "*.bias", value = 0 } }
 loss       "cross_entropy"
-optimizer  { "adamw", lr = 1e-3, betas = { 0.9, 0.99 }, weight_decay = 0.1, groups = { { rank = 1, weight_decay = 0 } } }
-schedule   { "cosine", warmup = 100, min = 1e-4 }
+optimizer  { "adamw", lr = 2e-3, betas = { 0.9, 0.99 }, weight_decay = 0.1, groups = { { rank = 1, weight_decay = 0 } } }
+schedule   { "cosine", warmup = 100, min = 2e-4 }
 clip       (1.0)
 train      { updates = 2000, seed = 1 }
 eval       { every = 500 }                           -- the whole validation text
