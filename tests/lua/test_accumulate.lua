@@ -100,7 +100,8 @@ loss       { "cross_entropy", ignore = %d, weight = "%s" }
 optimizer  %s
 precision  "f64"
 train      { epochs = %g, seed = 3 }
-]]):format(DATA[model], how.drop and "" or AUGMENTED[model] or "", how.shuffle == false and "false" or "true", how.last or "drop", how.rows,
+]]):format(DATA[model], how.drop and "" or AUGMENTED[model] or "",
+        how.shuffle == false and "false" or "true", how.last or "drop", how.rows,
         how.accumulate, MODELS[model]:gsub("DROP", how.drop or "0.25"), IGNORED, how.weight or "token",
         how.optimizer or '{ "sgd", lr = 0.1, momentum = 0.9, weight_decay = 1e-3 }', how.epochs or 3)
 end
