@@ -6,27 +6,16 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local ROWS, CLASSES = 3, 3
 
--- A safetensors file of rows with numbers in -1 .. 1, a mask of `positions` keys and a class.
-local function write_rows(t, path, positions, visible)
+-- A data file of rows with numbers in -1 .. 1, a mask of `positions` keys and a class.
+local function data_file(t, positions, visible)
     local input, mask, class = {}, {}, {}
     for r = 1, ROWS do
         for k = 1, 4 do input[#input + 1] = math.sin(3.7 * r + 1.3 * k * k) end
         for j = 1, positions do mask[#mask + 1] = visible(r, j) and 1 or 0 end
         class[r] = r % CLASSES
     end
-    local parts, header, at = {}, {}, 0
-    local function tensor(name, dtype, format, shape, values)
-        local bytes = string.pack("<" .. format:rep(#values), table.unpack(values))
-        header[#header + 1] = ('"%s":{"dtype":"%s","shape":[%s],"data_offsets":[%d,%d]}'):format(name, dtype,
-            table.concat(shape, ","), at, at + #bytes)
-        parts[#parts + 1], at = bytes, at + #bytes
-    end
-    tensor("input", "F64", "d", { ROWS, 4 }, input)
-    tensor("mask", "I32", "i4", { ROWS, positions }, mask)
-    tensor("class", "I32", "i4", { ROWS }, class)
-    local text = "{" .. table.concat(header, ",") .. "}"
-    text = text .. (" "):rep(-#text % 8)
-    t.write(path, string.pack("<I8", #text) .. text .. table.concat(parts))
+    return t.load("tests/numeric/rows.lua").file { { "input", "F64", { ROWS, 4 }, input },
+        { "mask", "I32", { ROWS, positions }, mask }, { "class", "I32", { ROWS }, class } }
 end
 
 -- Builds the model, runs one cycle, and returns the values of every tensor by name, and `parameters`.
@@ -36,7 +25,7 @@ local function values_of(t, name, o)
     programs.folder()
     if o.visible then
         local file = name .. ".safetensors"
-        write_rows(t, programs.folder() .. "/data/" .. file, o.positions, o.visible)
+        t.write(programs.folder() .. "/data/" .. file, data_file(t, o.positions, o.visible))
         data = ('"tensors", train = "%s", target = "class"'):format(file)
     end
     local p = programs.build("attend_" .. name, ([[
@@ -207,6 +196,26 @@ add("dropout of attention by the draws of each row, head, query and key", functi
     close(t, found.d_q_y, dq, "dq")
     close(t, found.d_k_y, dk, "dk")
     close(t, found.d_v_y, dv, "dv")
+end)
+
+add("an evaluation draws nothing for attention", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function loss(name, dropout)
+        local p = programs.build(name, ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (9)
+model     { linear "qkv" { 60 }, reshape { 5, 12 }, attend { heads = 2, dropout = %s }, flatten {}, linear "out" { 3 } }
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 9, seed = 3 }
+]]):format(dropout))
+        local events = programs.events(p, { "--cycles", 1, "--eval" })
+        return events[2].loss, programs.events(p, { "--cycles", 1 })[2].loss
+    end
+    local eval, train = loss("attend_eval_drops", "0.5")
+    local eval_without, train_without = loss("attend_eval_none", "0")
+    t.equal(eval, eval_without)
+    assert(train ~= train_without, "dropout changes nothing in training")
 end)
 
 add("dropout of attention differs from iteration to iteration", function(t)

@@ -216,6 +216,41 @@ eval       { every = "epoch", metrics = { "loss", "accuracy" } }
 ]] .. F64, 1e-11)
 end)
 
+-- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws.
+local function attention(t, positions, more)
+    local programs = open(t)
+    local input, mask, target = {}, {}, {}
+    for i = 1, 6 * positions do mask[i] = i // positions % 3 == 1 and 0 or i % 4 end
+    for i = 1, 6 * 4 do input[i] = math.sin(i * i) end
+    for i = 1, 6 do target[i] = i % 3 end
+    local file = ("masked%d.safetensors"):format(positions)
+    t.write(programs.folder() .. "/data/" .. file, t.load("tests/numeric/rows.lua").file {
+        { "input", "F64", { 6, 4 }, input }, { "mask", "I32", { 6, positions }, mask }, { "target", "I32", { 6 }, target } })
+    local text = ([[
+data       { "tensors", train = "%s" }
+batch      (2)
+model      (function(batch)
+    local function of(name, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
+    local q, k = rotary { heads = 2 } (of("q", 8)), rotary { heads = 1 } (of("k", 4))
+    local y = attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.2 } (q, k, of("v", 4), batch.mask)
+    y = attend { heads = 1 } (linear "qkv" { 102 } (y))
+    return linear "out" { 3 } (flatten {} (y))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+%s]]):format(file, more):gsub("%f[%w]T%f[%W]", positions)
+    return text
+end
+
+add("attention in f64 equals the C target", function(t)
+    same_as_c(t, "cuda_attention64", attention(t, 35, F64), 1e-11)
+end)
+
+add("attention in f32 equals the C target", function(t)
+    same_as_c(t, "cuda_attention", attention(t, 66, ""), 1e-4)
+end)
+
 -- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
 add("products of every tile size equal the C target", function(t)
     local function wide(rows, width, more)

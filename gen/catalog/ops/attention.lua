@@ -56,7 +56,8 @@ op "attend" {
             return flatten {} (attend { heads = 4, kv_heads = 2, causal = true } (q, k, v))
         end]],
         [[function(x)
-            return flatten {} (attend { heads = 2, dropout = 0.4 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
+            local function of(name) return reshape { 3, 4 } (linear(name) { 12 } (x)) end
+            return flatten {} (attend { heads = 2, dropout = 0.4 } (of("q"), of("k"), of("v"), batch.ids))
         end]],
     },
 }
