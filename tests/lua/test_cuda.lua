@@ -228,7 +228,7 @@ local function attention(t, positions, more)
         { "input", "F64", { 6, 4 }, input }, { "mask", "I32", { 6, positions }, mask }, { "target", "I32", { 6 }, target } })
     local text = ([[
 data       { "tensors", train = "%s" }
-batch      (2)
+batch      (1)
 model      (function(batch)
     local function of(name, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
     local q, k = rotary { heads = 2 } (of("q", 8)), rotary { heads = 1 } (of("k", 4))
