@@ -237,7 +237,7 @@ model      (function(batch)
     return linear "out" { 3 } (flatten {} (y))
 end)
 loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+optimizer  { "sgd", lr = 0.01, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
 %s]]):format(file, more):gsub("%f[%w]T%f[%W]", positions)
     return text
