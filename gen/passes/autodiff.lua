@@ -37,7 +37,7 @@ end
 -- Makes the writer of d write target; what a region hands out, another gradient reads, or a kernel
 -- that cannot add has made, is copied.
 local function redirect(b, d, fresh, target, acc)
-    local op = b.ops[d.def.op]
+    local op = fresh and b.ops[d.def.op]      -- what a region is handed has no node of its own
     if not fresh or d.def.op == "times" or op and op.never_adds then
         d = b:value("copy", { x = d }, nil, target.name .. "_part")
     end
