@@ -43,7 +43,7 @@ function matmul.sizes(M, N, K, size, profile)
     local across = ceil(N, vectors * lanes)
     local tall = math.max(TALL_MIN, math.min(TALL_MAX, ceil(M * across, TILES)))
     local deepest = math.min(512, profile.panel // (vectors * lanes * size))
-    return { rows = rows, vectors = vectors, columns = vectors * lanes,
+    return { rows = rows, columns = vectors * lanes,
         tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
 end
 
@@ -77,7 +77,7 @@ function matmul.arguments(g, kernel, has_bias, dtype, profile)
     if kernel.can_add then again = "k > 0 || add" end
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
     local by_rows = g.b_col == 1
-    return { M = g.M, N = g.N, K = g.K, rows = s.rows, vectors = s.vectors, tall = s.tall,
+    return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
         depth = s.depth, columns = math.min(g.N, s.columns), strips = strip_calls(g.M, g.N, s),
         narrow = g.N > s.columns and g.N % s.columns > 0,
         a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),

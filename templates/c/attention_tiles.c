@@ -1,18 +1,32 @@
 // attention_tiles: what the kernels of attention compute tile by tile.
 
 //@ attention_tiles()
+enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC_LANES };
+
+static __attribute__((noinline)) void tile_rows(const strip *s) { strip_multiply(s, TILE_ROWS, TILE_COLUMNS); }
+
+static __attribute__((noinline)) void tile_row(const strip *s) { strip_multiply(s, 1, TILE_COLUMNS); }
+
 /* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements; rows of out and b
  * lie `out_row` and `b_row` apart, elements of a by two steps. Where it is called, `wide` is a literal. */
 static inline __attribute__((always_inline)) void tile_product(
     real *restrict out, size_t out_row, const real *a, size_t a_row, size_t a_column, const real *b,
     size_t b_row, int tall, const int wide, int n) {
-    for (int i = 0; i < tall; i++) {
-        real *restrict row = out + i * out_row;
+    const int whole = wide / TILE_COLUMNS * TILE_COLUMNS;
+    for (int j = 0; j < whole; j += TILE_COLUMNS)
+        for (int i = 0; i < tall;) {
+            real *c = out + i * out_row + j;
+            const strip s = {n, a + i * a_row, a_row, a_column, b + j, b_row, c, out_row, c, out_row};
+            const bool full = i + TILE_ROWS <= tall;
+            if (full) tile_rows(&s);
+            else tile_row(&s);
+            i += full ? TILE_ROWS : 1;
+        }
+    for (int i = 0; whole < wide && i < tall; i++)
         for (int k = 0; k < n; k++) {
             const real x = a[i * a_row + k * a_column];
-            for (int j = 0; j < wide; j++) row[j] += x * b[k * b_row + j];
+            for (int j = whole; j < wide; j++) out[i * out_row + j] += x * b[k * b_row + j];
         }
-    }
 }
 
 /* across(c, j) = rows(j, c) of n rows, `stride` apart, of d elements; `wide` columns, 0 behind the last. */

@@ -4,12 +4,14 @@
 
 //@ strip(rows, vectors)
 /* A strip of a product: as many rows and columns of C as registers hold, over `depth` terms.
- *   c(r, j) = start(r, j) + sum over k of a(r, k) panel(k, j)      start NULL: 0 */
+ *   c(r, j) = start(r, j) + sum over k of a(r, k) b(k, j)      start NULL: 0
+ * Rows of b are read in whole vectors. */
 typedef struct strip {
     int depth;
     const real *a;
     size_t a_row, a_column;
-    const vec *panel;
+    const real *b;
+    size_t b_row;
     const real *start;
     size_t start_row;
     real *c;
@@ -22,8 +24,7 @@ enum { STRIP_ROWS = $rows, STRIP_VECTORS = $vectors };
 static inline __attribute__((always_inline)) void strip_multiply(const strip *s, const int rows,
                                                                  const int columns) {
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
-    const real *a = s->a;
-    const vec *panel = s->panel;
+    const real *a = s->a, *b = s->b;
     vec sum[STRIP_ROWS][STRIP_VECTORS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
@@ -33,12 +34,13 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
             sum[r][v] = s->start ? vec_load(s->start + r * s->start_row + v * VEC_LANES, n) : (vec){0};
         }
     }
-    for (int k = 0; k < s->depth; k++, a += s->a_column, panel += wide) {
+    for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const vec x = vec_all(a[r * s->a_row]);
 #pragma GCC unroll 4
-            for (int v = 0; v < wide; v++) sum[r][v] = vec_fma(x, panel[v], sum[r][v]);
+            for (int v = 0; v < wide; v++)
+                sum[r][v] = vec_fma(x, vec_load(b + v * VEC_LANES, VEC_LANES), sum[r][v]);
         }
     }
 #pragma GCC unroll 8
@@ -53,49 +55,50 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
 static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
 
 //@ pack_rows()
-/* A panel of B for strips: panel(k, j) = b[k * stride + j], zeros behind the columns. */
-static inline __attribute__((always_inline)) void pack_rows(vec *panel, const int columns, int depth,
-                                                            const real *b, size_t stride) {
+/* A panel of B for strips: panel(k, j) = b[k * stride + j], rows of `width` elements, zeros behind the
+ * columns up to a whole vector. */
+static inline __attribute__((always_inline)) void pack_rows(real *panel, int width, const int columns,
+                                                            int depth, const real *b, size_t stride) {
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
-    for (int k = 0; k < depth; k++, b += stride, panel += wide)
+    for (int k = 0; k < depth; k++, b += stride, panel += width)
         for (int v = 0; v < wide; v++)
-            panel[v] = vec_load(b + v * VEC_LANES, v < wide - 1 ? VEC_LANES : last);
+            vec_store(panel + v * VEC_LANES, vec_load(b + v * VEC_LANES, v < wide - 1 ? VEC_LANES : last),
+                      VEC_LANES);
 }
 
 //@ pack_columns()
-/* A panel of B for strips: panel(k, j) = b[j * stride + k], zeros behind the columns. */
-static inline __attribute__((always_inline)) void pack_columns(vec *panel, const int columns, int depth,
-                                                               const real *b, size_t stride) {
-    const int width = (columns + VEC_LANES - 1) / VEC_LANES * VEC_LANES;
-    real *out = (real *)panel;
-    for (int k = 0; k < depth; k++) {
-        for (int j = 0; j < columns; j++) out[k * width + j] = b[j * stride + k];
-        for (int j = columns; j < width; j++) out[k * width + j] = 0;
+/* A panel of B for strips: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros behind the
+ * columns. */
+static inline __attribute__((always_inline)) void pack_columns(real *panel, int width, const int columns,
+                                                               int depth, const real *b, size_t stride) {
+    for (int k = 0; k < depth; k++, panel += width) {
+        for (int j = 0; j < columns; j++) panel[j] = b[j * stride + k];
+        for (int j = columns; j < width; j++) panel[j] = 0;
     }
 }
 
-//@ linear(fn, params, source, M, N, K, rows, vectors, columns, tall, depth, narrow, a_at, a_strides, b_at, pack, b_stride, start, start_row, strips)
+//@ linear(fn, params, source, M, N, K, rows, columns, width, tall, depth, narrow, a_at, a_strides, b_at, pack, b_stride, start, start_row, strips)
 /* $fn: ($M, $N) = ($M, $K) x ($K, $N)
  * $source */
 static void $fn($params) {
     enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, TALL = $tall, DEPTH = $depth };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS };
-    vec panel[DEPTH * $vectors];
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $width };
+    _Alignas(64) real panel[DEPTH * WIDTH];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * COLUMNS;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
 //% if narrow then
-            if (j + COLUMNS > N) $pack(panel, N % COLUMNS, depth, b + $b_at, $b_stride);
-            else $pack(panel, COLUMNS, depth, b + $b_at, $b_stride);
+            if (j + COLUMNS > N) $pack(panel, WIDTH, N % COLUMNS, depth, b + $b_at, $b_stride);
+            else $pack(panel, WIDTH, COLUMNS, depth, b + $b_at, $b_stride);
 //% else
-            $pack(panel, COLUMNS, depth, b + $b_at, $b_stride);
+            $pack(panel, WIDTH, COLUMNS, depth, b + $b_at, $b_stride);
 //% end
             for (int i = i0; i < i1; i += ROWS) {
                 real *out = c + (size_t)i * N + j;
                 const real *start = $start;
-                const strip s = {depth, a + $a_at, $a_strides, panel, start, $start_row, out, N};
+                const strip s = {depth, a + $a_at, $a_strides, panel, WIDTH, start, $start_row, out, N};
                 $strips
             }
         }
