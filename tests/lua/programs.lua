@@ -41,12 +41,14 @@ return function(t)
 
     --- The folder of specs that build() uses, with its `data` (digits/, tiny.csv and tiny.safetensors).
     function programs.folder()
-        if host.exists(base .. "/data/tiny.csv") ~= "file" then
-            assert(host.folder(base .. "/data"))
-            assert(host.link(t.root .. "/specs/data/digits", base .. "/data/digits"))
-            t.write(base .. "/data/tiny.safetensors", t.load("tests/numeric/rows.lua").sample(90, 4))
-            t.write(base .. "/data/tiny.csv", tiny_rows())
+        local data = base .. "/data"
+        local function missing(name) return not host.exists(data .. "/" .. name) end
+        assert(host.folder(data))
+        if missing "digits" then assert(host.link(t.root .. "/specs/data/digits", data .. "/digits")) end
+        if missing "tiny.safetensors" then
+            t.write(data .. "/tiny.safetensors", t.load("tests/numeric/rows.lua").sample(90, 4))
         end
+        if missing "tiny.csv" then t.write(data .. "/tiny.csv", tiny_rows()) end
         return base
     end
 
