@@ -47,15 +47,20 @@ local function describe(value)
     return tostring(value)
 end
 
+local function alternatives_text(field)
+    local text = ""
+    for _, alternative in ipairs(field.alternatives or {}) do
+        text = text .. " or " .. (NOUN_OF_TYPE[alternative] or '"' .. alternative .. '"')
+    end
+    return text
+end
+
 --- What a field takes, in words: "a number >= 0", "'drop' or 'pad'", "an integer or \"last\"".
 function check.expected(field)
     local range = range_text(field)
     local text = field.values and "one of " .. range
         or (NOUN[field.type] or "a value") .. (range and " " .. range or "")
-    for _, alternative in ipairs(field.alternatives or {}) do
-        text = text .. " or " .. (NOUN_OF_TYPE[alternative] or '"' .. alternative .. '"')
-    end
-    return text
+    return text .. alternatives_text(field)
 end
 
 local function right_type(field, value)
@@ -101,6 +106,7 @@ local function fail(context, field, value, suffix)
     elseif range then
         expected = expected .. " " .. range
     end
+    expected = expected .. alternatives_text(field)
     local hint
     if field.values and type(value) == "string" then hint = diag.suggest(value, field.values) end
     diag.fail(context.locate(field.name), ("%s: %s is %s, expected %s%s"):format(

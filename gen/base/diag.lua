@@ -98,8 +98,20 @@ function diag.is(value)
     return type(value) == "table" and getmetatable(value) == diagnostic
 end
 
+local quiet = false
+
+--- f(...), whose warnings have been printed before.
+function diag.without_warnings(f, ...)
+    quiet = true
+    local results = table.pack(pcall(f, ...))
+    quiet = false
+    if not results[1] then error(results[2], 0) end
+    return table.unpack(results, 2, results.n)
+end
+
 -- Prints a diagnostic to standard error as a warning and goes on.
 function diag.warn(at, message, more)
+    if quiet then return end
     io.stderr:write(diag.render(diag.new(at, "warning: " .. message, more)))
 end
 

@@ -50,4 +50,11 @@ function text.commas(n)
     return s
 end
 
+--- Bytes for people: 512 B, 1.5 KiB, 3.4 GiB.
+function text.bytes(n)
+    if n < 1024 then return n .. " B" end
+    local unit = n < 2 ^ 20 and "Ki" or n < 2 ^ 30 and "Mi" or "Gi"
+    return ("%.1f %sB"):format(n / ({ Ki = 2 ^ 10, Mi = 2 ^ 20, Gi = 2 ^ 30 })[unit], unit)
+end
+
 return text

@@ -1,5 +1,6 @@
 -- compile: spec and options to a lowered graph and its configuration: what most commands begin with.
 local diag = require "base.diag"
+local fit = require "command.fit"
 local load_spec = require "spec.load"
 local options = require "spec.options"
 local ordered = require "base.ordered"
@@ -37,22 +38,29 @@ local function tracer(folder)
     end
 end
 
--- Spec and options (those of command.options) to a lowered graph; `more`: sets as set.read makes them,
--- which come after those of the command line. Returns the graph and the configuration.
-return function(path, o, more)
-    local sets = set.read_all(o.set or {})
-    table.move(more or {}, 1, #(more or {}), #sets + 1, sets)
-    local g, c = load_spec.load(path, sets)
+-- One way to lower a spec: what it leaves open is decided by `choice` (config.read).
+local function lower(path, o, sets, choice)
+    choice.ranks = o.ranks
+    local g, c = load_spec.load(path, sets, choice)
     c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
     c.shown_command = shown_command(c.shown_path, sets, o)
     options.apply(c, o)
     c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
     local facts = profile.get(c.profile)
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
-    c.without, c.stop_after = ordered.map(), o.stop_after
+    c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil
     for _, pass in ipairs(o.without or {}) do c.without:set(pass, true) end
-    c.trace = o.trace and tracer(o.trace)
+    c.trace = o.trace and not choice.trial and tracer(o.trace) or nil
     passes.run(g, c)
+    return g, c
+end
+
+-- Spec and options (those of command.options) to a lowered graph; `more`: sets as set.read makes them,
+-- which come after those of the command line. Returns the graph and the configuration.
+return function(path, o, more)
+    local sets = set.read_all(o.set or {})
+    table.move(more or {}, 1, #(more or {}), #sets + 1, sets)
+    local g, c = fit(function(choice) return lower(path, o, sets, choice) end)
     for _, param in ipairs(g.params) do
         if not param.used and not more then
             diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(

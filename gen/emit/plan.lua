@@ -166,12 +166,6 @@ end
 
 local commas = text.commas
 
-local function binary(bytes)
-    if bytes < 1024 then return bytes .. " B" end
-    if bytes < 1048576 then return ("%.1f KiB"):format(bytes / 1024) end
-    return ("%.1f MiB"):format(bytes / 1048576)
-end
-
 local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }
 
 --- The plan as text for people.
@@ -199,7 +193,7 @@ function plan.text(facts)
     line(row, "kernel", "section", "calls", "FLOP", "bytes", "from")
     for _, k in ipairs(facts.kernels) do
         line(row, k.name, k.role, k.calls, commas(k.flops),
-            binary(k.bytes), k.at)
+            text.bytes(k.bytes), k.at)
     end
     if #facts.collectives == 0 then
         line("%-12snone", "network")

@@ -369,18 +369,27 @@ local function show_places(g, config)
     config.optimizer.at, config.schedule.at = shown(config.optimizer.at), shown(config.schedule.at)
 end
 
---- All files of the program as an ordered map from name to text, and the plan's facts.
-function program.render(g, config)
-    show_places(g, config)
+-- The kernels of a program and the plan's facts.
+local function planned(g, config)
     local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, template = template_of, names = {}, helpers = {},
         profile = profile.get(config.profile),
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
-    local emitter = device and cuda_step or step
     local all = step.kernels(g, context)
     local sweeps = step.sweeps(g, config, context)
-    local facts = plan.facts(g, config, all, sweeps)
+    return plan.facts(g, config, all, sweeps), context, all, sweeps
+end
+
+--- The plan's facts of a graph that no program is written of.
+function program.plan(g, config) return (planned(g, config)) end
+
+--- All files of the program as an ordered map from name to text, and the plan's facts.
+function program.render(g, config)
+    show_places(g, config)
+    local device = config.target == "cuda"
+    local emitter = device and cuda_step or step
+    local facts, context, all, sweeps = planned(g, config)
     if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()

@@ -5,6 +5,11 @@
 --
 -- A clone stands before its first reader; what a clone reads is cloned too if it is chosen, else
 -- it is a kept value. The same node gives the same bits, so results do not change.
+--
+-- Chosen are the values of config.recompute, a list of globs, or a depth that a budget asks for:
+--   "light"    results of little arithmetic: all but products, attention and the like
+--   "blocks"   of a numbered block (h.3, layer1.0) or of a layer of `times`, all that no other block
+--              reads; outside of blocks as "light"
 local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
@@ -13,10 +18,44 @@ local ordered = require "base.ordered"
 local recompute = { name = "recompute", optional = true,
     doc = "values computed again instead of kept" }
 
+-- Operations for each element of the result, up to which it is cheap to compute again.
+local LIGHT = 32
+
+local function is_light(config, node)
+    local cost = config.ops[node.op].cost
+    if not cost then return true end       -- pointwise
+    local elements = 0
+    for _, out in ipairs(graph.writes(node)) do elements = elements + graph.elements(out.tensor.shape) end
+    return cost(node).flops <= LIGHT * elements
+end
+
+-- The block of a node: that of a region, or the path up to its last number.
+local function block_of(node)
+    if node.scope or node.op == "times" then return node.scope end
+    return node.path:match("^(.*%.%d+)%.") or node.path:match("^(.*%.%d+)$")
+end
+
+-- Values that are read by forward nodes of another block.
+local function read_elsewhere(g)
+    local found = {}
+    graph.walk(g.forward, function(node)
+        for _, t in ipairs(graph.reads(node)) do
+            if t.def and t.kind == "value" and block_of(t.def) ~= block_of(node) then found[t] = true end
+        end
+    end)
+    return found
+end
+
 -- Left out are the results of ops marked as computed once: they stand at the end of the forward pass,
 -- where there is nothing to gain.
 local function chosen(config, tensor)
-    if not config.is_forward[tensor] or config.ops[tensor.def.op].computed_once then return false end
+    local node = tensor.def
+    if not config.is_forward[tensor] or config.ops[node.op].computed_once then return false end
+    if config.recompute_depth then
+        local whole = config.recompute_depth == "blocks" and block_of(node)
+        if whole then return not config.elsewhere[tensor] end
+        return is_light(config, node)
+    end
     for _, pattern in ipairs(config.recompute) do
         if glob.matches(pattern, tensor.name) then return true end
     end
@@ -85,7 +124,7 @@ local function check_names(config, names)
 end
 
 function recompute.run(g, config)
-    if #config.recompute == 0 then return end
+    if #config.recompute == 0 and not config.recompute_depth then return end
     local is_forward, names = {}, {}
     graph.walk(g.forward, function(node)
         for _, out in ipairs(graph.writes(node)) do
@@ -97,7 +136,7 @@ function recompute.run(g, config)
     end)
     check_names(config, names)
     local inner = ordered.copy(config)
-    inner.is_forward = is_forward
+    inner.is_forward, inner.elsewhere = is_forward, read_elsewhere(g)
     rewrite(g, inner, g.backward, nil, nil)
 end
 

@@ -28,26 +28,50 @@ local function table_of(count, later, context)
     return list
 end
 
---- Sets c.table, c.accumulate (its first count), c.largest, c.unroll, c.tail, c.drain from the fields of
--- the words batch and accumulate.
-function accumulation.read(c, batch, batch_at, acc, context)
-    c.batch, c.batch_at, c.unroll, c.tail, c.drain = batch.rows, batch_at, acc.unroll, acc.tail, acc.drain
-    local count = acc.count
-    if batch.global then
-        if count or acc.later then
-            diag.fail(context.locate(acc.later and "later"),
-                "accumulate: batch.global gives it, expected one of the two", {})
-        end
-        local per_step = batch.rows * c.ranks
-        if batch.global % per_step ~= 0 then
-            diag.fail(batch_at, ("batch: global is %d, which %d rows x %d ranks = %d does not divide")
-                :format(batch.global, batch.rows, c.ranks, per_step), {})
-        end
-        count = batch.global // per_step
+local function set_table(c, list)
+    c.table, c.accumulate, c.largest = list, list[1].a, 1
+    for _, entry in ipairs(list) do c.largest = math.max(c.largest, entry.a) end
+end
+
+-- The rows per micro-step that give `global` rows with whole micro-steps on each of `ranks` ranks, the
+-- most first; none if the ranks do not divide it.
+local function divisors(global, ranks)
+    local list, of_rank = {}, global // ranks
+    for rows = of_rank, 1, -1 do
+        if global % ranks == 0 and of_rank % rows == 0 then list[#list + 1] = rows end
     end
-    c.table = table_of(count or 1, acc.later, context)
-    c.accumulate, c.largest = c.table[1].a, 1
-    for _, entry in ipairs(c.table) do c.largest = math.max(c.largest, entry.a) end
+    return list
+end
+
+--- Sets c.table, c.accumulate (its first count), c.largest, c.unroll, c.tail, c.drain, c.global from the
+-- fields of the words batch and accumulate. With rows = "auto" c.batch is `rows`, or the most there can be
+-- on `ranks` ranks, and c.rows_open lists what it may be.
+function accumulation.read(c, batch, batch_at, acc, context, rows, ranks)
+    c.batch, c.batch_at, c.unroll, c.tail, c.drain = batch.rows, batch_at, acc.unroll, acc.tail, acc.drain
+    c.global = batch.global
+    if batch.global and (acc.count or acc.later) then
+        diag.fail(context.locate(acc.later and "later"),
+            "accumulate: batch.global gives it, expected one of the two", {})
+    end
+    if batch.rows == "auto" then
+        if not batch.global then
+            diag.fail(batch_at, "batch: rows is \"auto\", expected global = rows per update beside it", {})
+        end
+        c.rows_open = divisors(batch.global, ranks)
+        c.batch = rows or c.rows_open[1] or batch.global
+    end
+    if not c.global then set_table(c, table_of(acc.count or 1, acc.later, context)) end
+end
+
+--- With batch.global: the micro-steps that c.ranks ranks need for it, or a complaint.
+function accumulation.divide(c)
+    if not c.global then return nil end
+    local per_step = c.batch * c.ranks
+    if c.global % per_step ~= 0 then
+        return ("global is %d, which %d rows x %d ranks = %d does not divide"):format(c.global, c.batch,
+            c.ranks, per_step)
+    end
+    set_table(c, { { from = 0, a = c.global // per_step } })
 end
 
 --- The micro-steps of a full cycle number `cycle`, from 0.

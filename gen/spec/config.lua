@@ -129,10 +129,11 @@ local function groups_of(optimizer)
 end
 
 -- The cycles: accumulate, or what batch.global gives.
-local function cycles_of(c, given, path)
+local function cycles_of(c, given, path, choice)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
-    accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at))
+    accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at), choice.rows,
+        choice.ranks or c.ranks)
 end
 
 local function lengths(c, given, path)
@@ -151,7 +152,7 @@ end
 --- Sets what depends on the number of ranks: cycles per epoch, micro-batches left over, cycles of the run.
 -- `refuse` is called with a complaint if an epoch never fills a cycle.
 function config.set_length(c, refuse)
-    local complaint = accumulation.complaint(c, c.ranks)
+    local complaint = accumulation.divide(c) or accumulation.complaint(c, c.ranks)
     if complaint then refuse(complaint) end
     c.cycles_per_epoch, c.left_over = accumulation.epoch(c, c.ranks, 0)
     c.cycles = c.train.updates or accumulation.cycles(c, c.ranks, c.train.epochs)
@@ -186,15 +187,37 @@ local function init_of(given, path)
     return list
 end
 
-local function recompute_of(c, given, path)
+-- What a budget leaves open makes sense only for cycles that are the same however they are cut.
+local function check_open(c, given)
+    local at = given:get("batch").at
+    local open = c.rows_open and 'batch: rows is "auto"' or c.recompute_open and 'memory: recompute is "auto"'
+    if open and not c.budget then
+        diag.fail(c.rows_open and at or c.memory_at, open
+            .. ", expected memory { budget = \"2GiB\" } beside it: gagen does not ask the machine", {})
+    end
+    if c.rows_open and c.loss.weight == "micro" then
+        diag.fail(at, 'batch: rows is "auto", but loss.weight = "micro" depends on them: expected a number', {})
+    elseif c.rows_open and c.tail == "flush" and c.data.last ~= "pad" then
+        diag.fail(at, 'batch: rows is "auto", but with accumulate.tail = "flush" they decide which rows an '
+            .. 'epoch has: expected a number, or data.last = "pad"', {})
+    end
+end
+
+local function memory_of(c, given, path, choice)
     local memory, at = simple(given, path, "memory")
-    for i, pattern in ipairs(memory.recompute) do
+    c.memory_at, c.recompute = at, memory.recompute == "auto" and {} or memory.recompute
+    c.recompute_open, c.recompute_depth = memory.recompute == "auto", choice.depth
+    for i, pattern in ipairs(c.recompute) do
         if type(pattern) ~= "string" then
             diag.fail(at, ("memory: recompute %d is a %s, expected a name pattern"):format(i,
                 type(pattern)), {})
         end
     end
-    c.recompute, c.memory_at = memory.recompute, at
+    if memory.budget and not memory.budget.bytes then
+        diag.fail(diag.field(at, "budget"), "memory: budget is a number, expected bytes such as \"2GiB\"", {})
+    end
+    c.budget = memory.budget and memory.budget.bytes
+    check_open(c, given)
 end
 
 -- A loss of the catalog, or a function of the spec, and what the mean of a cycle counts.
@@ -277,8 +300,9 @@ local function check_alone(given, path)
     end
 end
 
---- Reads all words. overrides of options (threads, march, ranks) are applied by the driver before.
-function config.read(path, events, catalog, default_name)
+--- Reads all words. What the spec leaves open is decided by `choice`: rows of a micro-step, depth of
+-- recomputation (passes/recompute.lua); ranks: those of an option.
+function config.read(path, events, catalog, default_name, choice)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }
     c.name = default_name
@@ -294,7 +318,7 @@ function config.read(path, events, catalog, default_name)
     if c.parallel == "none" and c.ranks > 1 then
         diag.fail(given:get("parallel").at, "parallel: ranks is given, but the mode is \"none\"", {})
     end
-    cycles_of(c, given, path)
+    cycles_of(c, given, path, choice)
     lengths(c, given, path)
     loss_of(c, given, path, catalog)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
@@ -306,7 +330,7 @@ function config.read(path, events, catalog, default_name)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
-    recompute_of(c, given, path)
+    memory_of(c, given, path, choice)
     c.init = init_of(given, path)
     evaluation_of(c, given, path)
     c.checkpoint = given:has("checkpoint") and simple(given, path, "checkpoint") or nil

@@ -64,9 +64,25 @@ local function paths(files)
     return files and ordered.collect(files, function(file) return file.path end)
 end
 
+-- What files hold is read once, however often their spec is.
+local scanned = {}
+
+local function scan_once(q)
+    local key = table.concat({ q.kind, q.real, tostring(q.header), tostring(q.scale), q.allowed or "",
+        tostring(q.target), table.concat(q.files, "\0"), table.concat(q.targets or {}, "\0") }, "\0")
+    if not scanned[key] then
+        local facts, message = host.data_scan(q)
+        if not facts then return nil, message end
+        scanned[key] = facts
+    end
+    local facts = ordered.copy(scanned[key])        -- its fields will get other names
+    facts.fields = ordered.collect(facts.fields, function(field) return ordered.copy(field) end)
+    return facts
+end
+
 -- Reads the files of a source to their end and adds what they hold.
 local function scan(d, source, real, allowed)
-    local facts, message = host.data_scan { kind = d.kind, files = paths(source.files),
+    local facts, message = scan_once { kind = d.kind, files = paths(source.files),
         targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
         target = d.kind == "csv" and math.tointeger(d.target) or nil }
     if not facts then diag.fail(source.at, "data: " .. message, {}) end

@@ -150,9 +150,9 @@ local function hash_of(source, sets)
     return host.sha256(source .. table.concat(lines))
 end
 
---- Evaluates, checks and builds; `sets` are those of set.read_all. Returns the graph and the
---- configuration.
-function load_spec.load(path, sets)
+--- Evaluates, checks and builds; `sets` are those of set.read_all, `choice` is config.read's. Returns the
+--- graph and the configuration.
+function load_spec.load(path, sets, choice)
     local source, message = host.read(path, 256 * 1024)
     if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
     local known = catalog.load()
@@ -160,7 +160,7 @@ function load_spec.load(path, sets)
         words = load_spec.words(known) }
     if not events then diag.raise(problem) end
     set.apply(path, events, sets)
-    local c = config.read(path, events, known, default_name(path))
+    local c = config.read(path, events, known, default_name(path), choice or {})
     c.text, c.sha256 = source, hash_of(source, sets)
     c.ops = ordered.copy(known.ops.values)
     c.ops.map = { lower = "pointwise" }

@@ -47,8 +47,8 @@ words.list = {
     } },
     { name = "batch", example = 'batch (16)',
       required = true, doc = "rows per micro-step and rank", fields = {
-        field("rows", "int", { position = 1, required = true, min = 1, max = LIMIT,
-            doc = "rows of one micro-batch" }),
+        field("rows", "int", { position = 1, required = true, min = 1, max = LIMIT, alternatives = { "auto" },
+            doc = "rows of one micro-batch; \"auto\": as many as memory.budget allows, of batch.global" }),
         field("global", "int", { min = 1, max = LIMIT,
             doc = "rows per update over all ranks; gives accumulate" }),
     } },
@@ -100,9 +100,11 @@ words.list = {
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "what one collective moves" }),
     } },
-    { name = "memory", example = 'memory { recompute = { "*relu*" } }',
+    { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',
       doc = "what is kept for the backward pass", fields = {
-        field("recompute", "list", { default = {}, doc = "globs of values to compute again" }),
+        field("budget", "size", { doc = "bytes that the plan may have: of the program, or of the device" }),
+        field("recompute", "list", { default = {}, alternatives = { "auto" },
+            doc = "globs of values to compute again; \"auto\": as few as memory.budget needs" }),
     } },
     { name = "train", example = 'train { epochs = 30, seed = 1 }',
       required = true, doc = "how long", fields = {

@@ -1,0 +1,140 @@
+-- What a memory budget decides: the plan stays within it, the numbers of the training stay what they were,
+-- and a budget that is too small is refused with the smallest one that is not.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- Three regions of a layer with everything that is costly or cheap, or three numbered blocks of it.
+local REGION = [[
+    x = times(3) "h" (function(x)
+        local y = layernorm "ln" {} (x)
+        y = linear "fc" { 256 } (y)
+        y = dropout(0.1)(gelu(y))
+        return x + linear "proj" { 64 } (y)
+    end)(x)
+]]
+local BLOCK = [[
+    x = block "h.%d" (function(x)
+        local y = linear "fc" { 256 } (tanh(x))
+        return x + linear "proj" { 64 } (relu(y))
+    end)(x)
+]]
+
+local function spec(how)
+    local body = how.blocks and BLOCK:format(0) .. BLOCK:format(1) .. BLOCK:format(2) or REGION
+    return ([[
+data      { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch     %s
+accumulate%s
+model (function(batch)
+    local x = linear "in" { 64 } (batch.input)
+%s    return linear "out" { 10 } (x)
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 4 }
+]]):format(how.batch or "{ 128 }", how.accumulate or "(2)", body) .. (how.more or "")
+end
+
+local function planned(t, text, name, ...)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/" .. name .. ".lua"
+    t.write(path, text)
+    return programs.gagen { "plan", "--json", path, ... }, path
+end
+
+local function bytes_of(t, text, ...)
+    local result = planned(t, text, "fit_plan", ...)
+    t.equal(result.status, 0, result.err)
+    return t.load("tests/lua/json.lua").read(result.out).totals.bytes, result.err
+end
+
+-- The refusal of a budget of one byte: the smallest plan.
+local function smallest(t, how)
+    how.more = 'memory { budget = "1B"' .. (how.recompute and ', recompute = "auto"' or "") .. " }\n"
+    local result = planned(t, spec(how), "fit_refused")
+    t.equal(result.status, 1, result.err)
+    return tonumber((t.match(result.err, "expected (%d+)B or more")))
+end
+
+for _, how in ipairs { { name = "regions" }, { name = "blocks", blocks = true } } do
+    add("values computed again give the same bits: " .. how.name, function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local all, least = bytes_of(t, spec { blocks = how.blocks }), smallest(t, { blocks = how.blocks, recompute = true })
+        assert(least < 0.95 * all, ("%d of %d bytes"):format(least, all))
+        local kept = programs.dump(programs.build("fit_kept_" .. how.name, spec { blocks = how.blocks }), {})
+        for _, budget in ipairs { least, (least + all) // 2 } do
+            local text = spec { blocks = how.blocks,
+                more = ('memory { budget = "%dB", recompute = "auto" }\n'):format(budget) }
+            local p = programs.build(("fit_%s_%d"):format(how.name, budget == least and 1 or 2), text)
+            local bytes, said = bytes_of(t, text)
+            assert(bytes <= budget, bytes)
+            t.contains(said, "computed again")
+            programs.identical(programs.dump(p, {}), kept, { "parameters", "gradients" })
+        end
+    end)
+end
+
+add("rows are the most that fit, and the program is that of these rows", function(t)
+    local auto = { batch = '{ "auto", global = 384 }', accumulate = " {}" }
+    local most = bytes_of(t, spec { batch = "{ 384, global = 384 }", accumulate = " {}" })
+    for _, rows in ipairs { 384, 192, 128, 96, 64 } do
+        local fixed = spec { batch = ("{ %d, global = 384 }"):format(rows), accumulate = " {}" }
+        local bytes = bytes_of(t, fixed)
+        assert(bytes <= most)
+        local text = spec { batch = auto.batch, accumulate = " {}",
+            more = ('memory { budget = "%dB" }\n'):format(bytes) }
+        local found, said = bytes_of(t, text)
+        t.equal(found, bytes, rows .. " rows")
+        t.contains(said, ("memory: %d rows per micro-step"):format(rows))
+    end
+end)
+
+add("the smallest budget is taken, one byte less is refused", function(t)
+    for _, how in ipairs { { recompute = true }, { batch = '{ "auto", global = 96 }', accumulate = " {}" },
+        { recompute = true, batch = '{ "auto", global = 96 }', accumulate = " {}" } } do
+        local least = smallest(t, how)
+        local rest = how.recompute and ', recompute = "auto" }\n' or " }\n"
+        how.more = ('memory { budget = "%dB"'):format(least) .. rest
+        assert(bytes_of(t, spec(how)) <= least)
+        how.more = ('memory { budget = "%dB"'):format(least - 1) .. rest
+        t.match(planned(t, spec(how), "fit_refused").err, "the smallest plan has")
+    end
+end)
+
+add("a budget is held without anything left open", function(t)
+    local bytes = bytes_of(t, spec {})
+    t.equal(bytes_of(t, spec { more = ('memory { budget = "%dB" }\n'):format(bytes) }), bytes)
+    local result = planned(t, spec { more = ('memory { budget = "%dB" }\n'):format(bytes - 1) }, "fit_refused")
+    t.equal(result.status, 1)
+    t.contains(result.err, ('expected %dB or more, or batch { "auto", global = 256 }, or recompute = "auto"')
+        :format(bytes))
+end)
+
+add("global is divided by the ranks of an option", function(t)
+    local text = spec { batch = "{ 32, global = 128 }", accumulate = " {}", more = 'parallel "ddp"\n' }
+    for ranks, a in ipairs { 4, 2 } do
+        local result = planned(t, text, "fit_ranks", "--ranks", tostring(ranks))
+        t.equal(t.load("tests/lua/json.lua").read(result.out).cycle.accumulate, a)
+    end
+    t.contains(planned(t, text, "fit_ranks", "--ranks", "3").err, "which 32 rows x 3 ranks = 96 does not divide")
+end)
+
+add("what an open choice refuses", function(t)
+    local budget = 'memory { budget = "1GiB" }\n'
+    local auto = { batch = '{ "auto", global = 64 }', accumulate = " {}" }
+    local function refused(text, part)
+        local result = planned(t, text, "fit_refused")
+        t.equal(result.status, 1, result.err)
+        t.contains(result.err, part)
+    end
+    refused(spec { batch = auto.batch, accumulate = " {}" }, "gagen does not ask the machine")
+    refused(spec { more = 'memory { recompute = "auto" }\n' }, "gagen does not ask the machine")
+    refused(spec { batch = '"auto"', more = budget }, "expected global = rows per update beside it")
+    refused(spec { batch = auto.batch, accumulate = '{ tail = "flush" }', more = budget }, "which rows an epoch has")
+    local micro = spec { batch = auto.batch, accumulate = " {}", more = budget }
+    refused(micro:gsub('loss      "cross_entropy"', 'loss { "cross_entropy", weight = "micro" }'), "depends on them")
+    refused(spec { more = "memory { budget = 4096 }\n" }, 'expected bytes such as "2GiB"')
+    refused(spec { batch = '{ "most", global = 64 }', accumulate = " {}", more = budget }, '"auto"')
+end)
+
+return tests
