@@ -68,9 +68,13 @@ include tests/device/build.mk
 include tests/crash/build.mk
 include tests/faults/build.mk
 
+# all of them in two processes beside each other, those of a PATTERN in one
 run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
 	$(Q)rm -rf $(BUILD)/tests/tmp
-	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)')
+	$(Q)$(if $(PATTERN),$(BUILD)/tests/run '$(PATTERN)',$(MAKE) -k -j2 run-test-1/2 run-test-2/2)
+
+run-test-1/2 run-test-2/2: run-test-%:
+	$(Q)$(BUILD)/tests/run -$*
 
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test
@@ -80,7 +84,7 @@ $(BUILD)/tests/groups.h: FORCE
 	@for f in $(patsubst test_%,%,$(basename $(notdir $(UNIT)))); do echo "GROUP($$f)"; done > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
-TEST_FLAGS := -Itests -I$(BUILD)/tests -DGA_TEST_FOLDER='"$(BUILD)/tests/tmp"' -DGA_TEST_GAGEN='"$(GAGEN)"'
+TEST_FLAGS := -Itests -I$(BUILD)/tests -DGA_TEST_BUILD='"$(BUILD)"' -DGA_TEST_FOLDER='"$(BUILD)/tests/tmp"' -DGA_TEST_GAGEN='"$(GAGEN)"'
 $(BUILD)/tests/%.o: INCLUDES += $(TEST_FLAGS)
 $(call object,tests/main.c): $(BUILD)/tests/groups.h
 
@@ -104,7 +108,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: all docs demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

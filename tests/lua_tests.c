@@ -20,6 +20,10 @@
 
 #include <cmocka.h>
 
+static struct {
+    int number, count;
+} part = { 1, 1 };
+
 typedef struct {
     char *file; /* tests/lua/test_NAME.lua */
     char *name;
@@ -119,11 +123,11 @@ static int native_isolated(lua_State *L) {
 
 /* temporary() -> a new folder */
 static int native_temporary(lua_State *L) {
-    char path[] = GA_TEST_FOLDER "/XXXXXX";
     lua_getglobal(L, "host");
     lua_getfield(L, -1, "folder");
     lua_pushliteral(L, GA_TEST_FOLDER);
     lua_call(L, 1, 0);
+    char path[] = GA_TEST_FOLDER "/XXXXXX";
     if (!mkdtemp(path)) return luaL_error(L, "%s: %s", path, strerror(errno));
     lua_pushstring(L, path);
     return 1;
@@ -166,6 +170,10 @@ static int push_helpers(lua_State *L) {
         lua_setfield(L, -2, "root");
         lua_pushliteral(L, GA_TEST_GAGEN);
         lua_setfield(L, -2, "gagen");
+        lua_pushliteral(L, GA_TEST_BUILD);
+        lua_setfield(L, -2, "build");
+        lua_pushfstring(L, part.count > 1 ? "-%d" : "", part.number);
+        lua_setfield(L, -2, "part");
         status = lua_pcall(L, 1, 1, 0);
     }
     free(root);
@@ -240,11 +248,13 @@ static void add_file(lua_suite *s, const char *file) {
     lua_close(L);
 }
 
-int ga_lua_tests(void) {
+int ga_lua_tests(int number, int count) {
     glob_t files;
     lua_suite s = { 0 };
+    part.number = number;
+    part.count = count;
     if (glob("tests/lua/test_*.lua", 0, NULL, &files) == 0) {
-        for (size_t i = 0; i < files.gl_pathc; i++) add_file(&s, files.gl_pathv[i]);
+        for (size_t i = (size_t)number - 1; i < files.gl_pathc; i += (size_t)count) add_file(&s, files.gl_pathv[i]);
         globfree(&files);
     }
     for (size_t i = 0; i < s.count; i++) {

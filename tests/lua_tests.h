@@ -3,7 +3,8 @@
 #define GA_LUA_TESTS_H
 
 /* Runs every entry { name, function(t) } of tests/lua/test_*.lua as one test of the group "lua", each in a
- * fresh state of gagen's host; returns the number of failures. tests/lua/t.lua documents t. */
-int ga_lua_tests(void);
+ * fresh state of gagen's host; returns the number of failures. tests/lua/t.lua documents t. Of `count`
+ * processes that share the files, this one is `number`, 1..count. */
+int ga_lua_tests(int number, int count);
 
 #endif

@@ -1,6 +1,8 @@
 /* main.c: runs every test of the project through cmocka, from the repository root.
- * usage: run [PATTERN]    only tests whose name contains PATTERN (* and ? as in a shell), and those
+ * usage: run [-K/N] [PATTERN]
+ *   PATTERN               only tests whose name contains PATTERN (* and ? as in a shell), and those
  *                         of the C group of that name; a PATTERN that fits none is a failure
+ *   -K/N                  the K-th of N processes that share the work, from 1; the first has the C groups
  * A C group is a function `int test_NAME(void)` in tests/unit/test_NAME.c that runs one cmocka
  * group and returns its failures; groups.h is made by the Makefile from the names of these files. A
  * Lua test is an entry of the array that tests/lua/test_NAME.lua returns (lua_tests.c). */
@@ -52,9 +54,14 @@ int __wrap__cmocka_run_group_tests(const char *group, const struct CMUnitTest *t
 
 int main(int argc, char **argv) {
     char pattern[256];
-    int failures = 0;
+    int failures = 0, number = 1, count = 1;
     if (access("gen/host/host.h", R_OK) != 0) {
         fprintf(stderr, "%s: run it from the repository root\n", argv[0]);
+        return 2;
+    }
+    if (argc > 1 && sscanf(argv[1], "-%d/%d", &number, &count) == 2) argv++, argc--;
+    if (number < 1 || number > count) {
+        fprintf(stderr, "part %d of %d: expected 1..%d\n", number, count, count);
         return 2;
     }
     if (argc > 1) {
@@ -63,11 +70,11 @@ int main(int argc, char **argv) {
         wanted = argv[1];
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
-#define GROUP(name) failures += test_##name() != 0;
+#define GROUP(name) if (number == 1) failures += test_##name() != 0;
 #include "groups.h"
 #undef GROUP
-    int lua = ga_lua_tests();
-    if (matched == 0) {
+    int lua = ga_lua_tests(number, count);
+    if (matched == 0 && count == 1) {
         fprintf(stderr, "no test has a name that fits '%s'\n", filter);
         return 1;
     }

@@ -4,7 +4,7 @@
 return function(t)
     local json = t.load("tests/lua/json.lua")
     local programs = {}
-    local base = t.temp():match("^(.*)/tmp/") .. "/programs"
+    local base = t.build .. "/tests/programs" .. t.part
 
     local function check_run(result, what)
         if result.status ~= 0 then
@@ -55,7 +55,7 @@ return function(t)
     -- The runtime of the program in `folder` as one object: compiled once, by the build of the tests. The
     -- engine for processes is not in it, each program compiles its own, and the probes only train-probe.
     local function runtime_object(folder)
-        local build = base:match("^(.*)/tests/")
+        local build = t.build
         local command, stamp = { "ld", "-r", "-o", t.root .. "/" .. base .. "/runtime.o" },
             host.sha256(host.read(build .. "/libruntime.a"))
         for _, file in ipairs(host.list(folder .. "/runtime")) do

@@ -9,7 +9,8 @@
 --   t.shell(command)             the same for `sh -c`
 --   t.temp()                     a fresh folder
 --   t.write(path, text)          writes a file, making its folders
---   t.root, t.gagen              the repository; path of gagen in it
+--   t.root, t.gagen, t.build     the repository; path of gagen in it, and of the build folder
+--   t.part                       "", or "-K" in part K of a run: a suffix for folders that outlive a test
 --   t.load(path)                 value of a Lua file of the repository
 --   t.isolated(f, seconds, bytes)  the exit code of f() in a copy of this process with these limits, and
 --                                what it printed to standard error; an error is gagen's exit code for it
@@ -49,7 +50,7 @@ local function same(a, b)
 end
 
 return function(native)
-    local t = { root = native.root, gagen = native.gagen, clock = native.clock,
+    local t = { root = native.root, gagen = native.gagen, build = native.build, part = native.part, clock = native.clock,
                 isolated = native.isolated,
                 environment = host.environment }
 

@@ -13,8 +13,7 @@ local HARMFUL = {
 return {
     { "power failure at any moment of a save", function(t)
         local all = t.environment("GAGEN_TEST_ALL") and "all" or "few"
-        local build = t.temp():match("^(.*)/tests/")
-        local result = t.run { build .. "/tests/crash/crash", all, timeout = 1800 }
+        local result = t.run { t.build .. "/tests/crash/crash", all, timeout = 1800 }
         t.equal({ result.status, result.timed_out, result.err }, { 0, false, "" }, result.out)
         local scenarios = 0
         for name, violations in result.out:gmatch("\n?([%w ,]+): %d+ operations, [^\n]* (%d+) violations") do

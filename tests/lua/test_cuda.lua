@@ -52,9 +52,9 @@ local function open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     if gpus(t) > 0 then
         return programs, function() return { "GAGEN_TIMEOUT=60" } end,
-            t.root .. "/" .. programs.folder():match("^(.*)/tests/programs$")
+            t.root .. "/" .. t.build
     end
-    local build = t.root .. "/" .. programs.folder():match("^(.*)/tests/programs$")
+    local build = t.root .. "/" .. t.build
     local library = build .. "/device/lib"
     local stamp = host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
         .. host.read(library .. "/shim.h")):sub(1, 16)
@@ -428,7 +428,7 @@ end)
 
 add("found: a copy that nothing waits for", function(t)
     needs_library(t)
-    local programs, environment, build = open(t)
+    local programs, environment = open(t)
     local p = programs.build("cuda_nowait", digits() .. CUDA)
     local text = host.read(p.folder .. "/step.c")
     local wait = "GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));"
@@ -436,7 +436,7 @@ add("found: a copy that nothing waits for", function(t)
     if first then
         t.write(p.folder .. "/step.c", text:sub(1, first - 1) .. text:sub(last + 1))
         local made = t.run { "make", "-s", "-C", p.folder, "CFLAGS=-O1",
-            ("SOURCES=%s/tests/programs/runtime.o"):format(build) }
+            ("SOURCES=%s/%s/runtime.o"):format(t.root, programs.folder()) }
         t.equal(made.status, 0, made.err)
     end
     local result = programs.train(p, { "--cycles", 2, env = environment(checked(1)), status = 3 })

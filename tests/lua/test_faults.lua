@@ -72,7 +72,7 @@ local function run(t, programs, p, scenario, faults)
     for _, word in ipairs(scenario.options) do
         o[#o + 1] = word == "INIT" and folder .. "/init.safetensors" or word == "OUT" and folder .. "/out" or word
     end
-    o.env = { "LD_PRELOAD=" .. t.root .. "/" .. t.temp():match("^(.*)/tests/") .. "/tests/faults/faults.so",
+    o.env = { "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
         "GA_FAIL_COUNTS=" .. folder .. "/counts", "GA_FAIL_AT=" .. (faults or "") }
     local result = programs.train(p, o)
     result.folder = folder

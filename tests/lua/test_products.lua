@@ -56,7 +56,6 @@ end
 local function build(t, name, dtype)
     local machine = profile.get(name)
     local folder = t.root .. "/" .. t.temp()
-    local build_folder = folder:match("^(.*)/tests/tmp/")
     local functions, rows = kernels_of(dtype, machine)
     local shared = math_file.render(functions, { profile = machine, real = dtype, template = read_template },
         function(file) return "/* " .. file .. " */\n" end)
@@ -70,7 +69,7 @@ local function build(t, name, dtype)
     local command = { "cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
         "-pthread", "-I" .. folder, "-I" .. t.root, "-o", folder .. "/products", timeout = 300 }
     table.move(machine.flags, 1, #machine.flags, #command + 1, command)
-    table.move({ t.root .. "/tests/numeric/products.c", build_folder .. "/libruntime.a", "-lm" }, 1, 3,
+    table.move({ t.root .. "/tests/numeric/products.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" }, 1, 3,
         #command + 1, command)
     local built = t.run(command)
     t.equal(built.status, 0, built.err)

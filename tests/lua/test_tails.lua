@@ -44,12 +44,11 @@ end
 -- The answers of the runtime to all settings.
 local function answers(t, list)
     local folder = t.temp()
-    local build = folder:match("^(.*)/tests/tmp/")
     local lines = {}
     for i, s in ipairs(list) do lines[i] = question(s) end
     t.write(folder .. "/questions", table.concat(lines, "\n") .. "\n")
     local built = t.run { "cc", "-I.", "-Iruntime", "-o", folder .. "/cycles", "tests/e2e/cycles.c",
-        build .. "/libruntime.a", "-lm" }
+        t.build .. "/libruntime.a", "-lm" }
     t.equal(built.status, 0, built.err)
     local out = {}
     for line in t.shell(folder .. "/cycles < " .. folder .. "/questions").out:gmatch("[^\n]+") do

@@ -33,10 +33,9 @@ return function(t)
     end
 
     -- The library of the runtime lies beside the folder of the tests.
-    local function compile(folder, temporary, case)
-        local build = t.root .. "/" .. temporary:match("^(.*)/tests/tmp/")
+    local function compile(folder, case)
         return t.run { "make", "-s", "-j2", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
-            "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. build .. "/libruntime.a",
+            "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. t.root .. "/" .. t.build .. "/libruntime.a",
             "OPTIONS=" .. (case.flags or "-O1"), timeout = 300 }
     end
 
@@ -77,7 +76,7 @@ return function(t)
         for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
         local outcome = t.run(command)
         if outcome.status ~= 0 then return nil, "gagen", outcome end
-        local built = compile(folder, temporary, case)
+        local built = compile(folder, case)
         if built.status ~= 0 then return nil, "cc", built end
         return setmetatable({ folder = folder, warnings = outcome.err }, Program)
     end
