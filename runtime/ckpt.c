@@ -71,7 +71,7 @@ static int64_t measure(const ga_ckpt_config *c, int64_t *total) {
 
 static size_t manifest_bytes(const ga_ckpt_config *c, int64_t blocks) {
     size_t files = (size_t)(c->file_count + ga_comm_size(c->comm));
-    return ga_padded(16384 + GA_DATA_FILES * 640 + files * (192 + 11 * (size_t)blocks));
+    return ga_padded(16384 + GA_DATA_FILES * 640 + GA_CKPT_NUMBERS * 96 + files * (192 + 11 * (size_t)blocks));
 }
 
 size_t ga_ckpt_bytes(const ga_ckpt_config *c) {
@@ -302,6 +302,10 @@ static void begin_manifest(save *v) {
     add_number(t, "scale", s->scale, ",");
     ga_text_add(t, "\"growth_step\":%lld,\"hysteresis_step\":%lld},\n", (long long)s->growth_step,
                 (long long)s->hysteresis_step);
+    ga_text_add(t, "\"numbers\":{");
+    for (int i = 0; i < s->number_count; i++)
+        add_number(t, s->numbers[i].name, s->numbers[i].value, i < s->number_count - 1 ? "," : "");
+    ga_text_add(t, "},\n");
     add_int(t, "world", ga_comm_size(v->c->c.comm));
     add_text(t, "target", s->target);
     add_text(t, "profile", s->profile);

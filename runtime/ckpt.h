@@ -8,7 +8,7 @@
 #include "epochs.h"
 #include "safetensors.h"
 
-enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64, GA_CKPT_FILES = 8, GA_CKPT_NAME = 64 };
+enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64, GA_CKPT_FILES = 8, GA_CKPT_NAME = 64, GA_CKPT_NUMBERS = 64 };
 
 typedef struct ga_data_file {
     char path[256]; /* as in the spec */
@@ -23,6 +23,12 @@ int ga_data_file_read(const char *path, const char *name, ga_data_file *out, ga_
 /* What a rank has summed up in the present cycle, beside the gradient. */
 enum { GA_SAVED_WEIGHT, GA_SAVED_LOSS, GA_SAVED_ROWS, GA_SAVED_SUMS };
 
+/* A number that an optimizer or schedule keeps beside its arrays. */
+typedef struct ga_ckpt_number {
+    char name[48];
+    double value;
+} ga_ckpt_number;
+
 /* All that a manifest says. */
 typedef struct ga_ckpt_state {
     int64_t micro, cycle, update, skipped, skipped_in_row;
@@ -33,6 +39,8 @@ typedef struct ga_ckpt_state {
     uint64_t seed; /* below 2^63 */
     double scale;  /* loss scaler; 1 without */
     int64_t growth_step, hysteresis_step;
+    int number_count;
+    ga_ckpt_number numbers[GA_CKPT_NUMBERS];
     int world;
     char version[32], spec_sha256[65], target[16], profile[32], tuning_sha256[65];
     int data_count;
@@ -84,10 +92,10 @@ int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path
 int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 
 /* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is
- * what this run has. Data files must be equal. Other differences are said on stderr: at a boundary the place goes
- * down to a whole cycle. Inside a cycle the global batch and the rows of a micro-step must be the
- * same; then the gradient is loaded too, bit by bit with the same number of ranks, else summed in the
- * order of ranks. */
+ * what this run has. Data files must be equal, and so the names of its numbers. Other differences are
+ * said on stderr: at a boundary the place goes down to a whole cycle. Inside a cycle the global batch
+ * and the rows of a micro-step must be the same; then the gradient is loaded too, bit by bit with the
+ * same number of ranks, else summed in the order of ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

@@ -89,6 +89,20 @@ static uint32_t get_checksum(const json_t *v, bool *ok) {
     return text ? (uint32_t)strtoul(text, NULL, 16) : 0;
 }
 
+/* None in the manifest of an older program. */
+static void fill_numbers(json_t *numbers, ga_ckpt_state *s, bool *ok) {
+    const char *name;
+    json_t *value;
+    if (json_object_size(numbers) > GA_CKPT_NUMBERS) *ok = false;
+    json_object_foreach(numbers, name, value) {
+        if (s->number_count == GA_CKPT_NUMBERS) return;
+        ga_ckpt_number *number = &s->numbers[s->number_count++];
+        if (strlen(name) >= sizeof number->name) *ok = false;
+        snprintf(number->name, sizeof number->name, "%s", name);
+        number->value = get_number(numbers, name, ok);
+    }
+}
+
 static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     bool ok = true;
     const json_t *scaler = json_object_get(o, "scaler"), *data = json_object_get(o, "data");
@@ -106,6 +120,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->scale = get_number(scaler, "scale", &ok);
     s->growth_step = get_int(scaler, "growth_step", &ok);
     s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);
+    fill_numbers(json_object_get(o, "numbers"), s, &ok);
     s->world = (int)get_int(o, "world", &ok);
     get_text(o, "version", s->version, sizeof s->version, &ok);
     get_text(o, "spec_sha256", s->spec_sha256, sizeof s->spec_sha256, &ok);

@@ -140,6 +140,19 @@ static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckp
     return GA_OK;
 }
 
+static int compare_numbers(const char *path, const ga_ckpt_state *now, const ga_ckpt_state *s, ga_err *e) {
+    for (int i = 0; i < now->number_count || i < s->number_count; i++) {
+        const char *here = i < now->number_count ? now->numbers[i].name : "nothing";
+        const char *there = i < s->number_count ? s->numbers[i].name : "nothing";
+        if (strcmp(here, there) != 0)
+            return ga_fail(e, GA_INPUT,
+                           "%s: keeps %s where this program keeps %s: written with another optimizer or "
+                           "schedule; --init takes the parameters alone, from its model.safetensors",
+                           path, there, here);
+    }
+    return GA_OK;
+}
+
 static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
     char file[GA_PATH_MAX];
     for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
@@ -163,6 +176,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
     if (code == GA_OK) code = convert_place(now, accumulate, out, e);
     if (code == GA_OK) code = compare_files(path, c, out, e);
+    if (code == GA_OK) code = compare_numbers(path, now, out, e);
     if (code == GA_OK) code = load_files(path, c, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
     return ga_comm_agree(c->comm, code, e);

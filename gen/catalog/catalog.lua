@@ -101,7 +101,7 @@ function catalog.load()
             ops = ops, pointwise = words,
             layers = load_plain("layers", "layer", { "doc", "fields", "apply" }),
             losses = load_plain("loss", "loss", { "doc", "fields", "rows" }),
-            optimizers = load_plain("optim", "optimizer", { "doc", "fields", "state", "update" }),
+            optimizers = load_plain("optim", "optimizer", { "doc", "fields", "scope", "zero", "state", "update" }),
             schedules = load_plain("schedule", "schedule", { "doc", "fields", "factor" }),
         }
     end

@@ -47,7 +47,7 @@ end
 
 local function of_entry(entry)
     local out = { entry.kind, ": ", entry.usage, "\n  ", entry.doc,
-        entry.required and "; every spec has it" or "", "\n" }
+        entry.required and "; every spec has it" or "", "\n", entry.note and "  " .. entry.note .. "\n" or "" }
     if #entry.fields > 0 then out[#out + 1] = "\n" end
     for _, f in ipairs(entry.fields) do
         local default = reference.default(f)

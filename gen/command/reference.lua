@@ -1,7 +1,7 @@
 -- reference: everything a spec may use, from the words and the catalog, as one list of entries. `gagen
 -- list`, `gagen help WORD`, the annotations for editors and the completions of shells read it.
 --
--- An entry: { kind, name, doc, usage, fields, example, required }. usage: how it is written; fields: a
+-- An entry: { kind, name, doc, note, usage, fields, example, required }. usage: how it is written; fields: a
 -- schema as for base/check.lua; example: a line of a spec that is valid: a word, or a layer in a list of
 -- layers, or, where it begins with "local y", a line in a function of x.
 local catalog = require "catalog.catalog"
@@ -41,12 +41,49 @@ local function example_of(fields, first)
         or literal.write(args)
 end
 
+-- A rule's fields with their defaults, and each set with one of them changed that a rule may look at to say
+-- what it keeps: flags turned, numbers of 0 made 0.5. { name of the field or nil, fields }.
+local function settings_of(rule)
+    local function defaults()
+        local o = {}
+        for _, f in ipairs(rule.fields) do o[f.name] = f.default end
+        return o
+    end
+    local list = { { nil, defaults() } }
+    for _, f in ipairs(rule.fields) do
+        local o = defaults()
+        if f.default == false or f.default == true then o[f.name] = not f.default end
+        if f.default == 0 then o[f.name] = 0.5 end
+        local refused = rule.check and rule.check(o)
+        if o[f.name] ~= f.default and not refused then list[#list + 1] = { f.name, o } end
+    end
+    return list
+end
+
+-- What an optimizer keeps for each parameter.
+local function state_text(rule)
+    local parts, usual = {}, nil
+    for _, setting in ipairs(settings_of(rule)) do
+        local names = rule.state(setting[2])
+        local kept = #names > 0 and table.concat(names, ", ") or "nothing"
+        if not usual then
+            usual = kept
+            parts[1] = #names == 0 and "keeps nothing per parameter"
+                or ("keeps %s: %d bytes per parameter in f32, %d in f64"):format(kept, 4 * #names, 8 * #names)
+        elseif kept ~= usual then
+            parts[#parts + 1] = ("with %s %s: %d, %d"):format(setting[1], kept, 4 * #names, 8 * #names)
+        end
+    end
+    return table.concat(parts, "; ")
+end
+
 local function selected(word, kind)
     return function(name, entry)
         local fields = entry.fields
         local usage = fields[1] and ('%s { "%s", %s'):format(word, name, arguments_of(fields):sub(3))
             or ('%s "%s"'):format(word, name)
         return { kind = kind, name = name, doc = entry.doc, fields = fields, usage = usage,
+            note = entry.state and state_text(entry),
             example = entry.example or word .. " " .. example_of(fields, name) }
     end
 end

@@ -133,6 +133,22 @@ end
 function c.open(name) return ("static void %s("):format(name) end
 c.first_parameters = { "ga_worker *w" }
 
+c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
+
+--- The rate of the update after `t` updates.
+function c.rate(config, t) return ("%s_model_lr(m, %s)"):format(config.name, t) end
+
+--- The address of a number of an optimizer of tensors.
+function c.doubles(at) return "m->tensors + " .. at end
+
+--- The parameters of a kernel of the boundary that one worker does, and what its call begins with.
+function c.single(_, own, reads_step)
+    local all = { "ga_worker *worker", reads_step and "const step *s" or nil }
+    return table.move(own, 1, #own, #all + 1, all)
+end
+
+function c.single_step(reads_step) return reads_step and c.sweep_step or "w" end
+
 --- The parameters of an update kernel: its own and a range of the flat space.
 function c.sweep(_, own)
     return table.move({ "int64_t from", "int64_t to" }, 1, 2, #own + 2,

@@ -34,10 +34,29 @@ function cuda.pointer(t)
     return "m->a." .. t.name .. offset
 end
 
+cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
+
+--- The rate of the update after `t` updates.
+function cuda.rate(_, t) return ("learning_rate(s, %s)"):format(t) end
+
+--- The address of a number of an optimizer of tensors.
+function cuda.doubles(at) return "m->device_tensors + sizeof(double) * " .. at end
+
+--- The parameters of a kernel of the boundary that is one block, and what its call begins with: all look
+--- whether the update is skipped.
+function cuda.single(kernel, own)
+    kernel.launch = { blocks = 1, threads = THREADS }
+    kernel.parameters = table.move(own, 1, #own, 2, { "const step *s" })
+    return kernel.parameters
+end
+
+function cuda.single_step() return cuda.sweep_step end
+
 --- The parameters of an update kernel: its own and a range of the flat space, which decides how many
---- blocks are launched.
-function cuda.sweep(kernel, own)
-    kernel.launch = { threads = THREADS }
+--- blocks are launched: one per `tile` elements, or what is enough.
+function cuda.sweep(kernel, own, tile)
+    kernel.launch = { threads = THREADS,
+        blocks = tile and ("(unsigned)((to - from + %d) / %d)"):format(tile - 1, tile) }
     kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
         table.move(own, 1, #own, 1, {}))
     return kernel.parameters

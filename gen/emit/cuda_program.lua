@@ -4,6 +4,7 @@
 local cuda_step = require "emit.cuda_step"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local update = require "emit.update"
 
 local cuda_program = {}
 
@@ -25,6 +26,9 @@ local function model_fields(g, config)
     }
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("ga_address device_%s;"):format(name)
+    end
+    if update.doubles(g, config) > 0 then
+        list[#list + 1] = "ga_address device_tensors; /* sums of each tensor's tiles, then scales */"
     end
     local common = {
         "ga_address device_partials; /* 2 per NORM_TILE elements: sum of squares, not finite */",

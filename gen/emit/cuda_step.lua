@@ -7,6 +7,7 @@ local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local step = require "emit.step"
 local text = require "base.text"
+local update = require "emit.update"
 
 local cuda_step = {}
 
@@ -15,8 +16,8 @@ local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 local THREADS = 256
 local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
--- { type, text, comment, how many }.
-local function step_rows(config)
+-- { type, text, comment, how many }; what has no comment is a whole declaration. Doubles come first.
+local function step_rows(config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 6 } }
     if config.parallel ~= "none" then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
@@ -32,23 +33,27 @@ local function step_rows(config)
         { "double", "stop", "above 0: a rank was asked to stop", 1 },
         { "long long", "update, cycle", "updates done, cycles done", 2 },
         { "long long", "skip", "not 0: leave parameters and state as they are", 1 },
+    }
+    table.move(rest, 1, #rest, #rows + 1, rows)
+    local reals = {
         { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
         { "real", "factor", "nominal / true weight, times the clip factor", 1 },
     }
-    return table.move(rest, 1, #rest, #rows + 1, rows)
+    for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
+    table.move(reals, 1, #reals, #rows + 1, rows)
+    for i = 1, scalars.reals do rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, 1 } end
+    return rows
 end
 
 --- The fields of the struct step, as text, and its size in bytes.
 function cuda_step.block(config, real, sweeps)
     local out, bytes, reals = {}, 0, 0
-    for _, row in ipairs(step_rows(config)) do
+    for _, row in ipairs(step_rows(config, update.scalars(sweeps))) do
         local declaration = row[1] .. " " .. row[2] .. ";"
-        out[#out + 1] = declaration .. (" "):rep(24 - #declaration) .. " /* " .. row[3] .. " */"
+        out[#out + 1] = row[3] and declaration .. (" "):rep(24 - #declaration) .. " /* " .. row[3] .. " */"
+            or row[2]
         if row[1] == "real" then reals = reals + row[4] else bytes = bytes + 8 * row[4] end
     end
-    local _, groups = step.scalars(sweeps)
-    if groups.text ~= "" then out[#out + 1] = groups.text end
-    for _, sweep in ipairs(sweeps) do reals = reals + #sweep.hoisted end
     bytes = bytes + reals * (real == "f64" and 8 or 4)
     return block_of(out), (bytes + 7) // 8 * 8
 end
@@ -74,13 +79,12 @@ local function boundary_kernels(g, config, context, sweeps)
     for _, name in ipairs(expr.variables(rate)) do
         if name == "total" then total = "const double total = s->schedule_total;" end
     end
-    local arguments = step.decision(config, sweeps)
+    local arguments = step.decision(config, sweeps, context.target)
     arguments.threads, arguments.ddp = THREADS, config.parallel ~= "none"
     arguments.source = text.comment(("%s, from %s"):format(config.schedule.rule.name, config.schedule.at))
     arguments.total = text.block(total)
     arguments.rate = text.block(expr.text(rate, { call = { abs = "fabs", min = "fmin", max = "fmax" },
         variable = function(v) return v == "t" and "(double)t" or "total" end }))
-    arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "s->cycle" or "s->update")
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
     return list
 end
@@ -199,7 +203,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, sweeps, header))
     files:set("launch.c", launch_text(kernels, header))
-    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, context, sweeps))
+    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, config, context, sweeps))
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"

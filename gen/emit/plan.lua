@@ -5,6 +5,7 @@ local batch = require "emit.batch"
 local graph = require "graph.graph"
 local profile = require "emit.profile"
 local text = require "base.text"
+local update = require "emit.update"
 
 local plan = {}
 
@@ -22,13 +23,17 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names) * 512
 end
 
+local function partials_for(config)
+    return "sums of the gradient norm" .. (config.optimizer.rule.scope == "tensor" and ", of each tensor" or "")
+end
+
 local function device_arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
         add("device_" .. arena.name, arena.elements * size, "device: training", "device")
     end
     local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
-    add("device_partials", tiles * 16, "device: sums of the gradient norm", "device")
+    add("device_partials", tiles * 16 + 8 * update.doubles(g, config), "device: " .. partials_for(config), "device")
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     add("device_step", PAGE, "device: what an update needs beside the gradient", "device")
@@ -53,7 +58,7 @@ function plan.arenas(g, config)
     else
         for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
         local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
-        add("partials", tiles * 16, "sums of the gradient norm")
+        add("partials", tiles * 16 + 8 * update.doubles(g, config), partials_for(config))
     end
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
@@ -135,11 +140,7 @@ function plan.facts(g, config, kernel_list, sweeps)
             predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
     for _, sweep in ipairs(sweeps) do
-        local n = 0
-        for _, s in ipairs(g.segments) do
-            if s.group == sweep.group.index then n = n + s.n * s.count end
-        end
-        local work, moved = sweep.flops * n, n * size * (3 + 2 * #g.state_names)
+        local work, moved = sweep.flops * sweep.elements, sweep.elements * size * sweep.traffic
         facts.kernels[#facts.kernels + 1] = { name = sweep.name, at = config.optimizer.at,
             role = "boundary", calls = 1, flops = work, bytes = moved,
             predicted_us = predicted(config, work, moved), why = config.optimizer.rule.name }

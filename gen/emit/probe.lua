@@ -50,16 +50,12 @@ local function result_rows(found)
     return block_of(rows)
 end
 
--- Operations and bytes of one call. An update kernel is called once per segment of the flat space.
+-- Operations and bytes of one call. An update kernel is called for several runs of the flat space.
 local function work_of(kernel, facts, g)
     if kernel.flops and not kernel.group then return kernel.flops, kernel.bytes end
-    local segments = 0
-    for _, s in ipairs(g.segments) do
-        if kernel.group and s.group == kernel.group.index then segments = segments + s.count end
-    end
     for _, fact in ipairs(facts.kernels) do
-        if fact.name == kernel.name and segments > 0 then
-            return fact.flops // segments, fact.bytes // segments
+        if kernel.group and fact.name == kernel.name then
+            return fact.flops // kernel.calls, fact.bytes // kernel.calls
         end
     end
     local n = kernel.name == "gradient_partials" and g.trained_elements or 0

@@ -18,6 +18,7 @@ local sample = require "emit.sample"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
+local update = require "emit.update"
 
 local program = {}
 
@@ -133,7 +134,6 @@ end
 
 local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
-    local _, group_fields = step.scalars(sweeps)
     local states = ordered.collect(g.state_names, function(name)
         return ("real *flat_%s;"):format(name)
     end)
@@ -141,14 +141,14 @@ local function render_header(g, config, facts, context, sweeps, header)
     local target = context.target
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
-        sample = sample.possible(g, config),
+        sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = group_fields, state_fields = lines(states),
+        groups = lines(update.scalars(sweeps).fields), state_fields = lines(states),
         sum_names = text.block(step.SUMS),
     })).text
 end
@@ -224,7 +224,20 @@ local function nominal_of(config)
     return text.block("(double)A * B" .. of_row .. " * world")
 end
 
-local function render_model(g, config, facts, context, header)
+-- How the numbers that a run keeps start, and how they go to a checkpoint and come back.
+local function number_lines(sweeps)
+    local started, saved, loaded = {}, {}, {}
+    for i, number in ipairs(update.numbers(sweeps)) do
+        local field = "m->step." .. number.field
+        started[i] = ("%s = %s;"):format(field, expr.literal(number.initial, "f64"))
+        saved[i] = ("s.numbers[%d] = (ga_ckpt_number){%s, %s};"):format(i - 1, text.string(number.field).text, field)
+        loaded[i] = ("%s = s.numbers[%d].value;"):format(field, i - 1)
+    end
+    if #saved > 0 then table.insert(saved, 1, ("s.number_count = %d;"):format(#saved)) end
+    return { numbers_started = lines(started), numbers_saved = lines(saved), numbers_loaded = lines(loaded) }
+end
+
+local function render_model(g, config, facts, context, sweeps, header)
     local params = used_first(g)
     local target = context.target
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
@@ -246,9 +259,9 @@ local function render_model(g, config, facts, context, header)
     end
     local device_flat = cuda_program.flat(g, config)
     table.move(device_flat, 1, #device_flat, #flat + 1, flat)
-    local more = cuda_program.model(config, facts)
+    local more = ordered.copy(cuda_program.model(config, facts), number_lines(sweeps))
     return context.template("program/model.c")("model", ordered.copy(more, {
-        sample = sample.possible(g, config),
+        sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
@@ -377,7 +390,7 @@ local function planned(g, config)
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
-    local sweeps = step.sweeps(g, config, context)
+    local sweeps = update.sweeps(g, config, context)
     return plan.facts(g, config, all, sweeps), context, all, sweeps
 end
 
@@ -397,7 +410,7 @@ function program.render(g, config)
     emitter.render(g, config, context, all, sweeps, header, files)
     probe.render(g, config, context, device and context.kernels or step.calls(all, sweeps), facts, header,
         files)
-    files:set("model.c", render_model(g, config, facts, context, header))
+    files:set("model.c", render_model(g, config, facts, context, sweeps, header))
     files:set("main.c", render_main(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)

@@ -6,6 +6,7 @@ local kernels = require "emit.kernels"
 local math_file = require "emit.math"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local update = require "emit.update"
 
 local step = {}
 
@@ -139,111 +140,11 @@ local function bucket_rows(g)
     return block_of(out)
 end
 
--- One sweep per parameter group: the optimizer's statements with its scalars hoisted.
-local function sweep_of(g, config, group, context)
-    local rule = config.optimizer.rule
-    local hoisted, element = {}, { w = true, g = true }
-    local state = {}
-    for _, name in ipairs(g.state_names) do element[name], state[name] = true, expr.var(name) end
-    local statements = rule.update(group.fields, expr.var "w", expr.var "g", state,
-        expr.var "lr", expr.var "t")
-    local prefix = ("u%d_"):format(group.index)
-    local target = context.target
-    local spelling = target.spelling(g.real, function(name)
-        return element[name] and name or "s->" .. name
-    end, config.optimizer.at)
-    local loads = { "const real w = flat_w[i], g = s->factor * flat_g[i];" }
-    local params = { "const step *s", "real *flat_w", "const real *flat_g" }
-    for _, name in ipairs(g.state_names) do
-        loads[#loads + 1] = ("real %s = flat_%s[i];"):format(name, name)
-        params[#params + 1] = "real *flat_" .. name
-    end
-    local lines, formula, stores, flops = {}, {}, {}, 1
-    for _, s in ipairs(statements) do
-        local left, e = s[1], expr.lift(s[2])
-        formula[#formula + 1] = (" *   %s = %s"):format(left, expr.shown(e))
-        local rest = expr.hoist(e, function(n) return element[n] end, hoisted, prefix)
-        flops = flops + expr.count(rest)
-        local value = expr.text(rest, spelling)
-        if left == "w" then
-            lines[#lines + 1] = ("flat_w[i] = %s;"):format(value)
-        else
-            lines[#lines + 1] = ("%s = %s;"):format(left, value)
-            stores[#stores + 1] = ("flat_%s[i] = %s;"):format(left, left)
-        end
-    end
-    local name = "update_" .. group.index
-    local kernel = { name = name, section = "boundary", hoisted = hoisted, group = group, flops = flops }
-    params = target.sweep(kernel, params)
-    local open = target.open(name, kernel.launch)
-    local file = target.folder .. "/update" .. target.extension
-    kernel.text = context.template(file)("sweep", {
-        fn = text.ident(name), params = text.block(target.wrap("", open, params, ""):sub(#open + 1)),
-        source = text.comment(("%s, templates/%s"):format(config.optimizer.at, file)),
-        threads = kernel.launch and kernel.launch.threads,
-        formula = text.block(table.concat(formula, "\n")),
-        loads = text.block(table.concat(loads, "\n")),
-        statements = text.block(table.concat(lines, "\n")),
-        stores = text.block(table.concat(stores, "\n")),
-    }).text:gsub("\n+$", "\n")
-    return kernel
-end
-
---- The update kernels, one per parameter group.
-function step.sweeps(g, config, context)
-    local list = {}
-    for _, group in g.groups:each() do
-        list[#list + 1] = sweep_of(g, config, group, context)
-    end
-    return list
-end
-
 --- All kernels that step.c calls: those of nodes, that of the gradient's norm, the updates.
 function step.calls(all, sweeps)
     local list = table.move(all, 1, #all, 1, {})
     list[#list + 1] = { name = "gradient_partials" }
     return table.move(sweeps, 1, #sweeps, #list + 1, list)
-end
-
---- The calls of the sweeps over all segments of the flat space.
-local function sweep_calls(g, sweeps, target)
-    local by_group, out = {}, {}
-    for _, sweep in ipairs(sweeps) do by_group[sweep.group.index] = sweep end
-    local states = ""
-    for _, name in ipairs(g.state_names) do states = states .. target.flat:format(name) end
-    for _, s in ipairs(g.segments) do
-        local call = ("%s(%s%s%s%s, %s, %s);"):format(by_group[s.group].name, target.sweep_step,
-            target.flat:format("w"), target.flat:format("g"), states, "%s", "%s")
-        if s.count == 1 then
-            out[#out + 1] = call:format(s.offset, s.offset + s.n)
-        else
-            out[#out + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(s.count)
-            out[#out + 1] = "    " .. call:format(("%d + l * %d"):format(s.offset, s.stride),
-                ("%d + l * %d"):format(s.offset + s.n, s.stride))
-        end
-    end
-    return block_of(out)
-end
-
--- Assignments of the hoisted scalars, in double, and the fields that hold them.
-local function scalars(sweeps)
-    local assignments, fields = {}, {}
-    for _, sweep in ipairs(sweeps) do
-        local scale = sweep.group.lr_scale
-        local spelling = { number = function(x) return expr.literal(x, "f64") end,
-            call = { abs = "fabs", min = "fmin", max = "fmax" },
-            variable = function(name)
-                if name == "t" then return "(double)(t + 1)" end
-                if scale == 1 then return "s->lr" end
-                return ("(s->lr * %s)"):format(expr.literal(scale, "f64"))
-            end }
-        for _, h in ipairs(sweep.hoisted) do
-            assignments[#assignments + 1] = ("s->%s = (real)(%s);"):format(h.name,
-                expr.text(h.e, spelling))
-            fields[#fields + 1] = ("real %s; /* %s */"):format(h.name, expr.shown(h.e))
-        end
-    end
-    return block_of(assignments), block_of(fields)
 end
 
 --- The learning rate as an expression of t (updates done), total and the base rate.
@@ -284,6 +185,16 @@ local function small_sum(config)
         .. "GA_TRY(ga_comm_small(m->comm, sums, 8, e));\nm->stop = sums[3] > 0;")
 end
 
+-- The rate of the update, of as many updates (or cycles) as are done, and what its scalars read.
+local function rate_lines(config, sweeps, target)
+    local lines, hold = {}, config.schedule.fields.on_skip ~= "advance"
+    if hold or update.reads(sweeps, "t") then
+        lines[1] = ("const %s t = %s; /* updates done */"):format(target.int64, target.updates)
+    end
+    lines[#lines + 1] = ("s->lr = %s;"):format(target.rate(config, hold and "t" or target.cycles))
+    return block_of(lines)
+end
+
 local function clip_lines(config)
     if not config.clip then return text.block("") end
     local limit = expr.literal(config.clip, "f64")
@@ -313,19 +224,21 @@ function step.passes(g, config, context)
 end
 
 --- What both targets send at the boundary.
-function step.boundary(g, context, sweeps)
+function step.boundary(g, config, context, sweeps)
     local target = context.target
     return {
-        buckets = #g.collectives, bucket_rows = bucket_rows(g), sweep_calls = sweep_calls(g, sweeps, target),
+        buckets = #g.collectives, bucket_rows = bucket_rows(g),
+        sweep_calls = update.calls(g, config, sweeps, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
 end
 
 --- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
-function step.decision(config, sweeps)
-    return { clip = clip_lines(config), by_sum = config.loss.weight == "sum",
+function step.decision(config, sweeps, target)
+    return { clip = clip_lines(config), rate_lines = rate_lines(config, sweeps, target),
+        by_sum = config.loss.weight == "sum",
         skip = text.block(SKIP[config.train.on_nonfinite]),
-        scalars = (scalars(sweeps)) }
+        scalars = update.scalars(sweeps).assignments }
 end
 
 local function kernels_text(context, all, sweeps)
@@ -337,13 +250,13 @@ local function kernels_text(context, all, sweeps)
 end
 
 local function update_text(g, config, context, sweeps, header)
-    local arguments = ordered.copy(step.boundary(g, context, sweeps), step.decision(config, sweeps))
+    local arguments = ordered.copy(step.boundary(g, config, context, sweeps),
+        step.decision(config, sweeps, context.target))
     arguments.header = text.block(header("update.c",
         ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
     arguments.name = text.ident(config.name)
     arguments.lr, arguments.small = rate_function(config), small_sum(config)
-    arguments.t = text.block(config.schedule.fields.on_skip == "advance" and "m->count.cycle"
-        or "m->count.update")
+    arguments.has_factor = config.clip ~= nil or update.reads(sweeps, "grad_norm")
     return context.template("program/update.c")("update", arguments).text
 end
 
@@ -361,8 +274,6 @@ function step.render(g, config, context, all, sweeps, header, files)
     arguments.cycle_cases = cycle_cases(g)
     files:set("step.c", context.template("program/step.c")("step", arguments).text)
 end
-
-step.scalars = scalars
 
 --- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets
 -- and hits among them; the weight of the present micro-step alone.

@@ -23,12 +23,49 @@ static void gradient_partials(ga_worker *w, double *partials, const $real *gradi
     }
 }
 
-//@ sweep(fn, params, source, formula, loads, statements, stores)
+//@ sums(fn, params, source, formula, loads, statements, stores, names, adds, totals, tile)
+/* $fn: of one tensor, by tiles:
+$formula
+ * $source */
+static void $fn($params) {
+    enum { TILE = $tile };
+    for (ga_tiles t = ga_tiles_begin(worker, (to - from + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t first = from + t.index * TILE, end = first + TILE < to ? first + TILE : to;
+        double $names;
+        for (int64_t i = first; i < end; i++) {
+            $loads
+            $statements
+            $stores
+            $adds
+        }
+//% for i, name in ipairs(totals) do
+        sums[$(#totals) * t.index + $(i - 1)] = $name;
+//% end
+    }
+}
+
+//@ scales(fn, params, source, formula, names, totals, scales)
+/* $fn: of one tensor, from the sums of its tiles:
+$formula
+ * $source */
+static void $fn($params) {
+    if (worker->index != 0) return;
+    double $names;
+    for (int64_t i = 0; i < tiles; i++) {
+//% for i, name in ipairs(totals) do
+        $name += sums[$(#totals) * i + $(i - 1)];
+//% end
+    }
+    $scales
+}
+
+//@ sweep(fn, params, source, formula, loads, statements, stores, once, tile)
 /* $fn:
 $formula
  * $source */
 static void $fn($params) {
-    enum { TILE = 4096 };
+    enum { TILE = $tile };
+    $once
     for (ga_tiles t = ga_tiles_begin(worker, (to - from + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int64_t first = from + t.index * TILE, end = first + TILE < to ? first + TILE : to;
         for (int64_t i = first; i < end; i++) {

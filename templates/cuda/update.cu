@@ -31,7 +31,7 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, source, rate, total, ddp, by_sum, skip, clip, t, scalars)
+//@ decide(threads, source, rate, total, ddp, by_sum, skip, clip, rate_lines, scalars)
 /* learning_rate: of the update after t updates
  * $source */
 GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
@@ -74,20 +74,62 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
     double factor = mean;
     $clip
     s->factor = (real)factor;
-    const ga_int64 t = $t;
-    s->lr = learning_rate(s, t);
+    $rate_lines
     $scalars
     s->update += !s->skip;
     s->cycle++;
     for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
 }
 
-//@ sweep(fn, params, source, threads, formula, loads, statements, stores)
+//@ sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals, tile)
+/* $fn: of one tensor, by tiles:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    enum { TILE = $tile };
+    __shared__ double scratch[GA_LANES];
+    const ga_int64 first = from + (ga_int64)blockIdx.x * TILE, end = first + TILE < to ? first + TILE : to;
+    double $names;
+    for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
+        $loads
+        $statements
+        $stores
+        $adds
+    }
+//% for i, name in ipairs(totals) do
+    $name = ga_block_sum($name, scratch);
+    if (threadIdx.x == 0) sums[$(#totals) * blockIdx.x + $(i - 1)] = $name;
+//% end
+}
+
+//@ scales(fn, params, source, threads, formula, names, totals, scales)
+/* $fn: of one tensor, from the sums of its tiles:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    __shared__ double scratch[GA_LANES];
+    double $names;
+    for (ga_int64 i = threadIdx.x; i < tiles; i += $threads) {
+//% for i, name in ipairs(totals) do
+        $name += sums[$(#totals) * i + $(i - 1)];
+//% end
+    }
+//% for i, name in ipairs(totals) do
+    $name = ga_block_sum($name, scratch);
+//% end
+    if (threadIdx.x != 0) return;
+    $scales
+}
+
+//@ sweep(fn, params, source, threads, formula, loads, statements, stores, once, tile)
 /* $fn:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
+    $once
     for (ga_int64 i = from + ga_thread_first(); i < to; i += ga_thread_count()) {
         $loads
         $statements

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal, sample)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started)
 $header
 #include "probes.h"
 
@@ -56,11 +56,17 @@ static void place(model *m) {
     };
 //% if device then
     m->device_partials = m->device_memory[DEVICE_PARTIALS];
+//% if tensors then
+    m->device_tensors = m->device_partials + 2 * sizeof(double) * NORM_TILES;
+//% end
     m->device_batches = m->device_memory[DEVICE_BATCHES];
     m->block = m->device_memory[DEVICE_STEP];
     m->transfer = (transfer *)m->memory[ARENA_TRANSFER].base;
 //% else
     m->partials = (double *)m->memory[ARENA_PARTIALS].base;
+//% if tensors then
+    m->tensors = m->partials + 2 * NORM_TILES;
+//% end
 //% end
 }
 
@@ -195,6 +201,7 @@ static ga_ckpt_state state_of(const model *m) {
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };
+    $numbers_saved
     for (int i = 0; i < DATA_FILES; i++) s.data[i] = m->files[i];
     return s;
 }
@@ -210,6 +217,7 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
     m->sums[SUM_WEIGHT] = s.sums[GA_SAVED_WEIGHT];
     m->sums[SUM_LOSS] = s.sums[GA_SAVED_LOSS];
     m->sums[SUM_ROWS] = s.sums[GA_SAVED_ROWS];
+    $numbers_loaded
     if (m->seed != s.seed)
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
@@ -360,6 +368,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     m->step.seed = (real)(1 / m->nominal);
     m->count.a = A;
     init_parameters(m);
+    $numbers_started
     if (o->init) {
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, ga_comm_rank(m->comm) == 0, e));

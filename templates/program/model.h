@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors)
 $header
 #ifndef $guard
 #define $guard
@@ -124,6 +124,9 @@ typedef struct model {
     $device_fields
 //% else
     double *partials;        /* 2 per NORM_TILE elements: sum of squares, elements not finite */
+//% if tensors then
+    double *tensors;         /* sums of each tensor's tiles, then what the update makes of them */
+//% end
 //% end
     double sums[SUMS];       /* of the present cycle, or of an evaluation */
     double nominal;          /* weight of a full cycle over all ranks */

@@ -1,4 +1,4 @@
-//@ update(header, name, view_calls, sweep_calls, lr, scalars, buckets, bucket_rows, small, by_sum, clip, skip, t)
+//@ update(header, name, view_calls, sweep_calls, lr, scalars, buckets, bucket_rows, small, by_sum, clip, skip, rate_lines, has_factor)
 $header
 #include "runtime/stop.h"
 
@@ -55,15 +55,14 @@ static int decide(model *m, ga_err *e) {
 //% end
     s->grad_norm = sqrt(squares) * mean;
     s->skip = $skip;
-//% if clip.text ~= "" then
+//% if has_factor then
     double factor = mean;
     $clip
     s->factor = (real)factor;
 //% else
     s->factor = (real)mean;
 //% end
-    const int64_t t = $t;
-    s->lr = $(name)_model_lr(m, t);
+    $rate_lines
     $scalars
     return 0;
 }

@@ -40,40 +40,8 @@ end
 local CUDA = 'target "cuda"\n'
 local F64 = 'precision "f64"\n'
 
--- How many GPUs the tests are to use; 0: the device library.
-local function gpus(t) return tonumber(t.environment("GAGEN_GPU_CHECK") or "0") end
-
-local function needs_library(t)
-    if gpus(t) > 0 then t.not_run("needs the device library") end
-end
-
--- What a test works with: the programs, where the device library lies, and the environment of a run.
-local function open(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    if gpus(t) > 0 then
-        return programs, function() return { "GAGEN_TIMEOUT=60" } end,
-            t.root .. "/" .. t.build
-    end
-    local build = t.root .. "/" .. t.build
-    local library = build .. "/device/lib"
-    local stamp = host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
-        .. host.read(library .. "/shim.h")):sub(1, 16)
-    local function environment(settings)
-        local env = { "GAGEN_TIMEOUT=30", "LD_LIBRARY_PATH=" .. library }
-        local kind = "plain"
-        for _, setting in ipairs(settings or {}) do
-            env[#env + 1] = setting
-            if setting == "GAGEN_DEVICE_CHECK=1" then kind = "check" end
-        end
-        env[#env + 1] = ("GAGEN_KERNEL_CACHE=%s/tests/kernels-%s-%s"):format(build, kind, stamp)
-        return env
-    end
-    return programs, environment, build
-end
-
-local function checked(seed)
-    return { "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
-end
+local devices = dofile "tests/lua/devices.lua"
+local gpus, needs_library, open, checked = devices.gpus, devices.needs_library, devices.open, devices.checked
 
 local function losses(programs, p, o)
     local list = {}

@@ -20,7 +20,7 @@ local OPTIMIZER = [[
 optimizer "half_sgd" {
     doc = "w -= lr g / 2",
     fields = { { name = "lr", type = "num", required = true, min = 0, doc = "learning rate" } },
-    scope = "element",
+    scope = "element", zero = true,
     state = function() return {} end,
     update = function(_, w, g, _, lr) return { { "w", w - 0.5 * lr * g } } end,
 }

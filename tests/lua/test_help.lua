@@ -92,7 +92,8 @@ end)
 add("help of a few, in full", function(t)
     local adamw = gagen(t, "help", "adamw").out
     t.contains(adamw, 'optimizer: optimizer { "adamw", lr = 0.001, betas = { 0.9, 0.999 }, eps = 1e-8, '
-        .. "weight_decay = 0.01 }\n")
+        .. "weight_decay = 0.01, amsgrad = false, maximize = false }\n")
+    t.contains(adamw, "\n  keeps m, v: 8 bytes per parameter in f32, 16 in f64; with amsgrad m, v, v_max: 12, 24\n")
     t.match(adamw, "\n  eps +a number > 0, default 1e%-8\n")
     t.match(gagen(t, "help", "batch").out, "^word: batch { rows%*, global }\n")
     t.match(gagen(t, "help", "linear").out, "\n  out%* +an integer 1%.%.2%^31%-1\n")

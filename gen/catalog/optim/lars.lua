@@ -1,0 +1,36 @@
+-- lars: momentum with a rate for each tensor (You, Gitman and Ginsburg, 2017), as Colossal-AI defines it: with
+-- bounds of 50 for the ratio and of 10 for the step.
+local moments = require "catalog.moments"
+
+optimizer "lars" {
+    doc = "r = min(50, eeta ||w|| / (||g|| + weight_decay ||w|| + epsilon)), the norms of each tensor; d = g + "
+        .. "weight_decay w, between -10 and 10; buf = momentum buf + d (first: d); w -= lr r buf",
+    fields = {
+        moments.lr(1e-3), moments.momentum(0),
+        { name = "eeta", type = "num", default = 1e-3, above = 0, max = 1, doc = "the trust in a tensor's rate" },
+        moments.weight_decay(0, "added to g as weight_decay w, where lars is on"),
+        { name = "epsilon", type = "num", default = 0, min = 0, doc = "added to the divisor of r" },
+        moments.flag("lars", true, "false: r = 1, no bounds and no decay: plain momentum"),
+    },
+    scope = "tensor", zero = true, cycled = "momentum",
+    state = function(o) return o.momentum ~= 0 and { "buf" } or {} end,
+    sums = function(o, w, g)
+        local w_norm, g_norm = sqrt(var "w_squares"), sqrt(var "g_squares")
+        local ratio = o.eeta * w_norm / (g_norm + o.weight_decay * w_norm + o.epsilon)
+        ratio = where(gt(var "w_squares", 0), where(gt(var "g_squares", 0), min(ratio, 50), 1), 1)
+        return { statements = {}, sums = { { "w_squares", w * w }, { "g_squares", g * g } },
+            scales = { { "ratio", o.lars and ratio or 1 } } }
+    end,
+    update = function(o, w, g, s, lr)
+        local d, list = g, {}
+        if o.lars then
+            list[1], d = { "d", max(min(g + o.weight_decay * w, 10), -10) }, var "d"
+        end
+        if o.momentum ~= 0 then
+            list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0: the first is d
+            d = var "buf"
+        end
+        list[#list + 1] = { "w", w - lr * var "ratio" * d }
+        return list
+    end,
+}

@@ -1,0 +1,185 @@
+-- Every optimizer against torch, or against its formula where torch has none: fifty updates of a small
+-- network, with weight decay, groups, and both as one micro-step and as four. The figures are made by
+-- tests/reference/optimizers.py, whose options they hold. Known vectors; what a rule promises of zeros.
+-- Invariant: no Python runs here.
+local tests = {}
+
+local BOUND = { f64 = 1e-9, f32 = 1e-5 }           -- ||a - b|| / ||b|| of each tensor
+local ALL = os.getenv "GAGEN_TEST_ALL"
+
+local function spec(run, accumulate, precision)
+    return ([[
+data       { "csv", train = "tiny.csv", target = "last", shuffle = false }
+batch      (%d)
+accumulate (%d)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "%s"%s, groups = { { rank = 1, lr_scale = 2, weight_decay = 0 } } }
+precision  "%s"
+train      { updates = 50, seed = 1 }
+]]):format(16 // accumulate, accumulate, run.rule, run.fields, precision)
+end
+
+local function distance(a, b)
+    local gap, size = 0, 0
+    assert(#a == #b, "other sizes")
+    for i, x in ipairs(b) do
+        assert(a[i] - a[i] == 0, "not finite")
+        gap, size = gap + (a[i] - x) ^ 2, size + x ^ 2
+    end
+    return math.sqrt(gap / size)
+end
+
+local function compare(t, number, run, accumulate, precision)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local program = programs.build(("optimizer_%d_%d_%s"):format(number, accumulate, precision),
+        spec(run, accumulate, precision))
+    local dump = programs.dump(program, { "--threads", 2 })
+    local found = programs.tensors(dump .. "/parameters.safetensors")
+    for name, wanted in next, run.parameters do
+        local off = distance(found[name].values, wanted)
+        if not (off <= BOUND[precision]) then
+            error(("%s%s, A = %d, %s: %s is off by %.3g, at most %.0e expected"):format(run.rule, run.fields,
+                accumulate, precision, name, off, BOUND[precision]), 0)
+        end
+    end
+end
+
+-- One run of a rule is taken in single precision too; GAGEN_TEST_ALL takes all ways of all runs.
+local figures = dofile "tests/reference/optimizers/figures.lua"
+local seen = {}
+for number, run in ipairs(figures) do
+    for _, way in ipairs { { 4, "f64" }, { 1, "f32" }, { 1, "f64" }, { 4, "f32" } } do
+        local accumulate, precision = way[1], way[2]
+        if ALL or accumulate == 4 and precision == "f64" or accumulate == 1 and precision == "f32"
+            and not seen[run.rule] then
+            tests[#tests + 1] = { ("%s%s: A = %d, %s"):format(run.rule, run.fields, accumulate, precision),
+                function(t) compare(t, number, run, accumulate, precision) end }
+        end
+    end
+    seen[run.rule] = true
+end
+
+tests[#tests + 1] = { "every optimizer of the catalog has figures", function()
+    for name in require "catalog.catalog".load().optimizers:each() do
+        assert(seen[name], name .. ": no run in tests/reference/optimizers.py")
+    end
+end }
+
+-- === both targets, layers, threads ==============================================================
+
+-- Rules whose update has parts that sgd and adamw do not: numbers that a run keeps, a branch, sums of tensors.
+local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true }
+
+local function on_device(t, number, run)
+    local devices = t.load("tests/lua/devices.lua")
+    local programs, environment = devices.open(t)
+    local text = spec(run, 4, "f64")
+    local expected = programs.dump(programs.build(("optimizer_%d_4_f64"):format(number), text), {})
+    local program = programs.build(("optimizer_%d_cuda"):format(number), text .. 'target "cuda"\n')
+    local found = programs.dump(program, { env = environment(devices.checked(1)) })
+    programs.close(found, expected, 1e-11)
+    local half = t.temp()
+    programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75, env = environment() })
+    programs.close(programs.dump(program, { "--resume", "latest", "--checkpoint", half, env = environment() }),
+        expected, 1e-11)
+end
+
+local tried = {}
+for number, run in ipairs(figures) do
+    if ALL or ON_A_DEVICE[run.rule] and not tried[run.rule] then
+        tests[#tests + 1] = { ("on a device: %s%s"):format(run.rule, run.fields), function(t)
+            on_device(t, number, run)
+        end }
+    end
+    tried[run.rule] = true
+end
+
+tests[#tests + 1] = { "a stopped run keeps its numbers: nadam goes on bit by bit", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local run = { rule = "nadam", fields = "" }
+    local program = programs.build("optimizer_numbers", spec(run, 4, "f64"))
+    local straight, half = programs.dump(program, {}), t.temp()
+    programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75 })
+    programs.identical(programs.dump(program, { "--resume", "latest", "--checkpoint", half }), straight)
+    local other = programs.build("optimizer_no_numbers", spec({ rule = "adamw", fields = "" }, 4, "f64"))
+    local refused = programs.train(other, { "--resume", "latest", "--checkpoint", half, status = 1 })
+    t.contains(refused.err, "keeps u0_mu_product where this program keeps nothing: written with another optimizer")
+end }
+
+-- 3 layers as one region and written out: the norms are of a layer's tensor, not of the stack.
+local function stack(model)
+    return ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (16)
+model      { linear "in" { 70 }, %s, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "lamb", lr = 0.05, weight_decay = 0.1, groups = { { rank = 1, weight_decay = 0 } } }
+precision  "f64"
+train      { updates = 8 }
+]]):format(model)
+end
+
+tests[#tests + 1] = { "norms of tensors: a region is its layers, threads change nothing", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local layers = {}
+    for l = 0, 2 do layers[l + 1] = ('linear "h.%d.fc" { 70 }, tanh {}'):format(l) end
+    local rolled = programs.build("optimizer_rolled", stack 'times(3) "h" { linear "fc" { 70 }, tanh {} }')
+    local flat = programs.build("optimizer_flat", stack(table.concat(layers, ", ")))
+    local one = programs.dump(rolled, { "--threads", 1 })
+    programs.identical(programs.dump(rolled, { "--threads", 3 }), one)
+    programs.close(programs.dump(flat, {}), one, 1e-13)
+end }
+
+-- === zeros ======================================================================================
+
+-- The defaults of a rule, and each with one field changed: a flag turned, a number of 0 or 1 made 0.5.
+local function settings_of(rule)
+    local function defaults()
+        local o = {}
+        for _, f in ipairs(rule.fields) do o[f.name] = f.default end
+        return o
+    end
+    local list = { defaults() }
+    for _, f in ipairs(rule.fields) do
+        local o = defaults()
+        if type(o[f.name]) == "boolean" then o[f.name] = not o[f.name] end
+        if o[f.name] == 0 or o[f.name] == 1 then o[f.name] = 0.5 end
+        if not (rule.check and rule.check(o)) then list[#list + 1] = o end
+    end
+    return list
+end
+
+-- Whether a weight, gradient and state of 0 stay 0 in update t, beside elements that are not.
+local function keeps_zero(rule, o, t)
+    local expr = require "base.expr"
+    local states, env = {}, { w = 0, g = 0, lr = 0.1, t = t, grad_norm = 3, ratio = 0.7 }
+    for _, name in ipairs(rule.state(o)) do states[name], env[name] = expr.var(name), 0 end
+    for _, s in ipairs(rule.scalars and rule.scalars(o) or {}) do
+        states[s[1]], env[s[1]] = expr.var(s[1]), s[2]
+    end
+    local arguments = { o, expr.var "w", expr.var "g", states, expr.var "lr", expr.var "t" }
+    local lists = { rule.update(table.unpack(arguments)) }
+    if rule.sums then table.insert(lists, 1, rule.sums(table.unpack(arguments)).statements) end
+    for _, list in ipairs(lists) do
+        for _, s in ipairs(list) do env[s[1]] = expr.evaluate(expr.lift(s[2]), env) end
+    end
+    local zero = env.w == 0
+    for _, name in ipairs(rule.state(o)) do zero = zero and env[name] == 0 end
+    return zero
+end
+
+tests[#tests + 1] = { "zero maps to zero where a rule says so, and only there", function()
+    for name, rule in require "catalog.catalog".load().optimizers:each() do
+        for number, o in ipairs(settings_of(rule)) do
+            local said, kept = rule.zero, true
+            if type(said) == "function" then said = said(o) end
+            for _, at in ipairs { 1, 2, 50 } do kept = kept and keeps_zero(rule, o, at) end
+            if said ~= kept then
+                error(("%s, setting %d: zero is said to %s 0"):format(name, number, said and "stay" or "leave"), 0)
+            end
+        end
+    end
+end }
+
+return tests

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Fifty updates of a small network with every optimizer; figures for tests/lua/test_optimizers.lua.
+
+    python3 tests/reference/optimizers.py          writes tests/reference/optimizers/figures.lua
+
+The network is 4-8-3 with tanh, the rows are those of tests/lua/programs.lua (90 rows of 4 values and a
+class), an update is the mean over 16 rows in file order, 5 updates an epoch. Matrices are the first
+group; vectors have a rate of their own and no weight decay. Options that a run does not name have the
+default of the implementation here, so defaults are compared too. Arithmetic is in double precision.
+Needs torch, CPU only. Invariant: the same torch gives the same bytes."""
+import math
+import pathlib
+
+import torch
+
+import order
+import rules
+
+OUT = pathlib.Path(__file__).resolve().parent / "optimizers" / "figures.lua"
+SHAPES = {"fc1.weight": (8, 4), "fc1.bias": (8,), "fc2.weight": (3, 8), "fc2.bias": (3,)}
+FAN_IN = {"fc1": 4, "fc2": 8}
+UPDATES, ROWS, BATCH, USED = 50, 90, 16, 80
+BETAS = {"betas": (0.9, 0.999)}
+
+ADAM = {"lr": 1e-3, "bias_correction": True, **BETAS, "eps": 1e-8, "weight_decay": 0.0, "adamw_mode": True}
+SGD = {"momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "wd_after_momentum": False}
+LAMB = {"lr": 1e-3, **BETAS, "eps": 1e-6, "weight_decay": 0.0, "adam": False, "bias_correction": False}
+FUSED_LAMB = {"lr": 1e-3, "bias_correction": True, **BETAS, "eps": 1e-6, "weight_decay": 0.01,
+              "adam_w_mode": True, "grad_averaging": True, "max_grad_norm": 1.0, "use_nvlamb": False}
+LARS = {"lr": 1e-3, "momentum": 0.0, "eeta": 1e-3, "weight_decay": 0.0, "epsilon": 0.0, "lars": True}
+LION = {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0}
+
+MADE = {"fused_adam": (rules.colossal_adam, ADAM), "cpu_adam": (rules.colossal_adam, ADAM),
+        "hybrid_adam": (rules.colossal_adam, ADAM), "fused_sgd": (rules.fused_sgd, SGD),
+        "lamb": (rules.lamb, LAMB), "fused_lamb": (rules.fused_lamb, FUSED_LAMB),
+        "lars": (rules.lars, LARS), "lion": (rules.lion, LION)}
+TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW,
+         "rmsprop": torch.optim.RMSprop, "adagrad": torch.optim.Adagrad, "nadam": torch.optim.NAdam,
+         "radam": torch.optim.RAdam, "adadelta": torch.optim.Adadelta, "adamax": torch.optim.Adamax,
+         "adafactor": torch.optim.Adafactor}
+
+WD = {"weight_decay": 0.1}
+RUNS = [
+    ("sgd", {"lr": 0.1, **WD}), ("sgd", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, **WD}),
+    ("sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True, **WD}),
+    ("sgd", {"lr": 0.01, "momentum": 0.5, "maximize": True, **WD}),
+    ("adam", {"lr": 0.01, **WD}), ("adam", {**WD, "amsgrad": True, "betas": (0.8, 0.9)}),
+    ("adam", {"lr": 0.01, "maximize": True, **WD}),
+    ("adamw", {**WD}), ("adamw", {"lr": 0.01, "amsgrad": True, "betas": (0.8, 0.9)}),
+    ("rmsprop", {**WD}), ("rmsprop", {"lr": 1e-3, "momentum": 0.9, "centered": True, "alpha": 0.9, **WD}),
+    ("adagrad", {**WD}), ("adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.2, **WD}),
+    ("nadam", {**WD}), ("nadam", {"lr": 0.01, "decoupled_weight_decay": True, **WD, "momentum_decay": 0.05}),
+    ("radam", {"lr": 0.01, **WD}), ("radam", {"decoupled_weight_decay": True, **WD, "betas": (0.8, 0.9)}),
+    ("adadelta", {**WD}), ("adamax", {**WD}),
+    ("lion", {**WD}), ("lion", {"lr": 1e-3, "betas": (0.5, 0.75), **WD}),
+    ("fused_adam", {**WD}), ("cpu_adam", {"lr": 0.01, "bias_correction": False, **WD}),
+    ("hybrid_adam", {"lr": 0.01, "adamw_mode": False, **WD}),
+    ("fused_sgd", {"lr": 0.1, "momentum": 0.9, "wd_after_momentum": True, **WD}),
+    ("fused_sgd", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, **WD}),
+    ("lamb", {**WD}), ("lamb", {"lr": 0.01, "bias_correction": True, **WD}), ("lamb", {"lr": 0.01, "adam": True}),
+    ("fused_lamb", {}), ("fused_lamb", {"lr": 0.01, "adam_w_mode": False, "grad_averaging": False,
+                                        "max_grad_norm": 0.1, **WD}),
+    ("fused_lamb", {"use_nvlamb": True, "weight_decay": 0.0, "bias_correction": False}),
+    ("lars", {"lr": 1.0, "momentum": 0.9, **WD}), ("lars", {"lr": 0.1, "eeta": 1.0, "epsilon": 0.01, **WD}),
+    ("lars", {"lr": 0.1, "momentum": 0.9, "lars": False, **WD}),
+]
+FACTOR = 2.0                                       # of the rate of vectors
+
+
+def rows():
+    x, y = [], []
+    for i in range(1, ROWS + 1):
+        c = i % 3
+        x.append([float("%.3f" % (math.sin(i * k + c) + (1 if k == c else 0))) for k in range(1, 5)])
+        y.append(c)
+    return torch.tensor(x, dtype=torch.float64), torch.tensor(y)
+
+
+def train(name, options):
+    w = {}
+    for n, shape in SHAPES.items():
+        bound = 1 / math.sqrt(FAN_IN[n[:3]])
+        w[n] = torch.tensor(order.uniform(1, n, math.prod(shape), -bound, bound),
+                            dtype=torch.float64).reshape(shape).requires_grad_()
+    if name in TORCH:
+        lr = options.get("lr", TORCH[name]([torch.zeros(1)], **options).defaults["lr"])
+    else:
+        lr = options.get("lr", MADE[name][1].get("lr"))
+    groups = [{"params": [w["fc1.weight"], w["fc2.weight"]]},
+              {"params": [w["fc1.bias"], w["fc2.bias"]], "lr": FACTOR * lr, "weight_decay": 0.0}]
+    if name in TORCH:
+        opt = TORCH[name](groups, **options)
+    else:
+        opt = rules.Optimizer(MADE[name][0], groups, {**MADE[name][1], **options})
+    x, y = rows()
+    for update in range(UPDATES):
+        at = update * BATCH % USED
+        opt.zero_grad()
+        h = torch.tanh(x[at:at + BATCH] @ w["fc1.weight"].T + w["fc1.bias"])
+        out = h @ w["fc2.weight"].T + w["fc2.bias"]
+        loss = torch.nn.functional.cross_entropy(out, y[at:at + BATCH])
+        loss.backward()
+        opt.step()
+    return {n: p.detach().flatten().tolist() for n, p in w.items()}, loss.item()
+
+
+def lua(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "{ " + ", ".join(lua(v) for v in value) + " }"
+    return repr(value)
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)         # NAdam keeps a product in it
+    out = ["-- figures: parameters after fifty updates, made by tests/reference/optimizers.py.", "return {"]
+    for name, options in RUNS:
+        parameters, loss = train(name, options)
+        fields = "".join(f", {key} = {lua(value)}" for key, value in options.items())
+        out.append(f'    {{ rule = "{name}", fields = [[{fields}]], loss = {loss!r}, parameters = {{')
+        for n, values in parameters.items():
+            out.append(f'        ["{n}"] = {{ ' + ", ".join(repr(v) for v in values) + " },")
+        out.append("    } },")
+        print(f"{name:12}{fields:70} last loss {loss:.4f}")
+    out.append("}")
+    OUT.write_text("\n".join(out) + "\n")
+
+
+if __name__ == "__main__":
+    main()
