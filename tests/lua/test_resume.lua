@@ -310,7 +310,7 @@ local MANIFEST = {
     epoch = "number", position = "number", batch = "number", accumulate = "number", r = "number", weight = "number",
     loss_sum = "number", rows = "number", seed = "number", scaler = "table", world = "number", target = "string",
     profile = "string", tuning_sha256 = "string", finite = "boolean", data = "table", files = "table",
-    checksum = "string",
+    numbers = "table", checksum = "string",
 }
 
 add("a manifest says all that there is to say", function(t)
