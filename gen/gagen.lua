@@ -17,6 +17,7 @@ local program = require "emit.program"
 local program_folder = require "emit.program_folder"
 local show = require "command.show"
 local step = require "emit.step"
+local tokenize = require "command.tokenize"
 local expr = require "base.expr"
 
 local COMMANDS = {}
@@ -104,6 +105,11 @@ end
 
 function COMMANDS.diff(o)
     diff.run(o)
+    return 0
+end
+
+function COMMANDS.tokenize(o)
+    tokenize.run(o)
     return 0
 end
 

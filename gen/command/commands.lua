@@ -3,8 +3,8 @@
 --
 -- A command: { name, arguments, doc, options, example, details }. An argument in brackets may be left
 -- out; its name says what it is: SPEC a file, the others words. `rest`: what follows `--`.
--- An option: { name, key, doc, value, integer, many, values }: many = may be given several times,
--- values = what completion offers.
+-- An option: { name, key, doc, value, most, many, values }: most = it is an integer from 1 to this, many =
+-- may be given several times, values = what completion offers.
 local ordered = require "base.ordered"
 local passes = require "passes.passes"
 local words = require "spec.words"
@@ -17,6 +17,8 @@ local function target_values(name)
     end
 end
 
+local MOST_TOKENS = 2147483647
+
 commands.options = {
     { name = "-o", key = "output", value = "DIR", doc = "the program's own folder; default: out/NAME" },
     { name = "--set", key = "set", value = "WORD.FIELD=LUA", many = true,
@@ -25,8 +27,8 @@ commands.options = {
         doc = "c or cuda" },
     { name = "--march", key = "march", value = "NAME", values = target_values("march"),
         doc = "the profile to build for" },
-    { name = "--ranks", key = "ranks", value = "N", integer = true, doc = "number of processes" },
-    { name = "--threads", key = "threads", value = "N", integer = true, doc = "threads per process" },
+    { name = "--ranks", key = "ranks", value = "N", most = 1024, doc = "number of processes" },
+    { name = "--threads", key = "threads", value = "N", most = 1024, doc = "threads per process" },
     { name = "--without", key = "without", value = "PASS", many = true, values = passes.names(true),
         doc = "leave an optional pass out" },
     { name = "--trace", key = "trace", value = "DIR", doc = "write the graph after every pass" },
@@ -41,6 +43,19 @@ commands.options = {
         doc = "what a spec may use, as gagen.d.lua for the Lua language server" },
     { name = "--completion", key = "completion", value = "SHELL", values = { "bash", "zsh", "fish" },
         doc = "completion of the command line: bash, zsh or fish" },
+    { name = "--vocab", key = "vocab", value = "PATH",
+        doc = "bert: the file vocab.txt; gpt2: the folder of encoder.json and vocab.bpe" },
+    { name = "--length", key = "length", value = "N", most = 65536,
+        doc = "bert: ids of a row; longer rows are cut, shorter ones filled up" },
+    { name = "--text", key = "text", value = "COLUMN", doc = "bert: where the text is; default: sentence" },
+    { name = "--pair", key = "pair", value = "COLUMN", doc = "bert: where a second text is" },
+    { name = "--class", key = "class", value = "COLUMN", doc = "bert: where the class is; default: label" },
+    { name = "--types", key = "types", doc = "bert: a field of token types, 0 or 1 in the second text" },
+    { name = "--documents", key = "documents",
+        doc = "gpt2: <|endoftext|> before the text and after each empty line" },
+    { name = "--raw", key = "raw", doc = "gpt2: the tokens alone, without a header" },
+    { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "only so many rows or tokens" },
+    { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "not the first N rows or tokens" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
@@ -94,6 +109,17 @@ commands.list = {
     { name = "list", arguments = { "[KIND]" }, options = {},
         doc = "what a spec may use: words, layers, ops, losses, optimizers, schedules, data",
         example = "gagen list layers" },
+    { name = "tokenize", arguments = { "METHOD", "TEXT", "FILE" }, options = { "--vocab", "--first", "--skip",
+        "--documents", "--raw", "--length", "--text", "--pair", "--class", "--types" },
+        doc = "turn a text into the ids of its tokens for training; METHOD: gpt2 or bert",
+        example = "gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64",
+        details = "gpt2 writes the tokens of a text as llm.c's token files have them, for data { \"tokens\" }. "
+            .. "<|endoftext|> in the text is that token. bert takes the rows of a TSV file, whose first line "
+            .. "names the columns, and writes a safetensors file for data { \"tensors\" }: ids = [CLS] text "
+            .. "[SEP], filled up with [PAD]; mask = 1 where ids are no filling; types; the class under the name of "
+            .. "its column. The ids are those of Hugging Face's tokenizers for uncased BERT; [CLS], [SEP], "
+            .. "[MASK], [PAD] and [UNK] in the text are those pieces. With --pair a row is [CLS] text [SEP] "
+            .. "second text [SEP] and has types; the longer text is cut first." },
     { name = "help", arguments = { "[WORD]" },
         options = { "--man", "--markdown", "--annotations", "--completion" },
         doc = "this list, a command, or anything that list shows", example = "gagen help plan" },

@@ -4,11 +4,14 @@ local commands = require "command.commands"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local reference = require "command.reference"
+local tokenize = require "command.tokenize"
 
 -- What may stand in the place of an argument: "spec", "file", "folder", or an array of words.
 local function candidates(argument)
     local name = argument:gsub("[%[%]]", "")
     if name == "KIND" then return reference.kinds() end
+    if name == "METHOD" then return tokenize.methods() end
+    if name == "TEXT" or name == "FILE" then return "file" end
     if name == "WORD" then
         local _, names = reference.find("")
         return table.move(commands.names(), 1, #commands.list, #names + 1, names)
@@ -28,7 +31,8 @@ local function values(option)
         end
         return list
     end
-    return option.value == "DIR" and "folder" or option.value == "SPEC" and "spec" or {}
+    return option.value == "DIR" and "folder" or option.value == "SPEC" and "spec"
+        or option.value == "PATH" and "file" or {}
 end
 
 -- Words in double quotes for bash and fish: names, which have no signs of the shell.
@@ -38,6 +42,7 @@ local SHELLS = ordered.map()
 
 local function bash_reply(what)
     if what == "folder" then return 'COMPREPLY=($(compgen -d -- "$word"))' end
+    if what == "file" then return 'COMPREPLY=($(compgen -f -- "$word"))' end
     if what == "spec" then return 'COMPREPLY=($(compgen -f -X "!*.lua" -- "$word") $(compgen -d -- "$word"))' end
     return ('COMPREPLY=($(compgen -W "%s" -- "$word"))'):format(joined(what))
 end
@@ -73,7 +78,9 @@ SHELLS:set("bash", function()
     for _, command in ipairs(commands.list) do
         local what = command.arguments[1] and candidates(command.arguments[1])
         if what and command.name ~= "generate" then
-            line("    %s:*) %s ;;", command.name, bash_reply(what))
+            local files = candidates(command.arguments[#command.arguments]) == "file"
+            line("    %s:*) %s%s ;;", command.name, bash_reply(what),
+                files and '; COMPREPLY+=($(compgen -f -- "$word"))' or "")
         end
     end
     line("    :*) %s", bash_reply("spec"))
@@ -92,6 +99,7 @@ end
 
 local function zsh_action(what)
     if what == "folder" then return "_files -/" end
+    if what == "file" then return "_files" end
     if what == "spec" then return '_files -g "*.lua"' end
     return "(" .. joined(what) .. ")"
 end
@@ -144,7 +152,7 @@ local function fish_text(text) return "'" .. text:gsub("\\", "\\\\"):gsub("'", "
 
 local function fish_values(what)
     if what == "folder" then return "-xa '(__fish_complete_directories)'" end
-    if what == "spec" then return "-rF" end
+    if what == "spec" or what == "file" then return "-rF" end
     return "-xa " .. fish_text(joined(what))
 end
 
@@ -171,7 +179,9 @@ SHELLS:set("fish", function()
         end
         local what = command.arguments[1] and candidates(command.arguments[1])
         if type(what) == "table" and #what > 0 then
-            line("complete -c gagen -f -n %s -a %s", fish_text(seen), fish_text(joined(what)))
+            local files = candidates(command.arguments[#command.arguments]) == "file"
+            line("complete -c gagen %s -n %s -a %s", files and "-F" or "-f", fish_text(seen),
+                fish_text(joined(what)))
         end
     end
     return out

@@ -21,10 +21,10 @@ local function take(o, option, value)
     if option.value and (value == nil or value == "") then
         diag.fail("gagen", ("%s: needs a value, %s"):format(option.name, option.value), {})
     end
-    if option.integer then
+    if option.most then
         local n = math.tointeger(tonumber(value))
-        if not n or n < 1 or n > 1024 then
-            diag.fail("gagen", ("%s: '%s', expected 1..1024"):format(option.name, value), {})
+        if not n or n < 1 or n > option.most then
+            diag.fail("gagen", ("%s: '%s', expected 1..%d"):format(option.name, value, option.most), {})
         end
         value = n
     end

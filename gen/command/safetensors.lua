@@ -1,4 +1,4 @@
--- safetensors: reads the files that `train --dump` writes.
+-- safetensors: reads the files that `train --dump` writes, and makes the bytes of new ones.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
@@ -25,6 +25,19 @@ function safetensors.read(path)
         end
     end
     return list
+end
+
+--- The bytes of a file with the tensors of an ordered map: { dtype, shape, bytes } by name.
+function safetensors.bytes(tensors)
+    local header, parts, at = {}, { "", "" }, 0
+    for name, tensor in tensors:each() do
+        header[name] = { dtype = tensor.dtype, shape = tensor.shape, data_offsets = { at, at + #tensor.bytes } }
+        parts[#parts + 1], at = tensor.bytes, at + #tensor.bytes
+    end
+    local text = host.json(header)
+    text = text .. (" "):rep(-#text % 8)
+    parts[1], parts[2] = string.pack("<i8", #text), text
+    return table.concat(parts)
 end
 
 return safetensors

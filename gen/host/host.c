@@ -68,6 +68,8 @@ static const luaL_Reg host_functions[] = {
     { "embedded_names", host_embedded_names },
     { "evaluate", ga_box_evaluate },
     { "data_scan", ga_data_scan_host },
+    { "byte_pairs", ga_byte_pairs },
+    { "word_pieces", ga_word_pieces },
     { "run", ga_process_host },
     { "cpu", ga_cpu_features },
     { "terminal", host_terminal },

@@ -31,6 +31,11 @@
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
  *                          of csv from 1, or nil for the last; scale: of csv; allowed: bytes that a text
  *                          may hold
+ *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits,
+ *                          packed. bytes: the ids of the 256 bytes; merges: left, right and joined id,
+ *                          the first learned first; both packed as integers of 32 bits
+ *   word_pieces(list, unknown)  the tokenizer of BERT's uncased models: a function from text, UTF-8, to
+ *                          ids of 32 bits, packed. list: the texts of ids 0, 1, ...; unknown: an id
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
@@ -101,6 +106,8 @@ int ga_json_decode(lua_State *L);
 int ga_process_host(lua_State *L);
 int ga_cpu_features(lua_State *L);
 int ga_data_scan_host(lua_State *L);
+int ga_byte_pairs(lua_State *L);
+int ga_word_pieces(lua_State *L);
 int ga_box_evaluate(lua_State *L);
 
 #endif
