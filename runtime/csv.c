@@ -1,27 +1,14 @@
-/* csv.c: cells, numbers; the two readers are handlers over the same walk. */
+/* csv.c: cells, numbers; scanning and reading are handlers over the same walk. */
 #include "csv.h"
-
-#include "stream.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { CELL_MAX = 63 };
+enum { CELL_MAX = GA_CSV_CELL_MAX };
 
-typedef struct {
-    ga_stream *s;
-    int64_t line, column; /* from 1, of the cell being read */
-    bool header;          /* line 1 is no row */
-    char cell[CELL_MAX + 1];
-    size_t length;
-    int64_t columns; /* expected; 0: as many as the first line has */
-    /* Takes the value in column `column` of row `row`, both from 1. */
-    int (*take)(void *arg, int64_t row, int64_t column, double value, ga_err *e);
-    void *arg;
-    ga_err *e;
-} walk;
+typedef ga_csv_rows walk;
 
 static long double power_of_ten(int n) {
     long double result = 1, base = 10;
@@ -90,7 +77,7 @@ static const char *refuse_byte(const walk *w, int byte) {
 }
 
 static int refuse(walk *w, const char *found) {
-    return ga_fail(w->e, GA_INPUT, "%s:%lld: column %lld: found %s", w->s->path, (long long)w->line,
+    return ga_fail(w->e, GA_INPUT, "%s:%lld: column %lld: found %s", w->s.path, (long long)w->line,
                    (long long)w->column, found);
 }
 
@@ -111,7 +98,7 @@ static int end_of_cell(walk *w) {
 static int end_of_line(walk *w) {
     if (w->columns == 0) w->columns = w->column;
     if (w->column != w->columns)
-        return ga_fail(w->e, GA_INPUT, "%s:%lld: %lld columns found, %lld expected", w->s->path,
+        return ga_fail(w->e, GA_INPUT, "%s:%lld: %lld columns found, %lld expected", w->s.path,
                        (long long)w->line, (long long)w->column, (long long)w->columns);
     w->line++;
     w->column = 1;
@@ -123,7 +110,7 @@ static int skip_header(walk *w) {
     bool quoted = false, numbers = true;
     for (;;) {
         double value;
-        int byte = ga_stream_byte(w->s, w->e);
+        int byte = ga_stream_byte(&w->s, w->e);
         GA_TRY(byte);
         if (byte == '"') quoted = !quoted;
         if (byte == '\r') return refuse(w, "a carriage return; lines must end in LF alone");
@@ -141,23 +128,23 @@ static int skip_header(walk *w) {
     return end_of_line(w);
 }
 
-/* Calls take for every cell; returns the number of lines. */
-static int64_t walk_cells(walk *w) {
-    int64_t limit = w->columns ? w->columns : GA_CSV_COLUMNS_MAX;
+/* Calls take for every cell of the next line: 1, or 0 at the end of the file. */
+static int walk_row(walk *w) {
+    const int64_t limit = w->columns ? w->columns : GA_CSV_COLUMNS_MAX;
     for (;;) {
-        int byte = ga_stream_byte(w->s, w->e);
+        int byte = ga_stream_byte(&w->s, w->e);
         GA_TRY(byte);
-        if (byte == GA_STREAM_END && w->column == 1 && w->length == 0)
-            return w->line - 1 - w->header;
+        if (byte == GA_STREAM_END && w->column == 1 && w->length == 0) return 0;
         if (byte == ',' || byte == '\n' || byte == GA_STREAM_END) {
             GA_TRY(end_of_cell(w));
             if (byte != ',') {
                 GA_TRY(end_of_line(w));
-            } else if (++w->column > limit) {
-                return ga_fail(w->e, GA_INPUT,
-                               "%s:%lld: more than %lld columns found, %lld expected", w->s->path,
-                               (long long)w->line, (long long)limit, (long long)limit);
+                return 1;
             }
+            if (++w->column > limit)
+                return ga_fail(w->e, GA_INPUT,
+                               "%s:%lld: more than %lld columns found, %lld expected", w->s.path,
+                               (long long)w->line, (long long)limit, (long long)limit);
             continue;
         }
         const char *reason = refuse_byte(w, byte);
@@ -166,20 +153,20 @@ static int64_t walk_cells(walk *w) {
     }
 }
 
-static int64_t walk_file(const char *path, bool header, int64_t columns,
-                         int (*take)(void *, int64_t, int64_t, double, ga_err *), void *arg,
-                         int64_t *width, ga_err *e) {
-    ga_stream s;
-    size_t n = strlen(path);
-    bool zipped = n > 3 && strcmp(path + n - 3, ".gz") == 0;
-    GA_TRY(ga_stream_open(&s, path, zipped ? GA_GZIP : GA_PLAIN, e));
-    walk w = {.s = &s, .line = 1, .column = 1, .columns = columns, .take = take, .arg = arg, .e = e,
-              .header = header};
-    int64_t rows = header ? skip_header(&w) : GA_OK;
-    if (rows == GA_OK) rows = walk_cells(&w);
-    ga_stream_close(&s);
-    *width = w.columns;
-    return rows;
+/* Rows before the present line. */
+static int64_t rows_done(const walk *w) {
+    return w->line - 1 - w->header;
+}
+
+static int open_walk(walk *w, const char *path, bool header, ga_err *e) {
+    const size_t n = strlen(path);
+    const bool zipped = n > 3 && strcmp(path + n - 3, ".gz") == 0;
+    w->line = w->column = 1;
+    w->columns = 0;
+    w->length = 0;
+    w->header = header;
+    w->e = e;
+    return ga_stream_open(&w->s, path, zipped ? GA_GZIP : GA_PLAIN, e);
 }
 
 /* Whether a number of column `column` fits the program's type; messages name line and column. */
@@ -222,57 +209,86 @@ static int scan_take(void *arg, int64_t row, int64_t column, double value, ga_er
 int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_err *e) {
     *out = (ga_csv_shape){.target_integer = true};
     scan c = {.path = path, .spec = s, .shape = out};
-    int64_t rows = walk_file(path, s->header, 0, scan_take, &c, &out->columns, e);
-    if (rows < 0) return (int)rows;
-    if (rows == 0) return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
-    GA_TRY(scan_before(&c, true, e));
-    out->rows = rows;
-    return GA_OK;
+    walk w;
+    GA_TRY(open_walk(&w, path, s->header, e));
+    w.take = scan_take;
+    w.arg = &c;
+    int code = s->header ? skip_header(&w) : GA_OK;
+    if (code == GA_OK)
+        do code = walk_row(&w);
+        while (code == 1);
+    ga_stream_close(&w.s);
+    GA_TRY(code);
+    out->rows = rows_done(&w);
+    out->columns = w.columns;
+    if (out->rows == 0) return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
+    return scan_before(&c, true, e);
 }
 
-typedef struct {
-    const char *path;
-    const ga_csv_spec *spec;
-    void *input;
-    void *target;
-    int64_t width; /* inputs per row */
-} reading;
-
-static int take_target(reading *r, int64_t row, int64_t column, double value, ga_err *e) {
-    if (!(value >= 0 && value < (double)r->spec->classes && value == floor(value)))
+static int take_target(const walk *w, int64_t row, int64_t column, double value, ga_err *e) {
+    if (!(value >= 0 && value < (double)w->spec->classes && value == floor(value)))
         return ga_fail(
             e, GA_INPUT,
             "%s:%lld: column %lld: target %.9g of sample %lld, expected a whole number in 0..%lld",
-            r->path, (long long)row + r->spec->header, (long long)column, value, (long long)row,
-            (long long)r->spec->classes - 1);
-    ((int32_t *)r->target)[row - 1] = (int32_t)value;
+            w->s.path, (long long)row + w->header, (long long)column, value, (long long)row,
+            (long long)w->spec->classes - 1);
+    if (w->target) *(int32_t *)w->target = (int32_t)value;
     return GA_OK;
 }
 
 static int read_take(void *arg, int64_t row, int64_t column, double value, ga_err *e) {
-    reading *r = arg;
-    const ga_csv_spec *spec = r->spec;
+    const walk *w = arg;
+    const ga_csv_spec *spec = w->spec;
     int64_t at = column - 1;
-    if (row > spec->rows) return GA_OK; /* only counted, for the message */
-    if (at == spec->target && spec->classes) return take_target(r, row, column, value, e);
+    if (at == spec->target && spec->classes) return take_target(w, row, column, value, e);
     if (at != spec->target) value *= spec->scale;
-    if (spec->target >= 0 && at > spec->target) at--;
-    GA_TRY(check_size(r->path, spec, row, column, value, e));
-    if (column - 1 == spec->target)
-        ga_set(r->target, spec->dtype, row - 1, value);
+    GA_TRY(check_size(w->s.path, spec, row, column, value, e));
+    if (!w->input) return GA_OK;
+    if (at == spec->target)
+        ga_set(w->target, spec->dtype, 0, value);
     else
-        ga_set(r->input, spec->dtype, (row - 1) * r->width + at, value);
+        ga_set(w->input, spec->dtype, at - (spec->target >= 0 && at > spec->target), value);
     return GA_OK;
 }
 
+int ga_csv_rows_open(ga_csv_rows *r, const char *path, const ga_csv_spec *s, ga_err *e) {
+    GA_TRY(open_walk(r, path, s->header, e));
+    r->columns = s->columns;
+    r->take = read_take;
+    r->arg = r;
+    r->spec = s;
+    const int code = s->header ? skip_header(r) : GA_OK;
+    if (code < 0) ga_stream_close(&r->s);
+    return code;
+}
+
+void ga_csv_rows_close(ga_csv_rows *r) {
+    ga_stream_close(&r->s);
+}
+
+int ga_csv_row(ga_csv_rows *r, void *input, void *target, ga_err *e) {
+    r->input = input;
+    r->target = target;
+    r->e = e;
+    return walk_row(r);
+}
+
 int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *target, ga_err *e) {
-    reading r = {path, s, input, target, s->columns - (s->target >= 0)};
-    int64_t columns, rows = walk_file(path, s->header, s->columns, read_take, &r, &columns, e);
-    if (rows < 0) return (int)rows;
-    if (rows != s->rows)
-        return ga_fail(
-            e, GA_INPUT,
-            "%s: %lld rows found, %lld expected: is it the file the program was made for?", path,
-            (long long)rows, (long long)s->rows);
-    return GA_OK;
+    const size_t width = (size_t)(s->columns - (s->target >= 0)) * ga_dtype_bytes(s->dtype);
+    const size_t target_width = ga_dtype_bytes(s->classes ? GA_I32 : s->dtype);
+    ga_csv_rows r;
+    GA_TRY(ga_csv_rows_open(&r, path, s, e));
+    int code = 1;
+    for (int64_t row = 0; code == 1; row++) {
+        const bool kept = row < s->rows; /* others are counted, for the message */
+        char *to = (char *)target + (target ? (size_t)row * target_width : 0);
+        code = ga_csv_row(&r, kept ? (char *)input + (size_t)row * width : NULL, kept ? to : NULL, e);
+    }
+    ga_csv_rows_close(&r);
+    GA_TRY(code);
+    if (rows_done(&r) == s->rows) return GA_OK;
+    return ga_fail(
+        e, GA_INPUT,
+        "%s: %lld rows found, %lld expected: is it the file the program was made for?", path,
+        (long long)rows_done(&r), (long long)s->rows);
 }

@@ -1,5 +1,7 @@
-/* csv_source.c: CSV files as a dataset: decoded once, rows are copied. */
+/* csv_source.c: CSV files as a dataset: decoded once, rows are copied; or read as they pass by. */
 #include "csv.h"
+
+#include "paths.h"
 
 #include <string.h>
 
@@ -7,6 +9,15 @@ typedef struct record {
     char *input, *target;
     size_t row_bytes, target_bytes; /* of one row */
 } record;
+
+/* Rows that pass by: those of the file `at` of all, from 0, while it is open. */
+typedef struct passing {
+    ga_csv_spec spec;
+    ga_paths paths;
+    int at;
+    bool open;
+    ga_csv_rows rows;
+} passing;
 
 static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]) {
     const record *r = s->self;
@@ -45,9 +56,16 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
         rows += (size_t)shape.rows;
     }
     out->field[0].shape[0] = (int64_t)width;
+    out->stream_bytes = ga_padded(sizeof(passing)) + ga_paths_bytes(parts);
     out->bytes = ga_padded(sizeof(record)) + ga_padded(rows * width * ga_dtype_bytes(s->dtype)) +
                  ga_padded(rows * ga_dtype_bytes(out->field[1].ids ? GA_I32 : s->dtype));
     return GA_OK;
+}
+
+static void name_fields(ga_source *out, const ga_csv_spec *s) {
+    out->fields = 2;
+    out->field[0] = (ga_field){"input", s->dtype, s->columns - 1};
+    out->field[1] = (ga_field){"target", s->classes ? GA_I32 : s->dtype, 1};
 }
 
 int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
@@ -57,9 +75,8 @@ int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spe
     for (int i = 0; i < parts; i++) rows += part[i].count;
     record *r = ga_take(a, sizeof *r, 64, e);
     if (!r) return GA_BUG;
-    const ga_dtype target = s->classes ? GA_I32 : s->dtype;
     r->row_bytes = (size_t)width * ga_dtype_bytes(s->dtype);
-    r->target_bytes = ga_dtype_bytes(target);
+    r->target_bytes = ga_dtype_bytes(s->classes ? GA_I32 : s->dtype);
     r->input = ga_take(a, (size_t)rows * r->row_bytes, 64, e);
     r->target = r->input ? ga_take(a, (size_t)rows * r->target_bytes, 64, e) : NULL;
     if (!r->target) return GA_BUG;
@@ -71,8 +88,47 @@ int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spe
                            r->target + (size_t)first * r->target_bytes, e));
         first += one.rows;
     }
-    *out = (ga_source){.rows = rows, .fields = 2, .decode = decode, .self = r};
-    out->field[0] = (ga_field){"input", s->dtype, width};
-    out->field[1] = (ga_field){"target", target, 1};
+    *out = (ga_source){.rows = rows, .decode = decode, .self = r};
+    name_fields(out, s);
+    return GA_OK;
+}
+
+/* -- rows that pass by --------------------------------------------------------------------------- */
+
+static void close_passing(void *self) {
+    passing *p = self;
+    if (p->open) ga_csv_rows_close(&p->rows);
+    p->open = false;
+}
+
+static int rewind_passing(void *self, ga_err *e) {
+    passing *p = self;
+    (void)e;
+    close_passing(p);
+    p->at = 0;
+    return GA_OK;
+}
+
+static int next_passing(void *self, void *const out[], ga_err *e) {
+    passing *p = self;
+    while (p->at < p->paths.count) {
+        if (!p->open) GA_TRY(ga_csv_rows_open(&p->rows, p->paths.path[p->at], &p->spec, e));
+        p->open = true;
+        const int code = ga_csv_row(&p->rows, out ? out[0] : NULL, out ? out[1] : NULL, e);
+        if (code != 0) return code;
+        close_passing(p);
+        p->at++;
+    }
+    return 0;
+}
+
+int ga_csv_stream(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
+                  ga_err *e) {
+    passing *p = ga_take(a, sizeof *p, 64, e);
+    if (!p) return GA_BUG;
+    p->spec = *s;
+    GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));
+    *out = (ga_source){.feed = {rewind_passing, next_passing, close_passing, p}};
+    name_fields(out, s);
     return GA_OK;
 }

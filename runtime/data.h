@@ -38,7 +38,12 @@ typedef struct ga_dataset {
     ga_split split; /* of source->rows rows */
 } ga_dataset;
 
-/* An epoch is a permutation of the n training positions: its place j holds position
+/* Rows of a feed (source.h) come in the order of their files: without split and shuffle. How long an
+ * epoch is says the feed when it ends, in each epoch anew; before, and with `consume` always, it is
+ * read to its end. Without `consume` a feed that has been read once is left behind the last cycle
+ * that its length allows.
+ *
+ * An epoch is a permutation of the n training positions: its place j holds position
  * ga_permute(seed, ga_rng_stream("epoch") + epoch, n, j), or j itself without shuffle. Micro-batch k
  * of rank q takes places (k * world + q) * batch ... + batch - 1; an epoch has N of them on every
  * rank, full ones, or with `pad` as many as hold all n places: then rows are missing from the end
@@ -49,14 +54,14 @@ typedef struct ga_loader_config {
     const ga_accumulate *accumulate; /* as in ga_epochs */
     int accumulates;
     ga_tail tail;
-    bool consume; /* what a dropped tail holds is read all the same: for rows that only pass by */
+    bool consume; /* what a dropped tail holds is read all the same */
     bool pad;
     int rank, world;
     uint64_t seed;
     bool shuffle;
 } ga_loader_config;
 
-/* Micro-batches of an epoch, and how cycles go through them. */
+/* Micro-batches of an epoch, GA_EPOCHS_OPEN with a feed, and how cycles go through them. */
 ga_epochs ga_loader_epochs(const ga_loader_config *c);
 
 /* A micro-batch in memory: of each field B x width elements at a multiple of 64 bytes, one field
@@ -65,18 +70,21 @@ size_t ga_batch_bytes(const ga_source *s, int64_t rows);
 
 typedef struct ga_loader ga_loader;
 
-/* Taken from the arena: 2048 + 2 * (largest A) * ga_batch_bytes. */
+/* Taken from the arena: 2048 + 2 * (largest A) * (64 + ga_batch_bytes). */
 size_t ga_loader_bytes(const ga_loader_config *c);
 
 /* Starts the read-ahead thread at the beginning. GA_INPUT if no epoch can serve a cycle. */
 int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e);
-void ga_loader_close(ga_loader *l); /* joins; NULL allowed */
+void ga_loader_close(ga_loader *l); /* joins and closes a feed; NULL allowed */
 
-/* Goes to a place, also inside a cycle. GA_INPUT if there is no such place. */
+/* Goes to a place, also inside a cycle. GA_INPUT if there is no such place; ga_loader_cycle says it
+ * of a feed, which passes over the rows before. */
 int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e);
 
 /* Waits until all micro-batches of the coming cycle are in the ring: their number, 1..A, or what is
- * left of a cycle after a seek into it. Epochs follow each other by themselves. */
+ * left of a cycle after a seek into it. Epochs follow each other by themselves. Negative, once all
+ * cycles before were served, if a feed's files are at fault, cannot be read, or give an epoch that
+ * cannot serve a cycle; it stays so until a seek. */
 int ga_loader_cycle(ga_loader *l, ga_err *e);
 
 /* Micro-batches of the cycle behind the coming one if they all are in the ring too, else 0: then k
@@ -89,7 +97,11 @@ const void *ga_loader_field(const ga_loader *l, int k, int field);
 const ga_micro *ga_loader_micro(const ga_loader *l, int k);
 
 void ga_loader_release(ga_loader *l, int count); /* the first `count` micro-batches are consumed */
-ga_place ga_loader_place(const ga_loader *l);    /* of the next micro-batch to consume */
+
+/* Of the next micro-batch to consume: in which epoch that is, is known when its whole cycle is in the
+ * ring, so this waits as ga_loader_cycle does. If that fails: where reading stopped, or behind the
+ * last micro-batch consumed. */
+ga_place ga_loader_place(ga_loader *l);
 
 /* Evaluation batches k = 0..ga_eval_batches-1, in the order of positions, sliced over ranks as
  * in training. Fills one micro-batch; the number of true rows, 0..batch, is in its ga_micro and is

@@ -19,6 +19,9 @@ typedef struct ga_accumulate {
  *   GA_CARRY  the cycle goes on in the next epoch; what is left at the end of the run is not used */
 typedef enum ga_tail { GA_DROP, GA_FLUSH, GA_CARRY } ga_tail;
 
+/* N of an epoch whose end is not known yet: no cycle meets it. */
+#define GA_EPOCHS_OPEN (INT64_MAX / 2)
+
 typedef struct ga_epochs {
     int64_t batches;                 /* N */
     const ga_accumulate *accumulate; /* ascending, the first from cycle 0 */

@@ -34,6 +34,7 @@ typedef struct ga_scan {
     int fields;
     ga_scan_field field[GA_FIELDS];
     size_t bytes; /* what opening the files takes from an arena */
+    size_t stream_bytes; /* the same for rows that pass by; 0: this format has none */
     bool seen[256]; /* text: which bytes occur */
 } ga_scan;
 

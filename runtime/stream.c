@@ -19,12 +19,27 @@ static bool starts_as_gzip(int fd) {
     return ga_file_read(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
+/* zlib asks for two or three pieces when a file is opened and gives all back when it is closed. */
+static void *give_zlib(void *stream, unsigned items, unsigned size) {
+    ga_stream *s = stream;
+    const size_t bytes = ((size_t)items * size + 63) / 64 * 64;
+    if (bytes > GA_STREAM_ZLIB - s->taken) return NULL;
+    s->taken += bytes;
+    return s->zlib + s->taken - bytes;
+}
+
+static void leave_zlib(void *stream, void *piece) {
+    (void)stream;
+    (void)piece;
+}
+
 int ga_stream_open(ga_stream *s, const char *path, ga_packing packing, ga_err *e) {
     /* the buffers stay as they are: only what has been read into them is looked at */
     s->path = path;
     s->ended = false;
     s->at = s->have = 0;
-    s->z = (z_stream){0};
+    s->taken = 0;
+    s->z = (z_stream){.zalloc = give_zlib, .zfree = leave_zlib, .opaque = s};
     s->fd = ga_file_open(AT_FDCWD, path, path, &s->bytes, e);
     GA_TRY(s->fd);
     s->zipped = packing == GA_GZIP || (packing == GA_BY_CONTENT && starts_as_gzip(s->fd));

@@ -1,4 +1,5 @@
-/* stream.h: the bytes of a regular file, plain or gzip, from front to back through a fixed buffer.
+/* stream.h: the bytes of a regular file, plain or gzip, from front to back through a fixed buffer;
+ * zlib too gets its memory from there, so a file may be opened again and again.
  * gzip data is read to its last trailer: a cut, a wrong checksum or foreign bytes behind it are
  * GA_INPUT. All messages begin with the path. */
 #ifndef GA_STREAM_H
@@ -8,7 +9,7 @@
 
 #include <zlib.h>
 
-enum { GA_STREAM_CHUNK = 1 << 16, GA_STREAM_END = 256 };
+enum { GA_STREAM_CHUNK = 1 << 16, GA_STREAM_ZLIB = 1 << 17, GA_STREAM_END = 256 };
 
 typedef enum ga_packing {
     GA_PLAIN,
@@ -24,6 +25,8 @@ typedef struct ga_stream {
     z_stream z;
     size_t at, have; /* of out */
     unsigned char in[GA_STREAM_CHUNK], out[GA_STREAM_CHUNK];
+    size_t taken; /* of zlib's memory */
+    _Alignas(64) unsigned char zlib[GA_STREAM_ZLIB];
 } ga_stream;
 
 int ga_stream_open(ga_stream *s, const char *path, ga_packing packing, ga_err *e);

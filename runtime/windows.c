@@ -1,6 +1,7 @@
 /* windows.c: text stays bytes, tokens stay u16 or u32 as they lie in their files. */
 #include "windows.h"
 
+#include "paths.h"
 #include "stream.h"
 
 #include <string.h>
@@ -11,6 +12,24 @@ typedef struct record {
     int width;
     int32_t id[256]; /* text: of a byte, -1 for none */
 } record;
+
+/* Ids that pass by: those of the file `at` of all, from 0, while it is open. */
+typedef struct passing {
+    ga_paths paths;
+    int64_t context, limit;
+    int width;    /* of a token; 0: text */
+    int32_t id[256]; /* text, as above */
+    bool allowed[256];
+    int at;
+    bool open, begun;        /* begun: `last` is the first id of the next row */
+    int64_t first, left;     /* bytes: before the present file's ids that are read and those to come */
+    int32_t last;
+    ga_stream s;
+} passing;
+
+static size_t passing_bytes(int parts) {
+    return ga_padded(sizeof(passing)) + ga_paths_bytes(parts);
+}
 
 static int64_t token_at(const unsigned char *bytes, int width) {
     uint32_t low = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
@@ -40,6 +59,12 @@ static void decode_tokens(const ga_source *s, int64_t row, const uint64_t *draw,
     }
 }
 
+static void name_fields(ga_source *out, int64_t context) {
+    out->fields = 2;
+    out->field[0] = (ga_field){"input", GA_I32, context};
+    out->field[1] = (ga_field){"target", GA_I32, context};
+}
+
 /* A source over n ids of `width` bytes, which are still to be read to r->base. */
 static int make_source(ga_source *out, const ga_part *part, int parts, int64_t context, int width,
                        record **record_out, ga_arena *a, ga_err *e) {
@@ -50,9 +75,8 @@ static int make_source(ga_source *out, const ga_part *part, int parts, int64_t c
     if (!base) return GA_BUG;
     *r = (record){.base = base, .context = context, .width = width};
     *record_out = r;
-    *out = (ga_source){.rows = (n - 1) / context, .fields = 2, .self = r};
-    out->field[0] = (ga_field){"input", GA_I32, context};
-    out->field[1] = (ga_field){"target", GA_I32, context};
+    *out = (ga_source){.rows = (n - 1) / context, .self = r};
+    name_fields(out, context);
     if (out->rows >= 1) return GA_OK;
     return ga_fail(e, GA_INPUT, "%s: %lld ids give no window of %lld and the one behind it",
                    part->path, (long long)n, (long long)context);
@@ -119,6 +143,7 @@ int ga_text_scan(const char *const *path, int parts, const bool *allowed, ga_sca
     for (int byte = 0, id = 0; byte < 256; byte++)
         if (out->seen[byte]) ga_scan_id(&out->field[0], id++);
     out->bytes = arena_bytes(out, 1);
+    out->stream_bytes = passing_bytes(parts);
     return GA_OK;
 }
 
@@ -135,16 +160,21 @@ static int read_text(const ga_part *part, const bool *allowed, unsigned char *to
     return code < 0 ? code : take_text(&t, to, part->count, 0, e);
 }
 
+/* The id of each byte, -1 for none, and which have one. */
+static void number_bytes(const ga_text_spec *s, int32_t id[256], bool allowed[256]) {
+    for (int byte = 0; byte < 256; byte++) id[byte] = -1;
+    for (int i = 0; i < s->vocabulary_size; i++) {
+        id[s->vocabulary[i]] = i;
+        allowed[s->vocabulary[i]] = true;
+    }
+}
+
 int ga_text_open(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
     record *r;
     bool allowed[256] = {false};
     GA_TRY(make_source(out, s->part, s->parts, s->context, 1, &r, a, e));
     out->decode = decode_text;
-    for (int byte = 0; byte < 256; byte++) r->id[byte] = -1;
-    for (int i = 0; i < s->vocabulary_size; i++) {
-        r->id[s->vocabulary[i]] = i;
-        allowed[s->vocabulary[i]] = true;
-    }
+    number_bytes(s, r->id, allowed);
     unsigned char *to = r->base;
     for (int i = 0; i < s->parts; i++) {
         GA_TRY(read_text(&s->part[i], allowed, to, e));
@@ -245,6 +275,7 @@ int ga_tokens_scan(const char *const *path, int parts, ga_scan *out, ga_err *e) 
     ga_scan_ids(&out->field[0]);
     for (int i = 0; i < parts; i++) GA_TRY(scan_tokens(path[i], i, out, e));
     out->bytes = arena_bytes(out, out->field[0].element);
+    out->stream_bytes = passing_bytes(parts);
     return GA_OK;
 }
 
@@ -272,5 +303,108 @@ int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err 
         GA_TRY(read_tokens(&s->part[i], s, to, e));
         to += s->part[i].count * s->width;
     }
+    return GA_OK;
+}
+
+/* -- rows that pass by --------------------------------------------------------------------------- */
+
+static void close_passing(void *self) {
+    passing *p = self;
+    if (p->open) ga_stream_close(&p->s);
+    p->open = false;
+}
+
+static int rewind_passing(void *self, ga_err *e) {
+    passing *p = self;
+    (void)e;
+    close_passing(p);
+    p->at = 0;
+    p->begun = false;
+    return GA_OK;
+}
+
+static int open_next(passing *p, ga_err *e) {
+    const char *path = p->paths.path[p->at];
+    layout l = {.width = p->width};
+    if (p->width) GA_TRY(open_tokens(&p->s, path, &l, e));
+    else GA_TRY(open_text(&p->s, path, e));
+    p->open = true;
+    p->first = 0;
+    p->left = p->width ? l.tokens * l.width : p->s.bytes;
+    if (l.width == p->width) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s: tokens of %d bytes, %d expected: is it the file the program was made for?",
+                   path, l.width, p->width);
+}
+
+/* Reads and checks at most n ids of one file: how many, 0 at the end of all. */
+static int64_t read_ids(passing *p, int32_t *to, int64_t n, ga_err *e) {
+    enum { PIECE = 4096 };
+    unsigned char piece[PIECE];
+    const int width = p->width ? p->width : 1;
+    while (p->at < p->paths.count) {
+        if (!p->open) GA_TRY(open_next(p, e));
+        if (p->left > 0) break;
+        close_passing(p);
+        p->at++;
+    }
+    if (p->at == p->paths.count) return 0;
+    int64_t bytes = n * width < PIECE ? n * width : PIECE;
+    if (bytes > p->left) bytes = p->left;
+    GA_TRY(ga_stream_read(&p->s, piece, bytes, p->width ? "the tokens" : "the text", e));
+    const char *path = p->s.path;
+    if (p->width) GA_TRY(take_tokens(&(tokens){path, width, p->limit, NULL}, piece, bytes, p->first, e));
+    else GA_TRY(take_text(&(text){path, p->allowed, NULL}, piece, bytes, p->first, e));
+    for (int64_t i = 0; i < bytes / width; i++)
+        to[i] = p->width ? (int32_t)token_at(piece + i * width, width) : p->id[piece[i]];
+    p->first += bytes;
+    p->left -= bytes;
+    return bytes / width;
+}
+
+/* The ids of a row are `last` and the next ones. */
+static int next_passing(void *self, void *const out[], ga_err *e) {
+    enum { SOME = 1024 };
+    passing *p = self;
+    int32_t ids[SOME];
+    for (int64_t t = p->begun ? 0 : -1; t < p->context;) {
+        const int64_t rest = p->context - t;
+        const int64_t n = read_ids(p, ids, rest < SOME ? rest : SOME, e);
+        if (n <= 0) return (int)n;
+        for (int64_t i = 0; i < n; i++, t++) {
+            if (out && t >= 0) {
+                ((int32_t *)out[0])[t] = p->last;
+                ((int32_t *)out[1])[t] = ids[i];
+            }
+            p->last = ids[i];
+        }
+        p->begun = true;
+    }
+    return 1;
+}
+
+static int make_passing(ga_source *out, const ga_part *part, int parts, int64_t context, passing **result,
+                        ga_arena *a, ga_err *e) {
+    passing *p = ga_take(a, sizeof *p, 64, e);
+    if (!p) return GA_BUG;
+    GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));
+    p->context = context;
+    *out = (ga_source){.feed = {rewind_passing, next_passing, close_passing, p}};
+    name_fields(out, context);
+    *result = p;
+    return GA_OK;
+}
+
+int ga_text_stream(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
+    passing *p;
+    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    number_bytes(s, p->id, p->allowed);
+    return GA_OK;
+}
+
+int ga_tokens_stream(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e) {
+    passing *p;
+    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    p->width = s->width;
+    p->limit = s->limit;
     return GA_OK;
 }

@@ -35,4 +35,8 @@ int ga_text_open(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e);
 int ga_tokens_scan(const char *const *path, int parts, ga_scan *out, ga_err *e);
 int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e);
 
+/* The same rows as they pass by, any number of them; paths and spec are copied. */
+int ga_text_stream(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e);
+int ga_tokens_stream(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e);
+
 #endif

@@ -159,9 +159,11 @@ SPEC.npy, SPEC.tensors = array_spec, array_spec
 
 local OPEN = { cifar10 = "cifar" }
 
--- "const ga_part train_files[] = {{path[0], 60000}, ...};" from place `first` of FILES on.
-local function parts_line(name, files, first)
+-- "const ga_part train_files[] = {{path[0], 60000}, ...};" from place `first` of FILES on; without the
+-- numbers for a stream.
+local function parts_line(name, files, first, stream)
     local parts = ordered.collect(files, function(file, i)
+        if stream then return ("{.path = path[%d]}"):format(first + i - 1) end
         return ("{path[%d], %d}"):format(first + i - 1, file.count)
     end)
     local line = ("const ga_part %s[] = {%s};"):format(name, table.concat(parts, ", "))
@@ -177,7 +179,7 @@ function data.open(config)
         if d.kind == "npy" then       -- the parts of all fields in one table
             files = table.move(source.targets, 1, #source.targets, #files + 1, ordered.copy(files))
         end
-        out[#out + 1] = parts_line(name .. "_files", files, first)
+        out[#out + 1] = parts_line(name .. "_files", files, first, source.stream)
         if d.kind == "idx" then
             out[#out + 1] = parts_line(name .. "_labels", source.targets, first + #files)
         end
@@ -185,8 +187,8 @@ function data.open(config)
         local type, lines = SPEC[d.kind](config, source, name)
         out[#out + 1] = ("const %s %s = {\n    %s,\n};"):format(type, name, table.concat(lines, "\n    "))
         local parts = d.kind == "csv" and ("%s_files, %d, "):format(name, #files) or ""
-        out[#out + 1] = ("GA_TRY(ga_%s_open(&m->%s, %s&%s, arena, e));"):format(OPEN[d.kind] or d.kind, name,
-            parts, name)
+        out[#out + 1] = ("GA_TRY(ga_%s_%s(&m->%s, %s&%s, arena, e));"):format(OPEN[d.kind] or d.kind,
+            source.stream and "stream" or "open", name, parts, name)
     end
     return text.block(table.concat(out, "\n"))
 end
@@ -195,6 +197,7 @@ end
 function data.split(config)
     local s = config.data.split
     local rows = config.data.rows
+    if config.data.stream then return text.block("{0}") end
     if not s then return text.block(("{.rows = %d}"):format(rows)) end
     if s.at_end then
         return text.block(("{.rows = %d, .eval_rows = %d, .at_end = true}"):format(rows, s.eval))

@@ -12,6 +12,9 @@ local plan = {}
 local PAGE = 4096
 plan.NORM_TILE = 4096
 
+-- What the loader keeps of a micro-batch beside its rows.
+local SLOT = 64
+
 local function pages(bytes) return (bytes + PAGE - 1) // PAGE * PAGE end
 
 -- What the runtime's own objects need: team, communicator, log and checkpoint tables.
@@ -62,8 +65,8 @@ function plan.arenas(g, config)
     end
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
-    add("data", rows, "the rows of the data files")
-    add("loader", 4096 + (2 * config.largest + 1) * batch.layout(g).bytes,
+    add("data", rows, data.stream and "the rows of evaluation; buffers of the stream" or "the rows of the data files")
+    add("loader", 4096 + 2 * config.largest * SLOT + (2 * config.largest + 1) * batch.layout(g).bytes,
         "read-ahead: two cycles of batches",
         device and "pinned")
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
@@ -103,7 +106,7 @@ local function cycle_facts(config)
             table.move(config.table, 2, #config.table, 1, {}) or nil,
         rows = config.batch, global_rows = of_step * config.accumulate,
         updates_per_epoch = config.cycles_per_epoch, tail = config.tail,
-        tail_rows = math.max(rows - used, 0) }
+        tail_rows = math.max(rows - used, 0), stream = config.data.stream or nil }
 end
 
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
@@ -176,9 +179,10 @@ function plan.text(facts)
     line("%-12s%s parameters   target %s, %s, profile %s", facts.name,
         commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
     local cycle = facts.cycle
-    line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s",
+    line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s%s",
         "update", cycle.accumulate, cycle.accumulate > 1 and "s" or "", cycle.rows, facts.ranks,
-        facts.ranks > 1 and "s" or "", cycle.updates_per_epoch, cycle.tail_rows, TAIL[cycle.tail])
+        facts.ranks > 1 and "s" or "", cycle.updates_per_epoch, cycle.tail_rows, TAIL[cycle.tail],
+        cycle.stream and ", as the stream is now" or "")
     for _, entry in ipairs(cycle.later or {}) do
         line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
     end

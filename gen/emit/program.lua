@@ -34,7 +34,7 @@ end
 
 -- The runtime that every program has.
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
-    "ga", "launcher", "layout", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
+    "ga", "launcher", "layout", "loader", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
     "safetensors_load", "stop", "team", "text", "watchdog" }
 
 -- The files of the runtime that this program is built from.
@@ -336,6 +336,7 @@ local function render_main(g, config, context, header)
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         tokens = text.block(sample.positions(config) > 0 and " | GA_HAS_TOKENS" or ""),
         positions = sample.positions(config), sample = sample.possible(g, config),
+        stream = config.data.stream,
     })).text
 end
 

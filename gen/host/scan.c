@@ -108,10 +108,11 @@ int ga_data_scan_host(lua_State *L) {
     size_t n = 0;
     take_request(L, &r);
     if (scan(L, &r, &s, &e) < 0) return ga_host_refuse(L, "%s", e.msg);
-    lua_createtable(L, 0, 4);
+    lua_createtable(L, 0, 5);
     push_integers(L, s.count, s.parts);
     lua_setfield(L, -2, "count");
     set_integer(L, "bytes", (int64_t)s.bytes);
+    set_integer(L, "stream_bytes", (int64_t)s.stream_bytes);
     lua_createtable(L, s.fields, 0);
     for (int i = 0; i < s.fields; i++) {
         push_field(L, &s.field[i]);

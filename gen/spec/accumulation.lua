@@ -5,7 +5,7 @@
 --                                   flush  4 4 2 | 4 4 2
 --                                   carry  4 4 (2 2) 4 4      a cycle may span two epochs
 --
--- runtime/data.c serves the same cycles; tests/lua/test_tails.lua compares the two.
+-- runtime/loader.c serves the same cycles; tests/lua/test_tails.lua compares the two.
 local check = require "base.check"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -83,7 +83,7 @@ function accumulation.size(c, cycle)
     return a
 end
 
---- Micro-batches of one epoch on each of `ranks` ranks.
+--- Micro-batches of one epoch on each of `ranks` ranks; of a stream, as its files are now.
 function accumulation.batches(c, ranks)
     local rows, per_step = c.data.train_rows, c.batch * ranks
     if c.data.last == "pad" then return (rows + per_step - 1) // per_step end
@@ -143,9 +143,10 @@ function accumulation.complaint(c, ranks)
 end
 
 -- The micro-steps of a tail: none (0), the same in each epoch, or unknown (nil) because the number of
--- ranks or the counts change.
+-- ranks or the counts change, or a stream ends when it ends.
 local function tail_length(c)
     if c.tail ~= "flush" or c.largest == 1 then return 0 end
+    if c.data.stream then return nil end
     local ranks_known = c.parallel == "none" or c.ranks_required
     if not ranks_known or #c.table > 1 then return nil end
     return accumulation.batches(c, c.ranks) % c.accumulate

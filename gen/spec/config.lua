@@ -141,6 +141,10 @@ local function lengths(c, given, path)
     if (train.updates == nil) == (train.epochs == nil) then
         diag.fail(at, "train: expected updates or epochs, one of them", {})
     end
+    if train.epochs and c.data.stream then
+        diag.fail(diag.field(at, "epochs"), "train: epochs: the length of a stream is not known, expected updates",
+            {})
+    end
     c.train, c.train_at = train, at
     config.set_length(c, function(complaint) diag.fail(c.batch_at, "batch: " .. complaint, {}) end)
     if c.cycles < 1 then

@@ -26,6 +26,31 @@ local function check_taken(d, where)
     end
 end
 
+-- A stream passes by once an epoch: what needs all its rows, or their number, is refused.
+local function check_stream(d, where)
+    if d.stream then
+        local kinds = ordered.collect(formats.list, function(f) return f.streams and f.name or nil end)
+        local function refuse(field, complaint) diag.fail(where.locate(field), "data: " .. complaint, {}) end
+        if not formats.find(d.kind).streams then
+            refuse("stream", ("stream: '%s' is read as a whole, expected %s"):format(d.kind,
+                table.concat(kinds, ", ", 1, #kinds - 1) .. " or " .. kinds[#kinds]))
+        end
+        if d.shuffle then
+            refuse("shuffle", "shuffle needs all rows in memory, with stream they come in the order of the "
+                .. "files: expected false, or no stream")
+        end
+        if d.split then
+            refuse("split", "split needs the number of rows, which a stream does not know: expected eval, files "
+                .. "of their own")
+        end
+        if not d.eval then
+            refuse(nil, "eval is missing: the rows of a stream pass by and cannot be set aside, expected files "
+                .. "of their own for evaluation; they are kept in memory")
+        end
+    end
+    if d.shuffle == nil then d.shuffle = not d.stream end
+end
+
 local function check_target_word(d, where)
     if d.kind == "csv" and d.target == "last" then d.target = nil end
     local csv, given = d.kind == "csv", d.target
@@ -80,7 +105,8 @@ local function scan_once(q)
     return facts
 end
 
--- Reads the files of a source to their end and adds what they hold.
+-- Reads the files of a source to their end and adds what they hold. Of a stream the program keeps only
+-- what reading takes.
 local function scan(d, source, real, allowed)
     local facts, message = scan_once { kind = d.kind, files = paths(source.files),
         targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
@@ -97,7 +123,9 @@ local function scan(d, source, real, allowed)
         diag.fail(source.at, ("data: %s: %d %s give no window of context %d, expected %d or more"):format(
             source.name, n, d.kind == "text" and "bytes" or "tokens", d.context, d.context + 1), {})
     end
-    source.fields, source.bytes, source.vocabulary = facts.fields, facts.bytes, facts.vocabulary
+    source.stream = d.stream and source.name == "train"
+    source.fields, source.vocabulary = facts.fields, facts.vocabulary
+    source.bytes = source.stream and facts.stream_bytes or facts.bytes
     return source
 end
 
@@ -312,10 +340,11 @@ end
 
 --- Adds to the checked fields of the word what the files hold. real: "f32" or "f64".
 ---   sources     { train } or { train, eval }: files and targets { name, path, count }, rows, bytes
----               (of an arena), fields as host.data_scan gives them
+---               (of an arena), fields as host.data_scan gives them, stream: its rows pass by
 ---   fields      { name, dtype = "real" | "i32", shape = of one row } in the order of a batch; of i32
 ---               also low and limit: low <= id < limit
----   rows        of the training files; train_rows, eval_rows: after the split
+---   rows        of the training files; train_rows, eval_rows: after the split; of a stream those that
+---               its files have now, which the program does not rely on
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
 ---   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
@@ -329,6 +358,7 @@ function data.read(d, at, path, real)
         diag.fail(at, ("data '%s': context is missing, expected the ids of one row"):format(d.kind), {})
     end
     check_target_word(d, where)
+    check_stream(d, where)
     local train = scan(d, find(d, "train", where, folder), real)
     d.sources = { train }
     if d.eval then

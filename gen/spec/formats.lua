@@ -2,11 +2,11 @@
 -- those that all take.
 local formats = {}
 
-formats.common = { "kind", "train", "eval", "split", "shuffle", "last" }
+formats.common = { "kind", "train", "eval", "split", "shuffle", "last", "stream" }
 
--- pair: what a path stands for where it is two files.
+-- pair: what a path stands for where it is two files. streams: rows can be read as they pass by.
 formats.list = {
-    { name = "csv", takes = { "target", "scale", "header" },
+    { name = "csv", takes = { "target", "scale", "header" }, streams = true,
       doc = "numbers between commas, gzip or not; one column is the target: classes, or numbers if the loss "
         .. "takes them",
       example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }' },
@@ -18,10 +18,10 @@ formats.list = {
       doc = "the binary version of CIFAR-10; a row is (3, 32, 32)",
       example = 'data { "cifar10", train = "cifar-10-batches-bin/data_batch_*.bin", '
         .. "crop = { 32, padding = 4 }, flip = true }" },
-    { name = "text", takes = { "context" },
+    { name = "text", takes = { "context" }, streams = true,
       doc = "bytes of text; an id is a byte's place among those that occur; the target is the next id",
       example = 'data { "text", train = "tinyshakespeare/input.txt", context = 64, split = { eval = 1000 } }' },
-    { name = "tokens", takes = { "context" },
+    { name = "tokens", takes = { "context" }, streams = true,
       doc = "ids of 16 bits, or llm.c's token files; the target is the next id",
       example = 'data { "tokens", train = "gpt2tokens/tiny_shakespeare_train.bin", context = 64 }' },
     { name = "npy", takes = { "scale", "mean", "std" }, pair = "{ input, target }",

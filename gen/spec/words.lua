@@ -41,9 +41,12 @@ words.list = {
         field("flip", "bool", { doc = "half of the training images are mirrored" }),
         field("split", "list", { doc = "{ fold, of, seed } or { eval = rows, seed }; text, tokens: "
             .. "{ eval = rows } takes the last ones" }),
-        field("shuffle", "bool", { default = true, doc = "a new order each epoch" }),
+        field("shuffle", "bool", { doc = "a new order each epoch; default: true, with stream false" }),
         field("last", "str", { default = "drop", values = { "drop", "pad" },
             doc = "what happens to the last incomplete micro-batch" }),
+        field("stream", "bool", { default = false, doc = "csv, text, tokens: the rows of train are read as they "
+            .. "pass by, once an epoch in the order of the files, and not kept in memory: stream = true with "
+            .. "eval files and train.updates; files of any length train" }),
     } },
     { name = "batch", example = 'batch (16)',
       required = true, doc = "rows per micro-step and rank", fields = {
@@ -61,7 +64,7 @@ words.list = {
         field("tail", "str", { default = "drop", values = { "drop", "flush", "carry" },
             doc = "the last incomplete cycle of an epoch is left out, ends early, or goes on in the next" }),
         field("drain", "str", { default = "skip", values = { "skip", "consume" },
-            doc = "whether the batches that drop leaves out are read" }),
+            doc = "whether the batches that drop leaves out are read; of a stream the first pass reads all" }),
         field("unroll", "int", { default = 16, min = 1, max = 1024,
             doc = "up to this count the cycle is written out" }),
     } },

@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream)
 $header
 #include "probes.h"
 
@@ -80,9 +80,24 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
     return m->count.micro == o->stop_micro ? STOPPED : RUNNING;
 }
 
+//% if stream then
+/* The stream cannot be read any further: what was trained is saved, if no other ranks are in the midst
+ * of their next cycle. */
+static int reading_stopped(model *m, int code) {
+    ga_err why;
+    if (ga_comm_size(m->comm) == 1 && m->count.cycle > 0 && m->count.r == 0 && $(name)_model_save(m, &why) < 0)
+        ga_say("$name: cycle %lld: %s", (long long)m->count.cycle, why.msg);
+    return code;
+}
+
+//% end
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
+//% if stream then
+    if (batches < 0) return reading_stopped(m, batches);
+//% else
     if (batches < 0) return batches;
+//% end
     if (PROBES || o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
     GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);

@@ -59,8 +59,15 @@ static int lengths(const setting *s, int *length) {
     return n;
 }
 
-static served take(const ga_loader *l) {
-    served out = {.place = ga_loader_place(l), .micro = *ga_loader_micro(l, 0)};
+static served take(ga_loader *l) {
+    served out;
+    memset(&out, 0, sizeof out); /* compared byte by byte */
+    const ga_place p = ga_loader_place(l);
+    out.place.epoch = p.epoch;
+    out.place.position = p.position;
+    out.place.cycle = p.cycle;
+    out.place.r = p.r;
+    out.micro = *ga_loader_micro(l, 0);
     memcpy(out.ids, ga_loader_field(l, 0, 1), sizeof out.ids);
     return out;
 }
