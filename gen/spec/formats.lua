@@ -23,7 +23,8 @@ formats.list = {
       example = 'data { "text", train = "tinyshakespeare/input.txt", context = 64, split = { eval = 1000 } }' },
     { name = "tokens", takes = { "context" }, streams = true,
       doc = "ids of 16 bits, or llm.c's token files; the target is the next id",
-      example = 'data { "tokens", train = "gpt2tokens/tiny_shakespeare_train.bin", context = 64 }' },
+      example = 'data { "tokens", train = "gpt2tokens/tiny_shakespeare_train.bin", '
+        .. 'eval = "gpt2tokens/tiny_shakespeare_val.bin", context = 64, stream = true }' },
     { name = "npy", takes = { "scale", "mean", "std" }, pair = "{ input, target }",
       doc = "two NumPy arrays whose first axis is the row",
       example = 'data { "npy", train = { "input.npy", "target.npy" } }' },

@@ -65,6 +65,26 @@ add("the planned bytes hold for images of several files", function(t)
     end
 end)
 
+-- Rows that pass by are in no plan: however many files there are, the buffers are the same.
+add("the planned bytes hold for a stream of packed rows", function(t)
+    local data = 'data { "csv", train = %q, eval = "tiny.csv", target = "last", stream = true }'
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = programs.folder() .. "/data/"
+    local known = {}
+    for copies = 1, 3 do
+        t.write(folder .. "flow.csv", host.read(folder .. "tiny.csv"):rep(40 * copies))
+        t.equal(t.shell(("gzip -nf '%sflow.csv'"):format(folder)).status, 0)
+        local text = spec(2, 'clip (1)\n'):gsub("data [^\n]*", data:format("flow.csv.gz"))
+        if copies == 1 then memory_case(t, "memory_stream", text, { "--cycles", 150 }) end
+        t.write(folder .. "../flow.lua", text)
+        local plan = programs.plan { name = "flow", spec = folder .. "../flow.lua" }
+        for _, arena in ipairs(plan.arenas) do
+            t.equal(arena.bytes, known[arena.name] or arena.bytes, arena.name)
+            known[arena.name] = arena.bytes
+        end
+    end
+end)
+
 -- Calls and bytes of the plan's collectives: those of buckets, and the small ones.
 local function planned(plan)
     local buckets, bytes, small = 0, 0, 0
