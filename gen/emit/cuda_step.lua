@@ -18,7 +18,7 @@ local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
 -- { type, text, comment, how many }; what has no comment is a whole declaration. Doubles come first.
 local function step_rows(config, scalars)
-    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 6 } }
+    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 8 } }
     if config.parallel ~= "none" then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
     end

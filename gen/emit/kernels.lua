@@ -100,7 +100,7 @@ function ARGUMENTS.tally(_, node, _, dtype)
         micro = attrs.weight == "micro" }
 end
 
-function ARGUMENTS.tally_hits(_, node) return { counted = counted(node) } end
+function ARGUMENTS.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
 
 function ARGUMENTS.hit(_, node)
     return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }

@@ -89,6 +89,7 @@ local function source(g, config, context, header)
         end), ", ")),
         scales = text.block(list), groups = count,
         by_grad = by_grad and step.backward_lines(g, by_grad, c) or text.block(""),
+        f1 = config.measures_f1,
         d_output = text.block(by_grad and c.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
         output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
         buckets = #g.collectives, stops_at_nonfinite = config.train.on_nonfinite == "stop",

@@ -282,7 +282,7 @@ local function render_model(g, config, facts, context, sweeps, header)
         open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
         states = lines(states), length = length_of(config), nominal = nominal_of(config),
         accumulate = data.accumulate(config), serving = data.serving(config),
-        measured = text.block(measured(config)),
+        measured = text.block(measured(config)), f1 = config.measures_f1,
     })).text
 end
 

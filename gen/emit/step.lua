@@ -276,7 +276,8 @@ function step.render(g, config, context, all, sweeps, header, files)
 end
 
 --- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets
--- and hits among them; the weight of the present micro-step alone.
-step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, SUMS = 6"
+-- and hits among them; the weight of the present micro-step alone; targets of class 1 that were hit, and
+-- those that were not.
+step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, SUM_FOUND, SUM_MISSED, SUMS = 8"
 
 return step

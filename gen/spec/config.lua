@@ -236,24 +236,28 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
+local METRICS = { "loss", "accuracy", "f1" }
+local METRICS_TEXT = '"' .. table.concat(METRICS, '", "') .. '"'
+
 local function evaluation_of(c, given, path)
     local eval, at = simple(given, path, "eval")
     if #eval.metrics == 0 then
-        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected \"loss\" or \"accuracy\"", {})
+        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected some of " .. METRICS_TEXT, {})
     end
     for i, metric in ipairs(eval.metrics) do
         if ordered.find(eval.metrics, metric) < i then
             diag.fail(diag.field(at, "metrics"), ("eval: metric '%s' is given twice"):format(metric), {})
         end
-        if metric ~= "loss" and metric ~= "accuracy" then
-            diag.fail(at, ("eval: metric %s is unknown, expected \"loss\" or \"accuracy\""):format(
-                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric)), {})
+        if not ordered.find(METRICS, metric) then
+            diag.fail(at, ("eval: metric %s is unknown, expected some of %s"):format(
+                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric), METRICS_TEXT), {})
         end
     end
     c.eval = given:has("eval") and eval or nil
-    c.wants_accuracy = ordered.find(eval.metrics, "accuracy") ~= nil
-    if c.wants_accuracy and not (c.loss.rule and c.loss.rule.hits) then
-        diag.fail(at, "eval: accuracy needs a loss over classes", {})
+    c.eval_at, c.measures_f1 = at, ordered.find(eval.metrics, "f1") ~= nil
+    c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
+    if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then
+        diag.fail(at, ("eval: %s needs a loss over classes"):format(c.measures_f1 and "f1" or "accuracy"), {})
     end
 end
 

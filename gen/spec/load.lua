@@ -88,15 +88,19 @@ local function finish(g, b, c, target, output, traced_rows)
     g.loss = { rows = rows, target = classes and target or nil, at = c.loss.at,
         attrs = { weight = c.loss.weight, weights = c.loss.fields.class_weights } }
     c.losses_per_row = graph.elements(rows.shape) // c.batch
-    local function tally(op, ins)
-        local node = b:node(op, ins, g.loss.attrs, { sums = "sums" })
+    local function tally(op, ins, attrs)
+        local node = b:node(op, ins, attrs, { sums = "sums" })
         node.outs.sums.tensor = g.sums
     end
-    tally("tally", { loss = rows, target = g.loss.target, facts = g.facts })
-    if c.wants_accuracy then
+    tally("tally", { loss = rows, target = g.loss.target, facts = g.facts }, g.loss.attrs)
+    if c.measures_hits then
+        if c.measures_f1 and c.classes ~= 2 then
+            diag.fail(c.eval_at, ("eval: f1 is that of class 1 of two, the model gives %d classes: expected "
+                .. "\"accuracy\""):format(c.classes), {})
+        end
         b.body = g.evaluation
         tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
-            facts = g.facts })
+            facts = g.facts }, { f1 = c.measures_f1 })
         b.body = g.forward
     end
 end
@@ -167,7 +171,7 @@ function load_spec.load(path, sets, choice)
     local g = graph.new(c.name)
     local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar" })
-    g.sums = graph.tensor(g, { name = "sums", shape = { 6 }, dtype = "f64", kind = "scalar" })
+    g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
     local output, rows = model.play(b, known, path, events,

@@ -122,7 +122,8 @@ words.list = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
         field("batches", "int", { min = 1, doc = "at most so many batches; default: all" }),
-        field("metrics", "list", { default = { "loss" }, doc = "\"loss\", \"accuracy\"" }),
+        field("metrics", "list", { default = { "loss" },
+            doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {

@@ -158,14 +158,22 @@ static void $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, counted)
+//@ tally_hits(fn, params, source, counted, f1)
 /* $fn: rows whose largest logit is the target's
+//% if f1 then
+ * among those of class 1: how many are found, how many missed
+//% end
  * $source */
 static void $fn($params) {
     const int64_t n = $counted;
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
-        for (int64_t i = 0; i < n; i++)
-            if (target[i] != IGNORE) sums[SUM_HITS] += hits[i];
+        for (int64_t i = 0; i < n; i++) {
+            if (target[i] == IGNORE) continue;
+            sums[SUM_HITS] += hits[i];
+//% if f1 then
+            if (target[i] == 1) sums[hits[i] > 0 ? SUM_FOUND : SUM_MISSED] += 1;
+//% end
+        }
 }
 
 //@ hit(fn, params, source, real, rows, C)

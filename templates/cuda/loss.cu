@@ -171,18 +171,40 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, threads, counted)
+//@ tally_hits(fn, params, source, threads, counted, f1)
 /* $fn: rows whose largest logit is the target's
+//% if f1 then
+ * among those of class 1: how many are found, how many missed
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { THREADS = $threads };
     const ga_int64 n = $counted;
     __shared__ double scratch[GA_LANES];
+//% if f1 then
+    double total = 0, found = 0, missed = 0;
+//% else
     double total = 0;
-    for (ga_int64 i = threadIdx.x; i < n; i += THREADS)
-        if (target[i] != IGNORE) total += hits[i];
+//% end
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
+        if (target[i] == IGNORE) continue;
+        total += hits[i];
+//% if f1 then
+        if (target[i] == 1) (hits[i] > 0 ? found : missed) += 1;
+//% end
+    }
     total = ga_block_sum(total, scratch);
-    if (threadIdx.x == 0) sums[SUM_HITS] += total;
+//% if f1 then
+    found = ga_block_sum(found, scratch);
+    missed = ga_block_sum(missed, scratch);
+//% end
+    if (threadIdx.x == 0) {
+        sums[SUM_HITS] += total;
+//% if f1 then
+        sums[SUM_FOUND] += found;
+        sums[SUM_MISSED] += missed;
+//% end
+    }
 }
 
 //@ hit(fn, params, source, threads, rows, C)

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule, f1)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -275,6 +275,11 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
     *out = ($(name)_metrics){.loss_sum = sums[SUM_LOSS], .weight = sums[SUM_WEIGHT],
         .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT],
         .correct = (int64_t)sums[SUM_HITS]};
+//% if f1 then
+    out->tp = (int64_t)sums[SUM_FOUND];
+    out->fn = (int64_t)sums[SUM_MISSED];
+    out->fp = out->counted - out->correct - out->fn;
+//% end
     return 0;
 }
 

@@ -27,10 +27,11 @@ typedef struct $(name)_options {
     uint64_t seed;
 } $(name)_options;
 
-/* Sums: add them over batches and ranks, then divide. correct: largest logit is the target's. */
+/* Sums: add them over batches and ranks, then divide. correct: largest logit is the target's, where
+ * eval.metrics has accuracy or f1; tp, fp, fn: found, wrongly found and missed of class 1, where it has f1. */
 typedef struct $(name)_metrics {
     double loss_sum, weight;
-    int64_t rows, counted, correct;
+    int64_t rows, counted, correct, tp, fp, fn;
 } $(name)_metrics;
 
 typedef struct $(name)_counters {

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started)
 $header
 #include "probes.h"
 
@@ -273,9 +273,15 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
         GA_TRY($(name)_model_evaluate_batch(m, e));
     }
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
+//% if f1 then
+    const double found = m->sums[SUM_FOUND]; /* f1 = 2 found / (2 found + wrong) for two classes */
+//% end
     *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
         .rows = (int64_t)m->sums[SUM_ROWS], .split = "eval",
         .loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT],
+//% if f1 then
+        .f1 = found > 0 ? 2 * found / (2 * found + m->sums[SUM_COUNT] - m->sums[SUM_HITS]) : 0,
+//% end
         .accuracy = m->sums[SUM_HITS] / m->sums[SUM_COUNT]};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
 //% if device then

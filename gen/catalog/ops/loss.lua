@@ -36,7 +36,7 @@ op "cross_entropy_dx" {
 -- may have several targets; those of rows behind facts->rows, and ignored ones, have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
-    ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (6) ?" }, outs = { "y (...)" },
+    ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y (...)" },
     internal = true, lower = "loss",
     letters = function(n, seen) seen.lead = n.attrs.shape end,
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
@@ -44,14 +44,14 @@ op "loss_seed" {
 
 op "tally" {
     doc = "adds the losses and their weight to the sums of the cycle",
-    ins = { "loss (...)", "target i32 (...) ?", "facts facts (1)" }, outs = { "sums f64 (6)" },
+    ins = { "loss (...)", "target i32 (...) ?", "facts facts (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = 2 * elements(n), elements = 2 * elements(n) } end,
 }
 
 op "tally_hits" {
-    doc = "adds the hits to the sums of an evaluation",
-    ins = { "hits (...)", "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (6)" },
+    doc = "adds the hits to the sums of an evaluation; attrs.f1: those of class 1 too",
+    ins = { "hits (...)", "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = elements(n), elements = 2 * elements(n) } end,
 }

@@ -1,0 +1,119 @@
+-- What an evaluation measures, against the definitions on the values of whole tensors: accuracy, and F1 of
+-- class 1 of two, 2 tp / (2 tp + fp + fn); rows whose target is ignored count nowhere.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local ROWS, WIDTH, IGNORE = 61, 4, -1          -- a last batch that is not full
+
+local function value(i, j) return math.sin(2.3 * i * j + i) end
+local function class(i) return i % 7 == 3 and IGNORE or (i * i // 5) % 2 end
+
+local function data_file(t)
+    local input, target = {}, {}
+    for i = 1, ROWS do
+        for j = 1, WIDTH do input[#input + 1] = value(i, j) end
+        target[i] = class(i)
+    end
+    return t.load("tests/numeric/rows.lua").file { { "input", "F64", { ROWS, WIDTH }, input },
+        { "target", "I32", { ROWS }, target } }
+end
+
+local function spec(more)
+    return [[
+name      "measured"
+data      { "tensors", train = "measured.safetensors", shuffle = false, last = "pad" }
+batch     (8)
+model     { linear "out" { 2 } }
+loss      { "cross_entropy", ignore = -1 }
+optimizer { "sgd", lr = 0.1 }
+train     { epochs = 1 }
+eval      { every = "epoch", metrics = { "loss", "accuracy", "f1" } }
+]] .. (more or "")
+end
+
+-- Weights and biases (two classes), and what they measure: the counts by the definitions.
+local function case(t, weight, bias)
+    local path, count = t.temp() .. "/init.safetensors", { tp = 0, fp = 0, fn = 0, tn = 0 }
+    t.write(path, t.load("tests/numeric/rows.lua").file { { "out.weight", "F32", { 2, WIDTH }, weight },
+        { "out.bias", "F32", { 2 }, bias } })
+    for i = 1, ROWS do
+        local logits = { bias[1], bias[2] }
+        for c = 1, 2 do
+            for j = 1, WIDTH do logits[c] = logits[c] + weight[(c - 1) * WIDTH + j] * value(i, j) end
+        end
+        local said, true_class = logits[2] > logits[1] and 1 or 0, class(i)
+        if true_class ~= IGNORE then
+            local kind = (said == true_class and "t" or "f") .. (said == 1 and "p" or "n")
+            count[kind] = count[kind] + 1
+        end
+    end
+    return path, count
+end
+
+local CASES = {
+    { "some of both", { 0.5, -0.25, 1, 0.125, -0.5, 0.75, 0.25, 1 }, { 0, 0.125 } },
+    { "never class 1", { 0.5, -0.25, 1, 0.125, -0.5, 0.75, 0.25, 1 }, { 9, 0 } },
+    { "always class 1", { 0.5, -0.25, 1, 0.125, -0.5, 0.75, 0.25, 1 }, { 0, 9 } },
+}
+
+local function check(t, programs, p, env)
+    for _, c in ipairs(CASES) do
+        local path, n = case(t, c[2], c[3])
+        local event = programs.events(p, { "--init", path, "--eval", env = env })[2]
+        t.equal(event.event, "eval")
+        t.equal(event.rows, ROWS)
+        t.near(event.accuracy, (n.tp + n.tn) / (n.tp + n.tn + n.fp + n.fn), 1e-9)
+        t.near(event.f1, n.tp > 0 and 2 * n.tp / (2 * n.tp + n.fp + n.fn) or 0, 1e-9)
+    end
+end
+
+local function open(t)
+    local programs, environment = dofile("tests/lua/devices.lua").open(t)
+    t.write(programs.folder() .. "/data/measured.safetensors", data_file(t))
+    return programs, environment
+end
+
+add("accuracy and F1", function(t)
+    local programs = open(t)
+    local _, n = case(t, CASES[1][2], CASES[1][3])
+    assert(n.tp > 5 and n.fp > 5 and n.fn > 5 and n.tn > 5 and n.fp ~= n.fn, "a case that says little")
+    check(t, programs, programs.build("metrics", spec()))
+end)
+
+add("accuracy and F1 on a device", function(t)
+    local programs, environment = open(t)
+    check(t, programs, programs.build("metrics_cuda", spec 'target "cuda"\n'),
+        environment(dofile("tests/lua/devices.lua").checked(1)))
+end)
+
+add("a program that measures no F1 does not log it", function(t)
+    local programs = open(t)
+    local p = programs.build("metrics_loss", (spec():gsub(', "accuracy", "f1"', "")))
+    local event = programs.events(p, { "--eval" })[2]
+    t.equal({ event.event, event.accuracy, event.f1 }, { "eval" })
+end)
+
+add("the counts of the library", function(t)
+    local programs = open(t)
+    local p = programs.build("metrics_library", spec(), { lib = true })
+    local drive = p.folder .. "/drive"
+    local made = t.run { "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive,
+        "tests/e2e/metrics.c", p.folder .. "/libmeasured.a", "-ljansson", "-lz", "-lm", "-pthread" }
+    t.equal(made.status, 0, made.err)
+    local result = t.run { drive, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
+    t.equal(result.status, 0, result.err)
+    local counted, correct, tp, fp, fn = result.out:match("^(%d+) (%d+) (%d+) (%d+) (%d+)\n$")
+    local expected, positive = 0, 0
+    for i = 1, ROWS do
+        expected = expected + (class(i) ~= IGNORE and 1 or 0)
+        positive = positive + (class(i) == 1 and 1 or 0)
+    end
+    t.equal(tonumber(counted), expected)
+    t.equal(tp + fn, positive)
+    t.equal(counted - correct, fp + fn)
+    local seen = programs.events(programs.build("metrics", spec()), { "--eval" })[2]
+    t.near(seen.f1, 2 * tp / (2 * tp + fp + fn), 1e-9)
+    t.near(seen.accuracy, correct / counted, 1e-9)
+end)
+
+return tests
