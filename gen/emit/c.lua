@@ -138,6 +138,9 @@ c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
 --- The rate of the update after `t` updates.
 function c.rate(config, t) return ("%s_model_lr(m, %s)"):format(config.name, t) end
 
+--- Where the partial sums of a tile of the gradient go.
+function c.partials(tile) return "m->partials" .. (tile == "0" and "" or " + 2 * " .. tile) end
+
 --- The address of a number of an optimizer of tensors.
 function c.doubles(at) return "m->tensors + " .. at end
 

@@ -39,6 +39,11 @@ cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
 --- The rate of the update after `t` updates.
 function cuda.rate(_, t) return ("learning_rate(s, %s)"):format(t) end
 
+--- Where the partial sums of a tile of the gradient go.
+function cuda.partials(tile)
+    return "m->device_partials" .. (tile == "0" and "" or " + 2 * sizeof(double) * " .. tile)
+end
+
 --- The address of a number of an optimizer of tensors.
 function cuda.doubles(at) return "m->device_tensors + sizeof(double) * " .. at end
 

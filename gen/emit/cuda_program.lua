@@ -31,7 +31,7 @@ local function model_fields(g, config)
         list[#list + 1] = "ga_address device_tensors; /* sums of each tensor's tiles, then scales */"
     end
     local common = {
-        "ga_address device_partials; /* 2 per NORM_TILE elements: sum of squares, not finite */",
+        "ga_address device_partials; /* 2 per tile of the gradient: for its norm, elements not finite */",
         "ga_address device_batches;  /* a ring of two cycles, and a single batch */",
         "ga_address block;           /* the step block */",
         "transfer *transfer;",
@@ -67,7 +67,7 @@ function cuda_program.header(g, config, facts, context, sweeps)
     local names = ordered.collect(device_arenas(facts), function(a) return a.name:upper() end)
     more.device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS")
     more.graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS")
-    more.step_fields = cuda_step.block(config, g.real, sweeps)
+    more.step_fields = cuda_step.block(g, config, sweeps)
     more.device_fields = model_fields(g, config)
     return more
 end

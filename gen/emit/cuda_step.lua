@@ -1,10 +1,10 @@
 -- cuda_step: the text of step.c, launch.c and kernels.cu. The host sends the same calls as the C
 -- target makes; what the boundary decides is decided by one thread of the device.
 -- Invariant: the struct step is printed from one list for both sides of the link.
+local clip = require "emit.clip"
 local cuda = require "emit.cuda"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
-local plan = require "emit.plan"
 local step = require "emit.step"
 local text = require "base.text"
 local update = require "emit.update"
@@ -17,7 +17,7 @@ local THREADS = 256
 local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
 -- { type, text, comment, how many }; what has no comment is a whole declaration. Doubles come first.
-local function step_rows(config, scalars)
+local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 8 } }
     if config.parallel ~= "none" then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
@@ -27,7 +27,7 @@ local function step_rows(config, scalars)
         { "double", "schedule_total", "updates of the schedule", 1 },
         { "double", "loss", "of the cycle and all ranks: the mean, or the sum", 1 },
         { "double", "weight, rows", "sums over the cycle and all ranks", 2 },
-        { "double", "grad_norm", "2-norm of the mean gradient, before clipping", 1 },
+        { "double", "grad_norm", clip.norm_text(config), 1 },
         { "double", "lr", "of the update", 1 },
         { "double", "nonfinite", "elements of the gradient that are not finite", 1 },
         { "double", "stop", "above 0: a rank was asked to stop", 1 },
@@ -35,10 +35,15 @@ local function step_rows(config, scalars)
         { "long long", "skip", "not 0: leave parameters and state as they are", 1 },
     }
     table.move(rest, 1, #rest, #rows + 1, rows)
+    local factor, factors = clip.factor_field(g, config)
     local reals = {
         { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
-        { "real", "factor", "nominal / true weight, times the clip factor", 1 },
+        { "real", factor, "nominal / true weight, times the clip factor", factors },
     }
+    if clip.by_value(config) then
+        reals[2][3] = "of clipping by the norm"
+        table.insert(reals, 2, { "real", "mean", "nominal / true weight", 1 })
+    end
     for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
     table.move(reals, 1, #reals, #rows + 1, rows)
     for i = 1, scalars.reals do rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, 1 } end
@@ -46,15 +51,15 @@ local function step_rows(config, scalars)
 end
 
 --- The fields of the struct step, as text, and its size in bytes.
-function cuda_step.block(config, real, sweeps)
+function cuda_step.block(g, config, sweeps)
     local out, bytes, reals = {}, 0, 0
-    for _, row in ipairs(step_rows(config, update.scalars(sweeps))) do
+    for _, row in ipairs(step_rows(g, config, update.scalars(sweeps))) do
         local declaration = row[1] .. " " .. row[2] .. ";"
         out[#out + 1] = row[3] and declaration .. (" "):rep(24 - #declaration) .. " /* " .. row[3] .. " */"
             or row[2]
         if row[1] == "real" then reals = reals + row[4] else bytes = bytes + 8 * row[4] end
     end
-    bytes = bytes + reals * (real == "f64" and 8 or 4)
+    bytes = bytes + reals * (g.real == "f64" and 8 or 4)
     return block_of(out), (bytes + 7) // 8 * 8
 end
 
@@ -68,9 +73,17 @@ local function boundary_kernels(g, config, context, sweeps)
         list[#list + 1] = { name = name, launch = launch, parameters = parameters,
             text = template(name, arguments).text:gsub("\n+$", "\n") }
     end
-    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
-    add("gradient_partials", { blocks = tiles, threads = THREADS },
-        { "double *partials", "const real *gradients" }, { threads = THREADS })
+    local measure = {}
+    cuda.sweep(measure, clip.parameters(config), clip.TILE)
+    local open = cuda.open("gradient_partials", measure.launch)
+    add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config), {
+        threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
+    list[1].flops, list[1].bytes = clip.work(g, config)
+    local totals = text.block((template("totals", { ddp = config.parallel ~= "none",
+        by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
+    if clip.by_value(config) then
+        add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = totals })
+    end
     if config.parallel ~= "none" then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
     end
@@ -79,8 +92,8 @@ local function boundary_kernels(g, config, context, sweeps)
     for _, name in ipairs(expr.variables(rate)) do
         if name == "total" then total = "const double total = s->schedule_total;" end
     end
-    local arguments = step.decision(config, sweeps, context.target)
-    arguments.threads, arguments.ddp = THREADS, config.parallel ~= "none"
+    local arguments = step.decision(g, config, sweeps, context.target)
+    arguments.threads, arguments.totals = THREADS, totals
     arguments.source = text.comment(("%s, from %s"):format(config.schedule.rule.name, config.schedule.at))
     arguments.total = text.block(total)
     arguments.rate = text.block(expr.text(rate, { call = { abs = "fabs", min = "fmin", max = "fmax" },
@@ -94,15 +107,14 @@ local function constants(g, config)
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
         ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         "enum { " .. step.SUMS .. " };",
-        ("enum { TRAINED = %d, NORM_TILE = %d };"):format(g.trained_elements, plan.NORM_TILE),
-        "enum { NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE };",
+        ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, select(2, clip.ranges(g, config))),
     }
     if config.parallel ~= "none" then list[#list + 1] = "enum { " .. SMALL .. " };" end
     return table.concat(list, "\n") .. "\n"
 end
 
 local function kernels_text(g, config, context, kernels, sweeps, header)
-    local fields, bytes = cuda_step.block(config, g.real, sweeps)
+    local fields, bytes = cuda_step.block(g, config, sweeps)
     local out = {
         header("kernels.cu", "one kernel per function; compiled for the device at start"),
         context.embedded("cuda/prelude.cu"), constants(g, config),

@@ -2,6 +2,7 @@
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
 local accumulation = require "spec.accumulation"
 local batch = require "emit.batch"
+local clip = require "emit.clip"
 local graph = require "graph.graph"
 local profile = require "emit.profile"
 local text = require "base.text"
@@ -10,7 +11,6 @@ local update = require "emit.update"
 local plan = {}
 
 local PAGE = 4096
-plan.NORM_TILE = 4096
 
 -- What the loader keeps of a micro-batch beside its rows.
 local SLOT = 64
@@ -35,7 +35,7 @@ local function device_arenas(g, config, add)
     for _, arena in ipairs(g.arenas) do
         add("device_" .. arena.name, arena.elements * size, "device: training", "device")
     end
-    local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+    local _, tiles = clip.ranges(g, config)
     add("device_partials", tiles * 16 + 8 * update.doubles(g, config), "device: " .. partials_for(config), "device")
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
@@ -60,7 +60,7 @@ function plan.arenas(g, config)
         device_arenas(g, config, add)
     else
         for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
-        local tiles = (g.trained_elements + plan.NORM_TILE - 1) // plan.NORM_TILE
+        local _, tiles = clip.ranges(g, config)
         add("partials", tiles * 16 + 8 * update.doubles(g, config), partials_for(config))
     end
     local rows = 0

@@ -51,15 +51,11 @@ local function result_rows(found)
 end
 
 -- Operations and bytes of one call. An update kernel is called for several runs of the flat space.
-local function work_of(kernel, facts, g)
-    if kernel.flops and not kernel.group then return kernel.flops, kernel.bytes end
+local function work_of(kernel, facts)
+    if not kernel.group then return kernel.flops or 0, kernel.bytes or 0 end
     for _, fact in ipairs(facts.kernels) do
-        if kernel.group and fact.name == kernel.name then
-            return fact.flops // kernel.calls, fact.bytes // kernel.calls
-        end
+        if fact.name == kernel.name then return fact.flops // kernel.calls, fact.bytes // kernel.calls end
     end
-    local n = kernel.name == "gradient_partials" and g.trained_elements or 0
-    return 2 * n, n * (g.real == "f64" and 8 or 4)
 end
 
 local function macro_of(kernel, real, i, found, worker)
@@ -85,7 +81,7 @@ function probe.render(g, config, context, kernels, facts, header, files)
     number_results(kernels, g.real, true, found)
     local rows, macros = {}, {}
     for i, kernel in ipairs(kernels) do
-        local flops, bytes = work_of(kernel, facts, g)
+        local flops, bytes = work_of(kernel, facts)
         local at = kernel.node and kernel.node.at or kernel.group and config.optimizer.at
             or "the boundary"
         rows[i] = ("{%s, %s, %d, %d},"):format(text.string(kernel.name).text, text.string(at).text,

@@ -2,6 +2,7 @@
 -- profile and version alone.
 local batch = require "emit.batch"
 local c = require "emit.c"
+local clip = require "emit.clip"
 local cuda = require "emit.cuda"
 local cuda_program = require "emit.cuda_program"
 local cuda_step = require "emit.cuda_step"
@@ -114,7 +115,7 @@ local function size_lines(g, config, context)
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
-        ("NORM_TILE = %d, NORM_TILES = (TRAINED + NORM_TILE - 1) / NORM_TILE,"):format(plan.NORM_TILE),
+        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, select(2, clip.ranges(g, config))),
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
@@ -149,7 +150,8 @@ local function render_header(g, config, facts, context, sweeps, header)
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
         groups = lines(update.scalars(sweeps).fields), state_fields = lines(states),
-        sum_names = text.block(step.SUMS),
+        sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
+        factor = text.block((clip.factor_field(g, config))), by_value = clip.by_value(config),
     })).text
 end
 
@@ -409,7 +411,7 @@ function program.render(g, config)
     local files = ordered.map()
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
     emitter.render(g, config, context, all, sweeps, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(all, sweeps), facts, header,
+    probe.render(g, config, context, device and context.kernels or step.calls(g, config, all, sweeps), facts, header,
         files)
     files:set("model.c", render_model(g, config, facts, context, sweeps, header))
     files:set("main.c", render_main(g, config, context, header))

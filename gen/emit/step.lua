@@ -1,6 +1,8 @@
 -- step: the text of step.c, update.c and kernels.c: forward, backward, the cycle; the boundary. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.batch"
+local clip = require "emit.clip"
+local diag = require "base.diag"
 local expr = require "base.expr"
 local kernels = require "emit.kernels"
 local math_file = require "emit.math"
@@ -141,9 +143,10 @@ local function bucket_rows(g)
 end
 
 --- All kernels that step.c calls: those of nodes, that of the gradient's norm, the updates.
-function step.calls(all, sweeps)
+function step.calls(g, config, all, sweeps)
     local list = table.move(all, 1, #all, 1, {})
-    list[#list + 1] = { name = "gradient_partials" }
+    local flops, bytes = clip.work(g, config)
+    list[#list + 1] = { name = "gradient_partials", flops = flops, bytes = bytes }
     return table.move(sweeps, 1, #sweeps, #list + 1, list)
 end
 
@@ -195,13 +198,6 @@ local function rate_lines(config, sweeps, target)
     return block_of(lines)
 end
 
-local function clip_lines(config)
-    if not config.clip then return text.block("") end
-    local limit = expr.literal(config.clip, "f64")
-    return text.block(("const double clip = %s / (s->grad_norm + 1e-6);\n"):format(limit)
-        .. "if (clip < 1) factor *= clip;")
-end
-
 local SKIP = {
     ignore = "s->weight == 0", stop = "s->nonfinite > 0 || s->weight == 0",
     skip = "s->nonfinite > 0 || s->weight == 0",
@@ -228,41 +224,51 @@ function step.boundary(g, config, context, sweeps)
     local target = context.target
     return {
         buckets = #g.collectives, bucket_rows = bucket_rows(g),
+        measure_calls = clip.calls(g, config, target), by_value = clip.by_value(config),
         sweep_calls = update.calls(g, config, sweeps, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
 end
 
 --- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
-function step.decision(config, sweeps, target)
-    return { clip = clip_lines(config), rate_lines = rate_lines(config, sweeps, target),
-        by_sum = config.loss.weight == "sum",
+function step.decision(g, config, sweeps, target)
+    local c = config.clip
+    if c and (c.per_group or c.norm and c.p ~= 2) and update.reads(sweeps, "grad_norm") then
+        diag.fail(c.at, ("clip: optimizer '%s' reads the 2-norm of the whole gradient, expected no other: p = 2, "
+            .. "per_group = false"):format(config.optimizer.rule.name), {})
+    end
+    return ordered.copy(clip.decision(g, config), { rate_lines = rate_lines(config, sweeps, target),
+        has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
         skip = text.block(SKIP[config.train.on_nonfinite]),
-        scalars = update.scalars(sweeps).assignments }
+        scalars = update.scalars(sweeps).assignments })
 end
 
-local function kernels_text(context, all, sweeps)
-    local list = ordered.collect(all, function(kernel) return kernel.text end)
-    list[#list + 1] = context.template("c/update.c")("gradient_partials",
-        { real = text.ident("real"), finite = text.ident("isfinite") }).text:gsub("\n+$", "\n")
+local function kernels_text(g, config, context, all, sweeps)
+    local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
+    local open = target.open("gradient_partials")
+    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(clip.measure(g, config), {
+        params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
+        .text:gsub("\n+$", "\n")
     for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end
     return table.concat(list, "\n")
 end
 
 local function update_text(g, config, context, sweeps, header)
     local arguments = ordered.copy(step.boundary(g, config, context, sweeps),
-        step.decision(config, sweeps, context.target))
+        step.decision(g, config, sweeps, context.target))
     arguments.header = text.block(header("update.c",
         ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
     arguments.name = text.ident(config.name)
-    arguments.lr, arguments.small = rate_function(config), small_sum(config)
-    arguments.has_factor = config.clip ~= nil or update.reads(sweeps, "grad_norm")
-    return context.template("program/update.c")("update", arguments).text
+    local template = context.template("program/update.c")
+    arguments.lr = rate_function(config)
+    arguments.totals = text.block((template("totals", { small = small_sum(config), by_sum = config.loss.weight == "sum" })
+        .text:gsub("\n+$", "")))
+    return template("update", arguments).text
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
 function step.render(g, config, context, all, sweeps, header, files)
-    local kernel_texts = kernels_text(context, all, sweeps)
+    local kernel_texts = kernels_text(g, config, context, all, sweeps)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")

@@ -7,6 +7,7 @@
 --             update_0       as above, with these numbers; all three are called per tensor
 --
 -- What reads no element is computed once per update, in double, where the update is decided.
+local clip = require "emit.clip"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 local text = require "base.text"
@@ -97,7 +98,7 @@ end
 
 -- The arrays of the flat space that a kernel's lines name, as its parameters and as loads; `writes`: those
 -- it changes.
-local function element_access(g, kernel, writes, lines)
+local function element_access(g, config, kernel, writes, lines)
     local body = table.concat(lines, "\n")
     local params, loads, given = { "const step *s" }, {}, {}
     kernel.arrays = {}
@@ -108,7 +109,7 @@ local function element_access(g, kernel, writes, lines)
             if name == "w" then
                 given[#given + 1] = "w = flat_w[i]"
             elseif name == "g" then
-                given[#given + 1] = "g = s->factor * flat_g[i]"
+                given[#given + 1] = ("g = %s * flat_g[i]"):format(clip.factor(config, kernel.group))
             else
                 loads[#loads + 1] = ("%sreal %s = flat_%s[i];"):format(writes[name] and "" or "const ", name, name)
             end
@@ -150,7 +151,7 @@ local function kernels_before(g, config, context, group, r, l)
         body.formula[#body.formula + 1] = (" *   %s = sum of %s"):format(sum[1], expr.shown(expr.lift(sum[2])))
     end
     local kernel = new_kernel(group, "_sums", l.flops)
-    local params, loads = element_access(g, kernel, body.writes, table.move(adds, 1, #adds, #body.lines + 1,
+    local params, loads = element_access(g, config, kernel, body.writes, table.move(adds, 1, #adds, #body.lines + 1,
         ordered.copy(body.lines)))
     params[#params + 1] = "double *sums"
     params = context.target.sweep(kernel, params, update.TILE)
@@ -189,7 +190,7 @@ local function kernels_of(g, config, group, context)
     l.flops = 1
     local body = lower(r.statements, g, r, l, r.element)
     local kernel = new_kernel(group, "", l.flops)
-    local params, loads = element_access(g, kernel, body.writes, body.lines)
+    local params, loads = element_access(g, config, kernel, body.writes, body.lines)
     if r.before then params[#params + 1] = "const double *scales" end
     params = context.target.sweep(kernel, params)
     list[#list + 1] = render(kernel, config, context, "sweep", params, { formula = block_of(body.formula),

@@ -29,7 +29,7 @@ function optimize.run(g, config)
             local index = group_of(config, param)
             if not g.groups:has(index) then
                 local entry = config.groups[index] or {}
-                g.groups:set(index, { index = index, lr_scale = entry.lr_scale or 1,
+                g.groups:set(index, { index = index, position = g.groups:size(), lr_scale = entry.lr_scale or 1,
                     fields = ordered.copy(fields, entry.fields) })
             end
             param.group = index

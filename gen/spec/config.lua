@@ -308,6 +308,18 @@ local function check_alone(given, path)
     end
 end
 
+local function clip_of(given, path)
+    local clip, at = simple(given, path, "clip")
+    if not clip.norm and not clip.value then diag.fail(at, "clip: expected norm or value", {}) end
+    for _, name in ipairs { "p", "per_group" } do
+        if not clip.norm and clip[name] ~= (name == "p" and 2) then
+            diag.fail(diag.field(at, name), ("clip: %s without norm: it says how the norm is taken"):format(name), {})
+        end
+    end
+    clip.p, clip.at = clip.p == "inf" and math.huge or clip.p, at
+    return clip
+end
+
 --- Reads all words. What the spec leaves open is decided by `choice`: rows of a micro-step, depth of
 -- recomputation (passes/recompute.lua); ranks: those of an option.
 function config.read(path, events, catalog, default_name, choice)
@@ -334,7 +346,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.groups = groups_of(c.optimizer)
     c.schedule = select(given, path, catalog, "schedule", "constant")
     warmup_of(c)
-    c.clip = simple(given, path, "clip").norm
+    c.clip = given:has("clip") and clip_of(given, path) or nil
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes

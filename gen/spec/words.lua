@@ -87,9 +87,15 @@ words.list = {
         field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
             doc = "whether t moves when an update is skipped" }),
     } },
-    { name = "clip", example = 'clip (1.0)',
-      doc = "gradient clipping at the boundary", fields = {
-        field("norm", "num", { position = 1, above = 0, doc = "largest global 2-norm" }),
+    { name = "clip", example = 'clip { 1.0, per_group = true }',
+      doc = "gradient clipping at the boundary, of the mean gradient: elements first, then the norm; the "
+          .. "factor is min(1, norm / (what it is + 1e-6))", fields = {
+        field("norm", "num", { position = 1, above = 0, doc = "largest norm" }),
+        field("p", "num", { default = 2, above = 0, alternatives = { "inf" },
+            doc = "the norm: (sum of |g|^p)^(1/p), or the largest |g|" }),
+        field("value", "num", { above = 0, doc = "largest size of an element" }),
+        field("per_group", "bool", { default = false,
+            doc = "a norm and a factor for each group of the optimizer" }),
     } },
     { name = "precision", example = 'precision "f64"',
       doc = "the type of all arithmetic", fields = {

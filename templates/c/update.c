@@ -1,24 +1,37 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(real, finite)
-/* gradient_partials: per tile of the gradient the sum of squares and the count of elements that are
+//@ gradient_partials(params, says, name, term, largest, by_value, limit)
+/* gradient_partials: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide(). */
-static void gradient_partials(ga_worker *w, double *partials, const $real *gradients) {
+static void gradient_partials($params) {
     enum { LANES = 32 };
-    for (ga_tiles t = ga_tiles_begin(w, NORM_TILES); ga_tile_next(&t);) {
-        const int64_t from = t.index * NORM_TILE;
-        const int64_t to = from + NORM_TILE < TRAINED ? from + NORM_TILE : TRAINED;
-        double squares[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
-        for (int64_t i = from; i < to; i += LANES) {
-            const int n = to - i < LANES ? (int)(to - i) : LANES;
+    for (ga_tiles t = ga_tiles_begin(worker, (to - from + NORM_TILE - 1) / NORM_TILE); ga_tile_next(&t);) {
+        const int64_t first = from + t.index * NORM_TILE, end = first + NORM_TILE < to ? first + NORM_TILE : to;
+        double $(name)[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
+        for (int64_t i = first; i < end; i += LANES) {
+            const int n = end - i < LANES ? (int)(end - i) : LANES;
             for (int j = 0; j < n; j++) {
+//% if by_value then
+                const real mean = s->mean * gradients[i + j];
+                const double g = gradients[i + j] = mean > $limit ? $limit : mean < -$limit ? -$limit : mean;
+                bad[j] += isfinite(mean) ? 0 : 1;
+//% else
                 const double g = gradients[i + j];
-                squares[j] += g * g;
-                bad[j] += $finite(gradients[i + j]) ? 0 : 1;
+                bad[j] += isfinite(g) ? 0 : 1;
+//% end
+//% if largest then
+                $(name)[j] = fmax($(name)[j], $term);
+//% else
+                $(name)[j] += $term;
+//% end
             }
         }
-        for (int j = 1; j < LANES; j++) squares[0] += squares[j], bad[0] += bad[j];
-        partials[2 * t.index] = squares[0];
+//% if largest then
+        for (int j = 1; j < LANES; j++) $(name)[0] = fmax($(name)[0], $(name)[j]), bad[0] += bad[j];
+//% else
+        for (int j = 1; j < LANES; j++) $(name)[0] += $(name)[j], bad[0] += bad[j];
+//% end
+        partials[2 * t.index] = $(name)[0];
         partials[2 * t.index + 1] = bad[0];
     }
 }

@@ -1,24 +1,65 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(threads)
-/* gradient_partials: per tile of the gradient the sum of squares and the count of elements that are
+//@ gradient_partials(threads, params, says, name, term, largest, by_value, limit)
+/* gradient_partials: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide. */
-GA_KERNEL($threads) gradient_partials(double *partials, const real *gradients) {
+GA_KERNEL($threads) gradient_partials($params) {
     __shared__ double scratch[GA_LANES];
-    const ga_int64 from = (ga_int64)blockIdx.x * NORM_TILE;
-    const ga_int64 to = from + NORM_TILE < TRAINED ? from + NORM_TILE : TRAINED;
-    double squares = 0, bad = 0;
-    for (ga_int64 i = from + threadIdx.x; i < to; i += $threads) {
+    const ga_int64 first = from + (ga_int64)blockIdx.x * NORM_TILE;
+    const ga_int64 end = first + NORM_TILE < to ? first + NORM_TILE : to;
+    double $name = 0, bad = 0;
+    for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
+//% if by_value then
+        const real mean = s->mean * gradients[i];
+        const double g = gradients[i] = mean > $limit ? $limit : mean < -$limit ? -$limit : mean;
+        bad += !(mean - mean == 0);
+//% else
         const double g = gradients[i];
-        squares += g * g;
         bad += !(g - g == 0);
+//% end
+//% if largest then
+        $name = fmax($name, $term);
+//% else
+        $name += $term;
+//% end
     }
-    squares = ga_block_sum(squares, scratch);
+//% if largest then
+    $name = ga_block_max($name, scratch);
+//% else
+    $name = ga_block_sum($name, scratch);
+//% end
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x == 0) {
-        partials[2 * blockIdx.x] = squares;
+        partials[2 * blockIdx.x] = $name;
         partials[2 * blockIdx.x + 1] = bad;
     }
+}
+
+//@ totals(ddp, by_sum)
+//% if ddp then
+const double losses = s->small[SMALL_LOSS];
+s->weight = s->small[SMALL_WEIGHT];
+s->rows = s->small[SMALL_ROWS];
+s->stop = s->small[SMALL_STOP];
+//% else
+const double losses = s->sums[SUM_LOSS];
+s->weight = s->sums[SUM_WEIGHT];
+s->rows = s->sums[SUM_ROWS];
+//% end
+//% if by_sum then
+s->loss = losses;
+const double mean = 1; /* the sum of the losses is what is minimised */
+//% else
+s->loss = losses / s->weight;
+const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for full cycles */
+//% end
+
+//@ sum_up(totals)
+/* sum_up: the sums of the cycle, which the gradient is divided by before it is clipped. */
+GA_KERNEL(32) sum_up(step *s) {
+    if (threadIdx.x != 0) return;
+    $totals
+    s->mean = (real)mean;
 }
 
 //@ small_values()
@@ -31,7 +72,7 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, source, rate, total, ddp, by_sum, skip, clip, rate_lines, scalars)
+//@ decide(threads, source, rate, total, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, clip, rate_lines, scalars)
 /* learning_rate: of the update after t updates
  * $source */
 GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
@@ -43,37 +84,69 @@ GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 GA_KERNEL($threads) decide(step *s, const double *partials) {
     __shared__ double scratch[GA_LANES];
-    double squares = 0, bad = 0;
+    double bad = 0;
+//% if groups > 0 then
+    const int GROUP_TILES[$groups + 1] = {$group_tiles};
+    double of_group[$groups], $sum = 0;
+    for (int k = 0; k < $groups; k++) {
+        double part = 0;
+        for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
+//% if largest then
+            part = fmax(part, partials[2 * i]);
+//% else
+            part += partials[2 * i];
+//% end
+            bad += partials[2 * i + 1];
+        }
+//% if largest then
+        of_group[k] = ga_block_max(part, scratch);
+        $sum = fmax($sum, of_group[k]);
+//% else
+        of_group[k] = ga_block_sum(part, scratch);
+        $sum += of_group[k];
+//% end
+    }
+//% else
+    double $sum = 0;
     for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
-        squares += partials[2 * i];
+//% if largest then
+        $sum = fmax($sum, partials[2 * i]);
+//% else
+        $sum += partials[2 * i];
+//% end
         bad += partials[2 * i + 1];
     }
-    squares = ga_block_sum(squares, scratch);
+//% if largest then
+    $sum = ga_block_max($sum, scratch);
+//% else
+    $sum = ga_block_sum($sum, scratch);
+//% end
+//% end
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
-//% if ddp then
-    const double losses = s->small[SMALL_LOSS];
-    s->weight = s->small[SMALL_WEIGHT];
-    s->rows = s->small[SMALL_ROWS];
-    s->stop = s->small[SMALL_STOP];
-//% else
-    const double losses = s->sums[SUM_LOSS];
-    s->weight = s->sums[SUM_WEIGHT];
-    s->rows = s->sums[SUM_ROWS];
+//% if not by_value then
+    $totals
 //% end
-//% if by_sum then
-    s->loss = losses;
-    const double mean = 1; /* the sum of the losses is what is minimised */
-//% else
-    s->loss = losses / s->weight;
-    const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for full cycles */
-//% end
-    s->grad_norm = sqrt(squares) * mean;
+    s->grad_norm = $grad_norm;
     s->skip = $skip;
+//% if groups > 0 then
+    for (int k = 0; k < $groups; k++) {
+        $clip
+    }
+//% elseif has_factor then
+//% if by_value then
+    double factor = 1;
+//% else
     double factor = mean;
+//% end
     $clip
     s->factor = (real)factor;
+//% elseif by_value then
+    s->factor = 1; /* the mean has been taken */
+//% else
+    s->factor = (real)mean;
+//% end
     $rate_lines
     $scalars
     s->update += !s->skip;

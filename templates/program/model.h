@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value)
 $header
 #ifndef $guard
 #define $guard
@@ -94,10 +94,15 @@ typedef struct step {
     bool skip;               /* leave parameters and state as they are */
     double loss;             /* of the cycle and all ranks: the mean, or the sum */
     double weight, rows;     /* sums over the cycle and all ranks */
-    double grad_norm;        /* 2-norm of the mean gradient, before clipping */
+    double grad_norm;        /* $grad_norm */
     double lr;
     double nonfinite;        /* elements of the gradient that are not finite */
-    real factor;             /* nominal / true weight, times the clip factor */
+//% if by_value then
+    real mean;               /* nominal / true weight */
+    real $factor; /* of clipping by the norm */
+//% else
+    real $factor; /* nominal / true weight, times the clip factor */
+//% end
     $groups
 } step;
 
@@ -123,7 +128,7 @@ typedef struct model {
 //% if device then
     $device_fields
 //% else
-    double *partials;        /* 2 per NORM_TILE elements: sum of squares, elements not finite */
+    double *partials;        /* 2 per tile of the gradient: for its norm, elements not finite */
 //% if tensors then
     double *tensors;         /* sums of each tensor's tiles, then what the update makes of them */
 //% end

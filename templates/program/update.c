@@ -1,4 +1,16 @@
-//@ update(header, name, view_calls, sweep_calls, lr, scalars, buckets, bucket_rows, small, by_sum, clip, skip, rate_lines, has_factor)
+//@ totals(small, by_sum)
+$small
+s->weight = sums[SUM_WEIGHT];
+s->rows = sums[SUM_ROWS];
+//% if by_sum then
+s->loss = sums[SUM_LOSS];
+const double mean = 1; /* the sum of the losses is what is minimised */
+//% else
+s->loss = sums[SUM_LOSS] / s->weight;
+const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
+//% end
+
+//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, by_value, sum, largest, grad_norm, groups, group_tiles, clip, skip, rate_lines, has_factor)
 $header
 #include "runtime/stop.h"
 
@@ -33,32 +45,71 @@ static void pack_views(ga_worker *w, model *m) {
 
 $lr
 
+//% if by_value then
+/* Worker 0: the sums of the cycle, which the gradient is divided by before it is clipped. */
+static int sum_up(model *m, ga_err *e) {
+    step *s = &m->step;
+    $totals
+    s->mean = (real)mean;
+    return 0;
+}
+
+//% end
 /* Worker 0, in double: what the update is to be. A skipped update changes neither parameters nor
  * optimizer state nor the schedule. */
 static int decide(model *m, ga_err *e) {
     step *s = &m->step;
-    double squares = 0;
+    double $sum = 0;
     s->nonfinite = 0;
+//% if groups > 0 then
+    static const int GROUP_TILES[$groups + 1] = {$group_tiles};
+    double of_group[$groups] = {0};
+    for (int k = 0; k < $groups; k++) {
+        for (int i = GROUP_TILES[k]; i < GROUP_TILES[k + 1]; i++) {
+//% if largest then
+            of_group[k] = fmax(of_group[k], m->partials[2 * i]);
+//% else
+            of_group[k] += m->partials[2 * i];
+//% end
+            s->nonfinite += m->partials[2 * i + 1];
+        }
+//% if largest then
+        $sum = fmax($sum, of_group[k]);
+//% else
+        $sum += of_group[k];
+//% end
+    }
+//% else
     for (int i = 0; i < NORM_TILES; i++) {
-        squares += m->partials[2 * i];
+//% if largest then
+        $sum = fmax($sum, m->partials[2 * i]);
+//% else
+        $sum += m->partials[2 * i];
+//% end
         s->nonfinite += m->partials[2 * i + 1];
     }
-    $small
-    s->weight = sums[SUM_WEIGHT];
-    s->rows = sums[SUM_ROWS];
-//% if by_sum then
-    s->loss = sums[SUM_LOSS];
-    const double mean = 1; /* the sum of the losses is what is minimised */
-//% else
-    s->loss = sums[SUM_LOSS] / s->weight;
-    const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
 //% end
-    s->grad_norm = sqrt(squares) * mean;
+//% if by_value then
+    (void)e; /* what can fail is done */
+//% else
+    $totals
+//% end
+    s->grad_norm = $grad_norm;
     s->skip = $skip;
-//% if has_factor then
+//% if groups > 0 then
+    for (int k = 0; k < $groups; k++) {
+        $clip
+    }
+//% elseif has_factor then
+//% if by_value then
+    double factor = 1;
+//% else
     double factor = mean;
+//% end
     $clip
     s->factor = (real)factor;
+//% elseif by_value then
+    s->factor = 1; /* the mean has been taken */
 //% else
     s->factor = (real)mean;
 //% end
@@ -73,7 +124,15 @@ static void boundary(ga_worker *w, model *m) {
     buckets_finish(w, m);
 //% end
     if (m->at_boundary) m->at_boundary(w, m);
-    gradient_partials(w, m->partials, m->flat_g);
+//% if by_value then
+    if (w->index == 0) {
+        const int code = sum_up(m, &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
+    if (ga_team_status(w) < 0) return;
+//% end
+    $measure_calls
     ga_barrier(w);
     if (w->index == 0) {
         const int code = decide(m, &m->error);

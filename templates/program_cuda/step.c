@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads)
 $header
 #include "model.h"
 
@@ -119,8 +119,14 @@ static void boundary(queue *q, model *m) {
 //% if parallel then
     buckets_finish(q, m);
 //% end
-    gradient_partials(q, m->device_partials, m->device_g);
+//% if by_value then
 //% if parallel then
+    small_sum(q, m);
+//% end
+    sum_up(q, m->block);
+//% end
+    $measure_calls
+//% if parallel and not by_value then
     small_sum(q, m);
 //% end
     decide(q, m->block, m->device_partials);

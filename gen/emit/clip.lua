@@ -1,0 +1,144 @@
+-- clip: the gradient between its last micro-step and the update: how it is measured, and cut where it is too
+-- long. Elements first, where clip.value asks for it, then the norm.
+--
+--   clip (1.0)                    one call over the flat space; decide() makes one factor of its norm
+--   clip { 1, per_group = true }  a call for each run of a parameter group; a norm and a factor for each
+--   clip { value = 0.5 }          the weight of the cycle is summed up first, then the mean gradient is
+--                                 written back, cut to -0.5 .. 0.5
+local expr = require "base.expr"
+local text = require "base.text"
+
+local clip = {}
+
+--- Elements of a tile, of which each has its own sum.
+clip.TILE = 4096
+
+local function tiles_of(n) return (n + clip.TILE - 1) // clip.TILE end
+
+local function number(x) return expr.literal(x, "f64") end
+
+-- How a p-norm is summed up: the name of the sum, what an element adds, the norm of the sum.
+local function norm_of(config)
+    local p = config.clip and config.clip.p or 2
+    if p == 2 then
+        return { p = p, name = "squares", term = "g * g", root = "sqrt(%s)", says = "the sum of squares" }
+    elseif p == 1 then
+        return { p = p, name = "sizes", term = "fabs(g)", root = "%s", says = "the sum of sizes" }
+    elseif p == math.huge then
+        return { p = p, name = "largest", term = "fabs(g)", root = "%s", largest = true, says = "the largest size" }
+    end
+    return { p = p, name = "powers", term = ("pow(fabs(g), %s)"):format(number(p)),
+        root = "pow(%s, 1.0 / " .. number(p) .. ")", says = ("the sum of sizes to the power of %g"):format(p) }
+end
+
+--- Whether the mean gradient is written back, cut.
+function clip.by_value(config) return config.clip and config.clip.value ~= nil or false end
+
+local function per_group(config) return config.clip and config.clip.per_group or false end
+
+--- What grad_norm is, in words.
+function clip.norm_text(config)
+    local p = norm_of(config).p
+    return ("%s-norm of the mean gradient, %s"):format(p == math.huge and "inf" or ("%g"):format(p),
+        clip.by_value(config) and "clipped by value" or "before clipping")
+end
+
+--- The runs of the flat space that are measured together: { offset, n, count, stride, tile }, `tile` the
+--- first of its tiles; how many tiles there are; and, per group, the first tile behind those of its runs.
+function clip.ranges(g, config)
+    if not per_group(config) then
+        return { { offset = 0, n = g.trained_elements, count = 1, stride = 0, tile = 0 } },
+            tiles_of(g.trained_elements), {}
+    end
+    local list, tile, ends = {}, 0, {}
+    for _, group in g.groups:each() do
+        for _, s in ipairs(g.segments) do
+            if s.group == group.index then
+                list[#list + 1] = { offset = s.offset, n = s.n, count = s.count, stride = s.stride, tile = tile }
+                tile = tile + tiles_of(s.n) * s.count
+            end
+        end
+        ends[#ends + 1] = tile
+    end
+    return list, tile, ends
+end
+
+--- How often the gradient is measured at a boundary.
+function clip.calls_count(g, config)
+    local n = 0
+    for _, s in ipairs((clip.ranges(g, config))) do n = n + s.count end
+    return n
+end
+
+--- The calls of gradient_partials.
+function clip.calls(g, config, target)
+    local out = {}
+    for _, s in ipairs((clip.ranges(g, config))) do
+        local tile, from, to, pad = tostring(s.tile), s.offset, s.offset + s.n, ""
+        if s.count > 1 then
+            out[#out + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(s.count)
+            tile, pad = ("(%d + l * %d)"):format(s.tile, tiles_of(s.n)), "    "
+            from, to = ("%d + l * %d"):format(from, s.stride), ("%d + l * %d"):format(to, s.stride)
+        end
+        out[#out + 1] = ("%sgradient_partials(%s, %s%s, %s, %s);"):format(pad,
+            clip.by_value(config) and target.sweep_step or target.worker, target.partials(tile),
+            target.flat:format("g"), from, to)
+    end
+    return text.block(table.concat(out, "\n"))
+end
+
+--- The parameters of gradient_partials beside those of the target.
+function clip.parameters(config)
+    if not clip.by_value(config) then return { "double *partials", "const real *gradients" } end
+    return { "const step *s", "double *partials", "real *gradients" }
+end
+
+--- The arguments of the template of gradient_partials.
+function clip.measure(g, config)
+    local norm = norm_of(config)
+    local value = clip.by_value(config) and text.number(config.clip.value, g.real, config.clip.at)
+    return { says = text.block(norm.says), name = text.ident(norm.name), term = text.block(norm.term),
+        largest = norm.largest or false, by_value = value ~= false,
+        limit = value or text.block "" }
+end
+
+--- The factor in a sweep of this group.
+function clip.factor(config, group)
+    return per_group(config) and ("s->factor[%d]"):format(group.position) or "s->factor"
+end
+
+--- The declaration of the factor in the struct step, and how many there are.
+function clip.factor_field(g, config)
+    local count = per_group(config) and g.groups:size() or 1
+    return per_group(config) and ("factor[%d]"):format(count) or "factor", count
+end
+
+--- The arguments of the decision: what the norm is, and the lines that make factors of it.
+function clip.decision(g, config)
+    local norm, by_value = norm_of(config), clip.by_value(config)
+    local mean = by_value and "" or " * mean"
+    local _, _, ends = clip.ranges(g, config)
+    local lines = {}
+    local limit = config.clip and config.clip.norm
+    if limit then
+        lines[1] = ("const double clip = %s / (%s + 1e-6);"):format(number(limit),
+            per_group(config) and norm.root:format("of_group[k]") .. mean or "s->grad_norm")
+        lines[2] = per_group(config) and ("s->factor[k] = (real)(clip < 1 ? clip%s : %s);"):format(mean,
+            by_value and "1" or "mean") or "if (clip < 1) factor *= clip;"
+    end
+    return { sum = text.ident(norm.name), largest = norm.largest or false, by_value = by_value,
+        grad_norm = text.block(norm.root:format(norm.name) .. mean),
+        group_tiles = text.block(table.concat({ 0, table.unpack(ends) }, ", ")), groups = #ends,
+        clip = text.block(table.concat(lines, "\n")) }
+end
+
+--- Operations and bytes of one call.
+function clip.work(g, config)
+    local elements = 0
+    for _, s in ipairs((clip.ranges(g, config))) do elements = elements + s.n * s.count end
+    local size = g.real == "f64" and 8 or 4
+    local calls = clip.calls_count(g, config)
+    return 2 * elements // calls, elements * size * (clip.by_value(config) and 2 or 1) // calls
+end
+
+return clip
