@@ -104,15 +104,14 @@ local function tail_function(g, target)
         return ("micro(%s, GA_%s);"):format(target.micro_arguments:format(k), role:upper())
     end
     local out = { "/* The last cycle of an epoch: r micro-steps, fewer than a full one, and one update. */",
-        ("static void cycle_tail(%s) {"):format(target.cycle_parameters), target.cycle_opening,
-        "    const int r = m->count.a;" }
+        ("static void cycle_tail(%s) {"):format(target.cycle_parameters), target.cycle_opening }
     if g.longest_tail == 1 then
         out[#out + 1] = "    " .. micro("only", 0)
     else
-        table.move({ "    if (r == 1) {", "        " .. micro("only", 0), "    } else {",
-            "        " .. micro("first", 0),
+        table.move({ "    const int r = m->count.a;", "    if (r == 1) {", "        " .. micro("only", 0),
+            "    } else {", "        " .. micro("first", 0),
             "        for (int k = 1; k < r - 1; k++) " .. micro("next", "k"),
-            "        " .. micro("last", "r - 1"), "    }" }, 1, 7, #out + 1, out)
+            "        " .. micro("last", "r - 1"), "    }" }, 1, 8, #out + 1, out)
         if g.longest_tail == 2 then table.remove(out, #out - 2) end
     end
     out[#out + 1] = ("    boundary(%s, m);"):format(target.worker)
@@ -261,8 +260,8 @@ local function update_text(g, config, context, sweeps, header)
     arguments.name = text.ident(config.name)
     local template = context.template("program/update.c")
     arguments.lr = rate_function(config)
-    arguments.totals = text.block((template("totals", { small = small_sum(config), by_sum = config.loss.weight == "sum" })
-        .text:gsub("\n+$", "")))
+    arguments.totals = text.block((template("totals", { small = small_sum(config),
+        by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
     return template("update", arguments).text
 end
 

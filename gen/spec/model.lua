@@ -384,16 +384,31 @@ end
 
 function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result, self.loss_line) end
 
+-- The events of a loss that is a function come after all others: a spec may name the loss first.
+local function apart(events)
+    local others, of_loss, inside = {}, {}, false
+    for _, event in ipairs(events) do
+        inside = inside or event.event == "loss_begin"
+        table.insert(inside and of_loss or others, event)
+        inside = inside and event.event ~= "loss_end"
+    end
+    return others, of_loss
+end
+
 --- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
 -- Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is
 -- a function, its value per row.
 function model.play(b, catalog, path, events, inputs)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)
-    for _, event in ipairs(events) do
-        local play = PLAY[event.event]
-        if play then play(player, event) end
+    local function play(list)
+        for _, event in ipairs(list) do
+            if PLAY[event.event] then PLAY[event.event](player, event) end
+        end
     end
+    local others, of_loss = apart(events)
+    play(others)
+    play(of_loss)
     return player.output, player.loss_rows
 end
 

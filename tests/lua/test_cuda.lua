@@ -75,6 +75,13 @@ add("times, residual, gelu, groups and clip in f32 equal the C target", function
     same_as_c(t, "cuda_regions", regions(4, 4), 1e-5)
 end)
 
+for i, clip in ipairs { '{ 0.05, p = "inf", per_group = true }', "{ value = 0.002 }",
+    "{ 0.02, p = 3, value = 0.002, per_group = true }" } do
+    add("clip " .. clip .. " equals the C target", function(t)
+        same_as_c(t, "cuda_clip" .. i, (regions(4, 4, F64):gsub("clip       [^\n]*", "clip " .. clip)), 1e-12)
+    end)
+end
+
 add("times, residual, gelu, groups and clip in f64 equal the C target", function(t)
     same_as_c(t, "cuda_regions64", regions(4, 4, F64), 1e-12)
 end)

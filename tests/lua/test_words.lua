@@ -36,4 +36,21 @@ for _, snippet in ipairs(dofile("tests/box/snippets.lua")) do
     end
 end
 
+tests[#tests + 1] = { "a loss that is a function may stand before the model", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local words = { 'data { "csv", train = "tiny.csv", target = "last" }', "batch (8)",
+        "loss (function(out, batch) return mean(out * out) end)", 'model { linear "fc" { 3 } }',
+        'optimizer { "sgd", lr = 0.1 }', "train { updates = 2 }" }
+    local function kernels(name)
+        local path = programs.folder() .. "/" .. name .. ".lua"
+        t.write(path, table.concat(words, "\n") .. "\n")
+        local result = programs.gagen { "kernels", path }
+        t.equal(result.status, 0, result.err)
+        return (result.out:gsub("[^\n]*%.lua[^\n]*", ""))
+    end
+    local first = kernels("words_order")
+    words[3], words[4] = words[4], words[3]
+    t.equal(kernels("words_order"), first)
+end }
+
 return tests

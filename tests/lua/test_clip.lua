@@ -1,0 +1,149 @@
+-- Clipping against its definition: the gradient that a program without clipping dumps is cut here in Lua, and
+-- plain SGD with it must give the parameters that the program with clipping has.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local INF = math.huge
+local LR = 0.5
+
+-- 90 rows are 5 micro-batches: a full cycle of 2, or a tail of 5 where 8 were asked for, whose gradient has to
+-- be multiplied by 8 / 5 before it is measured.
+local MEANS = { [2] = 1, [8] = 8 / 5 }
+
+local function spec(clip, accumulate, more)
+    return ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (16)
+accumulate { %d, tail = "flush" }
+model      { linear "in" { 70 }, tanh {}, times(3) "h" { residual { linear "fc" { 70 }, tanh {} } }, linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = %g, groups = { { rank = 1 }, { "h.*", lr_scale = 0.5 } } }
+%s
+precision  "f64"
+train      { updates = 1 }
+]]):format(accumulate or 2, LR, clip) .. (more or "")
+end
+
+-- The group of a parameter in spec(): 0 to 2, and its share of the rate.
+local function group_of(name)
+    if name:find("bias", 1, true) then return 1, 1 end
+    if name:find("^h%.") then return 2, 0.5 end
+    return 0, 1
+end
+
+local function norm(gradients, names, p)
+    local sum = 0
+    for _, name in ipairs(names) do
+        for _, g in ipairs(gradients[name]) do
+            sum = p == INF and math.max(sum, math.abs(g)) or sum + math.abs(g) ^ p
+        end
+    end
+    return p == INF and sum or sum ^ (1 / p)
+end
+
+-- What the definition makes of the gradient of a whole cycle; also the norm of all of it before the factor.
+local function clipped(dumped, how, mean)
+    local gradients, groups, names = {}, { [0] = {}, {}, {} }, {}
+    for name, tensor in next, dumped do
+        gradients[name], names[#names + 1] = {}, name
+        for i, g in ipairs(tensor.values) do
+            g = g * mean
+            if how.value then g = math.max(-how.value, math.min(how.value, g)) end
+            gradients[name][i] = g
+        end
+    end
+    table.sort(names)
+    for _, name in ipairs(names) do
+        local group = how.per_group and group_of(name) or 0
+        table.insert(groups[group], name)
+    end
+    local whole = norm(gradients, names, how.p or 2)
+    for _, group in next, groups do
+        local factor = how.norm and math.min(1, how.norm / (norm(gradients, group, how.p or 2) + 1e-6)) or 1
+        for _, name in ipairs(group) do
+            for i, g in ipairs(gradients[name]) do gradients[name][i] = g * factor end
+        end
+    end
+    return gradients, whole
+end
+
+local CASES = {
+    { "norm", "(0.05)", { norm = 0.05 } },
+    { "norm that is not reached", "(1e3)", { norm = 1e3 } },
+    { "1-norm", "{ 0.7, p = 1 }", { norm = 0.7, p = 1 } },
+    { "3-norm", "{ 0.02, p = 3 }", { norm = 0.02, p = 3 } },
+    { "inf-norm", '{ 0.003, p = "inf" }', { norm = 0.003, p = INF } },
+    { "value", "{ value = 0.002 }", { value = 0.002 } },
+    { "value, then norm", "{ 0.02, value = 0.002 }", { norm = 0.02, value = 0.002 } },
+    { "each group", "{ 0.02, per_group = true }", { norm = 0.02, per_group = true } },
+    { "largest of each group, after value", '{ 0.001, p = "inf", value = 0.002, per_group = true }',
+        { norm = 0.001, p = INF, value = 0.002, per_group = true } },
+}
+
+local function check(t, programs, p, plain, how, mean)
+    local start = t.temp() .. "/start.safetensors"
+    local raw = programs.dump(plain, { "--save-init", start })
+    local gradients, whole = clipped(programs.tensors(raw .. "/gradients.safetensors"), how, mean)
+    local before, log = programs.tensors(start), t.temp() .. "/log"
+    local after = programs.dump(p, { "--log", log })
+    for name, tensor in next, programs.tensors(after .. "/parameters.safetensors") do
+        local _, scale = group_of(name)
+        for i, w in ipairs(tensor.values) do
+            t.near(w, before[name].values[i] - LR * scale * gradients[name][i], 1e-14)
+        end
+    end
+    for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+        if event.event == "update" then t.near(event.grad_norm, whole, 1e-8 * whole) end    -- nine digits
+    end
+end
+
+for i, case in ipairs(CASES) do
+    add(case[1] .. " by its definition", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        for _, a in ipairs { 2, 8 } do
+            local plain = programs.build("clip_none_" .. a, spec("", a))
+            local p = programs.build(("clip_%d_%d"):format(i, a), spec("clip " .. case[2], a))
+            check(t, programs, p, plain, case[3], MEANS[a])
+        end
+    end)
+end
+
+add("two ranks clip the gradient of all rows", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local clip = "clip { 0.05, p = 1, value = 0.002, per_group = true }"
+    local one = programs.build("clip_one", spec(clip))
+    local two = programs.build("clip_two", spec(clip, 2, 'parallel "ddp"\n'):gsub("batch      %(16%)", "batch (8)"),
+        { comm = "mpi" })
+    programs.close(programs.dump(two, { ranks = 2, "--threads", 1 }), programs.dump(one, {}), 1e-12, { "parameters" })
+end)
+
+-- The inputs are above 0, so that all elements of the gradient are infinite and none is no number.
+add("an infinite gradient is seen behind a clipped value", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = spec("clip { value = 0.5 }", 2, 'init { "*", value = 1e3 }\n')
+        :gsub("model [^\n]*", 'model (function(batch) return exp(linear "in" { 3 } (abs(batch.input) + 0.1)) end)')
+        :gsub("loss [^\n]*", "loss (function(y, batch) return sum(y) end)"):gsub(", groups = [^\n]* }", " }")
+    local result = programs.train(programs.build("clip_infinite", text), { "--cycles", 1, status = 4 })
+    t.contains(result.err, "not finite")
+end)
+
+add("what clip refuses", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function refused(clip, part, optimizer)
+        local path, text = programs.folder() .. "/clip_refused.lua", spec("clip " .. clip)
+        if optimizer then text = text:gsub("optimizer [^\n]*", "optimizer " .. optimizer) end
+        t.write(path, text)
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1, clip)
+        t.contains(result.err, part)
+    end
+    refused("{}", "expected norm or value")
+    refused("(0)", "norm is 0, expected a number > 0")
+    refused("{ value = 1, p = 1 }", "p without norm")
+    refused("{ value = 1, per_group = true }", "per_group without norm")
+    refused("{ 1, p = 0 }", 'p is 0, expected a number > 0 or "inf"')
+    refused("{ 1, p = 1 }", "reads the 2-norm of the whole gradient", '{ "fused_lamb", lr = 0.1 }')
+    refused("{ 1, per_group = true }", "reads the 2-norm of the whole gradient", '{ "fused_lamb", lr = 0.1 }')
+end)
+
+return tests
