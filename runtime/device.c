@@ -206,7 +206,7 @@ int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e) {
     return 0;
 }
 
-int ga_device_stream(ga_device *d, ga_stream *out, ga_err *e) {
+int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e) {
     *out = NULL;
     GA_TRY(reserve(&d->streams, e));
     CHECK("making a stream", cuStreamCreate(out, CU_STREAM_NON_BLOCKING));
@@ -240,23 +240,23 @@ int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga
     return 0;
 }
 
-int ga_device_send(ga_device *d, ga_stream s, ga_address to, const void *from, size_t n,
+int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n,
                    ga_err *e) {
     if (n > 0) CHECK("sending to the device", cuMemcpyHtoDAsync_v2(to, from, n, s));
     return 0;
 }
 
-int ga_device_fetch(ga_device *d, ga_stream s, void *to, ga_address from, size_t n, ga_err *e) {
+int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, size_t n, ga_err *e) {
     if (n > 0) CHECK("fetching from the device", cuMemcpyDtoHAsync_v2(to, from, n, s));
     return 0;
 }
 
-int ga_device_copy(ga_device *d, ga_stream s, ga_address to, ga_address from, size_t n, ga_err *e) {
+int ga_device_copy(ga_device *d, ga_cuda_stream s, ga_address to, ga_address from, size_t n, ga_err *e) {
     if (n > 0) CHECK("copying on the device", cuMemcpyDtoDAsync_v2(to, from, n, s));
     return 0;
 }
 
-int ga_device_fill(ga_device *d, ga_stream s, ga_address to, uint8_t value, size_t n, ga_err *e) {
+int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value, size_t n, ga_err *e) {
     if (n > 0) CHECK("filling device memory", cuMemsetD8Async(to, value, n, s));
     return 0;
 }
@@ -265,7 +265,7 @@ static unsigned at_least_one(unsigned n) {
     return n ? n : 1;
 }
 
-int ga_device_launch(ga_device *d, ga_stream s, ga_kernel k, const ga_launch_shape *shape,
+int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
                      void **args, ga_err *e) {
     const unsigned *b = shape->blocks, *t = shape->threads;
     CHECK("launching a kernel",
@@ -289,12 +289,12 @@ void ga_device_count_collective(ga_device *d, size_t bytes) {
     }
 }
 
-int ga_device_record(ga_device *d, ga_event ev, ga_stream s, ga_err *e) {
+int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e) {
     CHECK("recording an event", cuEventRecord(ev, s));
     return 0;
 }
 
-int ga_device_wait(ga_device *d, ga_stream s, ga_event ev, ga_err *e) {
+int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e) {
     CHECK("making a stream wait", cuStreamWaitEvent(s, ev, 0));
     return 0;
 }
@@ -304,7 +304,7 @@ int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e) {
     return 0;
 }
 
-int ga_device_sync(ga_device *d, ga_stream s, ga_err *e) {
+int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e) {
     CHECK("waiting for a stream", cuStreamSynchronize(s));
     return 0;
 }
@@ -314,7 +314,7 @@ int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *milliseco
     return 0;
 }
 
-int ga_device_capture_begin(ga_device *d, ga_stream s, ga_err *e) {
+int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e) {
     if (d->capturing) return ga_fail(e, GA_BUG, "capture begun inside a capture");
     CHECK("beginning a capture", cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     d->capturing = true;
@@ -322,7 +322,7 @@ int ga_device_capture_begin(ga_device *d, ga_stream s, ga_err *e) {
     return 0;
 }
 
-int ga_device_capture_end(ga_device *d, ga_stream s, ga_graph **out, ga_err *e) {
+int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err *e) {
     CUgraph graph = NULL;
     *out = NULL;
     d->capturing = false;
@@ -344,7 +344,7 @@ int ga_device_capture_end(ga_device *d, ga_stream s, ga_graph **out, ga_err *e) 
     return 0;
 }
 
-int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_stream s, ga_err *e) {
+int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_cuda_stream s, ga_err *e) {
     CHECK("launching a graph", cuGraphLaunch(g->exec, s));
     d->counters.graph_launches++;
     d->counters.graph_kernels += g->holds.kernels;

@@ -12,7 +12,7 @@
 typedef struct ga_device ga_device;
 typedef struct ga_graph ga_graph;
 typedef struct CUfunc_st *ga_kernel;
-typedef struct CUstream_st *ga_stream;
+typedef struct CUstream_st *ga_cuda_stream;
 typedef struct CUevent_st *ga_event;
 typedef uint64_t ga_address; /* of device memory; 0 is none; arithmetic in bytes */
 
@@ -69,32 +69,32 @@ int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e);
 
 int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e); /* 256-byte aligned */
 int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e);     /* host memory */
-int ga_device_stream(ga_device *d, ga_stream *out, ga_err *e); /* waits for no other stream */
+int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e); /* waits for no other stream */
 int ga_device_event(ga_device *d, ga_event *out, ga_err *e);
 
 /* At once: they wait for the whole device first and for the copy. Any host memory. */
 int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e);
 int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga_err *e);
 /* In stream order; pinned host memory, to be left alone until the stream has passed the copy. */
-int ga_device_send(ga_device *d, ga_stream s, ga_address to, const void *from, size_t n, ga_err *e);
-int ga_device_fetch(ga_device *d, ga_stream s, void *to, ga_address from, size_t n, ga_err *e);
-int ga_device_copy(ga_device *d, ga_stream s, ga_address to, ga_address from, size_t n, ga_err *e);
-int ga_device_fill(ga_device *d, ga_stream s, ga_address to, uint8_t value, size_t n, ga_err *e);
+int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n, ga_err *e);
+int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, size_t n, ga_err *e);
+int ga_device_copy(ga_device *d, ga_cuda_stream s, ga_address to, ga_address from, size_t n, ga_err *e);
+int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value, size_t n, ga_err *e);
 
 /* args[i] points to the i-th argument of the kernel; copied before the call returns. */
-int ga_device_launch(ga_device *d, ga_stream s, ga_kernel k, const ga_launch_shape *shape,
+int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
                      void **args, ga_err *e);
 /* An event stands for what its stream held when it was recorded. wait: s goes on after it;
  * wait_host: the caller waits for it; sync: the caller waits for all of s. */
-int ga_device_record(ga_device *d, ga_event ev, ga_stream s, ga_err *e);
-int ga_device_wait(ga_device *d, ga_stream s, ga_event ev, ga_err *e);
+int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e);
+int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e);
 int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e);
-int ga_device_sync(ga_device *d, ga_stream s, ga_err *e);
+int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e);
 int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *milliseconds, ga_err *e);
 
 /* What is sent to `s` (and to streams that wait for its events) between begin and end is recorded,
  * not done; forked streams must be joined to `s` before the end. Nothing may wait on the host. */
-int ga_device_capture_begin(ga_device *d, ga_stream s, ga_err *e);
-int ga_device_capture_end(ga_device *d, ga_stream s, ga_graph **out, ga_err *e);
-int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_stream s, ga_err *e);
+int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e);
+int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err *e);
+int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_cuda_stream s, ga_err *e);
 #endif

@@ -105,7 +105,7 @@ static void *pointer(ga_address a) {
     return (void *)(uintptr_t)a;
 }
 
-int ga_nccl_all_reduce(ga_nccl *c, ga_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e) {
+int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e) {
     unsigned type;
     GA_TRY(type_of(t, &type, e));
     if (c->group)
@@ -117,12 +117,12 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_stream s, ga_address buf, size_t n, ga_dty
 }
 
 /* For one rank the part is the whole. */
-static int copy_part(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t bytes,
+static int copy_part(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t bytes,
                      ga_err *e) {
     return to == from ? GA_OK : ga_device_copy(c->device, s, to, from, bytes, e);
 }
 
-int ga_nccl_reduce_scatter(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+int ga_nccl_reduce_scatter(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
                            ga_dtype t, ga_err *e) {
     unsigned type;
     GA_TRY(type_of(t, &type, e));
@@ -136,7 +136,7 @@ int ga_nccl_reduce_scatter(ga_nccl *c, ga_stream s, ga_address to, ga_address fr
     return GA_OK;
 }
 
-int ga_nccl_all_gather(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
                        ga_dtype t, ga_err *e) {
     unsigned type;
     GA_TRY(type_of(t, &type, e));
@@ -149,7 +149,7 @@ int ga_nccl_all_gather(ga_nccl *c, ga_stream s, ga_address to, ga_address from, 
     return GA_OK;
 }
 
-int ga_nccl_sync(ga_nccl *c, ga_stream s, ga_err *e) {
+int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e) {
     ncclResult_t later = 0;
     ga_watchdog_enter(&c->watchdog, "collectives on the device");
     int code = ga_device_sync(c->device, s, e);

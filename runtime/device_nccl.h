@@ -17,17 +17,17 @@ int ga_nccl_rank(const ga_nccl *c);
 int ga_nccl_size(const ga_nccl *c);
 
 /* Sum in place of n elements; GA_F32, GA_F64, GA_BF16, GA_F16 or GA_I64. */
-int ga_nccl_all_reduce(ga_nccl *c, ga_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e);
+int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e);
 /* The sum of the ranks' `from`, n elements per rank: rank r gets part r in `to`, which may be that
  * part of `from`. */
-int ga_nccl_reduce_scatter(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+int ga_nccl_reduce_scatter(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
                            ga_dtype t, ga_err *e);
 /* The ranks' `from`, n elements each, one behind the other in `to`; `from` may be the own part of
  * it. */
-int ga_nccl_all_gather(ga_nccl *c, ga_stream s, ga_address to, ga_address from, size_t n,
+int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
                        ga_dtype t, ga_err *e);
 
 /* As ga_device_sync, for a stream that holds collectives: no progress for GAGEN_TIMEOUT seconds
  * ends the process with exit 3. */
-int ga_nccl_sync(ga_nccl *c, ga_stream s, ga_err *e);
+int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e);
 #endif

@@ -38,7 +38,7 @@ local function model_fields(g, config)
         "bool pinned[ARENAS];        /* released by the driver */",
         "ga_kernel kernels[KERNELS];",
         "ga_graph *graphs[GRAPHS];",
-        "ga_stream stream, copying;  /* what is computed; what is copied beside it */",
+        "ga_cuda_stream stream, copying;  /* what is computed; what is copied beside it */",
         "ga_event arrived[2], consumed[2]; /* the batches of a slot of the ring */",
         "int slot;                   /* of the ring, for the next cycle */",
         "bool ahead;                 /* its batches were sent during the last one */",
@@ -48,7 +48,7 @@ local function model_fields(g, config)
     if has_nccl(config) then
         local ranks = {
             "ga_nccl *nccl;",
-            "ga_stream reducing;         /* sums over the ranks beside the backward pass */",
+            "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
             "ga_event forked, joined;",
             "int64_t small_sums;         /* the small ones among the sums over the ranks */",
         }

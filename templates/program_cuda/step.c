@@ -11,7 +11,7 @@ $header
 /* Work goes to a stream in order. After the first error nothing more is sent. */
 typedef struct queue {
     ga_device *device;
-    ga_stream stream;
+    ga_cuda_stream stream;
     const ga_kernel *kernels;
     int code;
     ga_err *e;
@@ -35,7 +35,7 @@ static unsigned blocks_over(int64_t n) {
 
 //% if parallel then
 /* `then` goes on after what `first` holds now. */
-static void order(queue *q, ga_event event, ga_stream first, ga_stream then) {
+static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }

@@ -32,7 +32,7 @@ enum { N = 4096 };
 typedef struct {
     ga_device *device;
     ga_kernel kernel[KERNEL_COUNT];
-    ga_stream main, side;
+    ga_cuda_stream main, side;
     ga_event ready, joined;
     ga_address a, b, c; /* N doubles each */
     float *pinned;      /* N floats */
@@ -61,7 +61,7 @@ static int fill(probe *p, ga_address to, int salt, int n, ga_err *e) {
     return code;
 }
 
-static int launch(probe *p, ga_stream s, int k, unsigned blocks, unsigned threads, void **args,
+static int launch(probe *p, ga_cuda_stream s, int k, unsigned blocks, unsigned threads, void **args,
                   ga_err *e) {
     ga_launch_shape shape = {{blocks, 1, 1}, {threads, 1, 1}, 0};
     return ga_device_launch(p->device, s, p->kernel[k], &shape, args, e);
