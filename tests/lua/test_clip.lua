@@ -117,6 +117,13 @@ add("two ranks clip the gradient of all rows", function(t)
     programs.close(programs.dump(two, { ranks = 2, "--threads", 1 }), programs.dump(one, {}), 1e-12, { "parameters" })
 end)
 
+add("no word, no code", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("clip_none_2", spec("", 2))
+    local text = host.read(p.folder .. "/update.c") .. host.read(p.folder .. "/kernels.c")
+    assert(not text:find("clip [<=]"), "clipping is there")
+end)
+
 -- The inputs are above 0, so that all elements of the gradient are infinite and none is no number.
 add("an infinite gradient is seen behind a clipped value", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
