@@ -221,7 +221,8 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
     GA_TRY(code);
     out->rows = rows_done(&w);
     out->columns = w.columns;
-    if (out->rows == 0) return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
+    if (out->rows == 0)
+        return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
     return scan_before(&c, true, e);
 }
 
@@ -278,11 +279,13 @@ int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *targe
     const size_t target_width = ga_dtype_bytes(s->classes ? GA_I32 : s->dtype);
     ga_csv_rows r;
     GA_TRY(ga_csv_rows_open(&r, path, s, e));
+    char *to_input = input, *to_target = target;
     int code = 1;
     for (int64_t row = 0; code == 1; row++) {
         const bool kept = row < s->rows; /* others are counted, for the message */
-        char *to = (char *)target + (target ? (size_t)row * target_width : 0);
-        code = ga_csv_row(&r, kept ? (char *)input + (size_t)row * width : NULL, kept ? to : NULL, e);
+        code = ga_csv_row(&r, kept ? to_input : NULL, kept ? to_target : NULL, e);
+        if (kept) to_input += width;
+        if (kept && target) to_target += target_width;
     }
     ga_csv_rows_close(&r);
     GA_TRY(code);

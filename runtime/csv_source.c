@@ -93,7 +93,7 @@ int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spe
     return GA_OK;
 }
 
-/* -- rows that pass by --------------------------------------------------------------------------- */
+/* -- rows that pass by ------------------------------------------------------------------------- */
 
 static void close_passing(void *self) {
     passing *p = self;

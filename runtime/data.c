@@ -77,8 +77,8 @@ static ga_micro *begin_batch(const ga_source *s, int64_t rows, char *batch, int6
 }
 
 /* The same for the micro-batch at place p: rows from `first` of n. */
-static ga_micro *begin_training(const ga_loader_config *c, const ga_place *p, char *batch, int64_t n,
-                                int64_t first) {
+static ga_micro *begin_training(const ga_loader_config *c, const ga_place *p, char *batch,
+                                int64_t n, int64_t first) {
     ga_micro *micro = begin_batch(c->data.source, c->batch, batch, n, first);
     micro->row = ((int64_t)p->r * c->world + c->rank) * c->batch;
     micro->cycle = p->cycle;

@@ -56,7 +56,7 @@ size_t ga_loader_bytes(const ga_loader_config *c) {
     return 2048 + slots_of(c) * (sizeof(slot) + ga_batch_bytes(c->data.source, c->batch));
 }
 
-/* -- filling: called with the lock held, which is given up while rows are read -------------------- */
+/* -- filling: called with the lock held, which is given up while rows are read ----------------- */
 
 static slot *slot_of(const ga_loader *l, int64_t m) {
     return &l->slot[m % l->slots];
@@ -78,13 +78,14 @@ static void keep(ga_loader *l) {
 
 static int refuse_place(const ga_place *p, int64_t batches, ga_err *e) {
     return ga_fail(e, GA_INPUT,
-                   "data: epoch %lld, micro-batch %lld, cycle %lld, %d micro-batches into it: no such "
-                   "place, the epoch ended after %lld micro-batches",
+                   "data: epoch %lld, micro-batch %lld, cycle %lld, %d micro-batches into it: no "
+                   "such place, the epoch ended after %lld micro-batches",
                    (long long)p->epoch, (long long)p->position, (long long)p->cycle, p->r,
                    (long long)batches);
 }
 
-static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64_t rows, ga_err *e) {
+static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64_t rows,
+                       ga_err *e) {
     ga_err why;
     if (ga_epochs_check(epochs, &why) == GA_OK) return GA_OK;
     return ga_fail(e, GA_INPUT,
@@ -92,15 +93,16 @@ static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64
                    (long long)rows, (long long)c->batch, c->world, why.msg);
 }
 
-/* The feed has ended before the micro-batch at l->fill was full: what is begun of a cycle is given up,
- * is a cycle of its own, or goes on. */
+/* The feed has ended before the micro-batch at l->fill was full: what is begun of a cycle is given
+ * up, is a cycle of its own, or goes on. */
 static int end_epoch(ga_loader *l, ga_err *e) {
     const ga_place p = l->fill;
     ga_epochs epoch = l->epochs;
     epoch.batches = p.position;
     GA_TRY(check_epoch(&l->c, &epoch, l->passed, e));
     const bool there = l->filled > l->settled;
-    const int done = there ? slot_of(l, l->settled)->place.r : p.r; /* of the cycle, before a seek */
+    /* micro-batches of the cycle that were done before a seek into it */
+    const int done = there ? slot_of(l, l->settled)->place.r : p.r;
     ga_place next = {.epoch = p.epoch + 1, .cycle = p.cycle};
     if (l->c.tail == GA_CARRY) {
         next.r = p.r;
@@ -150,7 +152,8 @@ static int64_t read_next(ga_loader *l, const ga_place *p, char *batch, ga_err *e
 static void fill_from_memory(ga_loader *l, const ga_place *p, int64_t unread, char *batch) {
     ga_place tail = {.epoch = p->epoch - 1, .position = unread, .cycle = p->cycle};
     const int64_t batches = l->epochs.batches;
-    for (; l->c.consume && tail.position < batches; tail.position++) ga_batch_fill(&l->c, &tail, batch);
+    for (; l->c.consume && tail.position < batches; tail.position++)
+        ga_batch_fill(&l->c, &tail, batch);
     ga_batch_fill(&l->c, p, batch);
 }
 
@@ -199,7 +202,7 @@ static bool wait_for_cycle(ga_loader *l) {
     return l->settled > l->used;
 }
 
-/* -- open, seek, close --------------------------------------------------------------------------- */
+/* -- open, seek, close ------------------------------------------------------------------------- */
 
 static void start_reading(ga_loader *l) {
     sigset_t all, before;
@@ -262,7 +265,7 @@ int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e) {
     return code;
 }
 
-/* -- serving ------------------------------------------------------------------------------------- */
+/* -- serving ----------------------------------------------------------------------------------- */
 
 int ga_loader_cycle(ga_loader *l, ga_err *e) {
     pthread_mutex_lock(&l->lock);

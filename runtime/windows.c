@@ -17,12 +17,12 @@ typedef struct record {
 typedef struct passing {
     ga_paths paths;
     int64_t context, limit;
-    int width;    /* of a token; 0: text */
-    int32_t id[256]; /* text, as above */
+    int width;       /* of a token; 0: text */
+    int32_t id[256]; /* text: of a byte, -1 for none */
     bool allowed[256];
     int at;
-    bool open, begun;        /* begun: `last` is the first id of the next row */
-    int64_t first, left;     /* bytes: before the present file's ids that are read and those to come */
+    bool open, begun;    /* begun: `last` is the first id of the next row */
+    int64_t first, left; /* bytes of the present file's ids: that are read, that are to come */
     int32_t last;
     ga_stream s;
 } passing;
@@ -306,7 +306,7 @@ int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err 
     return GA_OK;
 }
 
-/* -- rows that pass by --------------------------------------------------------------------------- */
+/* -- rows that pass by ------------------------------------------------------------------------- */
 
 static void close_passing(void *self) {
     passing *p = self;
@@ -332,7 +332,8 @@ static int open_next(passing *p, ga_err *e) {
     p->first = 0;
     p->left = p->width ? l.tokens * l.width : p->s.bytes;
     if (l.width == p->width) return GA_OK;
-    return ga_fail(e, GA_INPUT, "%s: tokens of %d bytes, %d expected: is it the file the program was made for?",
+    return ga_fail(e, GA_INPUT,
+                   "%s: tokens of %d bytes, %d expected: is it the file the program was made for?",
                    path, l.width, p->width);
 }
 
@@ -352,8 +353,10 @@ static int64_t read_ids(passing *p, int32_t *to, int64_t n, ga_err *e) {
     if (bytes > p->left) bytes = p->left;
     GA_TRY(ga_stream_read(&p->s, piece, bytes, p->width ? "the tokens" : "the text", e));
     const char *path = p->s.path;
-    if (p->width) GA_TRY(take_tokens(&(tokens){path, width, p->limit, NULL}, piece, bytes, p->first, e));
-    else GA_TRY(take_text(&(text){path, p->allowed, NULL}, piece, bytes, p->first, e));
+    tokens numbers = {path, width, p->limit, NULL};
+    text letters = {path, p->allowed, NULL};
+    if (p->width) GA_TRY(take_tokens(&numbers, piece, bytes, p->first, e));
+    else GA_TRY(take_text(&letters, piece, bytes, p->first, e));
     for (int64_t i = 0; i < bytes / width; i++)
         to[i] = p->width ? (int32_t)token_at(piece + i * width, width) : p->id[piece[i]];
     p->first += bytes;
@@ -382,8 +385,8 @@ static int next_passing(void *self, void *const out[], ga_err *e) {
     return 1;
 }
 
-static int make_passing(ga_source *out, const ga_part *part, int parts, int64_t context, passing **result,
-                        ga_arena *a, ga_err *e) {
+static int make_passing(ga_source *out, const ga_part *part, int parts, int64_t context,
+                        passing **result, ga_arena *a, ga_err *e) {
     passing *p = ga_take(a, sizeof *p, 64, e);
     if (!p) return GA_BUG;
     GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));

@@ -81,6 +81,15 @@ add("the program's own shuffled rows with a flushed tail are train's, bit for bi
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
+-- 30 micro-batches an epoch: eight cycles, the last one short.
+add("rows that pass by are train's, bit for bit", function(t)
+    local text = spec(', tail = "flush"'):gsub("shuffle = false", 'eval = "tiny.csv", stream = true')
+    local programs, p = build(t, "library_stream", text)
+    local expected = trained(programs, p, { cycles = 20 })
+    same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
+    same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
+end)
+
 add("from the gradient of the output: the same to rounding", function(t)
     local programs, p = build(t, "library", spec())
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
