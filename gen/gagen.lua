@@ -16,7 +16,7 @@ local print_graph = require "graph.print"
 local program = require "emit.program"
 local program_folder = require "emit.program_folder"
 local show = require "command.show"
-local step = require "emit.step"
+local schedule = require "spec.schedule"
 local tokenize = require "command.tokenize"
 local expr = require "base.expr"
 
@@ -75,11 +75,12 @@ end
 
 function COMMANDS.lr(o)
     local _, c = compile(o.spec, o)
-    local rate = step.rate(c)
+    local rate, momentum = schedule.expressions(c)
     local lines = {}
-    for t = 0, c.cycles - 1 do
-        lines[#lines + 1] = ("%d\t%.9g\n"):format(t + 1,
-            expr.evaluate(rate, { t = t, total = c.schedule.total }))
+    for cycle = 0, c.cycles - 1 do
+        local env = { t = schedule.time(c, cycle), total = c.schedule.total, plateau_rate = c.optimizer.fields.lr }
+        lines[#lines + 1] = ("%d\t%.9g%s\n"):format(cycle + 1, expr.evaluate(rate, env),
+            momentum and ("\t%.9g"):format(expr.evaluate(momentum, env)) or "")
     end
     io.write(table.concat(lines))
     return 0

@@ -22,7 +22,7 @@ return function(kind)
     for _, name in ipairs(kind and { kind } or kinds) do
         out[#out + 1] = name .. ":"
         for _, entry in ipairs(reference.entries(name)) do
-            out[#out + 1] = ("  %-18s%s%s%s"):format(entry.name .. (entry.required and "*" or ""), entry.doc,
+            out[#out + 1] = ("  %-18s %s%s%s"):format(entry.name .. (entry.required and "*" or ""), entry.doc,
                 fields_text(entry.fields), entry.note and "\n      " .. entry.note or "")
         end
     end

@@ -77,13 +77,21 @@ local function state_text(rule)
     return table.concat(parts, "; ")
 end
 
+-- The quirks that a schedule reproduces on demand.
+local function compat_text(rule)
+    local parts = ordered.collect(ordered.keys(rule.compat), function(name)
+        return ("compat = { \"%s\" }: %s"):format(name, rule.compat[name])
+    end)
+    return table.concat(parts, "; ")
+end
+
 local function selected(word, kind)
     return function(name, entry)
         local fields = entry.fields
         local usage = fields[1] and ('%s { "%s", %s'):format(word, name, arguments_of(fields):sub(3))
             or ('%s "%s"'):format(word, name)
         return { kind = kind, name = name, doc = entry.doc, fields = fields, usage = usage,
-            note = entry.state and state_text(entry),
+            note = entry.state and state_text(entry) or entry.compat and compat_text(entry),
             example = entry.example or word .. " " .. example_of(fields, name) }
     end
 end

@@ -135,8 +135,8 @@ c.first_parameters = { "ga_worker *w" }
 
 c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
 
---- The rate of the update after `t` updates.
-function c.rate(config, t) return ("%s_model_lr(m, %s)"):format(config.name, t) end
+--- What the schedule gives ("lr", "momentum") after `t` updates.
+function c.rate(config, what, t) return ("%s_model_%s(m, %s)"):format(config.name, what, t) end
 
 --- Where the partial sums of a tile of the gradient go.
 function c.partials(tile) return "m->partials" .. (tile == "0" and "" or " + 2 * " .. tile) end

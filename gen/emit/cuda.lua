@@ -36,8 +36,8 @@ end
 
 cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
 
---- The rate of the update after `t` updates.
-function cuda.rate(_, t) return ("learning_rate(s, %s)"):format(t) end
+--- What the schedule gives ("lr", "momentum") after `t` updates.
+function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "learning_rate" or what, t) end
 
 --- Where the partial sums of a tile of the gradient go.
 function cuda.partials(tile)

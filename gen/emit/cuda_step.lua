@@ -3,8 +3,8 @@
 -- Invariant: the struct step is printed from one list for both sides of the link.
 local clip = require "emit.clip"
 local cuda = require "emit.cuda"
-local expr = require "base.expr"
 local ordered = require "base.ordered"
+local rate = require "emit.rate"
 local step = require "emit.step"
 local text = require "base.text"
 local update = require "emit.update"
@@ -24,7 +24,7 @@ local function step_rows(g, config, scalars)
     end
     local rest = {
         { "double", "nominal", "weight of a full cycle over all ranks", 1 },
-        { "double", "schedule_total", "updates of the schedule", 1 },
+        { "double", "schedule_total", "updates (epochs) of the schedule", 1 },
         { "double", "loss", "of the cycle and all ranks: the mean, or the sum", 1 },
         { "double", "weight, rows", "sums over the cycle and all ranks", 2 },
         { "double", "grad_norm", clip.norm_text(config), 1 },
@@ -44,6 +44,10 @@ local function step_rows(g, config, scalars)
         reals[2][3] = "of clipping by the norm"
         table.insert(reals, 2, { "real", "mean", "nominal / true weight", 1 })
     end
+    if config.schedule.fields.by == "epoch" then
+        rows[#rows + 1] = { "long long", "epoch_cycles", "cycles of an epoch", 1 }
+    end
+    for _, field in ipairs(rate.fields(config)) do rows[#rows + 1] = { "double", field[1], field[2], 1 } end
     for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
     table.move(reals, 1, #reals, #rows + 1, rows)
     for i = 1, scalars.reals do rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, 1 } end
@@ -87,17 +91,9 @@ local function boundary_kernels(g, config, context, sweeps)
     if config.parallel ~= "none" then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
     end
-    local rate = step.rate(config)
-    local total = ""
-    for _, name in ipairs(expr.variables(rate)) do
-        if name == "total" then total = "const double total = s->schedule_total;" end
-    end
     local arguments = step.decision(g, config, sweeps, context.target)
     arguments.threads, arguments.totals = THREADS, totals
-    arguments.source = text.comment(("%s, from %s"):format(config.schedule.rule.name, config.schedule.at))
-    arguments.total = text.block(total)
-    arguments.rate = text.block(expr.text(rate, { call = { abs = "fabs", min = "fmin", max = "fmax" },
-        variable = function(v) return v == "t" and "(double)t" or "total" end }))
+    arguments.rate = rate.cuda(config)
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
     return list
 end
@@ -219,6 +215,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"
+    arguments.by_epoch = config.schedule.fields.by == "epoch"
     if #g.evaluation == 0 then arguments.evaluation = text.block("(void)q, (void)m, (void)b;") end
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
     arguments.micro_cases, arguments.micro_graphs = micro_cases(g)

@@ -93,7 +93,7 @@ local function source(g, config, context, header)
         d_output = text.block(by_grad and c.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
         output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
         buckets = #g.collectives, stops_at_nonfinite = config.train.on_nonfinite == "stop",
-        schedule = text.comment(config.schedule.rule.name),
+        schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
     }).text
 end
 

@@ -15,6 +15,7 @@ local ordered = require "base.ordered"
 local plan = require "emit.plan"
 local probe = require "emit.probe"
 local profile = require "emit.profile"
+local rate = require "emit.rate"
 local sample = require "emit.sample"
 local step = require "emit.step"
 local template = require "base.template"
@@ -40,7 +41,8 @@ local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", 
 
 -- The files of the runtime that this program is built from.
 local function runtime_of(config)
-    local own = data.runtime(config)
+    local own = ordered.copy(data.runtime(config))
+    if config.schedule.rule.plateau then own[#own + 1] = "plateau" end
     return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
 end
 
@@ -133,6 +135,15 @@ local function arena_names(facts)
     return text.block(table.concat(names, ",\n") .. ",\nARENAS")
 end
 
+-- Fields of the struct step of the C target that depend on the optimizer and the schedule.
+local function step_fields(config, sweeps)
+    local list = ordered.collect(rate.fields(config), function(field)
+        return ("double %s; /* %s */"):format(field[1], field[2])
+    end)
+    local own = update.scalars(sweeps).fields
+    return table.move(own, 1, #own, #list + 1, list)
+end
+
 local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
     local states = ordered.collect(g.state_names, function(name)
@@ -143,13 +154,15 @@ local function render_header(g, config, facts, context, sweeps, header)
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        by_epoch = config.schedule.fields.by == "epoch",
+        plateau = config.schedule.rule.plateau or false,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = lines(update.scalars(sweeps).fields), state_fields = lines(states),
+        groups = lines(step_fields(config, sweeps)), state_fields = lines(states),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), by_value = clip.by_value(config),
     })).text
@@ -226,17 +239,32 @@ local function nominal_of(config)
     return text.block("(double)A * B" .. of_row .. " * world")
 end
 
+-- How long the schedule is if it does not say so itself.
+local function schedule_lines(config)
+    if config.schedule.fields.by ~= "epoch" then return lines { "m->schedule_total = cycles;" } end
+    local train = config.train
+    return lines { config.tail == "carry" and "m->epoch_cycles = m->epochs.batches;"
+            or "m->epoch_cycles = ga_epochs_cycles(&m->epochs, 1);",
+        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs))
+            or ("m->schedule_total = (cycles * %d + m->epoch_cycles - 1) / m->epoch_cycles;"):format(
+                config.epoch_times) }
+end
+
 -- How the numbers that a run keeps start, and how they go to a checkpoint and come back.
-local function number_lines(sweeps)
+local function number_lines(config, sweeps)
     local started, saved, loaded = {}, {}, {}
-    for i, number in ipairs(update.numbers(sweeps)) do
-        local field = "m->step." .. number.field
-        started[i] = ("%s = %s;"):format(field, expr.literal(number.initial, "f64"))
+    local numbers = update.numbers(sweeps)
+    table.move(rate.numbers(config), 1, #rate.numbers(config), #numbers + 1, numbers)
+    for i, number in ipairs(numbers) do
+        local field, initial = "m->step." .. number.field, number.initial
+        started[i] = ("%s = %s;"):format(field, type(initial) == "string" and initial
+            or expr.literal(initial, "f64"))
         saved[i] = ("s.numbers[%d] = (ga_ckpt_number){%s, %s};"):format(i - 1, text.string(number.field).text, field)
         loaded[i] = ("%s = s.numbers[%d].value;"):format(field, i - 1)
     end
     if #saved > 0 then table.insert(saved, 1, ("s.number_count = %d;"):format(#saved)) end
-    return { numbers_started = lines(started), numbers_saved = lines(saved), numbers_loaded = lines(loaded) }
+    return { schedule_lines = schedule_lines(config), numbers_started = lines(started),
+        numbers_saved = lines(saved), numbers_loaded = lines(loaded) }
 end
 
 local function render_model(g, config, facts, context, sweeps, header)
@@ -261,7 +289,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     end
     local device_flat = cuda_program.flat(g, config)
     table.move(device_flat, 1, #device_flat, #flat + 1, flat)
-    local more = ordered.copy(cuda_program.model(config, facts), number_lines(sweeps))
+    local more = ordered.copy(cuda_program.model(config, facts), number_lines(config, sweeps))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
@@ -283,6 +311,7 @@ local function render_model(g, config, facts, context, sweeps, header)
         reader = text.block(data.header(config)), data_tables = data.tables(config),
         open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
         states = lines(states), length = length_of(config), nominal = nominal_of(config),
+        plateau = config.schedule.rule.plateau or false, plateau_fields = rate.plateau(config),
         accumulate = data.accumulate(config), serving = data.serving(config),
         measured = text.block(measured(config)), f1 = config.measures_f1,
     })).text
@@ -297,7 +326,6 @@ function program.facts_text(config, facts)
         ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
             config.sha256:sub(1, 16)),
         ("#define PROFILE %s"):format(text.string(config.profile).text),
-        ("#define SCHEDULE_TOTAL %d /* 0: the run's */"):format(config.schedule.fields.total or 0),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
         ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
         "",
@@ -320,6 +348,16 @@ local function periodic(every, call)
     return text.block(("if (%slast) %s"):format(due, call))
 end
 
+-- The evaluations. A schedule that looks at them looks at those that are due: that of a shortened run's
+-- last cycle would not be there if it had gone on.
+local function evaluations(config)
+    local eval = config.eval
+    if not eval then return text.block("") end
+    if not config.schedule.rule.plateau then return periodic(eval.every, "GA_TRY(evaluate(m, e));") end
+    local due = eval.every == "epoch" and "epoch_ends" or ("m->count.cycle %% %d == 0"):format(eval.every)
+    return text.block(("const bool due = %s;\nif (due || last) GA_TRY(evaluate(m, due, e));"):format(due))
+end
+
 local function render_main(g, config, context, header)
     local check = ordered.collect(config.cpu_features, function(feature)
         local name = text.string(feature).text
@@ -329,8 +367,7 @@ local function render_main(g, config, context, header)
         header = text.block(header("main.c", "command line and training loop")),
         name = text.ident(config.name), check_cpu = lines(check),
         log = periodic(config.log.every, "log_update(m, start, before);"),
-        evaluate = config.eval and periodic(config.eval.every, "GA_TRY(evaluate(m, e));")
-            or text.block(""),
+        evaluate = evaluations(config),
         checkpoint = periodic(config.checkpoint and config.checkpoint.every,
             "GA_TRY(checkpoint(m, last, &failures, e));"),
         by_epoch = config.eval ~= nil and config.eval.every == "epoch",
@@ -339,6 +376,8 @@ local function render_main(g, config, context, header)
         tokens = text.block(sample.positions(config) > 0 and " | GA_HAS_TOKENS" or ""),
         positions = sample.positions(config), sample = sample.possible(g, config),
         stream = config.data.stream,
+        plateau = config.schedule.rule.plateau or false,
+        metric = text.ident(config.schedule.fields.metric or "loss"),
     })).text
 end
 

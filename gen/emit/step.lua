@@ -3,10 +3,10 @@
 local batch = require "emit.batch"
 local clip = require "emit.clip"
 local diag = require "base.diag"
-local expr = require "base.expr"
 local kernels = require "emit.kernels"
 local math_file = require "emit.math"
 local ordered = require "base.ordered"
+local rate = require "emit.rate"
 local text = require "base.text"
 local update = require "emit.update"
 
@@ -149,33 +149,6 @@ function step.calls(g, config, all, sweeps)
     return table.move(sweeps, 1, #sweeps, #list + 1, list)
 end
 
---- The learning rate as an expression of t (updates done), total and the base rate.
-function step.rate(config)
-    local s = config.schedule
-    local t, total, base = expr.var "t", expr.var "total", expr.lift(config.optimizer.fields.lr)
-    local rate
-    if s.warmup == 0 then
-        rate = expr.lift(s.rule.factor(s.fields, t, total, base))
-    else
-        local after = expr.lift(s.rule.factor(s.fields, t - s.warmup, total - s.warmup, base))
-        rate = expr.where(expr.lt(t, s.warmup), base * ((t + 1) / s.warmup), after)
-    end
-    return rate
-end
-
-local function rate_function(config)
-    local name, s = config.name, config.schedule
-    local e = step.rate(config)
-    local body = expr.text(e, { call = { abs = "fabs", min = "fmin", max = "fmax" },
-        variable = function(v) return v == "t" and "(double)t" or "total" end })
-    local reads_total = false
-    for _, v in ipairs(expr.variables(e)) do reads_total = reads_total or v == "total" end
-    return block_of { ("/* %s, from %s */"):format(s.rule.name, text.comment(s.at).text),
-        ("double %s_model_lr(const model *m, int64_t t) {"):format(name),
-        reads_total and "    const double total = (double)m->schedule_total;" or "    (void)m, (void)t;",
-        ("    return %s;"):format(body), "}" }
-end
-
 local function small_sum(config)
     if config.parallel == "none" then
         return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n"
@@ -185,16 +158,6 @@ local function small_sum(config)
         .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS],\n"
         .. "                  ga_stop_requested() != 0};\n"
         .. "GA_TRY(ga_comm_small(m->comm, sums, 8, e));\nm->stop = sums[3] > 0;")
-end
-
--- The rate of the update, of as many updates (or cycles) as are done, and what its scalars read.
-local function rate_lines(config, sweeps, target)
-    local lines, hold = {}, config.schedule.fields.on_skip ~= "advance"
-    if hold or update.reads(sweeps, "t") then
-        lines[1] = ("const %s t = %s; /* updates done */"):format(target.int64, target.updates)
-    end
-    lines[#lines + 1] = ("s->lr = %s;"):format(target.rate(config, hold and "t" or target.cycles))
-    return block_of(lines)
 end
 
 local SKIP = {
@@ -236,7 +199,7 @@ function step.decision(g, config, sweeps, target)
         diag.fail(c.at, ("clip: optimizer '%s' reads the 2-norm of the whole gradient, expected no other: p = 2, "
             .. "per_group = false"):format(config.optimizer.rule.name), {})
     end
-    return ordered.copy(clip.decision(g, config), { rate_lines = rate_lines(config, sweeps, target),
+    return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(sweeps, "t"), target),
         has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
         skip = text.block(SKIP[config.train.on_nonfinite]),
         scalars = update.scalars(sweeps).assignments })
@@ -259,7 +222,7 @@ local function update_text(g, config, context, sweeps, header)
         ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
     arguments.name = text.ident(config.name)
     local template = context.template("program/update.c")
-    arguments.lr = rate_function(config)
+    arguments.lr = rate.c(config)
     arguments.totals = text.block((template("totals", { small = small_sum(config),
         by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
     return template("update", arguments).text

@@ -10,6 +10,7 @@
 local clip = require "emit.clip"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local rate = require "emit.rate"
 local text = require "base.text"
 
 local update = {}
@@ -34,7 +35,8 @@ local function rule_of(g, config, group)
         names[name], r.numbers[name], r.initial[name] = expr.var(name), true, scalar[2]
     end
     r.element.w, r.element.g = true, true
-    local arguments = { group.fields, expr.var "w", expr.var "g", names, expr.var "lr", expr.var "t" }
+    local arguments = { rate.with_momentum(config, group.fields), expr.var "w", expr.var "g", names,
+        expr.var "lr", expr.var "t" }
     if rule.sums then r.before = rule.sums(table.unpack(arguments)) end
     r.statements = rule.update(table.unpack(arguments))
     return r
@@ -163,7 +165,7 @@ local function kernels_before(g, config, context, group, r, l)
     for i, scale in ipairs(before.scales) do
         formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
         local e = expr.hoist(expr.lift(scale[2]), function(n) return sums[n] end, l.hoisted, l.prefix)
-        scale_lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = update.CALL,
+        scale_lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
             variable = function(n) return sums[n] and n or "s->" .. n end }))
     end
     local scales = new_kernel(group, "_scales", 0)
@@ -316,16 +318,14 @@ end
 
 -- === what is computed once per update =============================================================
 
---- How functions of doubles are called in C.
-update.CALL = { abs = "fabs", min = "fmin", max = "fmax" }
-
 local function spelled(e, sweep)
     local scale = sweep.group.lr_scale
-    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = update.CALL,
+    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
         variable = function(name)
             if sweep.named:has(name) then return "s->" .. sweep.named:get(name).field end
             if name == "t" then return "(double)(t + 1)" end
             if name == "grad_norm" then return "(sqrt(squares) * factor)" end
+            if name == "momentum" then return "s->momentum" end
             if scale == 1 then return "s->lr" end
             return ("(s->lr * %s)"):format(expr.literal(scale, "f64"))
         end })

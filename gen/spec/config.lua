@@ -5,6 +5,7 @@ local check = require "base.check"
 local data = require "spec.data"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local schedule = require "spec.schedule"
 local words = require "spec.words"
 
 local config = {}
@@ -12,21 +13,18 @@ local config = {}
 -- Collects the config words; a word twice, or a missing required word, is refused.
 local function collect(path, events)
     local given = ordered.map()
-    for _, event in ipairs(events) do
+    for i, event in ipairs(events) do
         local name = event.event == "word" and event.name
         if event.event == "model" or event.event == "model_begin" then name = "model" end
         if event.event == "loss_begin" then name = "loss" end
+        if event.event == "schedule_begin" then name = "schedule" end
         if name then
             local at = event.at or path .. ":" .. event.line
             if given:has(name) then
                 diag.fail(at, ("%s: given twice, expected once"):format(name),
                     { notes = { { at = given:get(name).at, message = "the first one is here" } } })
             end
-            given:set(name, { at = at, args = event.args or {}, traced = event.event ~= "word" })
-        end
-        if event.event == "schedule_begin" then
-            diag.fail(path .. ":" .. event.line,
-                "schedule: a function is not available, expected the name of a schedule", {})
+            given:set(name, { at = at, args = event.args or {}, traced = event.event ~= "word", event = i })
         end
     end
     return given
@@ -159,6 +157,8 @@ function config.set_length(c, refuse)
     local complaint = accumulation.divide(c) or accumulation.complaint(c, c.ranks)
     if complaint then refuse(complaint) end
     c.cycles_per_epoch, c.left_over = accumulation.epoch(c, c.ranks, 0)
+    c.epoch_times, c.epoch_cycles = 1, c.cycles_per_epoch   -- epoch = cycle * epoch_times // epoch_cycles
+    if c.tail == "carry" then c.epoch_times, c.epoch_cycles = c.accumulate, accumulation.batches(c, c.ranks) end
     c.cycles = c.train.updates or accumulation.cycles(c, c.ranks, c.train.epochs)
 end
 
@@ -261,30 +261,6 @@ local function evaluation_of(c, given, path)
     end
 end
 
-local function warmup_of(c)
-    local warmup = c.schedule.fields.warmup or 0
-    if warmup > 0 and warmup < 1 then warmup = math.floor(warmup * c.cycles + 0.5) end
-    if math.type(warmup) ~= "integer" then
-        local whole = math.tointeger(warmup)
-        if not whole then
-            diag.fail(c.schedule.where.locate("warmup"),
-                ("schedule: warmup is %g, expected an integer or a fraction below 1"):format(warmup), {})
-        end
-        warmup = whole
-    end
-    c.schedule.warmup = warmup
-    c.schedule.total = c.schedule.fields.total or c.cycles
-    if c.schedule.fields.total and c.schedule.fields.total < c.cycles then
-        diag.warn(c.schedule.at, ("schedule: total is %d, training has %d updates: the last %d use the "
-            .. "last rate"):format(c.schedule.total, c.cycles, c.cycles - c.schedule.total))
-    end
-    if warmup > 0 and warmup >= c.schedule.total then
-        diag.fail(c.schedule.where.locate("warmup"),
-            ("schedule: warmup is %d, expected less than the %d updates of the schedule"):format(
-            warmup, c.schedule.total), {})
-    end
-end
-
 local function check_name(c, given, path)
     local at = path
     if given:has("name") then
@@ -296,6 +272,16 @@ local function check_name(c, given, path)
         diag.fail(at, ("name: '%s': letters, digits and _ expected, a small letter first, at most 48")
             :format(c.name), {})
     end
+end
+
+-- A schedule of the catalog, or a function of the spec.
+local function schedule_of(given, path, catalog, events)
+    local entry = given:get("schedule")
+    if not entry or not entry.traced then return select(given, path, catalog, "schedule", "constant") end
+    local where = context("schedule", entry.at)
+    local rest = table.move(events, entry.event, #events, 1, {})
+    return { rule = schedule.traced(rest, catalog, entry.at), at = entry.at, where = where,
+        fields = check.fields(words.find("schedule").fields, entry.args, where) }
 end
 
 -- Each word by itself, in the order of the spec, before what words must agree on.
@@ -344,8 +330,7 @@ function config.read(path, events, catalog, default_name, choice)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
     c.optimizer = select(given, path, catalog, "optimizer")
     c.groups = groups_of(c.optimizer)
-    c.schedule = select(given, path, catalog, "schedule", "constant")
-    warmup_of(c)
+    c.schedule = schedule_of(given, path, catalog, events)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
@@ -353,6 +338,7 @@ function config.read(path, events, catalog, default_name, choice)
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)
     evaluation_of(c, given, path)
+    schedule.read(c, catalog.schedules)
     c.checkpoint = given:has("checkpoint") and simple(given, path, "checkpoint") or nil
     c.log = simple(given, path, "log")
     local target = simple(given, path, "target")

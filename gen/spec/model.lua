@@ -402,8 +402,10 @@ function model.play(b, catalog, path, events, inputs)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)
     local function play(list)
+        local rates = false         -- inside the function of the schedule: no part of the model
         for _, event in ipairs(list) do
-            if PLAY[event.event] then PLAY[event.event](player, event) end
+            rates = event.event == "schedule_begin" or rates and event.event ~= "schedule_end"
+            if PLAY[event.event] and not rates then PLAY[event.event](player, event) end
         end
     end
     local others, of_loss = apart(events)

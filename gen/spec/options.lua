@@ -2,6 +2,7 @@
 local config = require "spec.config"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local schedule = require "spec.schedule"
 local words = require "spec.words"
 
 local options = {}
@@ -27,7 +28,7 @@ function options.apply(c, o)
         end
         c.ranks = o.ranks
         config.set_length(c, function(complaint) diag.fail("gagen", "--ranks: " .. complaint, {}) end)
-        c.schedule.total = c.schedule.fields.total or c.cycles
+        c.schedule.total = c.schedule.fields.total or schedule.length(c)
     end
 end
 

@@ -83,9 +83,15 @@ words.list = {
     } },
     { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
       doc = "the learning rate over updates", select = "schedules", fields = {
-        field("by", "str", { default = "update", values = { "update" }, doc = "what t counts" }),
+        field("by", "str", { default = "update", values = { "update", "epoch" },
+            doc = "what t counts, and with it every length of a schedule" }),
         field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
-            doc = "whether t moves when an update is skipped" }),
+            doc = "whether t moves when an update is skipped; epochs always do" }),
+        field("compat", "list", { default = {}, doc = "names of quirks to reproduce: warmup_from_zero (the first "
+            .. "update has the rate 0) and those of the schedule" }),
+        field("auto_lr", "str", { default = "none", values = { "none", "linear", "sqrt" },
+            doc = "the optimizer's lr times (rows of an update / base_rows), or its square root" }),
+        field("base_rows", "int", { min = 1, doc = "the rows of an update that lr is meant for" }),
     } },
     { name = "clip", example = 'clip { 1.0, per_group = true }',
       doc = "gradient clipping at the boundary, of the mean gradient: elements first, then the norm; the "

@@ -72,13 +72,8 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, source, rate, total, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, clip, rate_lines, scalars)
-/* learning_rate: of the update after t updates
- * $source */
-GA_DEVICE double learning_rate(const step *s, ga_int64 t) {
-    $total
-    return $rate;
-}
+//@ decide(threads, rate, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, clip, rate_lines, scalars)
+$rate
 
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule, f1)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule, f1, plateau)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -246,8 +246,12 @@ double $(name)_lr(const $name *p, int group, int64_t update) {
 }
 
 int $(name)_report($name *p, double metric, ga_err *e) {
+//% if plateau then
+    return $(name)_model_report(&p->m, metric, e);
+//% else
     (void)p, (void)metric;
     return ga_fail(e, GA_INPUT, "report: the schedule is $schedule, which watches no metric");
+//% end
 }
 
 int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {

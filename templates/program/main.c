@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream, plateau, metric)
 $header
 #include "probes.h"
 
@@ -55,12 +55,21 @@ static void log_update(model *m, double start, ga_comm_counts before) {
         .comm_bytes = now.bytes - before.bytes});
 }
 
+//% if plateau then
+/* due: the schedule looks at it too. */
+static int evaluate(model *m, bool due, ga_err *e) {
+//% else
 static int evaluate(model *m, ga_err *e) {
+//% end
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
     ga_log_eval(m->log, &event);
+//% if plateau then
+    return due ? $(name)_model_report(m, event.$metric, e) : 0;
+//% else
     return 0;
+//% end
 }
 
 /* One cycle in steps, where something is to be seen or saved between them. */
@@ -176,7 +185,11 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% end
     }
     if (o->eval) {
+//% if plateau then
+        GA_TRY(evaluate(m, false, e));
+//% else
         GA_TRY(evaluate(m, e));
+//% end
         return DONE;
     }
     if (m->count.cycle >= m->cycles)

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, schedule_lines, plateau, plateau_fields)
 $header
 #include "probes.h"
 
@@ -10,6 +10,9 @@ $header
 #include <unistd.h>
 
 #include "runtime/file.h"
+//% if plateau then
+#include "runtime/plateau.h"
+//% end
 #include "runtime/$reader"
 #include "runtime/rng.h"
 
@@ -309,6 +312,20 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     return ga_safetensors_save(path, m->saved.state, STATES, e);
 }
 
+//% if plateau then
+int $(name)_model_report(model *m, double metric, ga_err *e) {
+    static const ga_plateau PLATEAU = {$plateau_fields};
+    step *s = &m->step;
+    ga_plateau_take(&PLATEAU, metric, &s->plateau_rate, &s->plateau_best, &s->plateau_bad, &s->plateau_rest);
+//% if device then
+    return $(name)_model_push_step(m, e);
+//% else
+    (void)e;
+    return 0;
+//% end
+}
+
+//% end
 /* The parameter of --watch: its name, its index in PARAMS and its layer. */
 static int find_watched(const ga_options *o, char name[GA_NAME_MAX], int *i, int *l, ga_err *e) {
     snprintf(name, GA_NAME_MAX, "%.*s", (int)o->watch_length, o->watch);
@@ -368,7 +385,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_log_open(&m->log, o->log, o->quiet || o->sample, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
     $length
-    m->schedule_total = SCHEDULE_TOTAL ? SCHEDULE_TOTAL : cycles;
+    $schedule_lines
     m->cycles = o->cycles ? o->cycles : cycles;
     m->nominal = $nominal;
     m->step.seed = (real)(1 / m->nominal);

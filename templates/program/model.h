@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value, by_epoch, plateau)
 $header
 #ifndef $guard
 #define $guard
@@ -156,7 +156,10 @@ typedef struct model {
     char *eval_batch;        /* one micro-batch of the evaluation */
     uint64_t seed;
     int64_t cycles;          /* where training ends */
-    int64_t schedule_total;
+    int64_t schedule_total;  /* updates of the run, or epochs: what the schedule counts */
+//% if by_epoch then
+    int64_t epoch_cycles;    /* cycles of an epoch; micro-batches where they are carried over */
+//% end
     bool started;            /* the log has said so */
     bool stop;               /* a rank was asked to stop; known after the boundary */
 //% if not device then
@@ -183,6 +186,9 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e);
 void $(name)_model_close(model *m);
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e);
 int $(name)_model_save(model *m, ga_err *e);
+//% if plateau then
+int $(name)_model_report(model *m, double metric, ga_err *e); /* to the schedule */
+//% end
 int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e);
 int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e);
 int $(name)_model_dump(model *m, const char *folder, ga_err *e);

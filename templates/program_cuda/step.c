@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads, by_epoch)
 $header
 #include "model.h"
 
@@ -261,6 +261,9 @@ int $(name)_model_push_step(model *m, ga_err *e) {
     memcpy(s->sums, m->sums, sizeof s->sums);
     s->nominal = m->nominal;
     s->schedule_total = (double)m->schedule_total;
+//% if by_epoch then
+    s->epoch_cycles = m->epoch_cycles;
+//% end
     s->update = m->count.update;
     s->cycle = m->count.cycle;
     return ga_device_upload(m->device, m->block, s, sizeof *s, e);

@@ -21,7 +21,7 @@ local BASE = {
     { "data", 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16 }' }, { "batch", "batch (16)" },
     { "accumulate", "accumulate (4)" },
     { "model", 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' },
-    { "loss", 'loss "cross_entropy"' }, { "optimizer", 'optimizer { "sgd", lr = 0.1 }' },
+    { "loss", 'loss "cross_entropy"' }, { "optimizer", 'optimizer { "sgd", lr = 0.1, momentum = 0.9 }' },
     { "train", "train { epochs = 9 }" },
 }
 
@@ -42,11 +42,13 @@ local function spec_of(entry)
     return table.concat(lines, "\n") .. "\n"
 end
 
--- Data that is not in the tree, and models for real targets and for rows that are no vectors.
+-- Data that is not in the tree, models for real targets and for rows that are no vectors, and evaluations.
 local function fits(t, entry, text)
     local losses = require("catalog.catalog").load().losses
     if entry.kind == "loss" and losses:get(entry.name).target == "real" then
         text = text:gsub('linear "fc2" { 10 } }', 'linear "fc2" { 1 }, pick { axis = 2, index = 1 } }')
+    elseif entry.name == "plateau" then
+        text = text .. "eval { every = 5 }\n"
     elseif entry.kind == "data" then
         local root = t.environment "GAGEN_DATA"
         for path in text:gmatch('"([^"]+/[^"]+)"') do

@@ -1,5 +1,5 @@
 -- Emitted updates in f64 against the catalog's expressions evaluated in Lua and against known
--- vectors; learning rates against closed forms; an update in two parts against the whole.
+-- vectors; an update in two parts against the whole.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -213,54 +213,6 @@ for _, vector in ipairs(VECTORS) do
         check_vectors(t, numeric, vector)
     end)
 end
-
--- === schedules ===================================================================================
-
-local function warm(base, warmup, total, after)
-    local list = {}
-    for u = 0, total - 1 do
-        list[u + 1] = u < warmup and base * (u + 1) / warmup or after(u - warmup, total - warmup)
-    end
-    return list
-end
-
-local function cosine(base, low)
-    return function(u, total)
-        return low + (base - low) * (1 + math.cos(math.pi * u / total)) / 2
-    end
-end
-
-local SCHEDULES = {
-    { '"constant"', warm(0.1, 0, 20, function() return 0.1 end) },
-    { '{ "constant", warmup = 5 }', warm(0.1, 5, 20, function() return 0.1 end) },
-    { '"cosine"', warm(0.1, 0, 20, cosine(0.1, 0)) },
-    { '{ "cosine", warmup = 4, min = 0.02 }', warm(0.1, 4, 20, cosine(0.1, 0.02)) },
-    { '{ "cosine", warmup = 0.25 }', warm(0.1, 5, 20, cosine(0.1, 0)) },
-    { '{ "cosine", warmup = 3, total = 8 }', { .1 / 3, .2 / 3, .1, .1, .0904508497, .0654508497,
-        .0345491503, .00954915028, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } },
-}
-
-add("rates are the closed forms", function(t, numeric)
-    local folder, seen = t.temp(), {}
-    t.write(folder .. "/data/rows.csv", ("1,2,3,4,0\n"):rep(64))
-    for _, schedule in ipairs(SCHEDULES) do
-        seen[schedule[1]:match('"(%a+)"')] = true
-        t.write(folder .. "/probe.lua", numeric.spec { model = ' { linear "a" { 3 } }',
-            schedule = schedule[1] })
-        local result = t.run { t.gagen, "lr", folder .. "/probe.lua" }
-        t.equal(result.status, 0, result.err)
-        local u = 0
-        for number, rate in result.out:gmatch("(%d+)\t(%S+)\n") do
-            u = u + 1
-            t.equal(tonumber(number), u)
-            t.near(tonumber(rate), schedule[2][u], 1e-9 * 0.1)
-        end
-        t.equal(u, 20, schedule[1])
-    end
-    for name in require "catalog.catalog".load().schedules:each() do
-        assert(seen[name], name .. ": no closed form in this test")
-    end
-end)
 
 -- === shards ======================================================================================
 

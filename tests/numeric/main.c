@@ -5,6 +5,8 @@
  *                            tensor
  *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements
  *                            of every tensor after each of u updates
+ *   check reports FILE       of a schedule that looks at evaluations (-DREPORTS): the rate after each of
+ *                            the metrics in FILE
  *   check shards CUT         one update as a whole and in two parts, bit by bit
  * Environment: THREADS (1), SEED (1), CLASSES (3); CLIP: the spec's largest norm; BREAK: an element
  * of the flat space whose gradient is made wrong by a millionth, to see that it is found. Exit 0:
@@ -121,6 +123,22 @@ static int check_updates(model *m, const char *path, ga_err *e) {
     return whole ? 0 : ga_fail(e, GA_INPUT, "%s: too few numbers", path);
 }
 
+/* -- reports ------------------------------------------------------------------------------------ */
+
+#ifdef REPORTS
+static int check_reports(model *m, const char *path, ga_err *e) {
+    FILE *f = fopen(path, "r");
+    double metric;
+    if (!f) return ga_fail(e, GA_INPUT, "%s: cannot be read", path);
+    while (fscanf(f, "%lf", &metric) == 1) {
+        GA_TRY(probe_model_report(m, metric, e));
+        printf("%.17g\n", probe_model_lr(m, 0));
+    }
+    fclose(f);
+    return 0;
+}
+#endif
+
 /* -- shards ------------------------------------------------------------------------------------ */
 
 enum { ARRAYS = 1 + STATES };
@@ -159,8 +177,11 @@ static int run_command(model *m, const char *name, const char *argument, ga_err 
     if (strcmp(name, "gradients") == 0) return check_gradients(m, argument, e);
     if (argument && strcmp(name, "save") == 0) return save_gradient(m, argument, e);
     if (argument && strcmp(name, "updates") == 0) return check_updates(m, argument, e);
+#ifdef REPORTS
+    if (argument && strcmp(name, "reports") == 0) return check_reports(m, argument, e);
+#endif
     if (argument && strcmp(name, "shards") == 0) return check_shards(m, argument, e);
-    return ga_fail(e, GA_INPUT, "check gradients|save|updates|shards [ARGUMENT]");
+    return ga_fail(e, GA_INPUT, "check gradients|save|updates|reports|shards [ARGUMENT]");
 }
 
 int main(int argc, char **argv) {

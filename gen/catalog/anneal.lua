@@ -1,0 +1,29 @@
+-- anneal: terms that several schedules of the catalog have in common. t and total are expressions.
+local expr = require "base.expr"
+
+local anneal = {}
+
+--- From `from` at p = 0 to `to` at p = 1: "cos" along half a wave, "linear" straight.
+function anneal.between(form, from, to, p)
+    if form == "linear" then return from + (to - from) * p end
+    return to + (from - to) * 0.5 * (1 + expr.cos(math.pi * p))
+end
+
+--- t as a part of total, 1 from the end on.
+function anneal.part(t, total) return expr.min(t / total, 1) end
+
+anneal.warmup = { name = "warmup", type = "num", default = 0, min = 0,
+    doc = "length of a linear warm-up to the base rate; below 1 a fraction of all" }
+anneal.total = { name = "total", type = "int", min = 1, doc = "its length; default: the run's" }
+
+function anneal.eta_min() return { name = "eta_min", type = "num", default = 0, min = 0, doc = "the last rate" } end
+
+--- The fields with which a schedule moves the momentum too.
+function anneal.momentum(low, high)
+    return { name = "cycle_momentum", type = "bool", default = true,
+        doc = "momentum or beta1 falls while the rate rises" },
+        { name = "base_momentum", type = "num", default = low, min = 0, below = 1, doc = "the lowest" },
+        { name = "max_momentum", type = "num", default = high, min = 0, below = 1, doc = "the highest" }
+end
+
+return anneal

@@ -1,0 +1,150 @@
+-- rate: the learning rate of an update, and the momentum where a schedule moves it, as functions of the
+-- program. The same expressions are evaluated by `gagen lr`.
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+local schedule = require "spec.schedule"
+local text = require "base.text"
+
+local rate = {}
+
+--- How functions of doubles are called in C.
+rate.CALL = { abs = "fabs", min = "fmin", max = "fmax" }
+
+-- "if (a < b) return x;" for each choice that e begins with, then what is left.
+local function add_returns(out, e, spelling)
+    while e.op == "where" do
+        local condition = expr.text(e[1], spelling)
+        if condition:sub(1, 1) ~= "(" then condition = "(" .. condition .. ")" end
+        out[#out + 1] = ("    if %s return %s;"):format(condition, expr.text(e[2], spelling))
+        e = e[3]
+    end
+    out[#out + 1] = ("    return %s;"):format(expr.text(e, spelling))
+end
+
+-- The text of one function: `head` opens it, `names` says how t, total and more are spelled before it.
+local function function_of(comment, head, e, config, spelled)
+    local out, uses = {}, {}
+    for _, name in ipairs(expr.variables(e)) do uses[name] = true end
+    if comment then out[1] = comment end
+    out[#out + 1] = head .. " {"
+    if uses.t and config.schedule.fields.by == "epoch" then
+        out[#out + 1] = ("    const %s epoch = cycle%s / %s;"):format(spelled.int64,
+            config.epoch_times > 1 and " * " .. config.epoch_times or "", spelled.epoch_cycles)
+    end
+    if uses.total then out[#out + 1] = ("    const double total = %s;"):format(spelled.total) end
+    for _, name in ipairs(spelled.unused) do
+        local used = name == spelled.unused[#spelled.unused] and uses.t
+            or name == "m" and (uses.total or uses.plateau_rate or uses.t and config.schedule.fields.by == "epoch")
+        if not used and spelled.says_unused then out[#out + 1] = ("    (void)%s;"):format(name) end
+    end
+    add_returns(out, e, { call = rate.CALL, variable = function(v)
+        if v == "t" then return config.schedule.fields.by == "epoch" and "(double)epoch" or "(double)t" end
+        return v == "total" and v or spelled.numbers .. v
+    end })
+    out[#out + 1] = "}"
+    return table.concat(out, "\n")
+end
+
+-- What the functions take: how many updates are done, or cycles where epochs count.
+local function argument(config) return config.schedule.fields.by == "epoch" and "cycle" or "t" end
+
+local function comment_of(config)
+    return ("/* %s, from %s */"):format(config.schedule.rule.name, text.comment(config.schedule.at).text)
+end
+
+--- The functions of the C target.
+function rate.c(config)
+    local e, momentum = schedule.expressions(config)
+    local spelled = { int64 = "int64_t", epoch_cycles = "m->epoch_cycles", total = "(double)m->schedule_total",
+        numbers = "m->step.", unused = { "m", argument(config) }, says_unused = true }
+    local function head(name) return ("double %s_model_%s(const model *m, int64_t %s)"):format(config.name, name,
+        argument(config)) end
+    local out = { function_of(comment_of(config), head "lr", e, config, spelled) }
+    if momentum then
+        out[2] = "\n" .. function_of(nil, "static " .. head "momentum", momentum, config, spelled)
+    end
+    return text.block(table.concat(out, "\n"))
+end
+
+--- The functions of a device.
+function rate.cuda(config)
+    local e, momentum = schedule.expressions(config)
+    local spelled = { int64 = "ga_int64", epoch_cycles = "s->epoch_cycles", total = "s->schedule_total",
+        numbers = "s->", unused = {} }
+    local function head(name) return ("GA_DEVICE double %s(const step *s, ga_int64 %s)"):format(name,
+        argument(config)) end
+    local out = { function_of(comment_of(config), head "learning_rate", e, config, spelled) }
+    if momentum then out[2] = "\n" .. function_of(nil, head "momentum", momentum, config, spelled) end
+    return text.block(table.concat(out, "\n"))
+end
+
+--- The lines of decide() that set the rate; `reads_t`: whether what follows needs the updates done.
+function rate.lines(config, reads_t, target)
+    local f = config.schedule.fields
+    local lines, hold = {}, f.by ~= "epoch" and f.on_skip ~= "advance"
+    local at = hold and "t" or target.cycles
+    if hold or reads_t then
+        lines[1] = ("const %s t = %s; /* updates done */"):format(target.int64, target.updates)
+    end
+    lines[#lines + 1] = ("s->lr = %s;"):format(target.rate(config, "lr", at))
+    if rate.moves_momentum(config) then
+        lines[#lines + 1] = ("s->momentum = %s;"):format(target.rate(config, "momentum", at))
+    end
+    return text.block(table.concat(lines, "\n"))
+end
+
+--- Whether the schedule moves the momentum.
+function rate.moves_momentum(config)
+    local _, momentum = schedule.expressions(config)
+    return momentum ~= nil
+end
+
+--- The fields of the struct step beside the rate, { name, comment }: doubles.
+function rate.fields(config)
+    local list = {}
+    if rate.moves_momentum(config) then list[1] = { "momentum", "or beta1, of the update" } end
+    if config.schedule.rule.plateau then
+        list[#list + 1] = { "plateau_rate", "the rate that evaluations have led to" }
+        list[#list + 1] = { "plateau_best", "the best metric" }
+        list[#list + 1] = { "plateau_bad", "metrics in a row that were no better" }
+        list[#list + 1] = { "plateau_rest", "metrics still to be let pass" }
+    end
+    return list
+end
+
+--- The numbers that a schedule keeps: { field, initial }, a number or C text.
+function rate.numbers(config)
+    if not config.schedule.rule.plateau then return {} end
+    return { { field = "plateau_rate", initial = config.optimizer.fields.lr },
+        { field = "plateau_best", initial = rate.more(config) and "-INFINITY" or "INFINITY" },
+        { field = "plateau_bad", initial = 0.0 }, { field = "plateau_rest", initial = 0.0 } }
+end
+
+--- Whether a greater metric is a better one.
+function rate.more(config)
+    local f = config.schedule.fields
+    return (f.mode or f.metric == "accuracy" and "max" or "min") == "max"
+end
+
+--- The settings of runtime/plateau.h, or nothing.
+function rate.plateau(config)
+    local f = config.schedule.fields
+    if not config.schedule.rule.plateau then return text.block("") end
+    local function number(x) return expr.literal(x, "f64") end
+    return text.block((".more = %s, .absolute = %s, .factor = %s, .threshold = %s,\n"):format(rate.more(config),
+            f.threshold_mode == "abs", number(f.factor), number(f.threshold))
+        .. ("        .min_rate = %s, .eps = %s, .patience = %d, .cooldown = %d"):format(number(f.min_lr),
+            number(f.eps), f.patience, f.cooldown))
+end
+
+--- The fields of an optimizer or group whose momentum the schedule moves: as a number of the update.
+function rate.with_momentum(config, fields)
+    local name = config.optimizer.rule.cycled
+    if not rate.moves_momentum(config) then return fields end
+    if name == "momentum" then return ordered.copy(fields, { momentum = expr.var "momentum" }) end
+    local betas = ordered.copy(fields[name])
+    betas[1] = expr.var "momentum"
+    return ordered.copy(fields, { [name] = betas })
+end
+
+return rate

@@ -1,0 +1,232 @@
+-- schedule: the word `schedule` as expressions: the rate of an update, and the momentum where it moves, of
+-- the updates (or epochs) done and of how long the run is. A schedule may have stages, or be a function.
+local check = require "base.check"
+local diag = require "base.diag"
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+
+local schedule = {}
+
+-- compat = { "name", ... } as a set, and only what the rule has.
+local function set_compat(entry)
+    local rule, fields, known = entry.rule, entry.fields, ordered.copy(entry.rule.compat or {})
+    for _, f in ipairs(rule.fields) do
+        if f.name == "warmup" then known.warmup_from_zero = true end
+    end
+    local names, set = ordered.keys(known), {}
+    for _, name in ipairs(fields.compat or {}) do
+        if type(name) ~= "string" or not known[name] then
+            diag.fail(entry.where.locate("compat"), ("%s: compat has %s, expected %s"):format(entry.where.what,
+                type(name) == "string" and "'" .. name .. "'" or "a " .. type(name),
+                #names > 0 and table.concat(names, ", ") or "nothing: it has no such switches"),
+                { hint = type(name) == "string" and diag.suggest(name, names) or nil })
+        end
+        set[name] = true
+    end
+    fields.compat = set
+end
+
+-- The length of the warm-up in whole updates (epochs); `length`: of the schedule, as far as it is known.
+local function set_warmup(entry, length, unit)
+    local f, where = entry.fields, entry.where
+    local warmup = f.warmup or 0
+    if warmup > 0 and warmup < 1 then warmup = math.floor(warmup * length + 0.5) end
+    local whole = math.tointeger(warmup)
+    if not whole then
+        diag.fail(where.locate("warmup"), ("%s: warmup is %g, expected an integer or a fraction below 1"):format(
+            where.what, warmup), {})
+    end
+    f.warmup_length = whole
+    if whole > 0 and whole >= length then
+        diag.fail(where.locate("warmup"), ("%s: warmup is %d, expected less than the %d %s of the schedule"):format(
+            where.what, whole, length, unit), {})
+    end
+    local complaint = entry.rule.check_warmup and entry.rule.check_warmup(f, whole)
+    if complaint then diag.fail(entry.at, where.what .. ": " .. complaint, {}) end
+end
+
+local function number_of(entry, i, args)
+    if type(args) ~= "table" or type(args[1]) ~= "string" then
+        diag.fail(entry.at, ("%s: stage %d is %s, expected { name, field = value }"):format(entry.where.what, i,
+            type(args) == "table" and "without a name" or "a " .. type(args)), {})
+    end
+    return args[1]
+end
+
+-- Stage i of a schedule that has stages.
+local function stage(c, registry, entry, i, args, length, unit)
+    local name = number_of(entry, i, args)
+    if not registry:has(name) or registry:get(name).plateau then
+        diag.fail(entry.at, ("%s: stage %d: '%s' is unknown, expected one of %s"):format(entry.where.what, i, name,
+            table.concat(registry.keys, ", ")), { found = name, hint = diag.suggest(name, registry.keys) })
+    end
+    local rule, rest = registry:get(name), ordered.copy(args)
+    table.remove(rest, 1)
+    local where = check.context(("%s: stage %d, '%s'"):format(entry.where.what, i, name), entry.at)
+    local schema = table.move(rule.fields, 1, #rule.fields, 1, {})
+    schema[#schema + 1] = { name = "compat", type = "list", default = {} }
+    local made = { rule = rule, fields = check.fields(schema, rest, where), at = entry.at, where = where }
+    schedule.prepare(c, registry, made, length, unit)
+    return made
+end
+
+-- Stages are factors of the base rate: twice the base must give twice the rate.
+local function check_proportional(entry, made)
+    for _, t in ipairs { 0, 1, 7, 1000 } do
+        local function rate(base) return expr.evaluate(expr.lift(schedule.play(made, expr.lift(t), expr.lift(2000),
+            expr.lift(base))), {}) end
+        if math.abs(rate(2.0) - 2 * rate(1.0)) > 1e-12 * math.abs(rate(2.0)) then
+            diag.fail(entry.at, ("%s: '%s' has a rate of its own, expected stages that are factors of the base "
+                .. "rate"):format(made.where.what, made.rule.name), {})
+        end
+    end
+end
+
+--- Completes an entry { rule, fields, at, where }: its switches, its warm-up, its stages.
+function schedule.prepare(c, registry, entry, length, unit)
+    local f, rule = entry.fields, entry.rule
+    local complaint = rule.check and rule.check(f)
+    if complaint then diag.fail(entry.at, ("%s: %s"):format(entry.where.what, complaint), {}) end
+    set_compat(entry)
+    set_warmup(entry, f.total or length, unit)
+    if not f.stages then return end
+    f.play = {}
+    for i, args in ipairs(f.stages) do
+        local own = length
+        if f.milestones then own = (f.milestones[i] or length) - (f.milestones[i - 1] or 0) end
+        local made = stage(c, registry, entry, i, args, own, unit)
+        if rule.proportional then check_proportional(entry, made) end
+        f.play[i] = function(t, total, base) return schedule.play(made, t, total, base) end
+    end
+end
+
+--- The rate of an entry as an expression of t, the length and the base rate.
+function schedule.play(entry, t, total, base)
+    local rule, f = entry.rule, entry.fields
+    local warmup, length = f.warmup_length, f.total or total
+    if warmup == 0 then return expr.lift(rule.factor(f, t, length, base)) end
+    local ramp
+    if rule.ramp then
+        ramp = rule.ramp(f, t, warmup, base)
+    else
+        ramp = base * ((f.compat.warmup_from_zero and t or t + 1) / warmup)
+    end
+    return expr.where(expr.lt(t, warmup), ramp, rule.factor(f, t - warmup, length - warmup, base))
+end
+
+-- How many epochs a run has, a begun one counted.
+local function epochs_of(c)
+    return math.ceil(c.train.epochs or c.cycles / c.cycles_per_epoch)
+end
+
+--- The length that a schedule has if none is given, in what it counts.
+function schedule.length(c) return c.schedule.fields.by == "epoch" and epochs_of(c) or c.cycles end
+
+-- The base rate for rows of an update other than base_rows.
+local function scale_rate(c)
+    local f = c.schedule.fields
+    if (f.auto_lr ~= "none") ~= (f.base_rows ~= nil) then
+        diag.fail(c.schedule.at, "schedule: auto_lr and base_rows belong together: the rows of an update that "
+            .. "the optimizer's lr is meant for", {})
+    end
+    if f.auto_lr == "none" then return end
+    if c.parallel ~= "none" and not c.ranks_required then
+        diag.fail(c.schedule.at, "schedule: auto_lr needs to know the ranks: parallel { ..., ranks = n }", {})
+    end
+    local ratio = c.batch * c.accumulate * c.ranks / f.base_rows
+    if f.auto_lr == "sqrt" then ratio = math.sqrt(ratio) end
+    c.optimizer.fields.lr = c.optimizer.fields.lr * ratio
+end
+
+-- The rates that the cycles of a run have are counted by its epochs only if all epochs are alike.
+local function check_epochs(c)
+    if c.schedule.fields.by == "epoch" and #c.table > 1 then
+        diag.fail(c.schedule.at, "schedule: by = \"epoch\" needs one accumulate for all cycles", {})
+    end
+    if c.schedule.fields.by == "epoch" and c.data.stream then
+        diag.fail(c.schedule.at, "schedule: by = \"epoch\": the length of a stream is not known, expected "
+            .. "by = \"update\"", {})
+    end
+end
+
+--- Completes c.schedule, an entry with the fields of the word.
+function schedule.read(c, registry)
+    local entry = c.schedule
+    check_epochs(c)
+    scale_rate(c)
+    local length = schedule.length(c)
+    local unit = entry.fields.by == "epoch" and "epochs" or "updates"
+    schedule.prepare(c, registry, entry, length, unit)
+    local total = entry.fields.total
+    if total and total < length then
+        diag.warn(entry.at, ("schedule: total is %d, training has %d %s: the last %d use the last rate"):format(
+            total, length, unit, length - total))
+    end
+    if entry.rule.momentum and entry.fields.cycle_momentum and not c.optimizer.rule.cycled then
+        diag.fail(entry.at, ("%s moves the momentum, but '%s' has none: cycle_momentum = false"):format(
+            entry.where.what, c.optimizer.rule.name), {})
+    end
+    local cycled = entry.rule.momentum and entry.fields.cycle_momentum and c.optimizer.rule.cycled
+    if cycled == "momentum" and c.optimizer.fields.momentum == 0 then
+        diag.fail(entry.at, entry.where.what .. " moves the momentum, but the optimizer's is 0: "
+            .. "cycle_momentum = false, or a momentum", {})
+    end
+    if entry.rule.plateau and not c.eval then
+        diag.fail(entry.at, entry.where.what .. " looks at evaluations: the word eval is missing", {})
+    end
+    if entry.rule.plateau and entry.fields.metric == "accuracy" and not c.wants_accuracy then
+        diag.fail(entry.where.locate("metric"), entry.where.what .. " looks at the accuracy, which eval does not "
+            .. "measure: metrics = { \"loss\", \"accuracy\" }", {})
+    end
+    entry.total = total or length
+end
+
+--- The rate as an expression of t, total; and the momentum, or nil.
+function schedule.expressions(c)
+    local entry = c.schedule
+    local t, total = expr.var "t", expr.var "total"
+    local rate = schedule.play(entry, t, total, expr.lift(c.optimizer.fields.lr))
+    local momentum = entry.rule.momentum and entry.rule.momentum(entry.fields, t, entry.fields.total or total)
+    return rate, momentum and expr.lift(momentum)
+end
+
+--- What `t` is of a rate: how many updates are done, or which epoch it is, before cycle number `cycle`.
+function schedule.time(c, cycle)
+    if c.schedule.fields.by ~= "epoch" then return cycle end
+    return cycle * c.epoch_times // c.epoch_cycles
+end
+
+-- === a function of the spec =====================================================================
+
+local function operand(value, values)
+    if type(value) == "number" then return expr.lift(value) end
+    return values[value.tensor]
+end
+
+--- The events between schedule_begin and schedule_end (both included) as an entry without fields.
+function schedule.traced(events, catalog, at)
+    local begin, values = events[1], {}
+    values[begin.t], values[begin.base] = expr.var "t", expr.var "base"
+    local result
+    for i = 2, #events do
+        local event = events[i]
+        if event.event == "schedule_end" then
+            result = operand(event.result, values)
+            break
+        else
+            local rule = event.event == "op" and catalog.pointwise:get(event.op)
+            if not rule or not rule.value then
+                diag.fail(at, "schedule: the function takes arithmetic and pointwise functions of t and base", {})
+            end
+            local ins = ordered.collect(event.ins, function(x) return operand(x, values) end)
+            local fields = check.fields(rule.fields, event.args or {}, check.context(event.op, at))
+            values[event.out] = expr.lift(rule.value(fields, table.unpack(ins)))
+        end
+    end
+    local rule = { name = "function", doc = "of the spec", fields = {}, factor = function(_, t, _, base)
+        return expr.substitute(result, { t = t, base = base })
+    end }
+    return rule
+end
+
+return schedule

@@ -1,0 +1,209 @@
+-- Schedules against figures of torch's, Colossal-AI's and Hugging Face's (tests/reference/schedules.py): the
+-- expressions to 1e-12, the program's own rates, what `gagen lr` prints; the schedule that looks at
+-- evaluations; epochs; functions; what is refused. Invariant: no Python runs here.
+local tests = {}
+local function add(name, f)
+    tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
+end
+
+local figures = dofile "tests/reference/schedules/figures.lua"
+
+local function sgd(base) return ('{ "sgd", lr = %g, momentum = 0.9 }'):format(base) end
+
+-- A spec in a folder of its own: 64 rows, 5 cycles an epoch.
+local function write_spec(t, numeric, case)
+    local folder = t.temp()
+    t.write(folder .. "/data/rows.csv", ("1,2,3,4,0\n"):rep(64))
+    case.model = ' { linear "a" { 3 } }'
+    t.write(folder .. "/probe.lua", numeric.spec(case))
+    return folder .. "/probe.lua"
+end
+
+local function near(t, found, wanted, what)
+    t.equal(#found, #wanted, what)
+    for i, x in ipairs(wanted) do
+        if not (math.abs(found[i] - x) <= 1e-12 * math.max(math.abs(x), 1e-3)) then
+            error(("%s: value %d is %.17g, %.17g expected"):format(what, i, found[i], x), 0)
+        end
+    end
+end
+
+add("every schedule is torch's, Colossal-AI's or Hugging Face's to 1e-12", function(t, numeric)
+    local expr, schedule, load_spec = require "base.expr", require "spec.schedule", require "spec.load"
+    for _, run in ipairs(figures.runs) do
+        local path = write_spec(t, numeric, { schedule = run.spec, updates = run.updates, optimizer = sgd(run.base) })
+        local _, c = load_spec.load(path, {}, {})
+        local rate, momentum = schedule.expressions(c)
+        local rates, momenta = {}, {}
+        for u = 0, run.updates - 1 do
+            local env = { t = schedule.time(c, u), total = c.schedule.total }
+            rates[u + 1] = expr.evaluate(rate, env)
+            momenta[u + 1] = momentum and expr.evaluate(momentum, env)
+        end
+        near(t, rates, run.rates, run.spec)
+        if run.momenta then near(t, momenta, run.momenta, run.spec .. ": momentum") end
+        if momentum and not run.momenta then t.equal(run.updates, 1, run.spec .. " moves no momentum there") end
+    end
+end)
+
+add("every schedule of the catalog has figures", function()
+    local text = assert(host.read "tests/reference/schedules/figures.lua")
+    for name, rule in require "catalog.catalog".load().schedules:each() do
+        assert(rule.plateau or text:find('{ "' .. name .. '"', 1, true), name .. ": none in schedules.py")
+    end
+end)
+
+add("gagen lr prints nine digits, and the momentum where it moves", function(t, numeric)
+    for _, run in ipairs(figures.runs) do
+        if run.spec:find "onecycle" or run.spec:find "sequential" or run.spec == '{ "cosine", warmup = 3 }' then
+            local path = write_spec(t, numeric, { schedule = run.spec, updates = run.updates,
+                optimizer = sgd(run.base) })
+            local expected = {}
+            for i, rate in ipairs(run.rates) do
+                local moved = run.momenta and ("\t%.9g"):format(run.momenta[i])
+                    or run.updates == 1 and "\t0.95" or ""
+                expected[i] = ("%d\t%.9g%s\n"):format(i, rate, moved)
+            end
+            local result = t.run { t.gagen, "lr", path }
+            t.equal(result.out, table.concat(expected), run.spec .. result.err)
+        end
+    end
+end)
+
+-- The rates of a program's updates, to the last digit.
+local function rates_of(t, program, updates)
+    local numbers = { "1 " .. updates .. " 1" .. (" 0.5"):rep(updates) }
+    t.write(program.folder .. "/numbers", numbers[1] .. "\n")
+    local result = program:check("updates", program.folder .. "/numbers")
+    t.equal(result.status, 0, result.err)
+    local rates = {}
+    for rate in result.out:gmatch("update %d+ lr (%S+)") do rates[#rates + 1] = tonumber(rate) end
+    return rates
+end
+
+for _, run in ipairs(figures.runs) do
+    if run.spec:find "three_phase" or run.spec:find "T_mult = 2" or run.spec:find "triangular2"
+        or run.spec:find '{ "constant" },' then
+        add("the program's rates: " .. run.spec, function(t, numeric)
+            local program = numeric.build { model = ' { linear "a" { 3 } }', schedule = run.spec,
+                updates = run.updates, optimizer = sgd(run.base) }
+            near(t, rates_of(t, program, run.updates), run.rates, run.spec)
+        end)
+    end
+end
+
+add("a function of the spec is the program's rate", function(t, numeric)
+    local text = '(function(t, base) return base * where(lt(t, 4), 0.5, 1 / sqrt(1 + t)) end)'
+    local program = numeric.build { model = ' { linear "a" { 3 } }', schedule = text, updates = 9,
+        optimizer = sgd(0.1) }
+    local wanted = {}
+    for u = 0, 8 do wanted[u + 1] = 0.1 * (u < 4 and 0.5 or 1 / math.sqrt(1 + u)) end
+    near(t, rates_of(t, program, 9), wanted, "function")
+end)
+
+-- 64 rows in micro-batches of 12: 5 an epoch; with three to a cycle one full cycle and a tail of two.
+local EPOCHS = { drop = { 0, 1, 2, 3, 4, 5 }, flush = { 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5 },
+    carry = { 0, 0, 1, 1, 2, 3, 3, 4, 4, 5 } }
+
+add("by epoch: what t counts with each tail", function(t, numeric)
+    for tail, epochs in next, EPOCHS do
+        local case = { schedule = '{ "step", gamma = 0.5, by = "epoch" }', updates = #epochs,
+            accumulate = ('{ 3, tail = "%s" }'):format(tail), optimizer = sgd(0.1) }
+        local wanted, lines = {}, {}
+        for i, epoch in ipairs(epochs) do
+            wanted[i] = 0.1 * 0.5 ^ epoch
+            lines[i] = ("%d\t%.9g\n"):format(i, wanted[i])
+        end
+        t.equal(t.run { t.gagen, "lr", write_spec(t, numeric, case) }.out, table.concat(lines), tail)
+        case.model = ' { linear "a" { 3 } }'
+        near(t, rates_of(t, numeric.build(case), #epochs), wanted, tail)
+    end
+end)
+
+add("auto_lr: the rows of an update over those that lr is meant for", function(t, numeric)
+    for kind, factor in next, { linear = 36 / 9, sqrt = 2 } do
+        local path = write_spec(t, numeric, { accumulate = "(3)", updates = 1, optimizer = sgd(0.1),
+            schedule = ('{ "constant", auto_lr = "%s", base_rows = 9 }'):format(kind) })
+        t.equal(t.run { t.gagen, "lr", path }.out, ("1\t%.9g\n"):format(0.1 * factor))
+    end
+end)
+
+add("a schedule that looks at evaluations is torch's", function(t, numeric)
+    for _, plateau in ipairs(figures.plateaus) do
+        local program = numeric.build { model = ' { linear "a" { 3 } }', optimizer = sgd(0.1), flags = "-O1 -DREPORTS",
+            schedule = ('{ "plateau"%s }'):format(plateau.fields), more = "eval { every = 5 }" }
+        local file = program.folder .. "/metrics"
+        t.write(file, table.concat(figures.metrics, "\n") .. "\n")
+        local result, rates = program:check("reports", file), {}
+        t.equal(result.status, 0, result.err)
+        for rate in result.out:gmatch("%S+") do rates[#rates + 1] = tonumber(rate) end
+        near(t, rates, plateau.rates, plateau.fields)
+    end
+end)
+
+local PLATEAU = [[
+data       { "csv", train = "tiny.csv", target = "last", split = { eval = 20, seed = 1 } }
+batch      (5)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.9 }
+schedule   { "plateau", patience = 1, threshold = 0.02, factor = 0.5 }
+train      { updates = 60 }
+eval       { every = 4 }
+]]
+
+-- The rates of the updates of a run, as texts.
+local function logged(programs, program, o)
+    local list = {}
+    for _, event in ipairs(programs.events(program, o)) do
+        if event.event == "update" then list[#list + 1] = event.lr end
+    end
+    return list
+end
+
+add("what it keeps is in the checkpoint, on both targets", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    for target, how in next, { c = {}, cuda = { env = environment() } } do
+        local program = programs.build("plateau_" .. target, PLATEAU .. ('target "%s"\n'):format(target))
+        local function run(...) return logged(programs, program, { env = how.env, ... }) end
+        local straight, folder = run(), t.temp()
+        assert(straight[60] < straight[1] / 3, "the rate has fallen")
+        run("--cycles", 42, "--checkpoint", folder)
+        t.equal(run("--resume", "latest", "--checkpoint", folder), table.move(straight, 43, 60, 1, {}), target)
+    end
+end)
+
+local REFUSED = {
+    { '{ "plateau" }', "looks at evaluations: the word eval is missing" },
+    { '{ "cosine", warmup = 20 }', "warmup is 20, expected less than the 20 updates of the schedule" },
+    { '{ "cosine", warmup = 2.5 }', "warmup is 2.5, expected an integer or a fraction below 1" },
+    { '{ "multistep", milestones = {} }', "milestones is empty" },
+    { '{ "multistep", warmup = 5, milestones = { 3 } }', "the milestone 3 lies inside the warm-up of 5" },
+    { '{ "multistep", milestones = { 5, 3 } }', "in ascending order" },
+    { '{ "linear", compat = { "negative" } }', "compat has 'negative', expected warmup_from_zero" },
+    { '{ "step", compat = { 3 } }', "compat has a number, expected warmup_from_zero" },
+    { '{ "sequential", { "linear_lr" }, { "cosine" }, milestones = {} }', "2 schedules need 1 milestones" },
+    { '{ "sequential", { "linear_lr" }, { "cosin" }, milestones = { 5 } }', "stage 2: 'cosin' is unknown" },
+    { '{ "sequential", { "linear_lr", total = 3 }, { "cosine" }, milestones = { 5 } }', "unknown field 'total'" },
+    { '{ "sequential", 4, { "cosine" }, milestones = { 5 } }', "stages is 4" },
+    { '{ "chained", { "cosine", min = 0.1 } }', "'cosine' has a rate of its own" },
+    { '{ "constant", auto_lr = "linear" }', "auto_lr and base_rows belong together" },
+    { '{ "constant", base_rows = 4 }', "auto_lr and base_rows belong together" },
+    { '{ "onecycle" }', "moves the momentum, but the optimizer's is 0", '{ "sgd", lr = 0.1 }' },
+    { '{ "onecycle" }', "moves the momentum, but 'adagrad' has none", '{ "adagrad" }' },
+    { '{ "step", by = "epoch" }', "needs one accumulate for all cycles", nil, "{ 1, later = { [3] = 2 } }" },
+    { '(function(t, base) return dropout(0.5)(t) end)', "schedule" },
+}
+
+add("what is refused", function(t, numeric)
+    for _, refused in ipairs(REFUSED) do
+        local path = write_spec(t, numeric, { schedule = refused[1], optimizer = refused[3] or sgd(0.1),
+            accumulate = refused[4] })
+        local result = t.run { t.gagen, "check", path }
+        t.equal(result.status, 1, refused[1] .. result.err)
+        t.contains(result.err, refused[2])
+    end
+end)
+
+return tests
