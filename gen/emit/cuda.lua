@@ -3,8 +3,10 @@
 -- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
 local attention = require "emit.kernels_attention"
 local c = require "emit.c"
+local conv = require "emit.kernels_conv"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local pool = require "emit.kernels_pool"
 local text = require "base.text"
 
 local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
@@ -150,7 +152,7 @@ local function gemm(kernel, node, op, dtype)
 end
 
 -- Launch of each op beside the products; nil where it follows from the arguments alone.
-local LAUNCH = ordered.copy(attention.launch)
+local LAUNCH = ordered.copy(ordered.copy(attention.launch, conv.launch), pool.launch)
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end

@@ -2,6 +2,7 @@
 -- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
 local attention = require "emit.kernels_attention"
 local c = require "emit.c"
+local conv = require "emit.kernels_conv"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local matmul = require "emit.matmul"
@@ -40,6 +41,9 @@ end
 
 -- Arguments of each op's template beside fn, params and source.
 local ARGUMENTS = ordered.copy((require "emit.kernels_shape"), attention.arguments)
+for _, family in ipairs { conv, (require "emit.kernels_pool") } do
+    ARGUMENTS = ordered.copy(ARGUMENTS, family.arguments)
+end
 
 local function gemm(kernel, node, op, dtype)
     return matmul.arguments(op.gemm(node), kernel, node.ins.bias ~= nil, dtype, kernel.profile)

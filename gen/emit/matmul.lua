@@ -55,17 +55,18 @@ local function index_text(i, i_stride, j, j_stride)
     return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
 end
 
--- The calls that compute a strip: the lowest and the narrowest are functions of their own.
-local function strip_calls(M, N, s)
+--- The calls that compute a strip of an M x N result: the lowest and the narrowest are functions of their
+-- own. lowest and narrowest: the C conditions for them.
+function matmul.strip_calls(M, N, s, lowest, narrowest)
     local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
     local columns = math.min(N, s.columns)
     local list = {}
     local function call(condition, rows, width)
         list[#list + 1] = ("%s%sstrip_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, rows, width)
     end
-    if low > 0 and narrow > 0 then call("if (i + ROWS > M && j + COLUMNS > N) ", low, narrow) end
-    if low > 0 then call("if (i + ROWS > M) ", low, columns) end
-    if narrow > 0 then call("if (j + COLUMNS > N) ", s.rows, narrow) end
+    if low > 0 and narrow > 0 then call(("if (%s && %s) "):format(lowest, narrowest), low, narrow) end
+    if low > 0 then call(("if (%s) "):format(lowest), low, columns) end
+    if narrow > 0 then call(("if (%s) "):format(narrowest), s.rows, narrow) end
     call("", s.rows, columns)
     return text.block(table.concat(list, "\n"))
 end
@@ -78,7 +79,8 @@ function matmul.arguments(g, kernel, has_bias, dtype, profile)
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
     local by_rows = g.b_col == 1
     return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
-        depth = s.depth, columns = math.min(g.N, s.columns), strips = strip_calls(g.M, g.N, s),
+        depth = s.depth, columns = math.min(g.N, s.columns),
+        strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N"),
         narrow = g.N > s.columns and g.N % s.columns > 0,
         a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),
         a_strides = text.block(("%d, %d"):format(g.a_row, g.a_col)),

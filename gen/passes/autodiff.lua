@@ -261,20 +261,29 @@ function autodiff.differentiate(b, ops, body, level)
     end
 end
 
--- Nodes whose only result nobody asked for (the gradient of an input) are not kept.
-local function drop_unused(body)
-    for i = #body, 1, -1 do
-        local node = body[i]
-        if node.op == "times" then
-            drop_unused(node.body)
-        else
-            local used = false
-            for _, out in ipairs(graph.writes(node)) do
-                used = used or not out.tensor.unused
+-- Nodes whose only results nobody asked for (the gradient of an input, what leads to it alone) are not kept.
+local function drop_unused(g)
+    local readers = {}
+    local function count(node, by)
+        for _, t in ipairs(graph.reads(node)) do readers[t] = (readers[t] or 0) + by end
+    end
+    graph.walk(g.backward, function(node)
+        count(node, 1)
+        for _, c in ipairs(node.carries or {}) do readers[c.result] = (readers[c.result] or 0) + 1 end
+    end)
+    local function used(t) return t == g.d_output or not t.unused and readers[t] ~= 0 end
+    local function drop(body)
+        for i = #body, 1, -1 do
+            local node, any = body[i], body[i].op == "times"
+            if any then drop(node.body) end
+            for _, out in ipairs(graph.writes(node)) do any = any or used(out.tensor) end
+            if not any then
+                count(node, -1)
+                table.remove(body, i)
             end
-            if not used then table.remove(body, i) end
         end
     end
+    drop(g.backward)
 end
 
 function autodiff.run(g, config)
@@ -287,7 +296,7 @@ function autodiff.run(g, config)
         ordered.copy(g.loss.attrs, { shape = g.loss.rows.shape }), "d_loss")
     level.entries[g.loss.rows] = { tensor = d_loss, fresh = true }
     autodiff.differentiate(b, config.ops, g.forward, level)
-    drop_unused(g.backward)
+    drop_unused(g)
     for _, param in ipairs(g.params) do
         param.used = param.gradient ~= nil
     end

@@ -1,0 +1,154 @@
+-- conv: convolutions over planes (rows, channels, height, width). Forward and the gradient of the input are
+-- one kind of product: rows are channels of the result, columns its places, terms (channel, tap) of what
+-- is read. The gradient of the input reads the turned weight; places that the stride sends to different
+-- taps are parts of their own, so that no term is a product with 0 but those at the edges.
+-- All have the attributes of the layer: channels, height, width of x; out, rows, columns of y; window, stride,
+-- padding, dilation { height, width }; groups.
+local graph = require "graph.graph"
+
+local PARTIAL_TILES = 64     -- a weight's gradient is cut into about so many pieces of work
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+
+-- Along one axis, the places of the input that `phase` starts: which taps reach them, and from where.
+-- A tap t of place h is read at (h + padding - t dilation) / stride, where that is whole.
+local function phase(a, axis, size, extent, number)
+    local stride, dilation, first = a.stride[axis], a.dilation[axis], nil
+    local step, count = stride // gcd(stride, dilation), 0
+    for t = 0, size - 1 do
+        if (number + a.padding[axis] - t * dilation) % stride == 0 then
+            first, count = first or t, count + 1
+        end
+    end
+    return { place = number, places = ceil(extent - number, stride), tap = first or 0, taps = count, tap_step = step,
+        from = first and (number + a.padding[axis] - first * dilation) // stride or 0 }
+end
+
+-- The parts of an input whose gradient is computed: { h, w, weight }, see `phase`; weight: where the part's
+-- turned weights begin. Second result: how many there are.
+local function parts(a)
+    local list, weight = {}, 0
+    for h = 0, math.min(a.stride[1], a.height) - 1 do
+        for w = 0, math.min(a.stride[2], a.width) - 1 do
+            local part = { weight = weight, h = phase(a, 1, a.window[1], a.height, h),
+                w = phase(a, 2, a.window[2], a.width, w) }
+            list[#list + 1] = part
+            weight = weight + a.channels * a.out * part.h.taps * part.w.taps // a.groups
+        end
+    end
+    return list, math.max(weight, 1)
+end
+
+local function cost(n)
+    local a, B = n.attrs, n.size.B
+    local weights = a.out * a.channels // a.groups * a.window[1] * a.window[2]
+    local places = B * a.rows * a.columns
+    return { flops = 2 * places * weights,
+        elements = places * a.out + B * a.height * a.width * a.channels + weights }
+end
+
+-- How planes are read: steps per place of the result, of what is read and per tap; parts as above.
+local function forward(n)
+    local a = n.attrs
+    local function axis(i, extent)
+        return { place = 0, places = extent, tap = 0, taps = a.window[i], tap_step = 1, from = -a.padding[i] }
+    end
+    return { B = n.size.B, groups = a.groups, channels = a.channels, height = a.height, width = a.width,
+        out = a.out, rows = a.rows, columns = a.columns, place_step = { 1, 1 }, read_step = a.stride,
+        tap_step = a.dilation, parts = { { h = axis(1, a.rows), w = axis(2, a.columns), weight = 0 } } }
+end
+
+local function backward(n)
+    local a = n.attrs
+    local function step(i) return -a.dilation[i] // gcd(a.stride[i], a.dilation[i]) end
+    return { B = n.size.B, groups = a.groups, channels = a.out, height = a.rows, width = a.columns,
+        out = a.channels, rows = a.height, columns = a.width, place_step = a.stride, read_step = { 1, 1 },
+        tap_step = { step(1), step(2) }, parts = (parts(a)) }
+end
+
+op "conv2d" {
+    doc = "each channel of y is bias + the sum over channels c of its group and taps (r, s) of weight[c, r, s] "
+        .. "x[c, stride p + dilation r - padding, stride q + dilation s - padding], 0 outside x",
+    ins = { "x (B, C, H, W)", "weight (O, I, R, S)", "bias (O) ?" }, outs = { "y (B, O, P, Q)" },
+    letters = function(n, size) size.P, size.Q = n.attrs.rows, n.attrs.columns end,
+    grad = function(b, n, dy)
+        local d, a = {}, n.attrs
+        local turned = b:value("conv2d_turned", { weight = n.ins.weight }, a)
+        d.x = b:value("conv2d_dx", { dy = dy.y, weight = turned }, a)
+        local partial = b:value("conv2d_dw", { dy = dy.y, x = n.ins.x }, a)
+        d.weight = b:value("conv2d_dw_sum", { partial = partial }, a)
+        if n.ins.bias then
+            local of_images = b:value("axis_sum", { x = dy.y }, { first = 3, last = 4, shape = { n.size.B, n.size.O } })
+            d.bias = b:value("column_sum", { x = of_images })
+        end
+        return d
+    end,
+    cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, block = "conv2d",
+    gather = forward,
+    sample = [[function(x)
+        local y = conv2d 'c' { 3, 2 } (reshape { 2, 3, 4 } (linear 'planes' { 24 } (x)))
+        return flatten {} (y * y)
+    end]],
+    samples = {
+        [[function(x)
+            local y = conv2d 'c' { 4, { 3, 2 }, stride = { 2, 3 }, padding = 1, groups = 2, bias = false }
+                (reshape { 4, 5, 4 } (linear 'planes' { 80 } (x)))
+            return flatten {} (y * y)
+        end]],
+        [[function(x)
+            local planes = reshape { 2, 7, 7 } (linear 'planes' { 98 } (x))
+            local y = conv2d 'c' { 2, 3, stride = { 2, 3 }, padding = 2, dilation = { 1, 2 } } (planes)
+            return flatten {} (y * y) + linear 'beside' { 30 } (flatten {} (planes))
+        end]],
+    },
+}
+
+op "conv2d_turned" {
+    doc = "the weight of a convolution with its channels exchanged, taps by the part of the input they reach",
+    ins = { "weight (O, I, R, S)" }, outs = { "y (N)" },
+    letters = function(n, size)
+        n.parts, size.N = parts(n.attrs)
+    end,
+    internal = true, lower = "conv", helper = { c = "planes", cuda = "planes" },
+    cost = function(n) return { flops = 0, elements = 2 * n.size.N } end,
+}
+
+op "conv2d_dx" {
+    doc = "the sum over the places of y that read a place of x, of dy times the weight they read it with",
+    ins = { "dy (B, O, P, Q)", "weight (N)" }, outs = { "y (B, C, H, W)" },
+    letters = function(n, size)
+        local a = n.attrs
+        size.C, size.H, size.W = a.channels, a.height, a.width
+    end,
+    internal = true, cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, block = "conv2d",
+    gather = backward,
+}
+
+op "conv2d_dw" {
+    doc = "the gradient of a convolution's weight, in parts of the places: (part, group, (channel, tap), out)",
+    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y (N, G, K, L)" },
+    letters = function(n, size)
+        local a = n.attrs
+        size.G, size.L = a.groups, size.O // a.groups
+        size.K = size.C // a.groups * a.window[1] * a.window[2]
+        local across = a.groups * ceil(size.L, 16)
+        size.N = math.max(1, math.min(ceil(PARTIAL_TILES, across), ceil(size.B * size.P * size.Q, 256)))
+    end,
+    internal = true, cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, gather = forward,
+}
+
+op "conv2d_dw_sum" {
+    doc = "the sum over the parts of a weight's gradient, in the order of the weight",
+    ins = { "partial (N, G, K, L)" }, outs = { "y (O, I, R, S)" },
+    letters = function(n, size)
+        local a = n.attrs
+        size.O, size.I, size.R, size.S = a.out, a.channels // a.groups, a.window[1], a.window[2]
+    end,
+    internal = true, lower = "conv",
+    cost = function(n)
+        local all = graph.elements(n.ins.partial.shape)
+        return { flops = all, elements = all + all // n.size.N }
+    end,
+}

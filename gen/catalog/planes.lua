@@ -1,0 +1,68 @@
+-- planes: what layers over planes share: tensors of (rows, channels, height, width), fields for both axes.
+local diag = require "base.diag"
+local graph = require "graph.graph"
+
+local planes = {}
+
+local EITHER = "; a number, or { height, width }"
+
+--- Refuses the layer `what` (conv2d 'c').
+function planes.fail(b, what, message, ...) diag.fail(b.at, what .. ": " .. message:format(...), {}) end
+
+--- A field of one whole number for both axes, or of two.
+function planes.pair_field(name, default, min, doc, position)
+    return { name = name, type = "int", min = min, max = 65536, default = default, alternatives = { "table" },
+        required = default == nil, position = position, doc = doc .. EITHER }
+end
+
+--- The value of such a field as { height, width }.
+function planes.pair(b, what, f, field)
+    local value = f[field.name]
+    if type(value) ~= "table" then return { value, value } end
+    local good = #value == 2
+    for i = 1, 2 do
+        good = good and math.tointeger(value[i]) and value[i] >= field.min and value[i] <= field.max
+    end
+    if not good then
+        planes.fail(b, what, "%s: expected a whole number from %d, or two of them: { height, width }", field.name,
+            field.min)
+    end
+    return { math.tointeger(value[1]), math.tointeger(value[2]) }
+end
+
+local LARGEST = 2 ^ 24       -- elements of an image: places of several are counted in an int
+
+--- Refuses what are no planes, or too large ones.
+function planes.check(b, what, x)
+    if #x.shape ~= 4 then
+        planes.fail(b, what, "shape %s found, expected (rows, channels, height, width)", graph.shape_text(x.shape))
+    end
+    local elements = graph.elements(x.shape) // x.shape[1]
+    if elements > LARGEST then
+        planes.fail(b, what, "%d elements of planes per row found, expected at most %d", elements, LARGEST)
+    end
+end
+
+--- Places of a window of `size` taps over x along both axes; at least one.
+function planes.places(b, what, x, size, stride, padding, dilation)
+    local count = {}
+    for i = 1, 2 do
+        local reach, extent = dilation[i] * (size[i] - 1) + 1, x.shape[2 + i] + 2 * padding[i]
+        if reach > extent then
+            planes.fail(b, what, "a window over %d places of the %s, which has %d with padding: expected at "
+                .. "most as many", reach, i == 1 and "height" or "width", extent)
+        end
+        count[i] = (extent - reach) // stride[i] + 1
+    end
+    return count
+end
+
+--- What a result of `channels` planes with these places must not exceed.
+function planes.check_result(b, what, channels, count)
+    local elements = channels * count[1] * count[2]
+    if elements > LARGEST then
+        planes.fail(b, what, "gives %d elements per row, expected at most %d", elements, LARGEST)
+    end
+end
+
+return planes

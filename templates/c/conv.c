@@ -1,0 +1,149 @@
+// conv: convolutions as products (matmul.c): strips over panels that are gathered from planes (planes.c). An
+// element's sum runs over its terms upwards, one vec_fma each.
+
+//@ conv2d(fn, params, source, x, B, groups, channels, height, width, out, rows, columns, taps, parts, part_rows, place_h, place_w, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, bias, store, strips)
+/* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
+ * $taps taps, $groups groups
+ * $source */
+static void $fn($params) {
+    enum { B = $B, GROUPS = $groups, IN = $channels, PLANE = $height * $width, OUT = $out, RESULTS = $rows * $columns };
+    enum { TAPS = $taps, PARTS = $parts, ROWS = $strip_rows, TALL = $tall, DEPTH = $depth };
+    enum { COLUMNS = $wide, DOWN = (OUT + TALL - 1) / TALL };
+    static const conv_planes planes = {$height, $width, GROUPS * IN * PLANE, $read_h, $read_w, $tap_h, $tap_w};
+    static const conv_part parts[PARTS] = {
+        $part_rows
+    };
+    for (ga_tiles t = ga_tiles_begin(w, parts[PARTS - 1].tiles); ga_tile_next(&t);) {
+        const conv_part *part = parts;
+        while (t.index >= part->tiles) part++;
+        const int tile = (int)t.index - (part > parts ? part[-1].tiles : 0), g = tile / DOWN % GROUPS;
+        const int i0 = tile % DOWN * TALL, i1 = i0 + TALL < OUT ? i0 + TALL : OUT;
+        const int in_image = part->h.places * part->w.places, taps = part->h.taps * part->w.taps, K = IN * taps;
+        const int64_t j0 = (int64_t)(tile / DOWN / GROUPS) * COLUMNS, end = (int64_t)B * in_image;
+        int at[TAPS * COLUMNS], to[COLUMNS];
+        bool run[TAPS * COLUMNS / VEC_LANES];
+        _Alignas(64) real panel[DEPTH * COLUMNS], sum[TALL * COLUMNS] = {0};
+        const conv_places places = {at, run};
+        conv_locate(places, part, planes, j0, end, COLUMNS);
+        conv_results(to, part, j0, COLUMNS, $columns, GROUPS * OUT * RESULTS, $place_h, $place_w);
+        const real *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
+        const real *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
+        for (int k0 = 0; k0 < K; k0 += DEPTH) {
+            const int depth = k0 + DEPTH < K ? DEPTH : K - k0;
+            for (int k = 0, tap = k0 % taps, channel = k0 / taps; k < depth; k++) {
+                conv_gather(panel + k * COLUMNS, image + (size_t)channel * PLANE, places, tap, COLUMNS);
+                if (++tap == taps) tap = 0, channel++;
+            }
+            for (int i = i0; i < i1; i += ROWS) {
+                real *out = sum + (i - i0) * COLUMNS;
+                const strip s = {depth, a + (size_t)(i - i0) * K + k0, K, 1, panel, COLUMNS, out, COLUMNS,
+                                 out, COLUMNS};
+                $strips
+            }
+        }
+        const int count = end - j0 < COLUMNS ? (int)(end - j0) : COLUMNS;
+        const bool neighbours = to[COLUMNS - 1] == to[0] + COLUMNS - 1;
+        for (int i = i0; i < i1; i++) {
+            const real *from = sum + (i - i0) * COLUMNS;
+            const size_t plane = ((j0 / in_image * GROUPS + g) * OUT + i) * RESULTS;
+            for (int c = 0; c < count; c++) {
+                const size_t k = plane + (neighbours ? to[0] + c : to[c]);
+                const real value = from[c]$bias;
+                $store
+            }
+        }
+    }
+}
+
+//@ conv2d_turned(fn, params, source, channels, out, groups, window_h, window_w, parts, part_rows, step_h, step_w)
+/* $fn: weights ($(groups * out), $channels, $window_h, $window_w) as (part, group, in, out, tap): for each part of
+ * the places of an input, the taps that reach it
+ * $source */
+static void $fn($params) {
+    enum { IN = $channels, OUT = $out, GROUPS = $groups, PARTS = $parts };
+    static const conv_part parts[PARTS] = {
+        $part_rows
+    };
+    for (ga_tiles t = ga_tiles_begin(w, PARTS * GROUPS * IN); ga_tile_next(&t);) {
+        const conv_part *part = parts + t.index / (GROUPS * IN);
+        const int g = (int)t.index / IN % GROUPS, c = (int)t.index % IN;
+        real *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
+        for (int o = 0; o < OUT; o++) {
+            const real *from = weight + (((size_t)g * OUT + o) * IN + c) * $(window_h * window_w);
+            for (int h = 0; h < part->h.taps; h++) {
+                const real *row = from + (part->h.tap + h * $step_h) * $window_w + part->w.tap;
+                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * $step_w];
+            }
+        }
+    }
+}
+
+//@ conv2d_dw(fn, params, source, B, groups, channels, height, width, out, rows, columns, taps, partials, part_rows, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, strips)
+/* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
+ * the places of all images are cut into $partials runs
+ * $source */
+static void $fn($params) {
+    enum { B = $B, GROUPS = $groups, IN = $channels, PLANE = $height * $width, OUT = $out, PLACES = $rows * $columns };
+    enum { TAPS = $taps, K = IN * TAPS, ROWS = $strip_rows, TALL = $tall, DEPTH = $depth };
+    enum { COLUMNS = $wide, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { PARTIALS = $partials, RUN = (B * PLACES + PARTIALS * DEPTH - 1) / (PARTIALS * DEPTH) * DEPTH };
+    static const conv_planes planes = {$height, $width, GROUPS * IN * PLANE, $read_h, $read_w, $tap_h, $tap_w};
+    static const conv_part part = $part_rows;
+    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * ACROSS); ga_tile_next(&t);) {
+        const int j0 = (int)(t.index % ACROSS) * COLUMNS, j1 = j0 + COLUMNS < OUT ? j0 + COLUMNS : OUT;
+        const int g = (int)(t.index / ACROSS % GROUPS);
+        const int64_t p0 = t.index / ACROSS / GROUPS * RUN, p1 = p0 + RUN < B * PLACES ? p0 + RUN : B * PLACES;
+        real *c = y + ((size_t)(t.index / ACROSS / GROUPS) * GROUPS + g) * K * OUT + j0;
+        for (int k = 0; p0 >= p1 && k < K; k++)
+            for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j - j0] = 0;
+        for (int64_t p = p0; p < p1; p += DEPTH) {
+            int at[TAPS * DEPTH], from[DEPTH];
+            bool run[TAPS * DEPTH / VEC_LANES];
+            _Alignas(64) real panel[DEPTH * COLUMNS], terms[TALL * DEPTH];
+            const conv_places places = {at, run};
+            const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p);
+            conv_locate(places, &part, planes, p, p1, DEPTH);
+            conv_results(from, &part, p, DEPTH, $columns, GROUPS * OUT * PLACES, 1, 1);
+            const real *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
+            for (int k = 0; k < depth; k++)
+                for (int j = 0; j < COLUMNS; j++)
+                    panel[k * COLUMNS + j] = j < j1 - j0 ? d[(size_t)j * PLACES + from[k]] : 0;
+            const real *image = x + (p / PLACES * GROUPS + g) * IN * PLANE;
+            for (int i0 = 0; i0 < K; i0 += TALL) {
+                const int i1 = i0 + TALL < K ? i0 + TALL : K;
+                real *row = terms;
+                for (int i = i0; i < i1; i++, row += DEPTH)
+                    conv_gather(row, image + (size_t)(i / TAPS) * PLANE, places, i % TAPS, DEPTH);
+                row = terms;
+                for (int i = i0; i < i1; i += ROWS, row += ROWS * DEPTH) {
+                    real *out = c + (size_t)i * OUT;
+                    const strip s = {depth, row, DEPTH, 1, panel, COLUMNS, p > p0 ? out : NULL, OUT, out, OUT};
+                    $strips
+                }
+            }
+        }
+    }
+}
+
+//@ conv2d_dw_sum(fn, params, source, partials, groups, terms, out, store)
+/* $fn: the sum of $partials gradients of ($(groups * out), $terms), which have their axes exchanged
+ * $source */
+static void $fn($params) {
+    enum { PARTIALS = $partials, K = $terms, OUT = $out, ALL = $groups * OUT * K, WIDTH = 16 };
+    enum { ACROSS = (OUT + WIDTH - 1) / WIDTH };
+    for (ga_tiles t = ga_tiles_begin(w, $groups * ACROSS); ga_tile_next(&t);) {
+        const int g = (int)t.index / ACROSS, j0 = (int)t.index % ACROSS * WIDTH;
+        const int width = j0 + WIDTH < OUT ? WIDTH : OUT - j0;
+        for (int k = 0; k < K; k++) {
+            const real *from = partial + ((size_t)g * K + k) * OUT + j0;
+            real sum[WIDTH] = {0};
+            for (int p = 0; p < PARTIALS; p++)
+                for (int j = 0; j < width; j++) sum[j] += from[(size_t)p * ALL + j];
+            for (int j = 0; j < width; j++) {
+                const size_t i = ((size_t)g * OUT + j0 + j) * K + k;
+                const real value = sum[j];
+                $store
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// planes: places of an image as columns of a product, and the elements that taps find around them.
+
+//@ planes()
+/* Places of the result of a convolution that are computed alike, along one axis: `places` of them from
+ * `place` on; their taps are `tap`, `tap` + the kernel's step and so on, and the first one reads at `from`
+ * for the first place. */
+typedef struct conv_axis {
+    int place, places, tap, taps, from;
+} conv_axis;
+
+typedef struct conv_part {
+    conv_axis h, w;
+    size_t weight; /* where its weights begin */
+    int tiles;     /* of this part and those before it */
+} conv_part;
+
+enum { CONV_COLUMNS = 128 }; /* at most */
+
+/* How planes are read: of which size, the elements of an image, steps per place and per tap (h, w). */
+typedef struct conv_planes {
+    int height, width, image, read_h, read_w, tap_h, tap_w;
+} conv_planes;
+
+/* Element `at` of a plane for each tap and column, -1 outside; run: a vector's are neighbours. */
+typedef struct conv_places {
+    int *at;
+    bool *run;
+} conv_places;
+
+/* For `count` columns from place number `first` of a part on, a multiple of the lanes: where their taps
+ * are, counted from the first column's image. Columns behind `end` are outside. */
+static inline __attribute__((always_inline)) void conv_locate(conv_places p, const conv_part *part,
+                                                              const conv_planes x, int64_t first, int64_t end,
+                                                              const int count) {
+    const int in_image = part->h.places * part->w.places;
+    int row[CONV_COLUMNS], column[CONV_COLUMNS], image[CONV_COLUMNS];
+    int place = (int)(first % in_image), i = place / part->w.places, j = place % part->w.places, from = 0;
+    for (int c = 0; c < count; c++) {
+        row[c] = first + c < end ? i * x.read_h + part->h.from : INT32_MIN / 2;
+        column[c] = j * x.read_w + part->w.from;
+        image[c] = from;
+        if (++j < part->w.places) continue;
+        j = 0;
+        if (++i < part->h.places) continue;
+        i = 0;
+        from += x.image;
+    }
+    for (int tap = 0; tap < part->h.taps * part->w.taps; tap++) {
+        const int down = tap / part->w.taps * x.tap_h, across = tap % part->w.taps * x.tap_w;
+        int *at = p.at + tap * count;
+        for (int c = 0; c < count; c++) {
+            const int h = row[c] + down, w = column[c] + across;
+            const bool inside = (h >= 0) & (h < x.height) & (w >= 0) & (w < x.width);
+            at[c] = inside ? image[c] + h * x.width + w : -1;
+        }
+        for (int v = 0; v < count / VEC_LANES; v++) {
+            int apart = at[v * VEC_LANES] < 0;
+            for (int l = 1; l < VEC_LANES; l++) apart |= at[v * VEC_LANES + l] != at[v * VEC_LANES] + l;
+            p.run[(tap * count) / VEC_LANES + v] = !apart;
+        }
+    }
+}
+
+/* The elements of one tap in the plane at x, zeros outside. */
+static inline __attribute__((always_inline)) void conv_gather(real *to, const real *x, conv_places p, int tap,
+                                                              const int count) {
+    const int *at = p.at + tap * count;
+    const bool *run = p.run + tap * (count / VEC_LANES);
+    for (int v = 0; v < count / VEC_LANES; v++, to += VEC_LANES, at += VEC_LANES) {
+        if (run[v]) *(vec_at *)to = *(const vec_at *)(x + at[0]);
+        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : x[at[l]];
+    }
+}
+
+/* Where the results of `count` columns lie in planes of `width`, counted from the first column's image;
+ * `image`: elements of an image of them, step: rows and columns from one place to the next. */
+static inline __attribute__((always_inline)) void conv_results(int *to, const conv_part *part, int64_t first,
+                                                               const int count, int width, int image,
+                                                               int step_h, int step_w) {
+    const int in_image = part->h.places * part->w.places;
+    int place = (int)(first % in_image), i = place / part->w.places, j = place % part->w.places, from = 0;
+    for (int c = 0; c < count; c++) {
+        to[c] = from + (part->h.place + i * step_h) * width + part->w.place + j * step_w;
+        if (++j < part->w.places) continue;
+        j = 0;
+        if (++i < part->h.places) continue;
+        i = 0;
+        from += image;
+    }
+}

@@ -1,0 +1,138 @@
+// conv: convolutions as products (matmul.cu) of weights and what taps find in planes (planes.cu).
+
+//@ conv2d(fn, params, source, threads, x, B, groups, channels, height, width, out, rows, columns, taps, part_choice, place_h, place_w, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide, bias, store)
+/* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
+ * $taps taps, $groups groups
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $B, GROUPS = $groups, IN = $channels, OUT = $out, WIDTH = $columns, RESULTS = $rows * WIDTH };
+    enum { ROWS = $tile_rows, COLUMNS = $tile_columns, DEPTH = $depth, TALL = $tall, WIDE = $wide };
+    enum { DOWN = (OUT + ROWS - 1) / ROWS, THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
+    const conv_planes planes = {$height, $width, GROUPS * IN, $read_h, $read_w, $tap_h, $tap_w};
+    $part_choice
+    const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
+    const int taps = part.h.taps * part.w.taps, K = IN * taps, in_image = part.h.places * part.w.places;
+    const ga_int64 j0 = (ga_int64)(tile / DOWN / GROUPS) * COLUMNS, end = (ga_int64)B * in_image;
+    const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;
+    real sum[TALL][WIDE] = {};
+    for (int k0 = 0; k0 < K; k0 += DEPTH) {
+        for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
+            const int row = s / DEPTH, deep = s % DEPTH, i = i0 + row, k = k0 + deep;
+            a_tile[deep][row] = i < OUT && k < K ? weight[part.weight + (ga_int64)(g * OUT + i) * K + k] : (real)0;
+        }
+        for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
+            const int deep = s / COLUMNS, column = s % COLUMNS, k = k0 + deep;
+            const ga_int64 j = j0 + column;
+            b_tile[deep][column] = k < K && j < end
+                ? conv_read($x, planes, part, j, g * IN + k / taps, k % taps) : (real)0;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            real a[TALL], b[WIDE];
+            for (int u = 0; u < TALL; u++) a[u] = a_tile[k][down + u * DOWN_STEP];
+            for (int v = 0; v < WIDE; v++) b[v] = b_tile[k][across + v * ACROSS_STEP];
+            for (int u = 0; u < TALL; u++)
+                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(a[u], b[v], sum[u][v]);
+        }
+        __syncthreads();
+    }
+    for (int v = 0; v < WIDE; v++) {
+        const ga_int64 j = j0 + across + v * ACROSS_STEP;
+        if (j >= end) continue;
+        const int place = (int)(j % in_image);
+        const int h = part.h.place + place / part.w.places * $place_h;
+        const int w = part.w.place + place % part.w.places * $place_w;
+        for (int u = 0; u < TALL; u++) {
+            const int i = i0 + down + u * DOWN_STEP;
+            if (i >= OUT) continue;
+            const ga_int64 k = ((j / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+            const real value = sum[u][v]$bias;
+            $store
+        }
+    }
+}
+
+//@ conv2d_turned(fn, params, source, threads, channels, out, groups, window_h, window_w, blocks_each, part_choice, step_h, step_w)
+/* $fn: weights ($(groups * out), $channels, $window_h, $window_w) as (part, group, in, out, tap): for each part
+ * of the places of an input, the taps that reach it
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { IN = $channels, OUT = $out, GROUPS = $groups, HEIGHT = $window_h, WIDTH = $window_w };
+    $part_choice
+    const int taps = part.h.taps * part.w.taps;
+    const ga_int64 n = (ga_int64)GROUPS * IN * OUT * taps;
+    const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
+    for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
+        const int tap = (int)(k % taps), o = (int)(k / taps % OUT), c = (int)(k / taps / OUT % IN);
+        const int h = part.h.tap + tap / part.w.taps * $step_h, w = part.w.tap + tap % part.w.taps * $step_w;
+        const ga_int64 from = (k / taps / OUT / IN * OUT + o) * IN + c;
+        y[part.weight + k] = weight[(from * HEIGHT + h) * WIDTH + w];
+    }
+}
+
+//@ conv2d_dw(fn, params, source, threads, B, groups, channels, height, width, out, rows, columns, taps, partials, part_choice, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide)
+/* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
+ * the places of all images are cut into $partials runs
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $B, GROUPS = $groups, IN = $channels, OUT = $out };
+    enum { TAPS = $taps, K = IN * TAPS, PLACES = $rows * $columns };
+    enum { ROWS = $tile_rows, COLUMNS = $tile_columns, DEPTH = $depth, TALL = $tall, WIDE = $wide };
+    enum { DOWN = (K + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
+    const conv_planes planes = {$height, $width, GROUPS * IN, $read_h, $read_w, $tap_h, $tap_w};
+    $part_choice
+    const ga_int64 all = (ga_int64)B * PLACES, run = (all + $partials - 1) / $partials;
+    const int i0 = blockIdx.x % DOWN * ROWS, j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
+    const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
+    const ga_int64 from = number * run, to = from + run < all ? from + run : all;
+    const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;
+    real sum[TALL][WIDE] = {};
+    for (ga_int64 p0 = from; p0 < to; p0 += DEPTH) {
+        for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
+            const int deep = s % DEPTH, i = i0 + s / DEPTH;
+            const ga_int64 p = p0 + deep;
+            a_tile[deep][s / DEPTH] = i < K && p < to
+                ? conv_read(x, planes, part, p, g * IN + i / TAPS, i % TAPS) : (real)0;
+        }
+        for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
+            const int deep = s % DEPTH, j = j0 + s / DEPTH;
+            const ga_int64 p = p0 + deep;
+            b_tile[deep][s / DEPTH] = j < OUT && p < to
+                ? dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES] : (real)0;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++) {
+            real a[TALL], b[WIDE];
+            for (int u = 0; u < TALL; u++) a[u] = a_tile[k][down + u * DOWN_STEP];
+            for (int v = 0; v < WIDE; v++) b[v] = b_tile[k][across + v * ACROSS_STEP];
+            for (int u = 0; u < TALL; u++)
+                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(a[u], b[v], sum[u][v]);
+        }
+        __syncthreads();
+    }
+    for (int u = 0; u < TALL; u++) {
+        for (int v = 0; v < WIDE; v++) {
+            const int i = i0 + down + u * DOWN_STEP, j = j0 + across + v * ACROSS_STEP;
+            if (i < K && j < OUT) y[(((ga_int64)number * GROUPS + g) * K + i) * OUT + j] = sum[u][v];
+        }
+    }
+}
+
+//@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)
+/* $fn: the sum of $partials gradients of ($(groups * out), $terms), which have their axes exchanged
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { PARTIALS = $partials, K = $terms, OUT = $out };
+    const ga_int64 all = (ga_int64)$groups * OUT * K;
+    for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count()) {
+        const ga_int64 from = (i / K / OUT * K + i % K) * OUT + i / K % OUT;
+        real value = 0;
+        for (int p = 0; p < PARTIALS; p++) value += partial[p * all + from];
+        $store
+    }
+}
