@@ -1,0 +1,136 @@
+-- The shipped BERT, in small, against that of Hugging Face's transformers: specs/bert_sst2.lua with other sizes
+-- must give the same losses, gradients and parameters in training without dropout, and measure the same with
+-- dropout. The figures are made by tests/reference/bert.py.
+-- Invariant: no Python runs here; data are the script's formulas, settings stand in both.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local FIGURES, CYCLES = "tests/reference/bert/", 10
+local ROWS, LENGTH, VOCABULARY = 32, 7, 29
+
+local OPTIMIZERS = {
+    sgd = '{ "sgd", lr = 0.05, momentum = 0.9, weight_decay = 5e-4 }',
+    adamw = '{ "adamw", lr = 3e-3, weight_decay = 0.1, eps = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
+}
+
+local function data_file(t)
+    local ids, mask, types, label = {}, {}, {}, {}
+    for r = 0, ROWS - 1 do
+        local n = 3 + r * r % (LENGTH - 2)
+        for i = 0, LENGTH - 1 do
+            local at, seen = r * LENGTH + i + 1, i < n
+            ids[at] = seen and 1 + (r * 5 + i * i * 3 + r * i) % (VOCABULARY - 1) or 0
+            mask[at], types[at] = seen and 1 or 0, seen and 2 * i > n and 1 or 0
+        end
+        label[r + 1] = (r * 7 + r // 3) % 2
+    end
+    local shape = { ROWS, LENGTH }
+    return t.load("tests/numeric/rows.lua").file { { "ids", "I32", shape, ids }, { "mask", "I32", shape, mask },
+        { "types", "I32", shape, types }, { "label", "I32", { ROWS }, label } }
+end
+
+-- The shipped spec with the small sizes; each replacement must fit one line.
+local function spec(o)
+    local text = assert(host.read("specs/bert_sst2.lua"))
+    local function line(pattern, with)
+        local count
+        text, count = text:gsub("\n" .. pattern .. "[^\n]*", function() return "\n" .. with end)
+        assert(count == 1, pattern .. ": " .. count .. " lines")
+    end
+    line("local vocabulary,", ("local vocabulary, places, width, inner, heads, layers, drop = 29, 9, 12, 24, 3, 2, %g")
+        :format(o.drop))
+    line("data ", 'data { "tensors", train = "bert_rows.safetensors", target = "label", shuffle = false }')
+    line("batch ", "batch (4)")
+    line("accumulate ", ("accumulate (%d)"):format(o.accumulate))
+    line("precision ", ('precision "%s"'):format(o.precision))
+    line("optimizer ", "optimizer " .. OPTIMIZERS[o.optimizer])
+    line("schedule ", "")
+    line("train ", ("train { updates = %d }"):format(CYCLES))
+    return 'name "bert_small"\n' .. text
+end
+
+local function open(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/bert_rows.safetensors", data_file(t))
+    return programs, programs.tensors(FIGURES .. "losses.safetensors")
+end
+
+local function name_of(o) return ("%s_a%d"):format(o.optimizer, o.accumulate) end
+
+local function losses_are(t, programs, p, expected, bound)
+    local i = 0
+    for _, event in ipairs(programs.events(p, { "--init", FIGURES .. "init.safetensors" })) do
+        if event.event == "update" then
+            i = i + 1
+            t.near(event.loss, expected[i], bound * expected[i])
+        end
+    end
+    t.equal(i, CYCLES)
+end
+
+local function norm(values, other)
+    local sum = 0
+    for i, v in ipairs(values) do sum = sum + (v - (other and other[i] or 0)) ^ 2 end
+    return math.sqrt(sum)
+end
+
+-- ||a - b|| <= bound ||b|| for each tensor. The gradient of a key's bias is 0 but for rounding: it moves all
+-- scores of a query alike. It is compared with that of the key's weight.
+local function gradients_are(programs, found, expected, bound)
+    local a, b, count = programs.tensors(found), programs.tensors(expected), 0
+    for name, tensor in next, b do
+        local size = norm(b[name:gsub("key%.bias$", "key.weight")].values)
+        local distance = norm(assert(a[name], name).values, tensor.values)
+        if not (size > 0 and distance <= bound * size) then
+            error(("%s is off by %.3g of its norm, at most %.0e expected"):format(name, distance / size, bound), 0)
+        end
+        count = count + 1
+    end
+    assert(count == 41, count .. " tensors")
+end
+
+for _, optimizer in ipairs { "sgd", "adamw" } do
+    for _, accumulate in ipairs { 1, 4 } do
+        add(("%s_a%d in f64: losses to 1e-9, parameters"):format(optimizer, accumulate), function(t)
+            local o = { optimizer = optimizer, accumulate = accumulate, precision = "f64", drop = 0 }
+            local programs, losses = open(t)
+            local p = programs.build("bert_f64_" .. name_of(o), spec(o))
+            losses_are(t, programs, p, losses[name_of(o)].values, 1e-9)
+            local dump = programs.dump(p, { "--init", FIGURES .. "init.safetensors", "--threads", 2 })
+            local worst, where = programs.difference(dump .. "/parameters.safetensors",
+                FIGURES .. name_of(o) .. ".safetensors")
+            assert(worst <= 1e-10, ("%s is off by %.3g"):format(where, worst))
+        end)
+    end
+end
+
+for _, accumulate in ipairs { 1, 4 } do
+    add(("a%d in f32: losses to 1e-3, the first gradients to 1e-4"):format(accumulate), function(t)
+        local o = { optimizer = "adamw", accumulate = accumulate, precision = "f32", drop = 0 }
+        local programs, losses = open(t)
+        local p = programs.build("bert_f32_" .. name_of(o), spec(o))
+        losses_are(t, programs, p, losses[name_of(o)].values, 1e-3)
+        local dump = programs.dump(p, { "--init", FIGURES .. "init.safetensors", "--cycles", 1 })
+        gradients_are(programs, dump .. "/gradients.safetensors", ("%sfirst_a%d.safetensors"):format(FIGURES,
+            accumulate), 1e-4)
+    end)
+end
+
+add("evaluation leaves dropout out: loss, accuracy and F1", function(t)
+    local o = { optimizer = "adamw", accumulate = 1, precision = "f64", drop = 0.1 }
+    local programs, losses = open(t)
+    local p = programs.build("bert_eval", spec(o))
+    local loss, hits, tp, fp, fn = table.unpack(losses.eval.values)
+    for _, event in ipairs(programs.events(p, { "--init", FIGURES .. "init.safetensors", "--eval" })) do
+        if event.event == "eval" then
+            t.equal(event.rows, ROWS)
+            t.near(event.loss, loss, 1e-9 * loss)
+            t.near(event.accuracy, hits / ROWS, 1e-9)
+            t.near(event.f1, 2 * tp / (2 * tp + fp + fn), 1e-9)
+            return
+        end
+    end
+    error("no evaluation", 0)
+end)
+
+return tests
