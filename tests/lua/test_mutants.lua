@@ -24,9 +24,8 @@ return function(catalog)
     local grad = entry.grad
     entry.grad = function(fields, dy, ...)
         local d = table.pack(grad(fields, dy, ...))
-        if not d[INPUT] then
-            io.stderr:write("no rule\n")
-        else
+        if d[INPUT] then
+            io.stderr:write("changed\n")
             d[INPUT] = FACTOR * (FACTOR == 0 and dy or d[INPUT])
         end
         return table.unpack(d, 1, d.n)
@@ -40,12 +39,9 @@ return function(catalog)
     local grad = entry.grad
     entry.grad = function(b, node, dy)
         local d = grad(b, node, dy)
-        if not d.INPUT then
-            io.stderr:write("no rule\n")
-        elseif FACTOR == 0 then
-            d.INPUT = nil
-        else
-            d.INPUT = b:map({ d.INPUT }, function(x) return FACTOR * x end)
+        if d.INPUT then
+            io.stderr:write("changed\n")
+            d.INPUT = FACTOR ~= 0 and b:map({ d.INPUT }, function(x) return FACTOR * x end) or nil
         end
         return d
     end
@@ -73,6 +69,7 @@ return function(catalog)
     local grad = entry.grad
     entry.grad = function(fields, dy, ...)
         local d, of_target = grad(fields, dy, ...)
+        io.stderr:write("changed\n")
         return FACTOR * (FACTOR == 0 and dy or d), of_target
     end
 end
@@ -109,13 +106,13 @@ local function mutants_of(catalog)
     return list
 end
 
--- nil if gradients and differences agree, else who noticed; "no rule": there was nothing to change,
--- which the samples without a mutant have found to be right.
-local function noticed(numeric, case, folder)
+-- nil if gradients and differences agree, else who noticed; "no rule": the mutant changed nothing, since no
+-- gradient flows there, which the samples without a mutant have found to be right.
+local function noticed(numeric, case, folder, mutant)
     case.options = { "--dev", folder }
     local program, stage, outcome = numeric.try(case)
     if not program then return stage .. ", status " .. outcome.status end
-    if program.warnings:find("no rule") then return "no rule" end
+    if mutant and not program.warnings:find("changed") then return "no rule" end
     local result = program:check("gradients")
     if result.status == 0 then return nil end
     if result.status ~= 1 then
@@ -140,7 +137,7 @@ add("every mutant of a gradient rule is found", function(t)
     for _, mutant in ipairs(mutants_of(catalog)) do
         write_mutant(t, folder, mutant.text, mutant)
         for _, sample in ipairs(by_entry[mutant.NAME]) do
-            local by = noticed(numeric, samples.case { sample }, folder)
+            local by = noticed(numeric, samples.case { sample }, folder, mutant)
             local name = ("%s, input %s x %s, sample %s"):format(mutant.NAME, mutant.INPUT,
                 mutant.FACTOR, sample.text)
             print(("%s: %s"):format(name, by or "SURVIVED"))

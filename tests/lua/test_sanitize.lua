@@ -1,5 +1,5 @@
 -- Emitted programs under the sanitizers (long: make test-all), and the proof that they would notice:
--- a barrier taken out of the emitted step is reported as a race.
+-- the barriers taken out of the emitted forward pass are reported as races.
 local SPEC = [[
 data       { "csv", train = "tiny.csv", target = "last" }
 batch      (6)
@@ -25,12 +25,12 @@ local function only_in_test_all(t)
     if not t.environment("GAGEN_TEST_ALL") then t.not_run("long: make test-all") end
 end
 
--- The program in a folder of its own, step.c changed by `edit`, built with `flags`: a function that
+-- The program of a spec in a folder of its own, step.c changed by `edit`, built with `flags`: a function that
 -- runs it.
-local function build(t, flags, edit)
+local function build(t, flags, spec, edit)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.temp()
-    t.write(folder .. "/sanitized.lua", SPEC)
+    t.write(folder .. "/sanitized.lua", spec)
     assert(host.link(t.root .. "/" .. programs.folder() .. "/data", folder .. "/data"))
     local written = programs.gagen { "-o", folder .. "/out", folder .. "/sanitized.lua" }
     t.equal(written.status, 0)
@@ -50,19 +50,23 @@ end
 return {
     { "address and undefined behaviour", function(t)
         only_in_test_all(t)
-        local result = build(t, "-fsanitize=address,undefined -fno-sanitize-recover=all")()
+        local result = build(t, "-fsanitize=address,undefined -fno-sanitize-recover=all", SPEC)()
         t.equal(result.status, 0)
     end },
     { "threads", function(t)
         only_in_test_all(t)
-        t.equal(build(t, "-fsanitize=thread")().status, 0)
+        t.equal(build(t, "-fsanitize=thread", SPEC)().status, 0)
     end },
-    { "a barrier taken away is a race", function(t)
+    { "barriers taken away are a race", function(t)
         only_in_test_all(t)
-        local result = build(t, "-fsanitize=thread", function(text)
-            local changed, n = text:gsub("(static void forward.-)\n    ga_barrier%(w%);", "%1", 1)
-            t.equal(n, 1)
-            return changed
+        -- wide enough that no thread does all tiles of a kernel before the others have woken up
+        local wide = SPEC:gsub("batch      %(6%)", "batch      (30)"):gsub("{ 8 }", "{ 256 }")
+            :gsub("accumulate %(3%)", "accumulate (1)")
+        local result = build(t, "-fsanitize=thread", wide, function(text)
+            local first, last = text:find("static void forward.-\n}\n")
+            local body, n = text:sub(first, last):gsub("ga_barrier%(w%);", "")
+            assert(n > 3, n)
+            return text:sub(1, first - 1) .. body .. text:sub(last + 1)
         end)()
         t.match(result.err, "data race")
     end },
