@@ -62,7 +62,7 @@ return function(path, o, more)
     table.move(more or {}, 1, #(more or {}), #sets + 1, sets)
     local g, c = fit(function(choice) return lower(path, o, sets, choice) end)
     for _, param in ipairs(g.params) do
-        if not param.used and not more then
+        if not param.used and not param.frozen and not more then
             diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(
                 param.name))
         end

@@ -94,6 +94,10 @@ local function boundary_kernels(g, config, context, sweeps)
     local arguments = step.decision(g, config, sweeps, context.target)
     arguments.threads, arguments.totals = THREADS, totals
     arguments.rate = rate.cuda(config)
+    if config.optimizer.own.ema then
+        add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
+            { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
+    end
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
     return list
 end
@@ -215,6 +219,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"
+    arguments.ema = config.optimizer.own.ema ~= nil
     arguments.by_epoch = config.schedule.fields.by == "epoch"
     if #g.evaluation == 0 then arguments.evaluation = text.block("(void)q, (void)m, (void)b;") end
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end

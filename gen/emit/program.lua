@@ -155,7 +155,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     return context.template("program/model.h")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         by_epoch = config.schedule.fields.by == "epoch",
-        plateau = config.schedule.rule.plateau or false,
+        plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
         guard = text.ident(config.name:upper() .. "_MODEL_H"), name = text.ident(config.name),
         real = text.ident(real), dtype = text.ident(g.real == "f64" and "GA_F64" or "GA_F32"),
@@ -311,7 +311,8 @@ local function render_model(g, config, facts, context, sweeps, header)
         reader = text.block(data.header(config)), data_tables = data.tables(config),
         open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
         states = lines(states), length = length_of(config), nominal = nominal_of(config),
-        plateau = config.schedule.rule.plateau or false, plateau_fields = rate.plateau(config),
+        plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
+        plateau_fields = rate.plateau(config),
         accumulate = data.accumulate(config), serving = data.serving(config),
         measured = text.block(measured(config)), f1 = config.measures_f1,
     })).text
@@ -376,7 +377,7 @@ local function render_main(g, config, context, header)
         tokens = text.block(sample.positions(config) > 0 and " | GA_HAS_TOKENS" or ""),
         positions = sample.positions(config), sample = sample.possible(g, config),
         stream = config.data.stream,
-        plateau = config.schedule.rule.plateau or false,
+        plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         metric = text.ident(config.schedule.fields.metric or "loss"),
     })).text
 end

@@ -212,6 +212,9 @@ local function kernels_text(g, config, context, all, sweeps)
         params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
         .text:gsub("\n+$", "\n")
     for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end
+    if config.optimizer.own.ema then
+        list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
+    end
     return table.concat(list, "\n")
 end
 
@@ -240,6 +243,7 @@ function step.render(g, config, context, all, sweeps, header, files)
     arguments.header = text.block(header("step.c",
         ("forward, backward and the cycles of \"%s\""):format(config.name)))
     arguments.cycle_cases = cycle_cases(g)
+    arguments.ema = config.optimizer.own.ema ~= nil
     files:set("step.c", context.template("program/step.c")("step", arguments).text)
 end
 

@@ -24,6 +24,22 @@ local function tiles_of(n) return (n + update.TILE - 1) // update.TILE end
 
 -- === what a rule says ==========================================================================
 
+-- With a decay, the average of each parameter follows what it has become.
+local function with_average(decay, statements)
+    if not decay then return statements end
+    local list, new_w, average = {}, expr.var "new_w", expr.var "ema"
+    for _, s in ipairs(statements) do
+        if s[1] == "w" then
+            list[#list + 1] = { "new_w", s[2] }
+            list[#list + 1] = { "w", new_w }
+        else
+            list[#list + 1] = s
+        end
+    end
+    list[#list + 1] = { "ema", average + (1 - decay) * (new_w - average) }
+    return list
+end
+
 -- The rule of a group in expressions: fields, names of what lies in the flat space, of scalars of the
 -- run, the statements.
 local function rule_of(g, config, group)
@@ -38,7 +54,7 @@ local function rule_of(g, config, group)
     local arguments = { rate.with_momentum(config, group.fields), expr.var "w", expr.var "g", names,
         expr.var "lr", expr.var "t" }
     if rule.sums then r.before = rule.sums(table.unpack(arguments)) end
-    r.statements = rule.update(table.unpack(arguments))
+    r.statements = with_average(config.optimizer.own.ema, rule.update(table.unpack(arguments)))
     return r
 end
 

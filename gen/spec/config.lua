@@ -73,6 +73,9 @@ local function select(given, path, catalog, name, default)
     local fields = check.fields(schema, args, where)
     local complaint = rule.check and rule.check(fields)
     if complaint then diag.fail(at, ("%s '%s': %s"):format(name, chosen, complaint), {}) end
+    for _, f in ipairs(word.own or {}) do
+        if f.type ~= "list" and own[f.name] ~= nil then own[f.name] = check.value(f, own[f.name], where) end
+    end
     return { rule = rule, fields = fields, at = at, own = own, where = where }
 end
 
@@ -107,6 +110,7 @@ local function groups_of(optimizer)
             { name = "glob", type = "glob", position = 1 },
             { name = "rank", type = "int", min = 0, max = 6 },
             { name = "lr_scale", type = "num", default = 1, min = 0 },
+            { name = "frozen", type = "bool", default = false },
         }
         for _, field in ipairs(optimizer.rule.fields) do
             if field.name ~= "lr" then
@@ -119,9 +123,10 @@ local function groups_of(optimizer)
             diag.fail(optimizer.at, where.what .. ": expected a glob or rank = n, one of them", {})
         end
         local own = ordered.copy(fields)
-        own.glob, own.rank, own.lr_scale = nil, nil, nil
+        own.glob, own.rank, own.lr_scale, own.frozen = nil, nil, nil, nil
         check_group(optimizer, ordered.copy(optimizer.fields, own), where.what)
-        list[i] = { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, fields = own }
+        list[i] = { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, frozen = fields.frozen,
+            fields = own }
     end
     return list
 end

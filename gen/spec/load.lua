@@ -5,6 +5,7 @@ local config = require "spec.config"
 local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
+local groups = require "spec.groups"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
@@ -179,6 +180,7 @@ function load_spec.load(path, sets, choice)
     g.output = not output.named and output or nil
     finish(g, b, c, fields.target, output, rows)
     check_patterns(g, c)
+    groups.freeze(c, g.params)
     check_sizes(g, c)
     return g, c
 end

@@ -78,8 +78,10 @@ words.list = {
     } },
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
-        field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, FIELD = value }, ... }: the first "
-            .. "that fits a parameter wins; FIELD is one of the rule's" }),
+        field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
+            .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
+        field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "
+            .. "(w - e): saved as NAME.ema; evaluations and --sample use the averages" }),
     } },
     { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
       doc = "the learning rate over updates", select = "schedules", fields = {

@@ -88,3 +88,17 @@ static void $fn($params) {
         }
     }
 }
+
+//@ exchange(tile)
+/* exchange: trained parameters and their averages change places. */
+static void exchange(ga_worker *w, real *a, real *b) {
+    enum { TILE = $tile };
+    for (ga_tiles t = ga_tiles_begin(w, (TRAINED + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t from = t.index * TILE, to = from + TILE < TRAINED ? from + TILE : TRAINED;
+        for (int64_t i = from; i < to; i++) {
+            const real x = a[i];
+            a[i] = b[i];
+            b[i] = x;
+        }
+    }
+}

@@ -204,3 +204,14 @@ GA_KERNEL($threads) $fn($params) {
         $stores
     }
 }
+
+//@ exchange(threads, tile, trained)
+/* exchange: trained parameters and their averages change places. */
+GA_KERNEL($threads) exchange(real *a, real *b) {
+    const ga_int64 from = (ga_int64)blockIdx.x * $tile, to = from + $tile < $trained ? from + $tile : $trained;
+    for (ga_int64 i = from + threadIdx.x; i < to; i += $threads) {
+        const real x = a[i];
+        a[i] = b[i];
+        b[i] = x;
+    }
+}

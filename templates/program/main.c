@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream, plateau, metric)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream, plateau, metric, ema)
 $header
 #include "probes.h"
 
@@ -178,6 +178,9 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         ga_say("these are the initial values; --resume latest or --init FILE takes others");
     if (o->sample) {
 //% if sample then
+//% if ema then
+        GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
+//% end
         GA_TRY($(name)_model_sample(m, o, e));
         return DONE;
 //% else

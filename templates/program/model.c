@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, schedule_lines, plateau, plateau_fields)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, schedule_lines, plateau, plateau_fields, ema)
 $header
 #include "probes.h"
 
@@ -270,11 +270,17 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
+//% if ema then
+    GA_TRY($(name)_model_exchange(m, e));
+//% end
     if (EVAL_BATCHES > 0 && batches > EVAL_BATCHES) batches = EVAL_BATCHES;
     for (int64_t k = 0; k < batches; k++) {
         ga_eval_batch(&eval, k, m->eval_batch);
         GA_TRY($(name)_model_evaluate_batch(m, e));
     }
+//% if ema then
+    GA_TRY($(name)_model_exchange(m, e));
+//% end
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
 //% if f1 then
     const double found = m->sums[SUM_FOUND]; /* f1 = 2 found / (2 found + wrong) for two classes */
@@ -396,6 +402,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, ga_comm_rank(m->comm) == 0, e));
     }
+//% if ema then
+    memcpy(m->flat_ema, m->flat_w, sizeof(real) * FLAT);
+//% end
     GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
     strcat(m->folder, "/checkpoints");
     const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);

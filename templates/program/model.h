@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value, by_epoch, plateau)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value, by_epoch, plateau, ema)
 $header
 #ifndef $guard
 #define $guard
@@ -173,6 +173,9 @@ int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of
 int $(name)_model_boundary(model *m, ga_err *e);
 int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameters were loaded */
 int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
+//% if ema then
+int $(name)_model_exchange(model *m, ga_err *e);       /* averages and parameters change places */
+//% end
 //% if device then
 int $(name)_model_load_kernels(model *m, ga_err *e);
 int $(name)_model_push_step(model *m, ga_err *e);      /* counters and sums to the device */

@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets)
+//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets, ema)
 $header
 #include "model.h"
 
@@ -110,5 +110,16 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
 
+//% if ema then
+static void exchange_step(ga_worker *w, void *arg) {
+    model *m = arg;
+    exchange(w, m->flat_w, m->flat_ema);
+    ga_barrier(w);
+    pack_views(w, m);
+}
+
+int $(name)_model_exchange(model *m, ga_err *e) { return run(m, exchange_step, m, e); }
+
+//% end
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
 #include "library.c" /* `make lib`: $(name).h; else nothing */

@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads, by_epoch)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema)
 $header
 #include "model.h"
 
@@ -256,6 +256,15 @@ int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     return finish(m, e);
 }
 
+//% if ema then
+int $(name)_model_exchange(model *m, ga_err *e) {
+    queue q = queue_of(m, e);
+    exchange(&q, m->device_w, m->device_ema);
+    pack_views(&q, m);
+    return q.code;
+}
+
+//% end
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);

@@ -1,0 +1,119 @@
+-- Averages of the parameters: against sums made here, in evaluations, beside training that they do not
+-- change; frozen groups: nothing of them is computed, kept or moved. Both on both targets.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function spec(optimizer, more)
+    return ([[
+data       { "csv", train = "tiny.csv", target = "last", split = { eval = 20, seed = 1 } }
+batch      (5)
+accumulate (2)
+model      { linear "fc1" { 8 }, tanh {}, times(2) "h" { linear "fc" { 8 }, tanh {} }, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.9%s }
+train      { updates = 12 }
+precision  "f64"
+eval       { every = 6 }
+%s]]):format(optimizer, more or "")
+end
+
+-- Programs of both targets, and the environment of each.
+local function both(t, name, optimizer)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local list = { { programs.build(name .. "_c", spec(optimizer)), nil },
+        { programs.build(name .. "_cuda", spec(optimizer, 'target "cuda"\n')), environment() } }
+    return programs, list
+end
+
+local function values(programs, dump, file) return programs.tensors(("%s/%s.safetensors"):format(dump, file)) end
+
+add("an average is the sum it says, and training is as without", function(t)
+    local programs, list = both(t, "averages", ", ema = 0.75")
+    local plain = programs.build("averages_plain", spec "")
+    for _, way in ipairs(list) do
+        local start = t.temp() .. "/start.safetensors"
+        programs.train(way[1], { "--save-init", start, "--cycles", 1, env = way[2] })
+        local average = programs.tensors(start)
+        for cycle = 1, 5 do
+            local dump = programs.dump(way[1], { "--cycles", cycle, env = way[2] })
+            local now, state = values(programs, dump, "parameters"), values(programs, dump, "state")
+            for name, tensor in next, now do
+                for i, x in ipairs(tensor.values) do
+                    local old = average[name].values
+                    old[i] = old[i] + 0.25 * (x - old[i])
+                    t.near(state[name .. ".ema"].values[i], old[i], 1e-13)
+                end
+            end
+        end
+        programs.close(programs.dump(way[1], { env = way[2] }), programs.dump(plain, {}),
+            way[2] and 1e-12 or 0, { "parameters" })
+    end
+end)
+
+local function evaluations(programs, program, o)
+    local list = {}
+    for _, event in ipairs(programs.events(program, o)) do
+        if event.event == "eval" then list[#list + 1] = event.loss end
+    end
+    return list
+end
+
+-- An average that hardly moves is the initial values: so is what evaluations find.
+add("evaluations use the averages, now and after a resume", function(t)
+    local programs, list = both(t, "averages_slow", ", ema = 0.999999999999")
+    for _, way in ipairs(list) do
+        local initial = evaluations(programs, way[1], { "--eval", env = way[2] })
+        local found, folder = evaluations(programs, way[1], { env = way[2] }), t.temp()
+        t.equal({ #initial, #found }, { 1, 2 })
+        for _, loss in ipairs(found) do t.near(loss, initial[1], 1e-8) end
+        programs.train(way[1], { "--stop-micro", 14, "--checkpoint", folder, status = 75, env = way[2] })
+        local resumed = evaluations(programs, way[1], { "--resume", "latest", "--checkpoint", folder, env = way[2] })
+        t.equal(resumed, { found[2] })
+    end
+    local plain = evaluations(programs, programs.build("averages_plain", spec ""), {})
+    local slow = evaluations(programs, list[1][1], { "--eval" })
+    assert(math.abs(plain[2] - slow[1]) > 1e-3, "without averages an evaluation finds something else")
+end)
+
+add("a frozen group stays what it is, bit by bit", function(t)
+    local programs, list = both(t, "frozen", ', groups = { { "h.*", frozen = true }, { "fc2.bias", frozen = true } }')
+    local whole = programs.build("averages_plain", spec "")
+    for _, way in ipairs(list) do
+        local start = t.temp() .. "/start.safetensors"
+        local dump = programs.dump(way[1], { "--save-init", start, env = way[2] })
+        local before, after = programs.tensors(start), values(programs, dump, "parameters")
+        local state, gradient = values(programs, dump, "state"), values(programs, dump, "gradients")
+        local frozen = { ["h.0.fc.weight"] = true, ["h.1.fc.weight"] = true, ["h.0.fc.bias"] = true,
+            ["h.1.fc.bias"] = true, ["fc2.bias"] = true }
+        for name, tensor in next, after do
+            local same = true
+            for i, x in ipairs(tensor.values) do same = same and x == before[name].values[i] end
+            t.equal(same, frozen[name] or false, name)
+            t.equal({ state[name .. ".buf"] == nil, gradient[name] == nil },
+                { frozen[name] or false, frozen[name] or false }, name)
+        end
+        -- what is trained gets the gradient that it gets beside parameters that move
+        local one = values(programs, programs.dump(way[1], { "--cycles", 1, env = way[2] }), "gradients")
+        local all = values(programs, programs.dump(whole, { "--cycles", 1 }), "gradients")
+        for name, tensor in next, one do
+            for i, x in ipairs(tensor.values) do t.near(x, all[name].values[i], 1e-14) end
+        end
+    end
+end)
+
+add("what is refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/averages_refused.lua"
+    for _, case in ipairs {
+        { ", ema = 1", "ema is 1, expected a number > 0 and < 1" }, { ", ema = true", "ema is true, expected a number" },
+        { ', groups = { { "*", frozen = true } }', "depends on no parameter, expected at least one to train" },
+        { ', groups = { { "fc1.*", frozen = 1 } }', "frozen is 1, expected true or false" } } do
+        t.write(path, spec(case[1]))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1, case[1])
+        t.contains(result.err, case[2])
+    end
+end)
+
+return tests
