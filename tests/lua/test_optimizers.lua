@@ -15,9 +15,10 @@ accumulate (%d)
 model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
 loss       "cross_entropy"
 optimizer  { "%s"%s, groups = { { rank = 1, lr_scale = 2, weight_decay = 0 } } }
+schedule   %s
 precision  "%s"
 train      { updates = 50, seed = 1 }
-]]):format(16 // accumulate, accumulate, run.rule, run.fields, precision)
+]]):format(16 // accumulate, accumulate, run.rule, run.fields, run.schedule or '"constant"', precision)
 end
 
 local function distance(a, b)
@@ -51,9 +52,11 @@ local seen = {}
 for number, run in ipairs(figures) do
     for _, way in ipairs { { 4, "f64" }, { 1, "f32" }, { 1, "f64" }, { 4, "f32" } } do
         local accumulate, precision = way[1], way[2]
+        local way_name = run.schedule and " with " .. run.schedule or ""
         if ALL or accumulate == 4 and precision == "f64" or accumulate == 1 and precision == "f32"
             and not seen[run.rule] then
-            tests[#tests + 1] = { ("%s%s: A = %d, %s"):format(run.rule, run.fields, accumulate, precision),
+            tests[#tests + 1] = { ("%s%s%s: A = %d, %s"):format(run.rule, run.fields, way_name, accumulate,
+                precision),
                 function(t) compare(t, number, run, accumulate, precision) end }
         end
     end
@@ -87,8 +90,8 @@ end
 
 local tried = {}
 for number, run in ipairs(figures) do
-    if ALL or ON_A_DEVICE[run.rule] and not tried[run.rule] then
-        tests[#tests + 1] = { ("on a device: %s%s"):format(run.rule, run.fields), function(t)
+    if ALL or ON_A_DEVICE[run.rule] and not tried[run.rule] or run.schedule and run.rule == "adam" then
+        tests[#tests + 1] = { ("on a device: %s%s%s"):format(run.rule, run.fields, run.schedule or ""), function(t)
             on_device(t, number, run)
         end }
     end

@@ -66,6 +66,18 @@ RUNS = [
 ]
 FACTOR = 2.0                                       # of the rate of vectors
 
+# With a schedule that moves the momentum; its rates are of the first group, all groups share its momentum.
+ONE_CYCLE = ('{ "onecycle", pct_start = 0.4 }',
+             lambda o: torch.optim.lr_scheduler.OneCycleLR(o, [0.1, FACTOR * 0.1], UPDATES, pct_start=0.4))
+CYCLIC = ('{ "cyclic", max_lr = 0.02, step_size_up = 7, base_momentum = 0.6 }',
+          lambda o: torch.optim.lr_scheduler.CyclicLR(o, [0.01, FACTOR * 0.01], [0.02, FACTOR * 0.02], 7,
+                                                      base_momentum=0.6))
+RUNS += [
+    ("sgd", {"lr": 0.1, "momentum": 0.5, "nesterov": True, **WD}, ONE_CYCLE),
+    ("rmsprop", {"lr": 0.01, "momentum": 0.5, **WD}, CYCLIC),
+    ("adam", {"lr": 0.1, "amsgrad": True, **WD}, ONE_CYCLE), ("adamw", {"lr": 0.01, **WD}, CYCLIC),
+]
+
 
 def rows():
     x, y = [], []
@@ -76,7 +88,7 @@ def rows():
     return torch.tensor(x, dtype=torch.float64), torch.tensor(y)
 
 
-def train(name, options):
+def train(name, options, schedule):
     w = {}
     for n, shape in SHAPES.items():
         bound = 1 / math.sqrt(FAN_IN[n[:3]])
@@ -92,6 +104,7 @@ def train(name, options):
         opt = TORCH[name](groups, **options)
     else:
         opt = rules.Optimizer(MADE[name][0], groups, {**MADE[name][1], **options})
+    scheduler = schedule and schedule[1](opt)
     x, y = rows()
     for update in range(UPDATES):
         at = update * BATCH % USED
@@ -101,6 +114,8 @@ def train(name, options):
         loss = torch.nn.functional.cross_entropy(out, y[at:at + BATCH])
         loss.backward()
         opt.step()
+        if scheduler:
+            scheduler.step()
     return {n: p.detach().flatten().tolist() for n, p in w.items()}, loss.item()
 
 
@@ -116,10 +131,12 @@ def main():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)         # NAdam keeps a product in it
     out = ["-- figures: parameters after fifty updates, made by tests/reference/optimizers.py.", "return {"]
-    for name, options in RUNS:
-        parameters, loss = train(name, options)
+    for name, options, *schedule in RUNS:
+        schedule = schedule[0] if schedule else None
+        parameters, loss = train(name, options, schedule)
         fields = "".join(f", {key} = {lua(value)}" for key, value in options.items())
-        out.append(f'    {{ rule = "{name}", fields = [[{fields}]], loss = {loss!r}, parameters = {{')
+        more = f" schedule = [[{schedule[0]}]]," if schedule else ""
+        out.append(f'    {{ rule = "{name}", fields = [[{fields}]],{more} loss = {loss!r}, parameters = {{')
         for n, values in parameters.items():
             out.append(f'        ["{n}"] = {{ ' + ", ".join(repr(v) for v in values) + " },")
         out.append("    } },")
