@@ -79,6 +79,11 @@ run-test-1/2 run-test-2/2: run-test-%:
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test
 
+# rules of gradients and lines of the boundary made wrong: each must be noticed
+mutants: export GAGEN_TEST_ALL := 1
+mutants:
+	$(Q)$(MAKE) --no-print-directory run-test PATTERN='*mutants: *'
+
 $(BUILD)/tests/groups.h: FORCE
 	@mkdir -p $(@D)
 	@for f in $(patsubst test_%,%,$(basename $(notdir $(UNIT)))); do echo "GROUP($$f)"; done > $@.new
@@ -108,7 +113,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
+.PHONY: mutants all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

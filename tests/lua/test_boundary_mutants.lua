@@ -1,0 +1,41 @@
+-- The boundary made wrong in one line, in the ways that trainers have been wrong before: in a copy of the
+-- repository the named tests, which pass in this one, must fail. Long: `make mutants`, part of `make test-all`.
+local mutants = dofile "tests/mutants/boundary.lua"
+
+-- A copy of the repository with what has been built but programs; returns its folder.
+local function copy(t)
+    local folder = t.root .. "/" .. t.temp() .. "/copy"
+    local result = t.shell(("mkdir -p %s/out && cp -a Makefile gen templates runtime specs tests tools docs %s && "
+        .. "tar -C %s --exclude=./tests/programs* --exclude=./tests/tmp* -cf - . | tar -C %s/out -xf - "
+        .. "--one-top-level=.build"):format(folder, folder, t.build, folder))
+    t.equal(result.status, 0, result.err)
+    return folder
+end
+
+local function run(t, folder, pattern)
+    return t.run { "make", "-C", folder, "run-test", "PATTERN=" .. pattern, timeout = 900,
+        env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "BUILD", "-u", "GAGEN" } }
+end
+
+local function edit(t, path, from, to)
+    local text = assert(host.read(path))
+    local first, last = text:find(from, 1, true)
+    assert(first and not text:find(from, last + 1, true), path .. ": not once there: " .. from)
+    t.write(path, text:sub(1, first - 1) .. to .. text:sub(last + 1))
+end
+
+local tests = {}
+
+for _, mutant in ipairs(mutants) do
+    local name, file, from, to, pattern = table.unpack(mutant)
+    tests[#tests + 1] = { "killed: " .. name, function(t)
+        if not t.environment("GAGEN_TEST_ALL") then t.not_run("long: make mutants") end
+        local folder = copy(t)
+        edit(t, folder .. "/" .. file, from, to)
+        local result = run(t, folder, pattern)
+        assert(result.status ~= 0, "it survived")
+        t.contains(result.out .. result.err, "[  FAILED  ] " .. pattern)
+    end }
+end
+
+return tests
