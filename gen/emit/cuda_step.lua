@@ -4,6 +4,7 @@
 local clip = require "emit.clip"
 local cuda = require "emit.cuda"
 local ordered = require "base.ordered"
+local outliers = require "emit.outliers"
 local rate = require "emit.rate"
 local step = require "emit.step"
 local text = require "base.text"
@@ -47,7 +48,9 @@ local function step_rows(g, config, scalars)
     if config.schedule.fields.by == "epoch" then
         rows[#rows + 1] = { "long long", "epoch_cycles", "cycles of an epoch", 1 }
     end
-    for _, field in ipairs(rate.fields(config)) do rows[#rows + 1] = { "double", field[1], field[2], 1 } end
+    for _, list in ipairs { rate.fields(config), outliers.fields(config) } do
+        for _, field in ipairs(list) do rows[#rows + 1] = { "double", field[1], field[2], 1 } end
+    end
     for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
     table.move(reals, 1, #reals, #rows + 1, rows)
     for i = 1, scalars.reals do rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, 1 } end

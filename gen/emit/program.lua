@@ -12,6 +12,7 @@ local glob = require "base.glob"
 local graph = require "graph.graph"
 local library = require "emit.library"
 local ordered = require "base.ordered"
+local outliers = require "emit.outliers"
 local plan = require "emit.plan"
 local probe = require "emit.probe"
 local profile = require "emit.profile"
@@ -137,9 +138,10 @@ end
 
 -- Fields of the struct step of the C target that depend on the optimizer and the schedule.
 local function step_fields(config, sweeps)
-    local list = ordered.collect(rate.fields(config), function(field)
-        return ("double %s; /* %s */"):format(field[1], field[2])
-    end)
+    local list = {}
+    for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
+        for _, field in ipairs(fields) do list[#list + 1] = ("double %s; /* %s */"):format(field[1], field[2]) end
+    end
     local own = update.scalars(sweeps).fields
     return table.move(own, 1, #own, #list + 1, list)
 end
@@ -254,7 +256,9 @@ end
 local function number_lines(config, sweeps)
     local started, saved, loaded = {}, {}, {}
     local numbers = update.numbers(sweeps)
-    table.move(rate.numbers(config), 1, #rate.numbers(config), #numbers + 1, numbers)
+    for _, list in ipairs { rate.numbers(config), outliers.numbers(config) } do
+        table.move(list, 1, #list, #numbers + 1, numbers)
+    end
     for i, number in ipairs(numbers) do
         local field, initial = "m->step." .. number.field, number.initial
         started[i] = ("%s = %s;"):format(field, type(initial) == "string" and initial

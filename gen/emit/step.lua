@@ -6,6 +6,7 @@ local diag = require "base.diag"
 local kernels = require "emit.kernels"
 local math_file = require "emit.math"
 local ordered = require "base.ordered"
+local outliers = require "emit.outliers"
 local rate = require "emit.rate"
 local text = require "base.text"
 local update = require "emit.update"
@@ -201,7 +202,7 @@ function step.decision(g, config, sweeps, target)
     end
     return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(sweeps, "t"), target),
         has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
-        skip = text.block(SKIP[config.train.on_nonfinite]),
+        skip = text.block(SKIP[config.train.on_nonfinite]), outliers = outliers.lines(config),
         scalars = update.scalars(sweeps).assignments })
 end
 

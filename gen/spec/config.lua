@@ -148,6 +148,10 @@ local function lengths(c, given, path)
         diag.fail(diag.field(at, "epochs"), "train: epochs: the length of a stream is not known, expected updates",
             {})
     end
+    if train.skip_z and train.on_nonfinite == "ignore" then
+        diag.fail(diag.field(at, "skip_z"), 'train: skip_z needs norms that are finite, expected on_nonfinite = '
+            .. '"stop" or "skip"', {})
+    end
     c.train, c.train_at = train, at
     config.set_length(c, function(complaint) diag.fail(c.batch_at, "batch: " .. complaint, {}) end)
     if c.cycles < 1 then

@@ -130,6 +130,8 @@ words.list = {
         field("seed", "int", { default = 1, min = 0, doc = "of initial values and order" }),
         field("on_nonfinite", "str", { default = "stop", values = { "stop", "skip", "ignore" },
             doc = "what a gradient that is not finite does" }),
+        field("skip_z", "num", { above = 0, doc = "an update is skipped whose gradient norm is so many standard "
+            .. "deviations above the mean of those before it, once 128 are known" }),
     } },
     { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
       doc = "measuring on rows not trained on", fields = {

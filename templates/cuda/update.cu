@@ -72,7 +72,7 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, rate, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, clip, rate_lines, scalars)
+//@ decide(threads, rate, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars)
 $rate
 
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
@@ -125,6 +125,7 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
 //% end
     s->grad_norm = $grad_norm;
     s->skip = $skip;
+    $outliers
 //% if groups > 0 then
     for (int k = 0; k < $groups; k++) {
         $clip

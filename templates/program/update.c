@@ -10,7 +10,7 @@ s->loss = sums[SUM_LOSS] / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
 //% end
 
-//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, by_value, sum, largest, grad_norm, groups, group_tiles, clip, skip, rate_lines, has_factor)
+//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, by_value, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor)
 $header
 #include "runtime/stop.h"
 
@@ -96,6 +96,7 @@ static int decide(model *m, ga_err *e) {
 //% end
     s->grad_norm = $grad_norm;
     s->skip = $skip;
+    $outliers
 //% if groups > 0 then
     for (int k = 0; k < $groups; k++) {
         $clip

@@ -66,4 +66,35 @@ add("on_skip = \"advance\" counts cycles", function(t)
     t.equal(advance[3].lr, hold[4].lr)
 end)
 
+-- Cycles of one row with a rate so small that the norms are those of the first parameters.
+local OUTLIERS = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (1)
+model      { linear "fc1" { 16 }, relu {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 1e-30 }
+precision  "f64"
+train      { updates = 300, skip_z = 1.25 }
+]]
+
+add("outliers by their definition, and over a resume", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("skip_outliers", OUTLIERS)
+    local list, n, mean, variance, skipped = updates(t, programs, p), 0, 0, 0, 0
+    for _, event in ipairs(list) do
+        local d, a = event.grad_norm - mean, math.max(1 / (n + 1), 2 / 129)
+        if n >= 128 and d > 1.25 * math.sqrt(variance) then skipped = skipped + 1 end
+        t.equal(event.skipped, skipped, "cycle " .. event.cycle)
+        n, mean, variance = n + 1, mean + a * d, (1 - a) * (variance + a * d * d)
+    end
+    assert(skipped >= 10, skipped)
+    local folder, log = t.temp() .. "/checkpoints", t.temp() .. "/log"
+    programs.train(p, { "--cycles", 170, "--checkpoint", folder })
+    programs.train(p, { "--checkpoint", folder, "--resume", "latest", "--log", log })
+    local events = t.load("tests/lua/json.lua").lines(host.read(log))
+    for _, event in ipairs(events) do
+        if event.event == "update" then t.equal(event.skipped, list[event.cycle].skipped) end
+    end
+end)
+
 return tests
