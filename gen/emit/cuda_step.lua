@@ -53,14 +53,16 @@ local function step_rows(g, config, scalars)
     end
     for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
     table.move(reals, 1, #reals, #rows + 1, rows)
-    for i = 1, scalars.reals do rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, 1 } end
+    for i, n in ipairs(scalars.reals) do
+        rows[#rows + 1] = { "real", scalars.fields[scalars.doubles + i], nil, n }
+    end
     return rows
 end
 
 --- The fields of the struct step, as text, and its size in bytes.
 function cuda_step.block(g, config, sweeps)
     local out, bytes, reals = {}, 0, 0
-    for _, row in ipairs(step_rows(g, config, update.scalars(sweeps))) do
+    for _, row in ipairs(step_rows(g, config, update.scalars(sweeps, g.layer_rates))) do
         local declaration = row[1] .. " " .. row[2] .. ";"
         out[#out + 1] = row[3] and declaration .. (" "):rep(24 - #declaration) .. " /* " .. row[3] .. " */"
             or row[2]
@@ -129,7 +131,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     return table.concat(out, "\n")
 end
 
-local HOST_TYPE = { real = "real", bool = "bool", ga_int64 = "int64_t" }
+local HOST_TYPE = { real = "real", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)

@@ -39,13 +39,14 @@ local function device_arenas(g, config, add)
     add("device_partials", tiles * 16 + 8 * update.doubles(g, config), "device: " .. partials_for(config), "device")
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
-    add("device_step", PAGE, "device: what an update needs beside the gradient", "device")
+    local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
+    add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
         if arena.name ~= "views" and arena.name ~= "activations" then
             add(arena.name, arena.elements * size, "copy for files")
         end
     end
-    add("transfer", PAGE, "pinned: between host and device", "pinned")
+    add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
 end
 
 --- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }.

@@ -137,12 +137,12 @@ local function arena_names(facts)
 end
 
 -- Fields of the struct step of the C target that depend on the optimizer and the schedule.
-local function step_fields(config, sweeps)
+local function step_fields(g, config, sweeps)
     local list = {}
     for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
         for _, field in ipairs(fields) do list[#list + 1] = ("double %s; /* %s */"):format(field[1], field[2]) end
     end
-    local own = update.scalars(sweeps).fields
+    local own = update.scalars(sweeps, g.layer_rates).fields
     return table.move(own, 1, #own, #list + 1, list)
 end
 
@@ -164,7 +164,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = lines(step_fields(config, sweeps)), state_fields = lines(states),
+        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), by_value = clip.by_value(config),
     })).text

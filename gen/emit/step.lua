@@ -203,7 +203,7 @@ function step.decision(g, config, sweeps, target)
     return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(sweeps, "t"), target),
         has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
         skip = text.block(SKIP[config.train.on_nonfinite]), outliers = outliers.lines(config),
-        scalars = update.scalars(sweeps).assignments })
+        scalars = update.scalars(sweeps, g.layer_rates).assignments })
 end
 
 local function kernels_text(g, config, context, all, sweeps)

@@ -8,6 +8,7 @@
 --
 -- What reads no element is computed once per update, in double, where the update is decided.
 local clip = require "emit.clip"
+local c = require "emit.c"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 local rate = require "emit.rate"
@@ -76,6 +77,17 @@ local function add_locals(statements, element, numbers)
     end
 end
 
+-- Whether a hoisted number is one for each layer: with layer_decay, what reads the rate.
+local function is_layered(g, hoisted, name)
+    for _, h in ipairs(g.layer_rates and hoisted or {}) do
+        if h.name == name then
+            h.layered = ordered.find(expr.variables(h.e), "lr") ~= nil
+            return h.layered
+        end
+    end
+    return false
+end
+
 -- What lowers the expressions of one group: hoisted collects what is computed once.
 local function lowering(g, config, group, context, r)
     local prefix = ("u%d_"):format(group.index)
@@ -84,7 +96,7 @@ local function lowering(g, config, group, context, r)
         local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, prefix)
         l.flops = l.flops + expr.count(rest)
         return expr.text(rest, context.target.spelling(g.real, function(name)
-            return element[name] and name or "s->" .. name
+            return element[name] and name or "s->" .. name .. (is_layered(g, l.hoisted, name) and "[layer]" or "")
         end, config.optimizer.at))
     end
     return l
@@ -133,6 +145,7 @@ local function element_access(g, config, kernel, writes, lines)
             end
         end
     end
+    kernel.layered = body:find("[layer]", 1, true) ~= nil
     if #given > 0 then table.insert(loads, 1, "const real " .. table.concat(given, ", ") .. ";") end
     kernel.traffic = #kernel.arrays + #ordered.keys(writes)
     return params, loads
@@ -172,6 +185,7 @@ local function kernels_before(g, config, context, group, r, l)
     local params, loads = element_access(g, config, kernel, body.writes, table.move(adds, 1, #adds, #body.lines + 1,
         ordered.copy(body.lines)))
     params[#params + 1] = "double *sums"
+    params[#params + 1] = kernel.layered and "int layer" or nil
     params = context.target.sweep(kernel, params, update.TILE)
     local list = { render(kernel, config, context, "sums", params, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
@@ -210,6 +224,7 @@ local function kernels_of(g, config, group, context)
     local kernel = new_kernel(group, "", l.flops)
     local params, loads = element_access(g, config, kernel, body.writes, body.lines)
     if r.before then params[#params + 1] = "const double *scales" end
+    params[#params + 1] = kernel.layered and "int layer" or nil
     params = context.target.sweep(kernel, params)
     list[#list + 1] = render(kernel, config, context, "sweep", params, { formula = block_of(body.formula),
         loads = block_of(loads), statements = block_of(body.lines), stores = block_of(body.stores),
@@ -240,7 +255,7 @@ function update.ranges(g, config)
         if param.used then
             local f = param.flat
             list[#list + 1] = { group = param.group, offset = f.offset, n = f.n, count = param.count,
-                stride = f.stride, tile = tile, index = index }
+                stride = f.stride, tile = tile, index = index, layer = param.layer }
             tile, index = tile + tiles_of(f.n) * param.count, index + param.count
         end
     end
@@ -297,6 +312,7 @@ local function call_of(kernel, s, g, target, size, l)
     end
     for _, name in ipairs(kernel.arrays) do arguments = arguments .. array:format(name) end
     local more = s.tile and ", " .. (kernel.suffix == "_sums" and sums or scales) or ""
+    if kernel.layered then more = more .. ", " .. (l and s.layer .. " + (int)l" or s.layer) end
     return ("%s(%s%s%s, %s, %s);"):format(kernel.name, target.sweep_step, arguments, more, from, to)
 end
 
@@ -334,7 +350,7 @@ end
 
 -- === what is computed once per update =============================================================
 
-local function spelled(e, sweep)
+local function spelled(e, sweep, layered)
     local scale = sweep.group.lr_scale
     return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
         variable = function(name)
@@ -342,15 +358,23 @@ local function spelled(e, sweep)
             if name == "t" then return "(double)(t + 1)" end
             if name == "grad_norm" then return "(sqrt(squares) * factor)" end
             if name == "momentum" then return "s->momentum" end
-            if scale == 1 then return "s->lr" end
-            return ("(s->lr * %s)"):format(expr.literal(scale, "f64"))
+            local factors = (scale ~= 1 and " * " .. expr.literal(scale, "f64") or "")
+                .. (layered and " * LAYER_RATES[l]" or "")
+            return factors == "" and "s->lr" or ("(s->lr%s)"):format(factors)
         end })
 end
 
---- Assignments, in double, and the fields of the struct step that hold them: { text, doubles, reals }
---- with the number of each.
-function update.scalars(sweeps)
-    local assignments, fields, doubles, reals = {}, {}, 0, 0
+-- What part of the rate each depth gets, from before the first layer to behind the last.
+local function layer_table(rates)
+    local list = ordered.collect(rates, function(x) return expr.literal(x, "f64") end)
+    return c.wrap("", ("const double LAYER_RATES[%d] = {"):format(#rates), list, "};")
+end
+
+--- Assignments, in double, and the fields of the struct step that hold them: { assignments, fields, doubles,
+--- reals }: the first fields are so many doubles, of the others `reals` has how many numbers each is.
+--- rates: with layer_decay, what part of the rate each depth gets.
+function update.scalars(sweeps, rates)
+    local assignments, fields, doubles, reals, any = {}, {}, 0, {}, false
     for _, sweep in ipairs(sweeps) do
         for _, number in sweep.named:each() do
             assignments[#assignments + 1] = ("%ss->%s = %s;"):format(number.initial and "if (!s->skip) " or "",
@@ -361,11 +385,15 @@ function update.scalars(sweeps)
     end
     for _, sweep in ipairs(sweeps) do
         for _, h in ipairs(sweep.hoisted) do
-            assignments[#assignments + 1] = ("s->%s = (real)(%s);"):format(h.name, spelled(h.e, sweep))
-            fields[#fields + 1] = ("real %s; /* %s */"):format(h.name, expr.shown(h.e))
-            reals = reals + 1
+            local n = h.layered and #rates
+            assignments[#assignments + 1] = (n and "for (int l = 0; l < %d; l++) s->%s[l] = (real)(%s);"
+                or "%ss->%s = (real)(%s);"):format(n or "", h.name, spelled(h.e, sweep, h.layered))
+            fields[#fields + 1] = ("real %s%s; /* %s%s */"):format(h.name, n and ("[%d]"):format(n) or "",
+                expr.shown(h.e), n and ", of each layer" or "")
+            reals[#reals + 1], any = n or 1, any or h.layered
         end
     end
+    if any then table.insert(assignments, 1, layer_table(rates)) end
     return { assignments = block_of(assignments), fields = fields, doubles = doubles, reals = reals }
 end
 

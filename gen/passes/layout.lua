@@ -70,17 +70,17 @@ local function segments(g, items)
         for _, param in ipairs(item.params) do
             local last = g.segments[#g.segments]
             local n = aligned(param.flat.n)
-            if last and last.group == param.group and last.region == item.region
+            if last and last.group == param.group and last.region == item.region and last.layer == param.layer
                 and last.offset + last.n == param.flat.offset then
                 last.n = last.n + n
             else
                 g.segments[#g.segments + 1] = { group = param.group, offset = param.flat.offset,
-                    n = n, count = item.count, stride = item.size, region = item.region }
+                    n = n, count = item.count, stride = item.size, region = item.region, layer = param.layer }
             end
         end
     end
     for _, s in ipairs(g.segments) do   -- a whole layer under one rule: one contiguous run
-        if s.n == s.stride then s.n, s.count, s.stride = s.n * s.count, 1, 0 end
+        if s.n == s.stride and not s.layer then s.n, s.count, s.stride = s.n * s.count, 1, 0 end
     end
 end
 

@@ -11,11 +11,37 @@ local ordered = require "base.ordered"
 
 local optimize = { name = "optimize", doc = "parameter groups and optimizer state" }
 
+-- With layer_decay: the depth of each parameter, 0 before the first layer of a `times`, N + 1 behind the
+-- last of all N, and how much of the rate each depth gets. In a `times` it is that of its first layer.
+local function set_layers(g, config)
+    local decay = config.optimizer.own.layer_decay
+    if not decay or decay == 1 then return end
+    local layers, seen = 0, {}
+    for _, param in ipairs(g.params) do
+        local region = param.region
+        if region and not seen[region] then
+            seen[region] = layers + 1
+            layers = layers + param.count
+        end
+        param.layer = region and seen[region] or layers
+    end
+    if layers == 0 then
+        diag.fail(config.optimizer.where.locate("layer_decay"),
+            "optimizer: layer_decay needs layers: times(n) \"name\" { ... }", {})
+    end
+    for _, param in ipairs(g.params) do
+        if not param.region and param.layer == layers then param.layer = layers + 1 end
+    end
+    g.layer_rates = {}
+    for depth = 0, layers + 1 do g.layer_rates[depth + 1] = decay ^ (layers + 1 - depth) end
+end
+
 function optimize.run(g, config)
     local rule, fields = config.optimizer.rule, config.optimizer.fields
     g.state_names = ordered.copy(rule.state(fields))
     if config.optimizer.own.ema then g.state_names[#g.state_names + 1] = "ema" end
     g.groups = ordered.map()
+    set_layers(g, config)
     for _, param in ipairs(g.params) do
         if param.used then
             local index = groups.of(config, param)

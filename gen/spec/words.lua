@@ -80,6 +80,8 @@ words.list = {
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
             .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
+        field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of what lies k layers of times below what "
+            .. "follows the last one is layer_decay^k of the whole" }),
         field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "
             .. "(w - e): saved as NAME.ema; evaluations and --sample use the averages" }),
     } },

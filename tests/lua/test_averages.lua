@@ -1,5 +1,6 @@
 -- Averages of the parameters: against sums made here, in evaluations, beside training that they do not
--- change; frozen groups: nothing of them is computed, kept or moved. Both on both targets.
+-- change; frozen groups: nothing of them is computed, kept or moved; rates that decay from layer to layer,
+-- against groups with rates written out. All on both targets.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -102,10 +103,46 @@ add("a frozen group stays what it is, bit by bit", function(t)
     end
 end)
 
+local function layered(model, rule, how)
+    return ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (16)
+model      { linear "in" { 20 }, %s, linear "mid" { 20 }, %s, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "%s", lr = 0.02, weight_decay = 0.1, %s }
+precision  "f64"
+train      { updates = 8 }
+]]):format(model[1], model[2], rule, how)
+end
+
+-- Depths: in 0, g.0 1, g.1 2, mid 2, h.0 3, in the end out 4; each the half of the next.
+add("layer_decay is groups with rates of their own", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local rolled = { 'times(2) "g" { linear "fc" { 20 }, tanh {} }', 'times(1) "h" { linear "fc" { 20 }, tanh {} }' }
+    local flat = { 'linear "g.0.fc" { 20 }, tanh {}, linear "g.1.fc" { 20 }, tanh {}',
+        'linear "h.0.fc" { 20 }, tanh {}' }
+    local groups = {}
+    for i, part in ipairs { "in", "g.0", "g.1", "mid", "h.0" } do
+        groups[i] = ('{ "%s.*", lr_scale = %s }'):format(part, ({ "1/16", "1/8", "1/4", "1/4", "1/2" })[i])
+    end
+    for _, rule in ipairs { "adamw", "lamb" } do
+        local wanted = programs.dump(programs.build("layers_flat_" .. rule, layered(flat, rule,
+            "groups = { " .. table.concat(groups, ", ") .. " }")), {})
+        for target, env in next, { c = {}, cuda = environment() } do
+            local program = programs.build(("layers_%s_%s"):format(rule, target),
+                layered(rolled, rule, "layer_decay = 0.5") .. ('target "%s"\n'):format(target))
+            programs.close(programs.dump(program, { env = target == "cuda" and env or nil }), wanted, 1e-12,
+                { "parameters" })
+        end
+    end
+end)
+
 add("what is refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/averages_refused.lua"
     for _, case in ipairs {
+        { ", layer_decay = 2", "layer_decay is 2" },
         { ", ema = 1", "ema is 1, expected a number > 0 and < 1" }, { ", ema = true", "ema is true, expected a number" },
         { ', groups = { { "*", frozen = true } }', "depends on no parameter, expected at least one to train" },
         { ', groups = { { "fc1.*", frozen = 1 } }', "frozen is 1, expected true or false" } } do
