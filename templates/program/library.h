@@ -72,7 +72,7 @@ void $(name)_discard($name *m);   /* drops the partial cycle */
  * accumulated. */
 int $(name)_cycle($name *m, ga_err *e);
 
-double $(name)_lr(const $name *m, int group, int64_t update); /* used by update 1, 2, ... */
+double $(name)_lr(const $name *m, int group, int64_t update); /* of update 1, 2, ...; before layer_decay */
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
