@@ -52,8 +52,11 @@ int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_n
 
 /* The same as load for `--init`, from a file of any origin: it must hold all these names, but what else it
  * holds is left, and wider values are rounded once; one that is finite but too large is refused.
- * speak: stderr names what is left, and every difference where e has no room for them. */
-int ga_safetensors_init(const char *path, const ga_array *arrays, int count, bool speak, ga_err *e);
+ * Names may differ as safetensors_names.h says. fresh: globs of names (ga_name_fits) that it may
+ * lack and lacks at least one of: their values in memory stay; NULL: none.
+ * speak: stderr names what is left or stays, and every difference where e has no room for them. */
+int ga_safetensors_init(const char *path, const ga_array *arrays, int count, const char *fresh, bool speak,
+                        ga_err *e);
 
 /* The checks of ga_safetensors_load without loading; speak as above. */
 int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bool speak,

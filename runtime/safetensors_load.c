@@ -3,6 +3,7 @@
 #include "safetensors.h"
 
 #include "safetensors_file.h"
+#include "safetensors_names.h"
 #include "text.h"
 
 #include <math.h>
@@ -29,17 +30,19 @@ typedef struct {
     bool extra;  /* it may hold tensors that no array asks for */
     bool narrow; /* its values may be of a wider type: they are rounded */
     bool speak;  /* on stderr: differences that one message has no room for, and what is left */
+    const char *fresh; /* names of this glob it may lack; NULL: none */
 } rules;
 
-static const rules EXACT = {false, false, false};
+static const rules EXACT = {false, false, false, NULL};
 
 typedef struct {
     file *f;
     rules rules;
     bool lines; /* each difference is a line on stderr, else it goes into list */
-    int missing, differ, extra;
+    int missing, differ, extra, fresh;
     char text[360];
-    ga_text list;
+    ga_text list, kept; /* kept: the first that are fresh */
+    char kept_text[260];
 } comparison;
 
 static const json_t *entry_of(file *f, const ga_array *a, const ga_param *p, int l, char *name) {
@@ -80,6 +83,10 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
     ga_text t = {.base = what, .size = sizeof what};
     ga_dtype dtype;
     const json_t *entry = entry_of(c->f, a, p, l, name), *shape = json_object_get(entry, "shape");
+    if (!entry && c->rules.fresh && ga_name_fits(c->rules.fresh, name)) {
+        if (c->fresh++ < 2) ga_text_add(&c->kept, "%s'%.100s'", c->kept.used ? ", " : "", name);
+        return;
+    }
     if (!entry) {
         c->missing++;
         add_difference(c, name, "is missing");
@@ -122,7 +129,8 @@ static int compare_extra(comparison *c, const ga_array *arrays, int count) {
 }
 
 static int compare(comparison *c, const ga_array *arrays, int count) {
-    c->missing = c->differ = 0;
+    c->missing = c->differ = c->fresh = 0;
+    c->kept = (ga_text){.base = c->kept_text, .size = sizeof c->kept_text};
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++)
@@ -137,13 +145,14 @@ static int refuse_differences(comparison *c, const ga_array *arrays, int count) 
         where = "; each is named above";
         GA_TRY(compare(c, arrays, count));
     }
+    const char *hint = c->missing && !c->differ && c->rules.extra ? "; --fresh GLOB lets it lack names of GLOB" : "";
     if (!c->list.full)
-        return ga_fail(c->f->e, GA_INPUT, "%s: does not fit the model, nothing loaded: %s",
-                       c->f->path, c->text);
+        return ga_fail(c->f->e, GA_INPUT, "%s: does not fit the model, nothing loaded: %s%s",
+                       c->f->path, c->text, hint);
     return ga_fail(c->f->e, GA_INPUT,
                    "%s: does not fit the model, nothing loaded: %d missing, %d of another shape or "
-                   "type, %d not in the model%s; the first: %.200s",
-                   c->f->path, c->missing, c->differ, c->extra, where, c->text);
+                   "type, %d not in the model%s; the first: %.200s%s",
+                   c->f->path, c->missing, c->differ, c->extra, where, c->text, hint);
 }
 
 /* Compares the names both ways, shapes and types. */
@@ -153,6 +162,11 @@ static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     GA_TRY(compare(&c, arrays, count));
     if (c.missing || c.differ || c.extra) return refuse_differences(&c, arrays, count);
     if (!r.extra) return GA_OK;
+    if (r.fresh && c.fresh == 0)
+        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: %s lacks no parameter of such a name", r.fresh, f->path);
+    if (c.fresh && r.speak)
+        ga_say("%s: %d parameters are not in it and keep their initial values: %s%s", f->path, c.fresh,
+               c.kept_text, c.fresh > 2 ? ", ..." : "");
     GA_TRY(compare_extra(&c, arrays, count));
     if (c.extra && r.speak)
         ga_say("%s: %d tensors are not in the model and are left: %s%s", f->path, c.extra, c.text,
@@ -185,6 +199,7 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     char name[GA_NAME_MAX];
     ga_dtype dtype = GA_F32;
     const json_t *entry = entry_of(f, a, p, l, name);
+    if (!entry) return GA_OK; /* it is fresh */
     const json_t *offsets = json_object_get(entry, "data_offsets");
     int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);
@@ -225,6 +240,7 @@ static int load(const char *path, const ga_array *arrays, int count, rules r, bo
                 ga_note *notes, int note_count, ga_err *e) {
     file f;
     GA_TRY(ga_tensors_file_open(&f, path, e));
+    for (int i = 0; i < count && r.extra; i++) ga_tensors_adapt(&f, &arrays[i], r.speak);
     int code = check_arrays(&f, arrays, count, r);
     if (code == GA_OK) code = load_arrays(&f, arrays, count, add);
     if (code == GA_OK) load_notes(&f, notes, note_count);
@@ -242,7 +258,7 @@ int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_n
     return load(path, arrays, count, EXACT, true, notes, note_count, e);
 }
 
-int ga_safetensors_init(const char *path, const ga_array *arrays, int count, bool speak,
+int ga_safetensors_init(const char *path, const ga_array *arrays, int count, const char *fresh, bool speak,
                         ga_err *e) {
-    return load(path, arrays, count, (rules){true, true, speak}, false, NULL, 0, e);
+    return load(path, arrays, count, (rules){true, true, speak, fresh}, false, NULL, 0, e);
 }

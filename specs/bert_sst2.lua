@@ -33,7 +33,7 @@ end)
 init       { { "*LayerNorm.weight", value = 1 }, { "*.weight", normal = 0.02 }, { "*.bias", value = 0 } }
 loss       "cross_entropy"
 optimizer  { "hybrid_adam", lr = 2e-5, weight_decay = 0.01, groups = { { rank = 1, weight_decay = 0 } } }
-schedule   { "cosine", warmup = 0.1 }                  -- below 1: a fraction of all updates
+schedule   { "linear", warmup = 0.1 }                  -- below 1: a fraction of all updates
 train      { epochs = 3 }
 eval       { every = "epoch", metrics = { "loss", "accuracy", "f1" } }
 target     "c"

@@ -38,7 +38,7 @@ end
 -- The runtime that every program has.
 local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
     "ga", "launcher", "layout", "loader", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
-    "safetensors_load", "stop", "team", "text", "watchdog" }
+    "safetensors_load", "safetensors_names", "stop", "team", "text", "watchdog" }
 
 -- The files of the runtime that this program is built from.
 local function runtime_of(config)

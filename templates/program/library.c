@@ -477,7 +477,8 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     int code = open_record(&p, e);
     if (code >= 0)
         code = $(name)_model_open(&p->m, &(ga_options){.data = o->data, .checkpoint = o->checkpoint,
-            .resume = o->resume, .init = o->init, .log = o->log, .threads = o->threads, .quiet = o->quiet,
+            .resume = o->resume, .init = o->init, .fresh = o->fresh, .log = o->log, .threads = o->threads,
+            .quiet = o->quiet,
             .seed = o->seed ? (int64_t)o->seed : -1, .eval = true}, e); /* eval: no folder is locked */
     if (code < 0) {
         $(name)_close(p);

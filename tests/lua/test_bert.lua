@@ -133,4 +133,57 @@ add("evaluation leaves dropout out: loss, accuracy and F1", function(t)
     error("no evaluation", 0)
 end)
 
+-- -- files of others ----------------------------------------------------------------------------
+
+local function shared_file(t, name)
+    local root = t.environment "GAGEN_DATA" or t.not_run("GAGEN_DATA is not set")
+    local path = root .. "/safetensors/" .. name
+    if not host.exists(path) then t.not_run(path .. " is not there") end
+    return path
+end
+
+-- A file of a model's body alone, whose names lack the first part: the values of the parameters that it has.
+local function body_is_taken(t, programs, p, file, part, options)
+    local start = t.temp() .. "/start.safetensors"
+    table.move({ "--init", file, "--save-init", start, "--eval" }, 1, 5, #options + 1, options)
+    local result = programs.train(p, options)
+    local found, expected, count = programs.tensors(start), programs.tensors(file), 0
+    for name, tensor in next, expected do
+        t.equal(assert(found[part .. name], name).values, tensor.values, name)
+        count = count + 1
+    end
+    t.contains(result.err, ("its names have no '%s' in front, the model's have: %d are taken so\n"):format(part, count))
+    return result.err
+end
+
+add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
+    local file, programs = shared_file(t, "tiny_bert_2layer.safetensors"), open(t)
+    local text = spec { optimizer = "adamw", accumulate = 1, precision = "f32", drop = 0 }
+    local p = programs.build("bert_body", (text:gsub("= 29, 9, 12, 24, 3, 2,", "= 256, 128, 32, 64, 4, 2,")))
+    local err = body_is_taken(t, programs, p, file, "bert.", { "--fresh", "bert.pooler.*,classifier.*" })
+    t.contains(err, ": 4 parameters are not in it and keep their initial values: 'bert.pooler.dense.weight', "
+        .. "'bert.pooler.dense.bias', ...\n")
+    local refused = programs.train(p, { "--init", file, status = 1 })
+    t.contains(refused.err, "'bert.pooler.dense.weight' is missing")
+    t.match(refused.err, "; %-%-fresh GLOB lets it lack names of GLOB\n$")
+    refused = programs.train(p, { "--fresh", "classifier.*", status = 1 })
+    t.contains(refused.err, "--fresh: there is no --init")
+end)
+
+add("the shipped GPT-2 takes a file of Hugging Face's GPT2Model", function(t)
+    local file, programs = shared_file(t, "tiny_gpt2.safetensors"), open(t)
+    local text = assert(host.read("specs/gpt2_124m.lua"))
+    for _, change in ipairs { { "{ 50257, 768 }", "{ 21, 2 }" }, { "times%(12%)", "times(1)" }, { "2304", "6" },
+        { "heads = 12", "heads = 1" }, { "3072", "8" }, { "{ 768, store", "{ 2, store" },
+        { "\ndata .-context = 1024 }", '\ndata { "text", train = "few_letters.txt", context = 8 }' },
+        { "\nbatch [^\n]*", "\nbatch (4)" } } do
+        local count
+        text, count = text:gsub(change[1], change[2])
+        assert(count > 0, change[1])
+    end
+    t.write(programs.folder() .. "/data/few_letters.txt", ("abcdefghijklmnopqrstu"):rep(40))
+    local p = programs.build("gpt2_body", 'name "gpt2_body"\n' .. text)
+    body_is_taken(t, programs, p, file, "transformer.", {})
+end)
+
 return tests

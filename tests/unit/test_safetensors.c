@@ -64,7 +64,7 @@ static void round_trip(void **state) {
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0); /* F64 file into F32 memory */
     assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
     assert_has(e.msg, "'fc1.weight' is F64, which F32 would round");
-    assert_int_equal(ga_safetensors_init(path, &b, 1, true, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &b, 1, NULL, true, &e), 0);
     assert_true(g[25] == f[25]);
     assert_int_equal(ga_safetensors_save("/nowhere/x", &a, 1, &e), GA_ENVIRONMENT);
 }
@@ -232,7 +232,7 @@ static void all_patterns(scratch *s, const char *dtype, int mantissa, int bias) 
     }
     put_file(path, file, 8 + (size_t)n + 2 * PATTERNS);
     if (ga_safetensors_load(path, &wide, 1, NULL, 0, &e) < 0) fail_msg("%s", e.msg);
-    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, NULL, true, &e), 0);
     const int infinite = (0x7fff >> mantissa) << mantissa;
     double value = 0;
     for (int i = 0; i < PATTERNS / 2; i++) {
@@ -262,11 +262,11 @@ static void rounding(void **state) {
     ga_array wide = {&x, 1, "", GA_F64, d}, narrow = {&x, 1, "", GA_F32, f};
     ga_err e;
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0);
-    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, NULL, true, &e), 0);
     assert_true(f[0] == 1 && f[1] == -INFINITY && f[2] == ldexpf(1, -149) && f[3] == -1e38f);
     d[3] = -1e39;
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0);
-    assert_int_equal(ga_safetensors_init(path, &narrow, 1, true, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_init(path, &narrow, 1, NULL, true, &e), GA_INPUT);
     assert_has(e.msg, "'x' holds -1e+39, too large for F32");
 }
 
@@ -282,12 +282,82 @@ static void initial_values(void **state) {
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
     assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
     assert_has(e.msg, "'h.4.ln.weight' is not in the model");
-    assert_int_equal(ga_safetensors_init(path, &b, 1, false, &e), 0);
+    assert_int_equal(ga_safetensors_init(path, &b, 1, NULL, false, &e), 0);
     assert_true(g[9] == 9 && g[16] == 0);
     fewer[1].shape[0] = fewer[1].n = 3;
     fewer[0].name = "fc7.weight";
-    assert_int_equal(ga_safetensors_init(path, &b, 1, false, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_init(path, &b, 1, NULL, false, &e), GA_INPUT);
     assert_has(e.msg, "nothing loaded: 'fc7.weight' is missing; 'fc1.bias' has shape (2), (3) expected");
+}
+
+/* A model as its writer names it: body, norm, head. */
+static const ga_param named[] = {{"bert.fc.weight", 0, 1, 1, {1}, 0, 0, 1},
+                                 {"bert.%d.LayerNorm.weight", 0, 2, 1, {1}, 1, 1, 1},
+                                 {"bert.%d.LayerNorm.bias", 0, 2, 1, {1}, 3, 1, 1},
+                                 {"head.weight", 0, 1, 1, {1}, 5, 0, 1}};
+
+/* Writes a file of these names, "a b c", with the values 1, 2, ... in their order. */
+static void names_file(const char *path, const char *names) {
+    char header[2048], name[64];
+    double values[8];
+    int n = 0, used = 1;
+    header[0] = '{';
+    for (; sscanf(names, "%63s", name) == 1; n++) {
+        used += snprintf(header + used, sizeof header - (size_t)used,
+                         "%s\"%s\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[%d,%d]}", n ? "," : "",
+                         name, 8 * n, 8 * n + 8);
+        values[n] = n + 1;
+        names = strstr(names, name) + strlen(name);
+    }
+    header[used++] = '}';
+    unsigned char file[4096] = {(unsigned char)used, (unsigned char)(used >> 8)};
+    memcpy(file + 8, header, (size_t)used);
+    memcpy(file + 8 + used, values, (size_t)n * sizeof *values);
+    put_file(path, file, 8 + (size_t)used + (size_t)n * sizeof *values);
+}
+
+/* What --init makes of a file of these names: 0 and the values in the order of the model, or the message. */
+static void names_are_taken(void **state, const char *names, const char *fresh, const char *expected) {
+    const char *path = scratch_path(*state, "names");
+    double x[6] = {0};
+    char found[600];
+    ga_array a = {named, 4, "", GA_F64, x};
+    ga_err e = {0};
+    names_file(path, names);
+    if (ga_safetensors_init(path, &a, 1, fresh, false, &e) == 0)
+        snprintf(found, sizeof found, "%g %g %g %g %g %g", x[0], x[1], x[2], x[3], x[4], x[5]);
+    else
+        snprintf(found, sizeof found, "%s", e.msg);
+    if (!strstr(found, expected)) fail_msg("%s: found '%s', expected '%s'", names, found, expected);
+}
+
+static void names_of_others(void **state) {
+    names_are_taken(state, "bert.fc.weight bert.0.LayerNorm.weight bert.1.LayerNorm.weight bert.0.LayerNorm.bias "
+                           "bert.1.LayerNorm.bias head.weight", NULL, "1 2 3 4 5 6");
+    names_are_taken(state, "bert.0.LayerNorm.gamma bert.0.LayerNorm.beta bert.1.LayerNorm.beta "
+                           "bert.1.LayerNorm.gamma bert.fc.weight head.weight", NULL, "5 1 4 2 3 6");
+    names_are_taken(state, "fc.weight 0.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.gamma 1.LayerNorm.beta "
+                           "head.weight", NULL, "1 2 4 3 5 6");
+    /* a file with one name of the model's has the model's names */
+    names_are_taken(state, "bert.fc.weight 0.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.weight 1.LayerNorm.bias "
+                           "head.weight", NULL, "'bert.0.LayerNorm.weight' is missing");
+    /* gamma beside weight: weight is taken, gamma is left */
+    names_are_taken(state, "bert.fc.weight bert.0.LayerNorm.gamma bert.0.LayerNorm.weight bert.1.LayerNorm.weight "
+                           "bert.0.LayerNorm.bias bert.1.LayerNorm.bias head.weight", NULL, "1 3 4 5 6 7");
+}
+
+static void fresh_names(void **state) {
+    const char *body = "fc.weight 0.LayerNorm.weight 1.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.bias";
+    names_are_taken(state, body, NULL, "'head.weight' is missing; --fresh GLOB lets it lack names of GLOB");
+    names_are_taken(state, body, "head.*", "1 2 3 4 5 0");
+    names_are_taken(state, body, "*", "1 2 3 4 5 0");
+    names_are_taken(state, body, "tail.*,hea*", "1 2 3 4 5 0");
+    names_are_taken(state, body, "*ea*wei*t", "1 2 3 4 5 0");
+    names_are_taken(state, body, "head", "'head.weight' is missing");
+    names_are_taken(state, body, "tail.*", "'head.weight' is missing");
+    names_are_taken(state, "bert.fc.weight bert.0.LayerNorm.weight bert.1.LayerNorm.weight bert.0.LayerNorm.bias "
+                           "bert.1.LayerNorm.bias head.weight", "head.*",
+                    "--fresh head.*: ");
 }
 
 /* More differences than a message has room for: stderr has a line for each. */
@@ -341,6 +411,8 @@ int test_safetensors(void) {
                                        cmocka_unit_test(half_types),
                                        cmocka_unit_test(rounding),
                                        cmocka_unit_test(initial_values),
+                                       cmocka_unit_test(names_of_others),
+                                       cmocka_unit_test(fresh_names),
                                        cmocka_unit_test(many_differences),
                                        cmocka_unit_test(cuts)};
     return cmocka_run_group_tests_name("safetensors", tests, scratch_setup, scratch_teardown);
