@@ -8,6 +8,7 @@ local SPECS = {
     { "digits_mlp", "digits" }, { "mnist_mlp", "mnist" }, { "char_gpt", "tinyshakespeare" },
     { "llama_tiny", "tinyshakespeare" }, { "vit_tiny_cifar10", "cifar-10-batches-bin" },
     { "gpt2_124m", "gpt2tokens" }, { "bert_sst2", "sst2" },
+    { "bert_mini_sst2", "sst2" },
 }
 
 local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"
@@ -29,12 +30,12 @@ local function open(t, folder)
     return programs
 end
 
--- The first rows of SST-2 as bert_sst2 has them: `gagen tokenize` makes the files.
+-- The first rows of SST-2 as the two BERTs have them: `gagen tokenize` makes the files.
 local function tokenize(t, programs)
     local root = t.environment "GAGEN_DATA"
-    for _, part in ipairs { "train", "dev" } do
-        local result = programs.gagen { "tokenize", "bert", ("%s/sst2/%s.tsv"):format(root, part),
-            ("%s/data/sst2_%s.safetensors"):format(programs.folder(), part), "--vocab",
+    for _, file in ipairs { "train", "16000", "dev" } do
+        local result = programs.gagen { "tokenize", "bert", ("%s/sst2/%s.tsv"):format(root,
+            file == "dev" and "dev" or "train"), ("%s/data/sst2_%s.safetensors"):format(programs.folder(), file), "--vocab",
             root .. "/bert/bert-base-uncased-vocab.txt", "--length", "64", "--types", "--first", "96" }
         t.equal(result.status, 0, result.err)
     end
