@@ -57,9 +57,9 @@ end
 
 local function name_of(o) return ("%s_a%d"):format(o.optimizer, o.accumulate) end
 
-local function losses_are(t, programs, p, expected, bound)
+local function losses_are(t, programs, p, expected, bound, env)
     local i = 0
-    for _, event in ipairs(programs.events(p, { "--init", FIGURES .. "init.safetensors" })) do
+    for _, event in ipairs(programs.events(p, { "--init", FIGURES .. "init.safetensors", env = env })) do
         if event.event == "update" then
             i = i + 1
             t.near(event.loss, expected[i], bound * expected[i])
@@ -131,6 +131,16 @@ add("evaluation leaves dropout out: loss, accuracy and F1", function(t)
         end
     end
     error("no evaluation", 0)
+end)
+
+add("on a device: losses to 1e-9", function(t)
+    local o = { optimizer = "sgd", accumulate = 4, precision = "f64", drop = 0 }
+    local programs, losses = open(t)
+    local devices = dofile "tests/lua/devices.lua"
+    local _, environment = devices.open(t)
+    local p = programs.build("bert_cuda", (spec(o):gsub('\ntarget  *"c"', '\ntarget "cuda"')))
+    t.contains(host.read(p.spec), '\ntarget "cuda"\n')
+    losses_are(t, programs, p, losses[name_of(o)].values, 1e-9, environment(devices.checked(1)))
 end)
 
 -- -- files of others ----------------------------------------------------------------------------

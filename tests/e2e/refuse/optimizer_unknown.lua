@@ -1,8 +1,8 @@
--- expect: 7: optimizer: 'adamx' is unknown, expected one of
+-- expect: 7: optimizer: 'adanw' is unknown, expected one of
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (16)
 accumulate (4)
 model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
 loss       "cross_entropy"
-optimizer  { "adamx", lr = 1e-2 }
+optimizer  { "adanw", lr = 1e-2 }
 train      { epochs = 2 }
