@@ -138,6 +138,10 @@ c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
 --- What the schedule gives ("lr", "momentum") after `t` updates.
 function c.rate(config, what, t) return ("%s_model_%s(m, %s)"):format(config.name, what, t) end
 
+--- What gradient_partials calls an element, and how it counts one that is not finite.
+c.element = "i + j"
+function c.count_nonfinite(name) return ("bad[j] += isfinite(%s) ? 0 : 1;"):format(name) end
+
 --- Where the partial sums of a tile of the gradient go.
 function c.partials(tile) return "m->partials" .. (tile == "0" and "" or " + 2 * " .. tile) end
 

@@ -1,10 +1,10 @@
--- clip: the gradient between its last micro-step and the update: how it is measured, and cut where it is too
--- long. Elements first, where clip.value asks for it, then the norm.
+-- clip: the gradient between its last micro-step and the update: what the word `gradient` makes of it, how it is
+-- measured, and cut where it is too long. Elements first, where clip.value asks for it, then the norm.
 --
 --   clip (1.0)                    one call over the flat space; decide() makes one factor of its norm
 --   clip { 1, per_group = true }  a call for each run of a parameter group; a norm and a factor for each
 --   clip { value = 0.5 }          the weight of the cycle is summed up first, then the mean gradient is
---                                 written back, cut to -0.5 .. 0.5
+--                                 written back, cut to -0.5 .. 0.5; as with `gradient`, whatever it makes
 local expr = require "base.expr"
 local text = require "base.text"
 
@@ -31,8 +31,17 @@ local function norm_of(config)
         root = "pow(%s, 1.0 / " .. number(p) .. ")", says = ("the sum of sizes to the power of %g"):format(p) }
 end
 
---- Whether the mean gradient is written back, cut.
-function clip.by_value(config) return config.clip and config.clip.value ~= nil or false end
+local function limit_of(config) return config.clip and config.clip.value end
+
+--- Whether the mean gradient is written back, changed.
+function clip.writes(config) return (limit_of(config) or config.gradient) ~= nil end
+
+local function reads_w(config)
+    for _, name in ipairs(config.gradient and expr.variables(config.gradient.e) or {}) do
+        if name == "w" then return true end
+    end
+    return false
+end
 
 local function per_group(config) return config.clip and config.clip.per_group or false end
 
@@ -40,7 +49,7 @@ local function per_group(config) return config.clip and config.clip.per_group or
 function clip.norm_text(config)
     local p = norm_of(config).p
     return ("%s-norm of the mean gradient, %s"):format(p == math.huge and "inf" or ("%g"):format(p),
-        clip.by_value(config) and "clipped by value" or "before clipping")
+        limit_of(config) and "clipped by value" or config.gradient and "changed by the spec" or "before clipping")
 end
 
 --- The runs of the flat space that are measured together: { offset, n, count, stride, tile }, `tile` the
@@ -81,25 +90,49 @@ function clip.calls(g, config, target)
             from, to = ("%d + l * %d"):format(from, s.stride), ("%d + l * %d"):format(to, s.stride)
         end
         out[#out + 1] = ("%sgradient_partials(%s, %s%s, %s, %s);"):format(pad,
-            clip.by_value(config) and target.sweep_step or target.worker, target.partials(tile),
-            target.flat:format("g"), from, to)
+            clip.writes(config) and target.sweep_step or target.worker, target.partials(tile),
+            target.flat:format("g") .. (reads_w(config) and target.flat:format("w") or ""), from, to)
     end
     return text.block(table.concat(out, "\n"))
 end
 
 --- The parameters of gradient_partials beside those of the target.
 function clip.parameters(config)
-    if not clip.by_value(config) then return { "double *partials", "const real *gradients" } end
-    return { "const step *s", "double *partials", "real *gradients" }
+    if not clip.writes(config) then return { "double *partials", "const real *gradients" } end
+    return { "const step *s", "double *partials", "real *gradients", reads_w(config) and "const real *flat_w" or nil }
+end
+
+-- The lines that read element `at` of the gradient, change it as the spec wants, and count what is not finite.
+local function read_lines(g, config, target, at)
+    local element, limit = ("gradients[%s]"):format(at), limit_of(config)
+    if not clip.writes(config) then
+        return { ("const double g = %s;"):format(element), target.count_nonfinite("g") }
+    end
+    local lines, made = { ("const real mean = s->mean * %s;"):format(element) }, "mean"
+    if config.gradient then
+        made = expr.text(config.gradient.e, target.spelling(g.real, function(name)
+            return name == "g" and "mean" or ("flat_w[%s]"):format(at)
+        end, config.gradient.at))
+        if limit then lines[2], made = ("const real made = %s;"):format(made), "made" end
+    end
+    if limit then
+        local cut = text.number(limit, g.real, config.clip.at).text
+        lines[#lines + 1] = ("const double g = %s = %s > %s ? %s : %s < -%s ? -%s : %s;"):format(element, made, cut,
+            cut, made, cut, cut, made)
+        lines[#lines + 1] = target.count_nonfinite(made)
+    else
+        lines[#lines + 1] = ("const double g = %s = %s;"):format(element, made)
+        lines[#lines + 1] = target.count_nonfinite "g"
+    end
+    return lines
 end
 
 --- The arguments of the template of gradient_partials.
-function clip.measure(g, config)
+function clip.measure(g, config, target)
     local norm = norm_of(config)
-    local value = clip.by_value(config) and text.number(config.clip.value, g.real, config.clip.at)
     return { says = text.block(norm.says), name = text.ident(norm.name), term = text.block(norm.term),
-        largest = norm.largest or false, by_value = value ~= false,
-        limit = value or text.block "" }
+        largest = norm.largest or false,
+        read = text.block(table.concat(read_lines(g, config, target, target.element), "\n")) }
 end
 
 --- The factor in a sweep of this group.
@@ -115,7 +148,7 @@ end
 
 --- The arguments of the decision: what the norm is, and the lines that make factors of it.
 function clip.decision(g, config)
-    local norm, by_value = norm_of(config), clip.by_value(config)
+    local norm, by_value = norm_of(config), clip.writes(config)
     local mean = by_value and "" or " * mean"
     local _, _, ends = clip.ranges(g, config)
     local lines = {}
@@ -138,7 +171,7 @@ function clip.work(g, config)
     for _, s in ipairs((clip.ranges(g, config))) do elements = elements + s.n * s.count end
     local size = g.real == "f64" and 8 or 4
     local calls = clip.calls_count(g, config)
-    return 2 * elements // calls, elements * size * (clip.by_value(config) and 2 or 1) // calls
+    return 2 * elements // calls, elements * size * (clip.writes(config) and 2 or 1) // calls
 end
 
 return clip

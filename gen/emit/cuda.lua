@@ -41,6 +41,10 @@ cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
 --- What the schedule gives ("lr", "momentum") after `t` updates.
 function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "learning_rate" or what, t) end
 
+--- What gradient_partials calls an element, and how it counts one that is not finite.
+cuda.element = "i"
+function cuda.count_nonfinite(name) return ("bad += !(%s - %s == 0);"):format(name, name) end
+
 --- Where the partial sums of a tile of the gradient go.
 function cuda.partials(tile)
     return "m->device_partials" .. (tile == "0" and "" or " + 2 * sizeof(double) * " .. tile)

@@ -41,7 +41,7 @@ local function step_rows(g, config, scalars)
         { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
         { "real", factor, "nominal / true weight, times the clip factor", factors },
     }
-    if clip.by_value(config) then
+    if clip.writes(config) then
         reals[2][3] = "of clipping by the norm"
         table.insert(reals, 2, { "real", "mean", "nominal / true weight", 1 })
     end
@@ -85,12 +85,12 @@ local function boundary_kernels(g, config, context, sweeps)
     local measure = {}
     cuda.sweep(measure, clip.parameters(config), clip.TILE)
     local open = cuda.open("gradient_partials", measure.launch)
-    add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config), {
+    add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config, cuda), {
         threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
     list[1].flops, list[1].bytes = clip.work(g, config)
     local totals = text.block((template("totals", { ddp = config.parallel ~= "none",
         by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
-    if clip.by_value(config) then
+    if clip.writes(config) then
         add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = totals })
     end
     if config.parallel ~= "none" then

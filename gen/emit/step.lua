@@ -187,7 +187,7 @@ function step.boundary(g, config, context, sweeps)
     local target = context.target
     return {
         buckets = #g.collectives, bucket_rows = bucket_rows(g),
-        measure_calls = clip.calls(g, config, target), by_value = clip.by_value(config),
+        measure_calls = clip.calls(g, config, target), by_value = clip.writes(config),
         sweep_calls = update.calls(g, config, sweeps, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
@@ -209,7 +209,8 @@ end
 local function kernels_text(g, config, context, all, sweeps)
     local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
     local open = target.open("gradient_partials")
-    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(clip.measure(g, config), {
+    local arguments = clip.measure(g, config, target)
+    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
         params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
         .text:gsub("\n+$", "\n")
     for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end

@@ -76,6 +76,17 @@ const ga_event_kind ga_event_kinds[] = {
                    REQUIRED("args", TABLE) },
     },
     {
+        .name = "gradient_begin",
+        .opens = 'g',
+        .field = { REQUIRED("line", LINE), REQUIRED("g", NEW_TENSOR), REQUIRED("w", NEW_TENSOR),
+                   REQUIRED("args", TABLE) },
+    },
+    {
+        .name = "gradient_end",
+        .closes = 'g',
+        .field = { REQUIRED("result", VALUE) },
+    },
+    {
         .name = "schedule_end",
         .closes = 's',
         .field = { REQUIRED("result", VALUE) },

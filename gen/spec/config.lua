@@ -4,8 +4,10 @@ local accumulation = require "spec.accumulation"
 local check = require "base.check"
 local data = require "spec.data"
 local diag = require "base.diag"
+local expr = require "base.expr"
 local ordered = require "base.ordered"
 local schedule = require "spec.schedule"
+local traced = require "spec.traced"
 local words = require "spec.words"
 
 local config = {}
@@ -18,6 +20,7 @@ local function collect(path, events)
         if event.event == "model" or event.event == "model_begin" then name = "model" end
         if event.event == "loss_begin" then name = "loss" end
         if event.event == "schedule_begin" then name = "schedule" end
+        if event.event == "gradient_begin" then name = "gradient" end
         if name then
             local at = event.at or path .. ":" .. event.line
             if given:has(name) then
@@ -288,15 +291,31 @@ local function schedule_of(given, path, catalog, events)
     local entry = given:get("schedule")
     if not entry or not entry.traced then return select(given, path, catalog, "schedule", "constant") end
     local where = context("schedule", entry.at)
-    local rest = table.move(events, entry.event, #events, 1, {})
-    return { rule = schedule.traced(rest, catalog, entry.at), at = entry.at, where = where,
+    return { rule = schedule.traced(events, entry.event, catalog, entry.at), at = entry.at, where = where,
         fields = check.fields(words.find("schedule").fields, entry.args, where) }
+end
+
+-- What the spec makes of each element of the mean gradient, as an expression of g and w. It is done to the
+-- whole flat space, whose gaps are 0 and stay so.
+local function gradient_of(given, catalog, events)
+    local entry = given:get("gradient")
+    if not entry then return nil end
+    check.fields({}, entry.args, context("gradient", entry.at))
+    local e = traced("gradient", { "g", "w" }, events, entry.event, catalog, entry.at)
+    local of_zero = expr.evaluate(e, { g = 0, w = 0 })
+    if of_zero ~= 0 then
+        diag.fail(entry.at, ("gradient: of g = 0 and w = 0 the function makes %g, expected 0"):format(of_zero), {})
+    end
+    return { e = e, at = entry.at }
 end
 
 -- Each word by itself, in the order of the spec, before what words must agree on.
 local function check_alone(given, path)
     for name, entry in given:each() do
         local word = words.find(name)
+        if word and word.takes_function and not entry.traced then
+            diag.fail(entry.at, ("%s: expected a function of %s"):format(name, word.takes_function), {})
+        end
         if word and word.fields and not word.select and not entry.traced then
             simple(given, path, name)
         end
@@ -341,6 +360,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.groups = groups_of(c.optimizer)
     c.schedule = schedule_of(given, path, catalog, events)
     c.clip = given:has("clip") and clip_of(given, path) or nil
+    c.gradient = gradient_of(given, catalog, events)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes

@@ -395,6 +395,8 @@ local function apart(events)
     return others, of_loss
 end
 
+local ASIDE = { schedule_begin = "schedule_end", gradient_begin = "gradient_end" }
+
 --- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
 -- Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is
 -- a function, its value per row.
@@ -402,10 +404,11 @@ function model.play(b, catalog, path, events, inputs)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)
     local function play(list)
-        local rates = false         -- inside the function of the schedule: no part of the model
+        local aside         -- the end of the function of a schedule or gradient: no part of the model
         for _, event in ipairs(list) do
-            rates = event.event == "schedule_begin" or rates and event.event ~= "schedule_end"
-            if PLAY[event.event] and not rates then PLAY[event.event](player, event) end
+            aside = aside or ASIDE[event.event]
+            if PLAY[event.event] and not aside then PLAY[event.event](player, event) end
+            if event.event == aside then aside = nil end
         end
     end
     local others, of_loss = apart(events)

@@ -15,6 +15,7 @@
 --   model_begin     line, args           model_end      result    (args: without the function)
 --   loss_begin      line, out, args      loss_end       result
 --   schedule_begin  line, t, base, args  schedule_end   result
+--   gradient_begin  line, g, w, args     gradient_end   result
 -- Values in args and result: numbers, strings, booleans, tables, { layer = id }, { tensor = id }.
 
 local math, ipairs, type, select, setmetatable = math, ipairs, type, select, setmetatable
@@ -23,7 +24,7 @@ local format, unpack = string.format, table.unpack
 local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min",
                "sin", "sqrt", "tan" }
 local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor",
-                 schedule = "a number or an expression" }
+                 schedule = "a number or an expression", gradient = "an expression" }
 
 local function one(what, nodes, line, ...)
     if select("#", ...) > 1 then
@@ -138,7 +139,7 @@ end
 
 -- === config words ================================================================================
 
--- Runs the function of a model, loss or schedule between its begin and end events.
+-- Runs the function of a model, loss, schedule or gradient between its begin and end events.
 local function trace(box, nodes, name, line, body, args)
     local result = nodes.inside(name, line, function()
         local begin, value = { event = name .. "_begin", line = line, args = args }, nil
@@ -150,9 +151,12 @@ local function trace(box, nodes, name, line, body, args)
             begin.out = nodes.tensor()
             box.record(begin.out).fields = {}
             value = body(begin.out, batch)
-        else
+        elseif name == "schedule" then
             begin.t, begin.base = nodes.tensor(), nodes.tensor()
             value = body(begin.t, begin.base)
+        else
+            begin.g, begin.w = nodes.tensor(), nodes.tensor()
+            value = body(begin.g, begin.w)
         end
         if not (nodes.is_tensor(value) or name == "model" and type(value) == "table"
                 or name == "schedule" and math.type(value)) then

@@ -4,6 +4,7 @@ local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local traced = require "spec.traced"
 
 local schedule = {}
 
@@ -198,35 +199,12 @@ end
 
 -- === a function of the spec =====================================================================
 
-local function operand(value, values)
-    if type(value) == "number" then return expr.lift(value) end
-    return values[value.tensor]
-end
-
---- The events between schedule_begin and schedule_end (both included) as an entry without fields.
-function schedule.traced(events, catalog, at)
-    local begin, values = events[1], {}
-    values[begin.t], values[begin.base] = expr.var "t", expr.var "base"
-    local result
-    for i = 2, #events do
-        local event = events[i]
-        if event.event == "schedule_end" then
-            result = operand(event.result, values)
-            break
-        else
-            local rule = event.event == "op" and catalog.pointwise:get(event.op)
-            if not rule or not rule.value then
-                diag.fail(at, "schedule: the function takes arithmetic and pointwise functions of t and base", {})
-            end
-            local ins = ordered.collect(event.ins, function(x) return operand(x, values) end)
-            local fields = check.fields(rule.fields, event.args or {}, check.context(event.op, at))
-            values[event.out] = expr.lift(rule.value(fields, table.unpack(ins)))
-        end
-    end
-    local rule = { name = "function", doc = "of the spec", fields = {}, factor = function(_, t, _, base)
+--- A function of the spec, whose events begin at number `first`, as an entry without fields.
+function schedule.traced(events, first, catalog, at)
+    local result = traced("schedule", { "t", "base" }, events, first, catalog, at)
+    return { name = "function", doc = "of the spec", fields = {}, factor = function(_, t, _, base)
         return expr.substitute(result, { t = t, base = base })
     end }
-    return rule
 end
 
 return schedule

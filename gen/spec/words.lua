@@ -97,6 +97,11 @@ words.list = {
             doc = "the optimizer's lr times (rows of an update / base_rows), or its square root" }),
         field("base_rows", "int", { min = 1, doc = "the rows of an update that lr is meant for" }),
     } },
+    { name = "gradient", example = "gradient (function(g, w) return g + 0.01 * w end)", fields = {},
+      takes_function = "g and w",
+      usage = "gradient (function(g, w) return expression end)",
+      doc = "what becomes of each element g of the mean gradient of a parameter element w, before it is clipped; "
+          .. "once per update" },
     { name = "clip", example = 'clip { 1.0, per_group = true }',
       doc = "gradient clipping at the boundary, of the mean gradient: elements first, then the norm; the "
           .. "factor is min(1, norm / (what it is + 1e-6))", fields = {

@@ -1,6 +1,6 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(params, says, name, term, largest, by_value, limit)
+//@ gradient_partials(params, says, name, term, largest, read)
 /* gradient_partials: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide(). */
 static void gradient_partials($params) {
@@ -11,14 +11,7 @@ static void gradient_partials($params) {
         for (int64_t i = first; i < end; i += LANES) {
             const int n = end - i < LANES ? (int)(end - i) : LANES;
             for (int j = 0; j < n; j++) {
-//% if by_value then
-                const real mean = s->mean * gradients[i + j];
-                const double g = gradients[i + j] = mean > $limit ? $limit : mean < -$limit ? -$limit : mean;
-                bad[j] += isfinite(mean) ? 0 : 1;
-//% else
-                const double g = gradients[i + j];
-                bad[j] += isfinite(g) ? 0 : 1;
-//% end
+                $read
 //% if largest then
                 $(name)[j] = fmax($(name)[j], $term);
 //% else

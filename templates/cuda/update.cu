@@ -1,6 +1,6 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(threads, params, says, name, term, largest, by_value, limit)
+//@ gradient_partials(threads, params, says, name, term, largest, read)
 /* gradient_partials: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide. */
 GA_KERNEL($threads) gradient_partials($params) {
@@ -9,14 +9,7 @@ GA_KERNEL($threads) gradient_partials($params) {
     const ga_int64 end = first + NORM_TILE < to ? first + NORM_TILE : to;
     double $name = 0, bad = 0;
     for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
-//% if by_value then
-        const real mean = s->mean * gradients[i];
-        const double g = gradients[i] = mean > $limit ? $limit : mean < -$limit ? -$limit : mean;
-        bad += !(mean - mean == 0);
-//% else
-        const double g = gradients[i];
-        bad += !(g - g == 0);
-//% end
+        $read
 //% if largest then
         $name = fmax($name, $term);
 //% else

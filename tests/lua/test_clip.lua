@@ -42,12 +42,13 @@ local function norm(gradients, names, p)
 end
 
 -- What the definition makes of the gradient of a whole cycle; also the norm of all of it before the factor.
-local function clipped(dumped, how, mean)
+local function clipped(dumped, how, mean, before)
     local gradients, groups, names = {}, { [0] = {}, {}, {} }, {}
     for name, tensor in next, dumped do
         gradients[name], names[#names + 1] = {}, name
         for i, g in ipairs(tensor.values) do
             g = g * mean
+            if how.gradient then g = how.gradient(g, before[name].values[i]) end
             if how.value then g = math.max(-how.value, math.min(how.value, g)) end
             gradients[name][i] = g
         end
@@ -78,13 +79,18 @@ local CASES = {
     { "each group", "{ 0.02, per_group = true }", { norm = 0.02, per_group = true } },
     { "largest of each group, after value", '{ 0.001, p = "inf", value = 0.002, per_group = true }',
         { norm = 0.001, p = INF, value = 0.002, per_group = true } },
+    { "a function of the spec", "(1e3)\ngradient (function(g, w) return 3 * g + 0.1 * w end)",
+        { norm = 1e3, gradient = function(g, w) return 3 * g + 0.1 * w end } },
+    { "a function of the spec, then value and norm",
+        "{ 0.02, value = 0.002 }\ngradient (function(g, w) return where(gt(w, 0), 2 * g, abs(g)) end)",
+        { norm = 0.02, value = 0.002, gradient = function(g, w) return w > 0 and 2 * g or math.abs(g) end } },
 }
 
 local function check(t, programs, p, plain, how, mean)
     local start = t.temp() .. "/start.safetensors"
     local raw = programs.dump(plain, { "--save-init", start })
-    local gradients, whole = clipped(programs.tensors(raw .. "/gradients.safetensors"), how, mean)
     local before, log = programs.tensors(start), t.temp() .. "/log"
+    local gradients, whole = clipped(programs.tensors(raw .. "/gradients.safetensors"), how, mean, before)
     local after = programs.dump(p, { "--log", log })
     for name, tensor in next, programs.tensors(after .. "/parameters.safetensors") do
         local _, scale = group_of(name)
@@ -149,6 +155,11 @@ add("what clip refuses", function(t)
     refused("{ value = 1, p = 1 }", "p without norm")
     refused("{ value = 1, per_group = true }", "per_group without norm")
     refused("{ 1, p = 0 }", 'p is 0, expected a number > 0 or "inf"')
+    refused("(1)\ngradient (2)", "gradient: expected a function of g and w")
+    refused("(1)\ngradient (function(g, w) return g + 1 end)", "of g = 0 and w = 0 the function makes 1, expected 0")
+    refused("(1)\ngradient (function(g, w) return true end)", "the function must return an expression, found a boolean")
+    refused("(1)\ngradient (function(g, w) return linear \"x\" { 3 } (g) end)",
+        "the function takes arithmetic and pointwise functions of g and w")
     refused("{ 1, p = 1 }", "reads the 2-norm of the whole gradient", '{ "fused_lamb", lr = 0.1 }')
     refused("{ 1, per_group = true }", "reads the 2-norm of the whole gradient", '{ "fused_lamb", lr = 0.1 }')
 end)

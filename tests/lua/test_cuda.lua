@@ -81,8 +81,9 @@ add("outliers are skipped on the device too", function(t)
 end)
 
 for i, clip in ipairs { '{ 0.05, p = "inf", per_group = true }', "{ value = 0.002 }",
-    "{ 0.02, p = 3, value = 0.002, per_group = true }" } do
-    add("clip " .. clip .. " equals the C target", function(t)
+    "{ 0.02, p = 3, value = 0.002, per_group = true }",
+    "{ 0.02, value = 0.002 }\ngradient (function(g, w) return 2 * g + 0.01 * tanh(w) end)" } do
+    add("clip " .. clip:gsub("\n", " ") .. " equals the C target", function(t)
         same_as_c(t, "cuda_clip" .. i, (regions(4, 4, F64):gsub("clip       [^\n]*", "clip " .. clip)), 1e-12)
     end)
 end

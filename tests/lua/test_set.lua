@@ -92,8 +92,8 @@ add("what --set refuses", function(t)
         { "batch.=1", "expected word.field=VALUE or word=VALUE" },
         { "init.normal=1", "init: unknown field 'normal'\ninit has no fields" },
         { "model=1", "model: only the spec builds it" },
-        { 'schedule="cosin"', "schedule: 'cosin' is unknown, expected one of constant, cosine\n"
-            .. "did you mean 'cosine'?" },
+        { 'schedule="cosin"', "schedule: 'cosin' is unknown, expected one of constant, " },
+        { 'schedule="cosin"', "did you mean 'cosine'?" },
         { 'data.train="\x1b[2J"', "data: a path with control bytes" },
     } do
         local result = programs.gagen { "check", SPEC, "--set", case[1] }
