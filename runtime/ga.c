@@ -65,6 +65,7 @@ double ga_get(const void *base, ga_dtype t, int64_t i) {
     case GA_F64: return ((const double *)base)[i];
     case GA_BF16: return bf16_value(((const uint16_t *)base)[i]);
     case GA_F16: return f16_value(((const uint16_t *)base)[i]);
+    case GA_I64: return (double)((const int64_t *)base)[i];
     default: return (double)((const float *)base)[i];
     }
 }

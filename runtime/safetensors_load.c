@@ -25,6 +25,13 @@ static bool float_type(const char *name, ga_dtype *out) {
     return false;
 }
 
+/* Counters are single numbers that others write as whole ones. */
+static bool counter_type(const char *name, const ga_param *p, ga_dtype *out) {
+    if (p->rank > 0 || strcmp(name, ga_dtype_name(GA_I64)) != 0) return false;
+    *out = GA_I64;
+    return true;
+}
+
 /* How a file may differ from the arrays that it is loaded into. */
 typedef struct {
     bool extra;  /* it may hold tensors that no array asks for */
@@ -94,6 +101,8 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
     }
     if (!same_shape(shape, p))
         shape_difference(shape, p, &t);
+    else if (counter_type(dtype_text(entry), p, &dtype))
+        return;
     else if (!float_type(dtype_text(entry), &dtype))
         ga_text_add(&t, "is %s, F16, BF16, F32 or F64 expected", dtype_text(entry));
     else if (ga_dtype_bytes(dtype) > ga_dtype_bytes(a->dtype) && !c->rules.narrow)
@@ -203,7 +212,7 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     const json_t *offsets = json_object_get(entry, "data_offsets");
     int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);
-    float_type(dtype_text(entry), &dtype);
+    if (!counter_type(dtype_text(entry), p, &dtype)) float_type(dtype_text(entry), &dtype);
     if (dtype == a->dtype && !add)
         return ga_tensors_file_read(f, (char *)a->base + start * size, p->n * size, from);
     return load_converted(f, a, start, p->n, dtype, from, name, add);

@@ -5,9 +5,9 @@
 -- An element whose gradient is below NOISE times the largest of all gradients is the rounding error
 -- of a sum that is zero (the bias of keys in attention, say). Adam's division by sqrt(v) makes a step
 -- of it, so its parameter is not compared, and counted.
+local batchnorm = require "spec.batchnorm"
 local compile = require "command.compile"
 local diag = require "base.diag"
-local graph = require "graph.graph"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
 local program = require "emit.program"
@@ -141,11 +141,8 @@ local function reasons(g, c)
     if c.loss.weight == "micro" then
         list[1] = 'loss: weight = "micro" gives each micro-step the same weight, whatever it counts'
     end
-    graph.walk(g.forward, function(node)
-        if node.op:find("^batchnorm") then
-            list[#list + 1] = node.at .. ": batchnorm takes its statistics from the rows of one micro-step"
-        end
-    end)
+    local open = batchnorm.open(g)
+    if open then list[#list + 1] = ("batchnorm %s: statistics are those of the rows of a micro-step"):format(open) end
     return list
 end
 

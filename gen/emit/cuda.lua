@@ -2,6 +2,7 @@
 -- A kernel's launch is { blocks, threads }: one-dimensional, whole warps, decided by its shape alone.
 -- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
 local attention = require "emit.kernels_attention"
+local batchnorm = require "emit.kernels_batchnorm"
 local c = require "emit.c"
 local conv = require "emit.kernels_conv"
 local graph = require "graph.graph"
@@ -156,7 +157,8 @@ local function gemm(kernel, node, op, dtype)
 end
 
 -- Launch of each op beside the products; nil where it follows from the arguments alone.
-local LAUNCH = ordered.copy(ordered.copy(attention.launch, conv.launch), pool.launch)
+local LAUNCH = attention.launch
+for _, family in ipairs { conv, pool, batchnorm } do LAUNCH = ordered.copy(LAUNCH, family.launch) end
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end

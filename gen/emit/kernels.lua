@@ -1,12 +1,14 @@
 -- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
 -- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
 local attention = require "emit.kernels_attention"
+local batchnorm = require "emit.kernels_batchnorm"
 local c = require "emit.c"
 local conv = require "emit.kernels_conv"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local matmul = require "emit.matmul"
 local ordered = require "base.ordered"
+local pool = require "emit.kernels_pool"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -41,7 +43,7 @@ end
 
 -- Arguments of each op's template beside fn, params and source.
 local ARGUMENTS = ordered.copy((require "emit.kernels_shape"), attention.arguments)
-for _, family in ipairs { conv, (require "emit.kernels_pool") } do
+for _, family in ipairs { conv, pool, batchnorm } do
     ARGUMENTS = ordered.copy(ARGUMENTS, family.arguments)
 end
 

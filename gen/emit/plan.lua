@@ -122,7 +122,7 @@ function plan.facts(g, config, kernel_list, sweeps)
     local parameters, total = 0, 0
     for _, arena in ipairs(facts.arenas) do total = total + arena.bytes end
     for _, param in ipairs(g.params) do
-        parameters = parameters + graph.elements(param.shape) * param.count
+        parameters = parameters + (param.buffer and 0 or graph.elements(param.shape) * param.count)
         facts.parameters[#facts.parameters + 1] = { name = param.name, shape = param.shape,
             group = param.group or -1, layout = "plain", offset = param.flat.offset,
             stride = param.flat.stride, count = param.count, trainable = param.used }

@@ -172,9 +172,10 @@ end
 
 local function param_rows(params)
     return ordered.collect(params, function(p)
-        local shape = ordered.collect(p.shape, function(n) return tostring(n) end)
+        local saved = p.saved_shape or p.shape
+        local shape = ordered.collect(saved, function(n) return tostring(n) end)
         return ("{%s, %d, %d, %d, {%s}, %d, %d, %d},"):format(text.string(p.name).text, p.first,
-            p.count, #p.shape, table.concat(shape, ", "), p.flat.offset, p.flat.stride, p.flat.n)
+            p.count, #saved, table.concat(shape, ", "), p.flat.offset, p.flat.stride, p.flat.n)
     end)
 end
 
@@ -184,7 +185,7 @@ local function init_rows(params, config, real)
     return ordered.collect(params, function(p)
         local kind, value, at = p.init.kind, p.init.bound or p.init.value, p.at
         for _, rule in ipairs(config.init) do
-            if glob.takes(rule.glob, p, rule.at, "init") then
+            if not p.buffer and glob.takes(rule.glob, p, rule.at, "init") then
                 for _, name in ipairs { "uniform", "normal", "value" } do
                     if rule[name] then kind, value, at = name, rule[name], rule.at end
                 end

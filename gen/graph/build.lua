@@ -276,6 +276,14 @@ function build:param(suffix, shape, init)
     return param.value
 end
 
+--- A tensor that is saved with the parameters of the current layer, but not trained: nodes write it. It
+-- starts as `value`.
+function build:buffer(suffix, shape, value)
+    local tensor = self:param(suffix, shape, { kind = "value", value = value })
+    tensor.param.buffer, tensor.param.frozen = true, true
+    return tensor
+end
+
 --- The parameter of a layer that is applied once more.
 function build:share(param, shape)
     if graph.shape_text(param.shape) ~= graph.shape_text(shape) then

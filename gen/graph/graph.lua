@@ -11,6 +11,7 @@
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }
 --   Carry  = { init, arg, result, out, slots }
 --   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
+--     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
 local graph = {}
 
 local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true }

@@ -1,4 +1,5 @@
 -- load: a spec file becomes a configuration and the forward graph.
+local batchnorm = require "spec.batchnorm"
 local build = require "graph.build"
 local catalog = require "catalog.catalog"
 local config = require "spec.config"
@@ -182,6 +183,7 @@ function load_spec.load(path, sets, choice)
     check_patterns(g, c)
     groups.freeze(c, g.params)
     check_sizes(g, c)
+    batchnorm.check(g, c)
     return g, c
 end
 

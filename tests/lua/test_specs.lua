@@ -9,6 +9,7 @@ local SPECS = {
     { "llama_tiny", "tinyshakespeare" }, { "vit_tiny_cifar10", "cifar-10-batches-bin" },
     { "gpt2_124m", "gpt2tokens" }, { "bert_sst2", "sst2" },
     { "bert_mini_sst2", "sst2" },
+    { "resnet18_tutorial", "cifar-10-batches-bin" }, { "resnet18_cifar10", "cifar-10-batches-bin" },
 }
 
 local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"

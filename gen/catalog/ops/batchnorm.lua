@@ -1,0 +1,73 @@
+-- batchnorm: channels brought to one scale over the rows of a group and what lies behind the channels:
+-- x is (B, C, ...), a group has `rows` rows, so there are G = B / rows, each with n = rows S values of a channel.
+-- In training a group's own average and variance are taken, and the running ones move; in evaluation those
+-- are taken.
+-- With N = (x - mean) rstd and g = dy weight, averages over the group:
+--   dx = rstd (g - average(g) - N average(g N)),  dweight = sum of dy N,  dbias = sum of dy
+local graph = require "graph.graph"
+
+local function sizes(n, size)
+    local shape = n.ins.x.shape
+    size.X, size.B, size.C = shape, shape[1], shape[2]
+    size.S = graph.elements(shape) // (shape[1] * shape[2])
+    size.G = shape[1] // n.attrs.rows
+end
+
+local function cost(flops, passes)
+    return function(n)
+        local all = graph.elements(n.size.X)
+        return { flops = flops * all, elements = passes * all }
+    end
+end
+
+op "batchnorm_stats" {
+    doc = "average and variance of each channel in each group, 1 / sqrt(variance + eps); in evaluation the running ones",
+    ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
+    outs = { "mean (G, C)", "var (G, C)", "rstd (G, C)" },
+    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
+}
+
+op "batchnorm" {
+    doc = "(x - mean) rstd weight + bias for each channel, mean and rstd those of the row's group",
+    ins = { "x (*)", "weight (C)", "bias (C)", "mean (G, C)", "rstd (G, C)" }, outs = { "y (X)" },
+    letters = sizes,
+    grad = function(b, n, dy)
+        local ins = { dy = dy.y, x = n.ins.x, mean = n.ins.mean, rstd = n.ins.rstd }
+        local sums = b:node("batchnorm_sums", ins, n.attrs).outs
+        local sum, moment = sums.sum.tensor, sums.moment.tensor
+        return { weight = b:value("column_sum", { x = moment }), bias = b:value("column_sum", { x = sum }),
+            x = b:value("batchnorm_dx", { dy = dy.y, x = n.ins.x, weight = n.ins.weight, mean = n.ins.mean,
+                rstd = n.ins.rstd, sum = sum, moment = moment }, n.attrs) }
+    end,
+    cost = cost(4, 2), lower = "batchnorm",
+    sample = [[function(x)
+        local y = batchnorm 'bn' {} (reshape { 2, 2, 3 } (linear 'planes' { 12 } (x)))
+        return flatten {} (tanh(y))
+    end]],
+    samples = {
+        "function(x) return tanh(batchnorm 'bn' { rows = 3, eps = 0.3 } (tanh(x))) end",
+    },
+}
+
+op "batchnorm_sums" {
+    doc = "the sums of dy and of dy (x - mean) rstd over each group",
+    ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum (G, C)", "moment (G, C)" },
+    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
+}
+
+op "batchnorm_dx" {
+    doc = "weight rstd (dy - sum / n - N moment / n) with N = (x - mean) rstd",
+    ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)" },
+    outs = { "y (X)" },
+    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm",
+}
+
+op "batchnorm_running" {
+    doc = "running = (1 - momentum) running + momentum x group's, the variance with n - 1; batches counts the groups",
+    ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
+    outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
+    internal = true, lower = "batchnorm",
+    cost = function(n)
+        return { flops = 6 * n.size.G * n.size.C, elements = (2 * n.size.G + 4) * n.size.C }
+    end,
+}

@@ -1,0 +1,57 @@
+-- batchnorm: what layers that take statistics over rows need of the other words of a spec.
+local diag = require "base.diag"
+local graph = require "graph.graph"
+local text = require "base.text"
+
+local batchnorm = {}
+
+--- The layers: their statistics' nodes in forward order.
+function batchnorm.nodes(g)
+    local list = {}
+    graph.walk(g.forward, function(node)
+        if node.op == "batchnorm_stats" then list[#list + 1] = node end
+    end)
+    return list
+end
+
+-- "'bn1', 'layer1.0.bn1' and 18 more".
+local function names_of(nodes)
+    local list = {}
+    for i = 1, math.min(#nodes, 2) do list[i] = ("'%s'"):format(nodes[i].attrs.name) end
+    local more = #nodes - #list
+    return table.concat(list, ", ") .. (more > 0 and (" and %d more"):format(more) or "")
+end
+
+--- Those whose groups are the rows of a micro-batch, so that results depend on how a cycle is cut; nil if
+--- there is none.
+function batchnorm.open(g)
+    local open = {}
+    for _, node in ipairs(batchnorm.nodes(g)) do
+        if not node.attrs.given_rows then open[#open + 1] = node end
+    end
+    return #open > 0 and names_of(open) or nil, open[1]
+end
+
+--- Refuses rows that are not there and statistics that depend on what is not decided; warns where
+--- accumulation does not make the groups larger.
+function batchnorm.check(g, c)
+    local nodes = batchnorm.nodes(g)
+    if #nodes == 0 then return end
+    local open, first = batchnorm.open(g)
+    if c.data.last == "pad" then
+        diag.fail(nodes[1].at, ("batchnorm %s: data.last = \"pad\" fills a micro-batch with rows that are not there, "
+            .. "expected \"drop\""):format(names_of(nodes)), {})
+    elseif c.parallel ~= "none" then
+        diag.fail(nodes[1].at, ("batchnorm %s: parallel is \"%s\": the ranks' running statistics are not combined, "
+            .. "expected \"none\""):format(names_of(nodes), c.parallel), {})
+    elseif c.rows_open and open then
+        diag.fail(first.at, ("batchnorm %s: batch.rows is \"auto\", but the statistics are those of a micro-batch: "
+            .. "expected batchnorm { rows = N }"):format(open), {})
+    elseif c.largest > 1 and open then
+        diag.warn(first.at, ("batchnorm %s: statistics are those of each micro-batch of %s rows, not of the %s "
+            .. "rows of an update, as torch's are; batchnorm { rows = N } says so and silences this"):format(open,
+            text.commas(c.batch), text.commas(c.batch * c.largest)))
+    end
+end
+
+return batchnorm

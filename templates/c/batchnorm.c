@@ -1,0 +1,94 @@
+// batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. A channel of a
+// group is one worker's from start to end.
+
+//@ batchnorm_stats(fn, params, source, real, B, C, S, rows, eps, sqrt)
+/* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
+ * running ones
+ * $source */
+static void $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
+    for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
+        const int c = (int)t.index % C;
+        $real middle = running_mean[c], spread = running_var[c];
+        if (facts->training) {
+            const $real *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
+            $real sum = 0, squares = 0;
+            for (int r = 0; r < ROWS; r++) sum += row_sum(first + (size_t)r * C * S, S);
+            middle = sum / ((size_t)ROWS * S);
+            for (int r = 0; r < ROWS; r++) squares += row_spread(first + (size_t)r * C * S, middle, S);
+            spread = squares / ((size_t)ROWS * S);
+        }
+        mean[t.index] = middle;
+        var[t.index] = spread;
+        rstd[t.index] = 1 / $sqrt(spread + $eps);
+    }
+}
+
+//@ batchnorm(fn, params, source, real, B, C, S, rows)
+/* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
+ * $source */
+static void $fn($params) {
+    enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
+    for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
+        for (int p = from; p < to; p++) {
+            const int c = p % C, at = p / C / ROWS * C + c;
+            const $real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
+            for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) y[i] = (x[i] - middle) * factor + shift;
+        }
+    }
+}
+
+//@ batchnorm_sums(fn, params, source, real, B, C, S, rows)
+/* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
+ * $source */
+static void $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
+    for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
+        const size_t first = ((size_t)(t.index / C) * ROWS * C + t.index % C) * S;
+        $real all = 0, lever = 0;
+        for (int r = 0; r < ROWS; r++) {
+            const $real *d = dy + first + (size_t)r * C * S;
+            all += row_sum(d, S);
+            lever += row_lever(d, x + first + (size_t)r * C * S, mean[t.index], S);
+        }
+        sum[t.index] = all;
+        moment[t.index] = lever * rstd[t.index];
+    }
+}
+
+//@ batchnorm_dx(fn, params, source, real, B, C, S, rows, store)
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
+ * $source */
+static void $fn($params) {
+    enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
+    for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
+        for (int p = from; p < to; p++) {
+            const int c = p % C, at = p / C / ROWS * C + c;
+            const $real middle = mean[at], factor = weight[c] * rstd[at], n = ($real)ROWS * S;
+            const $real level = sum[at] / n, slope = moment[at] / n * rstd[at];
+            for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) {
+                const $real value = factor * (dy[i] - level - (x[i] - middle) * slope);
+                $store
+            }
+        }
+    }
+}
+
+//@ batchnorm_running(fn, params, source, real, C, groups, momentum, rest, unbiased)
+/* $fn: the running statistics of $C channels moved by those of $groups groups, in training
+ * $source */
+static void $fn($params) {
+    enum { C = $C, GROUPS = $groups, TILE = 256 };
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); facts->training && ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
+        for (int g = 0; g < GROUPS; g++) {
+            for (int c = from; c < to; c++) {
+                running_mean[c] = $rest * running_mean[c] + $momentum * mean[g * C + c];
+                running_var[c] = $rest * running_var[c] + $momentum * (var[g * C + c] * $unbiased);
+            }
+        }
+        if (from == 0) batches[0] += GROUPS;
+    }
+}

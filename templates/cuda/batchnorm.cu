@@ -1,0 +1,89 @@
+// batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. One block per
+// channel of a group where sums are taken.
+
+//@ batchnorm_stats(fn, params, source, threads, B, C, S, rows, eps, sqrt)
+/* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
+ * running ones
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, THREADS = $threads };
+    __shared__ real scratch[GA_LANES];
+    const int c = blockIdx.x % C;
+    const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + c) * S, n = (ga_int64)ROWS * S;
+    real middle = running_mean[c], spread = running_var[c];
+    if (facts->training) {
+        real sum = 0, squares = 0;
+        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) sum += x[first + k / S * C * S + k % S];
+        middle = ga_block_sum(sum, scratch) / n;
+        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) {
+            const real apart = x[first + k / S * C * S + k % S] - middle;
+            squares += apart * apart;
+        }
+        spread = ga_block_sum(squares, scratch) / n;
+    }
+    if (threadIdx.x > 0) return;
+    mean[blockIdx.x] = middle;
+    var[blockIdx.x] = spread;
+    rstd[blockIdx.x] = 1 / $sqrt(spread + $eps);
+}
+
+//@ batchnorm(fn, params, source, threads, B, C, S, rows)
+/* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows };
+    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
+        const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
+        y[i] = (x[i] - mean[at]) * (rstd[at] * weight[c]) + bias[c];
+    }
+}
+
+//@ batchnorm_sums(fn, params, source, threads, B, C, S, rows)
+/* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows, THREADS = $threads };
+    __shared__ real scratch[GA_LANES];
+    const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + blockIdx.x % C) * S;
+    const real middle = mean[blockIdx.x];
+    real all = 0, lever = 0;
+    for (ga_int64 k = threadIdx.x; k < (ga_int64)ROWS * S; k += THREADS) {
+        const ga_int64 i = first + k / S * C * S + k % S;
+        all += dy[i];
+        lever += dy[i] * (x[i] - middle);
+    }
+    all = ga_block_sum(all, scratch);
+    lever = ga_block_sum(lever, scratch);
+    if (threadIdx.x > 0) return;
+    sum[blockIdx.x] = all;
+    moment[blockIdx.x] = lever * rstd[blockIdx.x];
+}
+
+//@ batchnorm_dx(fn, params, source, threads, B, C, S, rows, store)
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows };
+    const real n = (real)ROWS * S;
+    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
+        const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
+        const real slope = moment[at] / n * rstd[at];
+        const real value = weight[c] * rstd[at] * (dy[i] - sum[at] / n - (x[i] - mean[at]) * slope);
+        $store
+    }
+}
+
+//@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased)
+/* $fn: the running statistics of $C channels moved by those of $groups groups, in training
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, GROUPS = $groups };
+    if (!facts->training) return;
+    for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
+        for (int g = 0; g < GROUPS; g++) {
+            running_mean[c] = $rest * running_mean[c] + $momentum * mean[g * C + c];
+            running_var[c] = $rest * running_var[c] + $momentum * (var[g * C + c] * $unbiased);
+        }
+        if (c == 0) batches[0] += GROUPS;
+    }
+}

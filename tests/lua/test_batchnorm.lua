@@ -1,0 +1,146 @@
+-- Batchnorm's running statistics: what they are, when they move, that they are kept, and that groups of rows
+-- make a result independent of how a cycle is cut. Figures against PyTorch: test_resnet.lua.
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local function spec(rows, accumulate, groups, more)
+    return ([[
+data       { "csv", train = "tiny.csv", eval = "tiny.csv", target = "last", shuffle = false }
+batch      (%d)
+accumulate (%d)
+model      { batchnorm "bn" { momentum = 0.25%s }, tanh {}, linear "fc1" { 6, bias = false },
+             batchnorm "bn2" { rows = 5 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+precision  "f64"
+train      { updates = 6, seed = 3 }
+%s]]):format(rows, accumulate, groups, more or "")
+end
+
+local function build(t, name, ...)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    return programs, programs.build("batchnorm_" .. name, spec(...))
+end
+
+-- Average and unbiased variance of each column of rows first .. first + n - 1 of the data, from 0.
+local function columns(programs, first, n)
+    local rows = {}
+    for line in host.read(programs.folder() .. "/data/tiny.csv"):gmatch("[^\n]+") do
+        local row = {}
+        for word in line:gmatch("[^,]+") do row[#row + 1] = tonumber(word) end
+        rows[#rows + 1] = row
+    end
+    local means, variances = {}, {}
+    for c = 1, 4 do
+        local sum, squares = 0, 0
+        for r = first + 1, first + n do sum = sum + rows[r][c] end
+        for r = first + 1, first + n do squares = squares + (rows[r][c] - sum / n) ^ 2 end
+        means[c], variances[c] = sum / n, squares / (n - 1)
+    end
+    return means, variances
+end
+
+local function statistics(programs, p, options)
+    local list = programs.tensors(programs.dump(p, options) .. "/parameters.safetensors")
+    return list["bn.running_mean"].values, list["bn.running_var"].values, list["bn.num_batches_tracked"].values
+end
+
+add("running statistics move by each group of rows, in their order", function(t)
+    for name, case in next, { micro = { 10, 3, "", 10 }, groups = { 10, 3, ", rows = 5", 5 } } do
+        local rows, accumulate, groups, size = table.unpack(case)
+        local programs, p = build(t, name, rows, accumulate, groups)
+        local mean, variance, count = statistics(programs, p, { "--cycles", 2 })
+        t.equal(count, { 2 * rows * accumulate / size }, "groups that were seen")
+        local means, variances = { 0, 0, 0, 0 }, { 1, 1, 1, 1 }
+        for first = 0, 2 * rows * accumulate - 1, size do
+            local m, v = columns(programs, first, size)
+            for c = 1, 4 do
+                means[c], variances[c] = 0.75 * means[c] + 0.25 * m[c], 0.75 * variances[c] + 0.25 * v[c]
+            end
+        end
+        for c = 1, 4 do
+            t.near(mean[c], means[c], 1e-14)
+            t.near(variance[c], variances[c], 1e-13)
+        end
+    end
+end)
+
+add("with groups of rows a result does not depend on how a cycle is cut", function(t)
+    local programs, whole = build(t, "whole", 30, 1, ", rows = 5")
+    local straight = programs.dump(whole, {})
+    for _, cut in ipairs { { 15, 2 }, { 5, 6 } } do
+        local _, p = build(t, "cut" .. cut[2], cut[1], cut[2], ", rows = 5")
+        programs.close(programs.dump(p, {}), straight, 1e-12, { "parameters", "gradients", "state" })
+    end
+end)
+
+add("an evaluation uses the running statistics and leaves them", function(t)
+    local programs, p = build(t, "micro", 10, 3, "")
+    local _, measured = build(t, "measured", 10, 3, "", "eval { every = 1 }\n")
+    programs.identical(programs.dump(p, {}), programs.dump(measured, {}))
+    local losses = {}
+    for _, event in ipairs(programs.events(measured, {})) do
+        if event.event == "eval" then losses[#losses + 1] = event.loss end
+    end
+    assert(#losses >= 6 and losses[1] ~= losses[6])
+end)
+
+add("stopped at every micro-step, in any order of threads: the same bits", function(t)
+    local programs, p = build(t, "micro", 10, 3, "")
+    local straight = programs.dump(p, { "--threads", 1 })
+    for k = 2, 9 do
+        local checkpoint = t.temp()
+        programs.train(p, { "--stop-micro", k, "--checkpoint", checkpoint, "--threads", 2, status = 75 })
+        programs.identical(programs.dump(p, { "--resume", "latest", "--checkpoint", checkpoint, "--threads", 3 }),
+            straight, { "parameters", "gradients", "state" })
+    end
+end)
+
+add("a skipped update leaves parameters; the statistics have moved before", function(t)
+    local more = 'init { { "fc2.weight", value = 1.7e308 } }\n'
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = spec(10, 3, "", more):gsub("train      {", 'train { on_nonfinite = "skip",')
+    local p = programs.build("batchnorm_skip", text)
+    local start = t.temp() .. "/start.safetensors"
+    local after = programs.tensors(programs.dump(p, { "--cycles", 2, "--save-init", start })
+        .. "/parameters.safetensors")
+    local before = programs.tensors(start)
+    for _, name in ipairs { "fc1.weight", "fc2.weight", "bn.weight", "bn2.bias" } do
+        t.equal(after[name].values, before[name].values, name)
+    end
+    local _, expected = build(t, "micro", 10, 3, "")
+    local mean = statistics(programs, expected, { "--cycles", 2 })
+    t.equal(after["bn.running_mean"].values, mean)
+    t.equal(after["bn.num_batches_tracked"].values, { 6.0 })
+end)
+
+add("counters of another writer are whole numbers", function(t)
+    local programs, p = build(t, "micro", 10, 3, "")
+    local start = t.temp() .. "/start.safetensors"
+    programs.train(p, { "--cycles", 1, "--save-init", start })
+    local text = host.read(start)
+    local length = string.unpack("<I8", text)
+    local header, body = text:sub(9, 8 + length), text:sub(9 + length)
+    local from, to = header:match('"bn%.num_batches_tracked":{"dtype":"F64","shape":%[%],"data_offsets":%[(%d+),(%d+)%]')
+    header = header:gsub('("bn%.num_batches_tracked":{"dtype":")F64', "%1I64")
+    body = body:sub(1, from) .. string.pack("<i8", 41) .. body:sub(to + 1)
+    t.write(start, string.pack("<I8", #header) .. header .. body)
+    local _, _, count = statistics(programs, p, { "--cycles", 1, "--init", start })
+    t.equal(count, { 44.0 })
+end)
+
+add("accumulation does not make groups larger, which is said", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = t.temp() .. "/warned.lua"
+    local env = { "GAGEN_DATA=" .. programs.folder() .. "/data" }
+    t.write(path, spec(10, 3, ""))
+    t.contains(programs.gagen { "plan", path, env = env }.err, "warning: batchnorm 'bn': statistics are those of each "
+        .. "micro-batch of 10 rows, not of the 30 rows of an update")
+    t.write(path, spec(10, 3, ", rows = 10"))
+    t.equal(programs.gagen { "plan", path, env = env }.err, "")
+    t.write(path, spec(10, 1, ""))
+    t.equal(programs.gagen { "plan", path, env = env }.err, "")
+end)
+
+return tests
