@@ -24,7 +24,7 @@ static void $fn($params) {
         bool run[TAPS * COLUMNS / VEC_LANES];
         _Alignas(64) real panel[DEPTH * COLUMNS], sum[TALL * COLUMNS] = {0};
         const conv_places places = {at, run};
-        conv_locate(places, part, planes, j0, end, COLUMNS);
+        conv_locate(places, part, &planes, j0, end, COLUMNS);
         conv_results(to, part, j0, COLUMNS, $columns, GROUPS * OUT * RESULTS, $place_h, $place_w);
         const real *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
         const real *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
@@ -102,7 +102,7 @@ static void $fn($params) {
             _Alignas(64) real panel[DEPTH * COLUMNS], terms[TALL * DEPTH];
             const conv_places places = {at, run};
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p);
-            conv_locate(places, &part, planes, p, p1, DEPTH);
+            conv_locate(places, &part, &planes, p, p1, DEPTH);
             conv_results(from, &part, p, DEPTH, $columns, GROUPS * OUT * PLACES, 1, 1);
             const real *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
             for (int k = 0; k < depth; k++)

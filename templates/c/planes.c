@@ -29,9 +29,9 @@ typedef struct conv_places {
 
 /* For `count` columns from place number `first` of a part on, a multiple of the lanes: where their taps
  * are, counted from the first column's image. Columns behind `end` are outside. */
-static inline __attribute__((always_inline)) void conv_locate(conv_places p, const conv_part *part,
-                                                              const conv_planes x, int64_t first, int64_t end,
-                                                              const int count) {
+static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part *part, const conv_planes *planes,
+                                                  int64_t first, int64_t end, int count) {
+    const conv_planes x = *planes;
     const int in_image = part->h.places * part->w.places;
     int row[CONV_COLUMNS], column[CONV_COLUMNS], image[CONV_COLUMNS];
     int place = (int)(first % in_image), i = place / part->w.places, j = place % part->w.places, from = 0;
@@ -62,8 +62,7 @@ static inline __attribute__((always_inline)) void conv_locate(conv_places p, con
 }
 
 /* The elements of one tap in the plane at x, zeros outside. */
-static inline __attribute__((always_inline)) void conv_gather(real *to, const real *x, conv_places p, int tap,
-                                                              const int count) {
+static __attribute__((noinline)) void conv_gather(real *to, const real *x, conv_places p, int tap, int count) {
     const int *at = p.at + tap * count;
     const bool *run = p.run + tap * (count / VEC_LANES);
     for (int v = 0; v < count / VEC_LANES; v++, to += VEC_LANES, at += VEC_LANES) {
@@ -74,9 +73,8 @@ static inline __attribute__((always_inline)) void conv_gather(real *to, const re
 
 /* Where the results of `count` columns lie in planes of `width`, counted from the first column's image;
  * `image`: elements of an image of them, step: rows and columns from one place to the next. */
-static inline __attribute__((always_inline)) void conv_results(int *to, const conv_part *part, int64_t first,
-                                                               const int count, int width, int image,
-                                                               int step_h, int step_w) {
+static __attribute__((noinline)) void conv_results(int *to, const conv_part *part, int64_t first, int count,
+                                                   int width, int image, int step_h, int step_w) {
     const int in_image = part->h.places * part->w.places;
     int place = (int)(first % in_image), i = place / part->w.places, j = place % part->w.places, from = 0;
     for (int c = 0; c < count; c++) {
