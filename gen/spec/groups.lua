@@ -18,7 +18,7 @@ end
 function groups.freeze(config, params)
     for _, param in ipairs(params) do
         local entry = config.groups[groups.of(config, param)]
-        param.frozen = entry ~= nil and entry.frozen
+        param.frozen = param.buffer or entry ~= nil and entry.frozen
     end
 end
 
