@@ -19,7 +19,8 @@ local function rows_of(b, f, x)
         fail(b, "rows is %d, which does not divide the %d rows of a micro-batch", rows, batch)
     end
     if rows * graph.elements(x.shape) // (batch * x.shape[2]) < 2 then
-        fail(b, "one value per channel in a group of %d row%s found, expected two or more", rows, rows > 1 and "s" or "")
+        fail(b, "one value per channel in a group of %d row%s found, expected two or more", rows,
+            rows > 1 and "s" or "")
     end
     return rows
 end

@@ -21,7 +21,7 @@ local function cost(flops, passes)
 end
 
 op "batchnorm_stats" {
-    doc = "average and variance of each channel in each group, 1 / sqrt(variance + eps); in evaluation the running ones",
+    doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
     outs = { "mean (G, C)", "var (G, C)", "rstd (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
