@@ -135,7 +135,7 @@ for part = 1, PARTS do
         assert(taken >= 20 and #list > 0)
         same_as_c(t, "cuda_ops" .. part, [[
 data      { "tensors", train = "tiny.safetensors" }
-batch     (5)
+batch     (6)
 accumulate (2)
 loss      "cross_entropy"
 optimizer { "sgd", lr = 0.05, momentum = 0.9 }
