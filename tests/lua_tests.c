@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,7 +173,7 @@ static int push_helpers(lua_State *L) {
         lua_setfield(L, -2, "gagen");
         lua_pushliteral(L, GA_TEST_BUILD);
         lua_setfield(L, -2, "build");
-        lua_pushfstring(L, part.count > 1 ? "-%d" : "", part.number);
+        lua_pushfstring(L, part.count > 1 ? "_%d" : "", part.number);
         lua_setfield(L, -2, "part");
         status = lua_pcall(L, 1, 1, 0);
     }
@@ -248,26 +249,44 @@ static void add_file(lua_suite *s, const char *file) {
     lua_close(L);
 }
 
+/* Whether this process is the first to ask for the file: that makes a folder for it. */
+static int claimed(const char *file) {
+    char path[512];
+    if (part.count == 1) return 1;
+    mkdir(GA_TEST_FOLDER, 0777);
+    snprintf(path, sizeof path, GA_TEST_FOLDER "/claimed_%s", strrchr(file, '/') + 1);
+    return mkdir(path, 0777) == 0;
+}
+
+/* Runs the tests of a file as one group. */
+static int run_group(lua_suite *s) {
+    for (size_t i = 0; i < s->count; i++) {
+        s->units[i] = (struct CMUnitTest){ .name = s->tests[i].name,
+                                           .test_func = run_lua_test,
+                                           .initial_state = &s->tests[i] };
+    }
+    int failures = s->count ? _cmocka_run_group_tests("lua", s->units, s->count, NULL, NULL) : 0;
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->tests[i].file);
+        free(s->tests[i].name);
+    }
+    free(s->tests);
+    free(s->units);
+    return failures;
+}
+
 int ga_lua_tests(int number, int count) {
     glob_t files;
-    lua_suite s = { 0 };
+    int failures = 0;
     part.number = number;
     part.count = count;
-    if (glob("tests/lua/test_*.lua", 0, NULL, &files) == 0) {
-        for (size_t i = (size_t)number - 1; i < files.gl_pathc; i += (size_t)count) add_file(&s, files.gl_pathv[i]);
-        globfree(&files);
+    if (glob("tests/lua/test_*.lua", 0, NULL, &files) != 0) return 0;
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        lua_suite s = { 0 };
+        if (!claimed(files.gl_pathv[i])) continue;
+        add_file(&s, files.gl_pathv[i]);
+        failures += run_group(&s);
     }
-    for (size_t i = 0; i < s.count; i++) {
-        s.units[i] = (struct CMUnitTest){ .name = s.tests[i].name,
-                                          .test_func = run_lua_test,
-                                          .initial_state = &s.tests[i] };
-    }
-    int failures = s.count ? _cmocka_run_group_tests("lua", s.units, s.count, NULL, NULL) : 0;
-    for (size_t i = 0; i < s.count; i++) {
-        free(s.tests[i].file);
-        free(s.tests[i].name);
-    }
-    free(s.tests);
-    free(s.units);
+    globfree(&files);
     return failures;
 }

@@ -2,9 +2,9 @@
 #ifndef GA_LUA_TESTS_H
 #define GA_LUA_TESTS_H
 
-/* Runs every entry { name, function(t) } of tests/lua/test_*.lua as one test of the group "lua", each in a
- * fresh state of gagen's host; returns the number of failures. tests/lua/t.lua documents t. Of `count`
- * processes that share the files, this one is `number`, 1..count. */
+/* Runs every entry { name, function(t) } of tests/lua/test_*.lua as one test, each in a fresh state of gagen's
+ * host; returns the number of failures. tests/lua/t.lua documents t. Of `count` processes that share the files
+ * (whoever comes first takes the next one) this one is `number`, 1..count. */
 int ga_lua_tests(int number, int count);
 
 #endif

@@ -10,7 +10,7 @@
 --   t.temp()                     a fresh folder
 --   t.write(path, text)          writes a file, making its folders
 --   t.root, t.gagen, t.build     the repository; path of gagen in it, and of the build folder
---   t.part                       "", or "-K" in part K of a run: a suffix for folders that outlive a test
+--   t.part                       "", or "_K" in part K of a run: a suffix for folders that outlive a test
 --   t.load(path)                 value of a Lua file of the repository
 --   t.isolated(f, seconds, bytes)  the exit code of f() in a copy of this process with these limits, and
 --                                what it printed to standard error; an error is gagen's exit code for it
