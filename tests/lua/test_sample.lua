@@ -54,10 +54,9 @@ add("a device says the same", function(t)
     local programs, p = build(t, "sample", spec())
     local checkpoint = programs.train(p, { "--cycles", 150 }).checkpoint
     local device = programs.build("sample_cuda", spec('target "cuda"\n'))
-    local tests = programs.folder():match("^(.*)/programs$")
     local text = programs.train(device, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", 24,
         "--temperature", 0, env = { "GAGEN_TIMEOUT=60", "LD_LIBRARY_PATH=" .. t.root .. "/"
-        .. tests:match("^(.*)/tests$") .. "/device/lib", "GAGEN_KERNEL_CACHE=" .. t.temp() } }).out
+        .. t.build .. "/device/lib", "GAGEN_KERNEL_CACHE=" .. t.temp() } }).out
     t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
 end)
 

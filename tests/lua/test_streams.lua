@@ -162,7 +162,7 @@ add("the CUDA target: as the C target, and stopped around a tail", function(t, f
     if t.environment("GAGEN_GPU_CHECK") then t.not_run("needs the device library") end
     files(t, formats)
     local programs = formats.programs
-    local build = t.root .. "/" .. programs.folder():match("^(.*)/tests/programs$")
+    local build = t.root .. "/" .. t.build
     local text = spec(TEXT .. ", stream = true", '4, tail = "flush", drain = "consume"', sequence(11, 6), 4,
         'precision  "f64"\n')
     local p = programs.build("stream_device", text .. 'target "cuda"\n')
@@ -181,7 +181,7 @@ end)
 
 -- Library of tests/faults: the calls of the system that `faults` names fail.
 local function failing(t, faults, counts)
-    return { "GAGEN_TIMEOUT=30", "LD_PRELOAD=" .. t.root .. "/" .. t.temp():match("^(.*)/tests/")
+    return { "GAGEN_TIMEOUT=30", "LD_PRELOAD=" .. t.root .. "/" .. t.build
         .. "/tests/faults/faults.so", "GA_FAIL_AT=" .. (faults or ""), counts and "GA_FAIL_COUNTS=" .. counts or nil }
 end
 
