@@ -1,0 +1,148 @@
+-- Ops on the CUDA target against the C target: every op of the catalog, and shapes that the kernels treat in
+-- different ways; otherwise as test_cuda.lua.
+local devices = dofile "tests/lua/devices.lua"
+local same_as_c, open = devices.same_as_c, devices.open
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local F64 = 'precision "f64"\n'
+
+-- The samples of all ops as the gradient check has them, in PARTS programs: one compiles for too long.
+local PARTS = 8
+
+for part = 1, PARTS do
+    add(("every op of the catalog equals the C target, part %d of %d"):format(part, PARTS), function(t)
+        local samples = t.load("tests/numeric/samples.lua")
+        local list, taken = {}, 0
+        for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do
+            if sample.kind == "model" then
+                taken = taken + 1
+                if taken % PARTS == part - 1 then list[#list + 1] = sample end
+            end
+        end
+        assert(taken >= 20 and #list > 0)
+        same_as_c(t, "cuda_ops" .. part, [[
+data      { "tensors", train = "tiny.safetensors" }
+batch     (6)
+accumulate (2)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.05, momentum = 0.9 }
+train     { updates = 8, seed = 3 }
+model]] .. samples.case(list).model .. "\n" .. F64, 1e-11)
+    end)
+end
+
+-- More ids and rows of a table than a block has threads; a table read twice.
+add("tables of many rows, looked up by many ids, equal the C target", function(t)
+    same_as_c(t, "cuda_tables", [[
+data      { "tensors", train = "tiny.safetensors" }
+batch     (90)
+model(function(batch)
+    local x = positions "places" { 3 } (embedding "words" { 700, 40 } (batch.ids))
+    return unembed { "words" } (pick { axis = 2, index = 2 } (x) + max { axis = 2 } (x))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.5, momentum = 0.5 }
+train     { updates = 9, seed = 3 }
+]] .. F64, 1e-11)
+end)
+
+-- Rows of one warp and of several, ragged; a weight's gradient from several rows, added to.
+add("norms of narrow and wide rows equal the C target", function(t)
+    local text = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (9)
+accumulate (2)
+model      { linear "a" { 37 }, layernorm "n" {}, tanh {}, linear "b" { 301 }, rmsnorm "r" {},
+             layernorm "m" { bias = false }, linear "c" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+]]
+    same_as_c(t, "cuda_norms64", text .. F64, 1e-11)
+    same_as_c(t, "cuda_norms", text, 1e-4)
+end)
+
+-- 37 windows of 8 bytes, 4 of them for evaluation: five micro-batches of 7, the last one of 5 rows,
+-- in cycles of three and two.
+add("ids, targets of two axes, short cycles and missing rows equal the C target", function(t)
+    local programs = open(t)
+    local bytes = {}
+    for i = 1, 300 do bytes[i] = string.char(97 + (i * i + i // 7) % 19) end
+    t.write(programs.folder() .. "/data/letters.txt", table.concat(bytes))
+    same_as_c(t, "cuda_letters", [[
+data       { "text", train = "letters.txt", context = 8, split = { eval = 4 }, last = "pad" }
+batch      (7)
+accumulate { 3, tail = "flush", drain = "consume" }
+model      (function(batch)
+    local x = reshape { 8, 1 } (batch.input * 0.05)
+    return linear "fc2" { 23 } (tanh {} (linear "fc1" { 12 } (x)))
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { epochs = 4.5, seed = 3 }
+eval       { every = "epoch", metrics = { "loss", "accuracy" } }
+]] .. F64, 1e-11)
+end)
+
+-- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws.
+local function attention(t, positions, more)
+    local programs = open(t)
+    local input, mask, target = {}, {}, {}
+    for i = 1, 6 * positions do mask[i] = i // positions % 3 == 1 and 0 or i % 4 end
+    for i = 1, 6 * 4 do input[i] = math.sin(i * i) end
+    for i = 1, 6 do target[i] = i % 3 end
+    local file = ("masked%d.safetensors"):format(positions)
+    t.write(programs.folder() .. "/data/" .. file, t.load("tests/numeric/rows.lua").file {
+        { "input", "F64", { 6, 4 }, input }, { "mask", "I32", { 6, positions }, mask }, { "target", "I32", { 6 }, target } })
+    local text = ([[
+data       { "tensors", train = "%s" }
+batch      (1)
+model      (function(batch)
+    local function of(name, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
+    local q, k = rotary { heads = 2 } (of("q", 8)), rotary { heads = 1 } (of("k", 4))
+    local y = attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.2 } (q, k, of("v", 4), batch.mask)
+    y = attend { heads = 1 } (linear "qkv" { 102 } (y))
+    return linear "out" { 3 } (flatten {} (y))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.01, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+%s]]):format(file, more):gsub("%f[%w]T%f[%W]", positions)
+    return text
+end
+
+add("attention in f64 equals the C target", function(t)
+    same_as_c(t, "cuda_attention64", attention(t, 35, F64), 1e-11)
+end)
+
+add("attention in f32 equals the C target", function(t)
+    same_as_c(t, "cuda_attention", attention(t, 66, ""), 1e-4)
+end)
+
+-- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
+add("products of every tile size equal the C target", function(t)
+    local function wide(rows, width, more)
+        return ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (%d)
+model     { linear "a" { %d }, relu {}, linear "b" { %d }, relu {}, linear "c" { 3 } }
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.01 }
+train     { updates = 3, seed = 5 }
+%s]]):format(rows, width, width, more or "")
+    end
+    local programs, environment = open(t)
+    for _, case in ipairs { { "cuda_tiles64", 33, 650, F64, 1e-12 }, { "cuda_tiles128", 33, 1260, "", 1e-5 } } do
+        local name, rows, width, more, bound = table.unpack(case)
+        local text = wide(rows, width, more)
+        local oracle = programs.build(name .. "_c", text)
+        local device = programs.build(name .. "_cuda", text .. 'target "cuda"\n')
+        t.contains(host.read(device.folder .. "/kernels.cu"), bound > 1e-9 and "ROWS = 128" or "ROWS = 64")
+        programs.close(programs.dump(device, { "--cycles", 1, env = environment() }),
+            programs.dump(oracle, { "--cycles", 1 }), bound, { "parameters", "gradients" })
+    end
+end)
+
+return tests
