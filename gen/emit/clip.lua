@@ -148,8 +148,8 @@ end
 
 --- The arguments of the decision: what the norm is, and the lines that make factors of it.
 function clip.decision(g, config)
-    local norm, by_value = norm_of(config), clip.writes(config)
-    local mean = by_value and "" or " * mean"
+    local norm, rewrites = norm_of(config), clip.writes(config)
+    local mean = rewrites and "" or " * mean"
     local _, _, ends = clip.ranges(g, config)
     local lines = {}
     local limit = config.clip and config.clip.norm
@@ -157,9 +157,9 @@ function clip.decision(g, config)
         lines[1] = ("const double clip = %s / (%s + 1e-6);"):format(number(limit),
             per_group(config) and norm.root:format("of_group[k]") .. mean or "s->grad_norm")
         lines[2] = per_group(config) and ("s->factor[k] = (real)(clip < 1 ? clip%s : %s);"):format(mean,
-            by_value and "1" or "mean") or "if (clip < 1) factor *= clip;"
+            rewrites and "1" or "mean") or "if (clip < 1) factor *= clip;"
     end
-    return { sum = text.ident(norm.name), largest = norm.largest or false, by_value = by_value,
+    return { sum = text.ident(norm.name), largest = norm.largest or false, rewrites = rewrites,
         grad_norm = text.block(norm.root:format(norm.name) .. mean),
         group_tiles = text.block(table.concat({ 0, table.unpack(ends) }, ", ")), groups = #ends,
         clip = text.block(table.concat(lines, "\n")) }

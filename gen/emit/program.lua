@@ -166,7 +166,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         batch = lines(batch.fields(g, target)),
         groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
-        factor = text.block((clip.factor_field(g, config))), by_value = clip.writes(config),
+        factor = text.block((clip.factor_field(g, config))), rewrites = clip.writes(config),
     })).text
 end
 

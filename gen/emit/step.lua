@@ -187,7 +187,7 @@ function step.boundary(g, config, context, sweeps)
     local target = context.target
     return {
         buckets = #g.collectives, bucket_rows = bucket_rows(g),
-        measure_calls = clip.calls(g, config, target), by_value = clip.writes(config),
+        measure_calls = clip.calls(g, config, target), rewrites = clip.writes(config),
         sweep_calls = update.calls(g, config, sweeps, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }

@@ -48,7 +48,7 @@ const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for
 //% end
 
 //@ sum_up(totals)
-/* sum_up: the sums of the cycle, which the gradient is divided by before it is clipped. */
+/* sum_up: the sums of the cycle, by which the gradient is divided before it is changed. */
 GA_KERNEL(32) sum_up(step *s) {
     if (threadIdx.x != 0) return;
     $totals
@@ -65,7 +65,7 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, rate, totals, by_value, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars)
+//@ decide(threads, rate, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars)
 $rate
 
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
@@ -113,7 +113,7 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
-//% if not by_value then
+//% if not rewrites then
     $totals
 //% end
     s->grad_norm = $grad_norm;
@@ -124,14 +124,14 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
         $clip
     }
 //% elseif has_factor then
-//% if by_value then
+//% if rewrites then
     double factor = 1;
 //% else
     double factor = mean;
 //% end
     $clip
     s->factor = (real)factor;
-//% elseif by_value then
+//% elseif rewrites then
     s->factor = 1; /* the mean has been taken */
 //% else
     s->factor = (real)mean;

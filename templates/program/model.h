@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, by_value, by_epoch, plateau, ema)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, rewrites, by_epoch, plateau, ema)
 $header
 #ifndef $guard
 #define $guard
@@ -97,7 +97,7 @@ typedef struct step {
     double grad_norm;        /* $grad_norm */
     double lr;
     double nonfinite;        /* elements of the gradient that are not finite */
-//% if by_value then
+//% if rewrites then
     real mean;               /* nominal / true weight */
     real $factor; /* of clipping by the norm */
 //% else

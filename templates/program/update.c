@@ -10,7 +10,7 @@ s->loss = sums[SUM_LOSS] / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
 //% end
 
-//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, by_value, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor)
+//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor)
 $header
 #include "runtime/stop.h"
 
@@ -45,8 +45,8 @@ static void pack_views(ga_worker *w, model *m) {
 
 $lr
 
-//% if by_value then
-/* Worker 0: the sums of the cycle, which the gradient is divided by before it is clipped. */
+//% if rewrites then
+/* Worker 0: the sums of the cycle, by which the gradient is divided before it is changed. */
 static int sum_up(model *m, ga_err *e) {
     step *s = &m->step;
     $totals
@@ -89,7 +89,7 @@ static int decide(model *m, ga_err *e) {
         s->nonfinite += m->partials[2 * i + 1];
     }
 //% end
-//% if by_value then
+//% if rewrites then
     (void)e; /* what can fail is done */
 //% else
     $totals
@@ -102,14 +102,14 @@ static int decide(model *m, ga_err *e) {
         $clip
     }
 //% elseif has_factor then
-//% if by_value then
+//% if rewrites then
     double factor = 1;
 //% else
     double factor = mean;
 //% end
     $clip
     s->factor = (real)factor;
-//% elseif by_value then
+//% elseif rewrites then
     s->factor = 1; /* the mean has been taken */
 //% else
     s->factor = (real)mean;
@@ -125,7 +125,7 @@ static void boundary(ga_worker *w, model *m) {
     buckets_finish(w, m);
 //% end
     if (m->at_boundary) m->at_boundary(w, m);
-//% if by_value then
+//% if rewrites then
     if (w->index == 0) {
         const int code = sum_up(m, &m->error);
         if (code < 0) ga_team_fail(w, code);

@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, by_value, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema)
 $header
 #include "model.h"
 
@@ -119,14 +119,14 @@ static void boundary(queue *q, model *m) {
 //% if parallel then
     buckets_finish(q, m);
 //% end
-//% if by_value then
+//% if rewrites then
 //% if parallel then
     small_sum(q, m);
 //% end
     sum_up(q, m->block);
 //% end
     $measure_calls
-//% if parallel and not by_value then
+//% if parallel and not rewrites then
     small_sum(q, m);
 //% end
     decide(q, m->block, m->device_partials);
