@@ -1,4 +1,4 @@
--- docs/FEATURES.md: the tests that it names are there.
+-- docs/FEATURES.md and docs/LESSONS.md: the tests that they name are there.
 local function names_of(t)
     local names = {}
     for _, file in ipairs(host.list "tests/lua") do
@@ -18,16 +18,42 @@ local function is_named(names, start)
     return false
 end
 
+-- The rows of a table in a page of docs: { number, names of tests }.
+local function rows_of(path)
+    local rows = {}
+    for line in host.read(path):gmatch("[^\n]+") do
+        local number, proofs = line:match("^| (%d+) |.*|([^|]*)|$")
+        if number then
+            local tests = {}
+            for start in proofs:gmatch("`(test_[^`]*)`") do tests[#tests + 1] = start end
+            rows[#rows + 1] = { number, tests }
+        end
+    end
+    return rows
+end
+
+local function all_there(t, path)
+    local names, rows = names_of(t), rows_of(path)
+    for _, row in ipairs(rows) do
+        for _, start in ipairs(row[2]) do
+            assert(is_named(names, start), ("%s, row %s: no test '%s'"):format(path, row[1], start))
+        end
+    end
+    return rows
+end
+
 return {
     { "every test that a row names is there", function(t)
-        local names, rows = names_of(t), 0
-        for line in host.read("docs/FEATURES.md"):gmatch("[^\n]+") do
-            local number, proofs = line:match("^| (%d+) |.*|([^|]*)|$")
-            rows = rows + (number and 1 or 0)
-            for start in (proofs or ""):gmatch("`(test_[^`]*)`") do
-                assert(is_named(names, start), ("row %s: no test '%s'"):format(number, start))
-            end
+        assert(#all_there(t, "docs/FEATURES.md") >= 50)
+    end },
+
+    { "what others ran into: at most eight rows are answered by their line alone", function(t)
+        local rows, alone = all_there(t, "docs/LESSONS.md"), 0
+        for i, row in ipairs(rows) do
+            t.equal(row[1], tostring(i))
+            alone = alone + (#row[2] == 0 and 1 or 0)
         end
-        assert(rows >= 50, rows)
+        t.equal(#rows, 35)
+        assert(alone <= 8, alone)
     end },
 }

@@ -66,6 +66,13 @@ add("on_skip = \"advance\" counts cycles", function(t)
     t.equal(advance[3].lr, hold[4].lr)
 end)
 
+add("the rate moves once per update, not per micro-step", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_rows(t, programs, "ignored")
+    local found = updates(t, programs, programs.build("skip_none_ignored", spec("ignored", false, "hold")))
+    for i, rate in ipairs { 0.05 / 2, 0.05, 0.05 } do t.near(found[i].lr, rate, 1e-12) end
+end)
+
 -- Cycles of one row with a rate so small that the norms are those of the first parameters.
 local OUTLIERS = [[
 data       { "csv", train = "tiny.csv", target = "last" }
