@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -86,6 +88,14 @@ static void add_number(ga_text *t, const char *name, double value) {
     ga_text_number(t, value, 9);
 }
 
+/* With as many digits as give the same number back: two runs that should agree can be compared by their logs. */
+static void add_exact(ga_text *t, const char *name, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    ga_text_add(t, ",\"%s\":", name);
+    ga_text_number(t, value, strtod(text, NULL) == value ? 15 : 17);
+}
+
 static void add_text(ga_text *t, const char *name, const char *value) {
     if (!value) return;
     ga_text_add(t, ",\"%s\":", name);
@@ -132,13 +142,13 @@ static void update_json(ga_log *l, const ga_update_event *v) {
     add_int(&t, "micro", v->micro);
     add_int(&t, "epoch", v->epoch);
     add_int(&t, "rows", v->rows);
-    add_number(&t, "loss", v->loss);
-    add_number(&t, "lr", v->lr);
-    if (v->fields & GA_HAS_MOMENTUM) add_number(&t, "momentum", v->momentum);
-    if (v->fields & GA_HAS_GRAD_NORM) add_number(&t, "grad_norm", v->grad_norm);
-    if (v->fields & GA_HAS_SCALE) add_number(&t, "scale", v->scale);
+    add_exact(&t, "loss", v->loss);
+    add_exact(&t, "lr", v->lr);
+    if (v->fields & GA_HAS_MOMENTUM) add_exact(&t, "momentum", v->momentum);
+    if (v->fields & GA_HAS_GRAD_NORM) add_exact(&t, "grad_norm", v->grad_norm);
+    if (v->fields & GA_HAS_SCALE) add_exact(&t, "scale", v->scale);
     add_int(&t, "skipped", v->skipped);
-    add_number(&t, "weight", v->weight);
+    add_exact(&t, "weight", v->weight);
     add_number(&t, "ms", v->ms);
     add_number(&t, "rows_per_s", v->rows_per_s);
     if (v->fields & GA_HAS_TOKENS) add_number(&t, "tokens_per_s", v->tokens_per_s);
@@ -192,9 +202,9 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     add_int(&t, "cycle", v->cycle);
     add_text(&t, "split", v->split);
     add_int(&t, "rows", v->rows);
-    if (v->fields & GA_HAS_LOSS) add_number(&t, "loss", v->loss);
-    if (v->fields & GA_HAS_ACCURACY) add_number(&t, "accuracy", v->accuracy);
-    if (v->fields & GA_HAS_F1) add_number(&t, "f1", v->f1);
+    if (v->fields & GA_HAS_LOSS) add_exact(&t, "loss", v->loss);
+    if (v->fields & GA_HAS_ACCURACY) add_exact(&t, "accuracy", v->accuracy);
+    if (v->fields & GA_HAS_F1) add_exact(&t, "f1", v->f1);
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;

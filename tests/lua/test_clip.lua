@@ -99,7 +99,7 @@ local function check(t, programs, p, plain, how, mean)
         end
     end
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
-        if event.event == "update" then t.near(event.grad_norm, whole, 1e-8 * whole) end    -- nine digits
+        if event.event == "update" then t.near(event.grad_norm, whole, 1e-12 * whole) end
     end
 end
 

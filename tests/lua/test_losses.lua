@@ -79,7 +79,7 @@ local CLASSES = {
         { weights = { 0.5, 2, 1.5 }, smoothing = 0.1, ignore = 2 } },
 }
 
-local function near(t, found, expected) t.near(found, expected, 6e-9 * math.abs(expected)) end    -- nine digits
+local function near(t, found, expected) t.near(found, expected, 1e-13 * math.abs(expected)) end
 
 for _, name in ipairs { "plain", "ignore", "smooth", "weights", "all" } do
     add("cross_entropy: " .. name, function(t)
