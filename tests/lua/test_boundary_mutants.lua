@@ -17,14 +17,22 @@ local function run(t, folder, pattern)
         env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "BUILD", "-u", "GAGEN" } }
 end
 
-local function edit(t, path, from, to)
+-- The text of a file before and behind the only place where `from` is.
+local function around(path, from)
     local text = assert(host.read(path))
     local first, last = text:find(from, 1, true)
     assert(first and not text:find(from, last + 1, true), path .. ": not once there: " .. from)
-    t.write(path, text:sub(1, first - 1) .. to .. text:sub(last + 1))
+    return text:sub(1, first - 1), text:sub(last + 1)
 end
 
-local tests = {}
+local function edit(t, path, from, to)
+    local before, behind = around(path, from)
+    t.write(path, before .. to .. behind)
+end
+
+local tests = { { "each changes a line that is there", function()
+    for _, mutant in ipairs(mutants) do around(mutant[2], mutant[3]) end
+end } }
 
 for _, mutant in ipairs(mutants) do
     local name, file, from, to, pattern = table.unpack(mutant)

@@ -6,7 +6,7 @@ return {
         "const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */",
         "const double mean = s->weight > 0;", "test_clip: norm by its definition" },
     { "the norm is taken before the mean", "gen/emit/clip.lua",
-        'local mean = by_value and "" or " * mean"', 'local mean = ""', "test_clip: norm by its definition" },
+        'local mean = rewrites and "" or " * mean"', 'local mean = ""', "test_clip: norm by its definition" },
     { "clipped in every micro-step", "templates/program/step.c",
         "    backward(w, m, &b, role);",
         "    backward(w, m, &b, role);\n    for (int64_t i = 0; i < TRAINED && w->index == 0; i++)\n"
