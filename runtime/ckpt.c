@@ -239,8 +239,9 @@ static int write_file(save *v, const char *name, const ga_array *arrays, int cou
     if (fd < 0) return fail_at(v, name, "cannot be created");
     gradient_notes(v->s, notes);
     snprintf(path, sizeof path, "%s/%s/%s", v->c->c.folder, v->temporary, name);
-    int code = ga_safetensors_write(fd, path, arrays, count, notes,
-                                    gradient ? GA_SAVED_SUMS : 0, true,
+    /* with a scale of the loss a gradient that overflowed is as usual as another */
+    const bool finite_only = !gradient || v->s->scaler == GA_NO_SCALE;
+    int code = ga_safetensors_write(fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, finite_only,
                                     &written, v->e);
     code = finish_file(v, fd, name, code);
     if (code == GA_OK && !gradient) list_file(v, name, written.bytes);
@@ -299,6 +300,7 @@ static void begin_manifest(save *v) {
         add_number(t, ga_saved_sum_names[i], s->sums[i], ",\n");
     add_int(t, "seed", (int64_t)s->seed);
     ga_text_add(t, "\"scaler\":{");
+    if (s->scaler != GA_NO_SCALE) ga_text_add(t, "\"kind\":\"%s\",", ga_scale_kind_names[s->scaler]);
     add_number(t, "scale", s->scale, ",");
     ga_text_add(t, "\"growth_step\":%lld,\"hysteresis_step\":%lld},\n", (long long)s->growth_step,
                 (long long)s->hysteresis_step);

@@ -29,6 +29,10 @@ typedef struct ga_ckpt_number {
     double value;
 } ga_ckpt_number;
 
+/* What the loss is multiplied by: nothing, a number, or a scale that moves. */
+typedef enum ga_scale_kind { GA_NO_SCALE, GA_STATIC_SCALE, GA_DYNAMIC_SCALE, GA_SCALE_KINDS } ga_scale_kind;
+extern const char *const ga_scale_kind_names[GA_SCALE_KINDS]; /* in a manifest; that of none is not written */
+
 /* All that a manifest says. */
 typedef struct ga_ckpt_state {
     int64_t micro, cycle, update, skipped, skipped_in_row;
@@ -37,8 +41,9 @@ typedef struct ga_ckpt_state {
     int accumulate, r; /* micro-steps of a full cycle, and those done of the present one */
     double sums[GA_SAVED_SUMS];
     uint64_t seed; /* below 2^63 */
-    double scale;  /* loss scaler; 1 without */
-    int64_t growth_step, hysteresis_step;
+    ga_scale_kind scaler;
+    double scale;  /* of the loss; 1 without */
+    int64_t growth_step, hysteresis_step; /* of a scale that moves (scaler.h) */
     int number_count;
     ga_ckpt_number numbers[GA_CKPT_NUMBERS];
     int world;
@@ -79,7 +84,7 @@ void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
 /* Writes a checkpoint, mid-cycle if s->r > 0, and deletes older ones beyond `keep`. On failure what
  * was there stays as it was; the caller may go on training and try again later. No allocation. The
  * path of the new checkpoint, GA_PATH_MAX bytes, is left in path (NULL allowed). GA_NONFINITE:
- * refused for a value in it. */
+ * refused for a value in it; in the gradient of a cycle with a scale of its loss, any may be. */
 int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
 
 /* Where `--resume what` points: "latest" is the checkpoint of `folder` with the highest micro whose
@@ -93,8 +98,9 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 
 /* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is
  * what this run has. Data files must be equal, and so the names of its numbers. Other differences are
- * said on stderr: at a boundary the place goes down to a whole cycle. Inside a cycle the global batch
- * and the rows of a micro-step must be the same; then the gradient is loaded too, bit by bit with the
+ * said on stderr: at a boundary the place goes down to a whole cycle, and a scale of the loss that one of the
+ * two has not, or that moves in one of them only, is now's. Inside a cycle the global batch, the rows of a
+ * micro-step and the scale of the loss must be the same; then the gradient is loaded too, bit by bit with the
  * same number of ranks, else summed in the order of ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);

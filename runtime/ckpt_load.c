@@ -64,6 +64,7 @@ static int64_t get_int(const json_t *o, const char *name, bool *ok) {
 }
 
 const char *const ga_saved_sum_names[GA_SAVED_SUMS] = {"weight", "loss_sum", "rows"};
+const char *const ga_scale_kind_names[GA_SCALE_KINDS] = {"none", "static", "dynamic"};
 
 const char *ga_ckpt_gradient_name(int rank, int world, char *out) {
     snprintf(out, NAME, "gradient-%dof%d.safetensors", rank + 1, world);
@@ -103,6 +104,14 @@ static void fill_numbers(json_t *numbers, ga_ckpt_state *s, bool *ok) {
     }
 }
 
+static ga_scale_kind get_scale_kind(const json_t *scaler, bool *ok) {
+    const char *name = json_string_value(json_object_get(scaler, "kind"));
+    int kind = GA_NO_SCALE;
+    while (name && kind < GA_SCALE_KINDS && strcmp(name, ga_scale_kind_names[kind]) != 0) kind++;
+    if (kind == GA_SCALE_KINDS) *ok = false;
+    return (ga_scale_kind)kind;
+}
+
 static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     bool ok = true;
     const json_t *scaler = json_object_get(o, "scaler"), *data = json_object_get(o, "data");
@@ -117,6 +126,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->r = (int)get_int(o, "r", &ok);
     for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = get_number(o, ga_saved_sum_names[i], &ok);
     s->seed = (uint64_t)get_int(o, "seed", &ok);
+    s->scaler = get_scale_kind(scaler, &ok);
     s->scale = get_number(scaler, "scale", &ok);
     s->growth_step = get_int(scaler, "growth_step", &ok);
     s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);

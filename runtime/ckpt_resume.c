@@ -76,6 +76,23 @@ static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     return GA_OK;
 }
 
+/* Leaves the scale of this run in `then`. A scale that moves goes on; inside a cycle the gradient has the
+ * checkpoint's scale in it. */
+static int convert_scale(const ga_ckpt_state *now, ga_ckpt_state *then, bool say, ga_err *e) {
+    if (now->scaler == GA_DYNAMIC_SCALE && then->scaler == GA_DYNAMIC_SCALE) return GA_OK;
+    if (then->r > 0 && now->scale != then->scale)
+        return ga_fail(e, GA_INPUT,
+                       "resume: the checkpoint lies inside a cycle with %g as the scale of its loss (%s); this "
+                       "run has %g (%s): use the same scaler, or a checkpoint of a whole cycle",
+                       then->scale, ga_scale_kind_names[then->scaler], now->scale, ga_scale_kind_names[now->scaler]);
+    if (say && (now->scale != then->scale || now->scaler != then->scaler))
+        ga_say("resume: the scale of the loss is %g (%s), the checkpoint has %g (%s)", now->scale,
+               ga_scale_kind_names[now->scaler], then->scale, ga_scale_kind_names[then->scaler]);
+    then->scale = now->scale;
+    then->growth_step = then->hysteresis_step = 0;
+    return GA_OK;
+}
+
 static int join(char *out, const char *path, const char *name, ga_err *e) {
     if (snprintf(out, GA_PATH_MAX, "%s/%s", path, name) < GA_PATH_MAX) return GA_OK;
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
@@ -175,6 +192,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
         code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
     if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
     if (code == GA_OK) code = convert_place(now, accumulate, out, e);
+    if (code == GA_OK) code = convert_scale(now, out, ga_comm_rank(c->comm) == 0, e);
     if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = compare_numbers(path, now, out, e);
     if (code == GA_OK) code = load_files(path, c, e);

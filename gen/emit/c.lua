@@ -129,11 +129,15 @@ function c.parameter(t, name, writes)
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
 
+--- How a kernel reads a scalar of the step.
+function c.scalar(name) return name end
+
 --- What stands before the parameters of a kernel, and the parameters that all kernels have.
 function c.open(name) return ("static void %s("):format(name) end
 c.first_parameters = { "ga_worker *w" }
 
 c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
+c.nominal, c.scaler_argument = "m->nominal", "&SCALER, "
 
 --- What the schedule gives ("lr", "momentum") after `t` updates.
 function c.rate(config, what, t) return ("%s_model_%s(m, %s)"):format(config.name, what, t) end

@@ -28,7 +28,7 @@ local function ceil(a, b) return (a + b - 1) // b end
 function cuda.pointer(t)
     local arena = t.place.arena
     if arena == "batch" then return "b->" .. t.name end
-    if arena == "step" then return "m->step.seed" end
+    if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
     local offset = c.slot_offset(t):gsub("^ %+ (.*) %* %(size_t%)(%d+)$", " + iteration(%1, %2)")
     if arena == "parameters" then return "m->w." .. t.name .. offset end
@@ -38,6 +38,7 @@ function cuda.pointer(t)
 end
 
 cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
+cuda.nominal, cuda.scaler_argument = "s->nominal", ""
 
 --- What the schedule gives ("lr", "momentum") after `t` updates.
 function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "learning_rate" or what, t) end
@@ -93,10 +94,13 @@ end
 
 --- "real *y" or "const int *target" of a kernel; scalars by value.
 function cuda.parameter(t, name, writes)
-    if #t.shape == 0 then return "real " .. name end
+    if #t.shape == 0 then return (t.moves and "const real *" or "real ") .. name end
     local type_name = ELEMENT[t.dtype] or t.kind == "scalar" and "double" or "real"
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
+
+--- How a kernel reads a scalar of the step: what moves from cycle to cycle is not part of a launch.
+function cuda.scalar(name, t) return t.moves and "*" .. name or name end
 
 --- What stands before the parameters of a kernel with this launch.
 function cuda.open(name, launch) return ("GA_KERNEL(%d) %s("):format(launch.threads, name) end

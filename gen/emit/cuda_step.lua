@@ -6,6 +6,7 @@ local cuda = require "emit.cuda"
 local ordered = require "base.ordered"
 local outliers = require "emit.outliers"
 local rate = require "emit.rate"
+local scaler = require "emit.scaler"
 local step = require "emit.step"
 local text = require "base.text"
 local update = require "emit.update"
@@ -38,18 +39,22 @@ local function step_rows(g, config, scalars)
     table.move(rest, 1, #rest, #rows + 1, rows)
     local factor, factors = clip.factor_field(g, config)
     local reals = {
-        { "real", "seed", "gradient of the cycle's mean loss with respect to one row's loss", 1 },
-        { "real", factor, "nominal / true weight, times the clip factor", factors },
+        { "real", "seed", scaler.times(config)
+            .. "gradient of the cycle's mean loss with respect to one row's loss", 1 },
+        { "real", factor, ("nominal / true weight%s, times the clip factor"):format(scaler.over(config)), factors },
     }
     if clip.writes(config) then
         reals[2][3] = "of clipping by the norm"
-        table.insert(reals, 2, { "real", "mean", "nominal / true weight", 1 })
+        table.insert(reals, 2, { "real", "mean", "nominal / true weight" .. scaler.over(config), 1 })
     end
     if config.schedule.fields.by == "epoch" then
         rows[#rows + 1] = { "long long", "epoch_cycles", "cycles of an epoch", 1 }
     end
     for _, list in ipairs { rate.fields(config), outliers.fields(config) } do
         for _, field in ipairs(list) do rows[#rows + 1] = { "double", field[1], field[2], 1 } end
+    end
+    for _, row in ipairs(scaler.rows(config)) do
+        rows[#rows + 1] = { row[1] == "integer" and "long long" or row[1], row[2], row[3], row[4] }
     end
     for i = 1, scalars.doubles do rows[#rows + 1] = { "double", scalars.fields[i], nil, 1 } end
     table.move(reals, 1, #reals, #rows + 1, rows)
@@ -89,7 +94,8 @@ local function boundary_kernels(g, config, context, sweeps)
         threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
     list[1].flops, list[1].bytes = clip.work(g, config)
     local totals = text.block((template("totals", { ddp = config.parallel ~= "none",
-        by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
+        by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
+        .text:gsub("\n+$", "")))
     if clip.writes(config) then
         add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = totals })
     end
@@ -98,7 +104,10 @@ local function boundary_kernels(g, config, context, sweeps)
     end
     local arguments = step.decision(g, config, sweeps, context.target)
     arguments.threads, arguments.totals = THREADS, totals
-    arguments.rate = rate.cuda(config)
+    arguments.rate, arguments.scaler = rate.cuda(config), text.block("")
+    if scaler.moves(config) then
+        arguments.scaler = text.block((template("scaler", scaler.device(config)).text:gsub("\n+$", "")))
+    end
     if config.optimizer.own.ema then
         add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
             { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })

@@ -93,8 +93,9 @@ local function counted(node)
     return text.block(each == 1 and "facts->rows" or ("facts->rows * %d"):format(each))
 end
 
-function ARGUMENTS.loss_seed(_, node)
-    return { real = text.ident("real"), rows = rows_of(node), counted = counted(node),
+function ARGUMENTS.loss_seed(_, node, _, _, target)
+    return { seed = text.block(target.scalar("seed", node.ins.seed)),
+        real = text.ident("real"), rows = rows_of(node), counted = counted(node),
         targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 

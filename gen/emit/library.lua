@@ -6,6 +6,7 @@ local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local scaler = require "emit.scaler"
 local step = require "emit.step"
 local text = require "base.text"
 
@@ -78,7 +79,7 @@ local function source(g, config, context, header)
     local list, count = scales(g)
     local tensors = 0
     for _, p in ipairs(g.params) do tensors = tensors + p.count end
-    return context.template("program/library.c")("library", {
+    return context.template("program/library.c")("library", ordered.copy(scaler.stops(config), {
         header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
         name = text.ident(config.name), fields = block_of(field_rows(g, config)),
         sizes = text.block(("OUTPUT = %d, TENSORS = %d"):format(
@@ -92,9 +93,11 @@ local function source(g, config, context, header)
         f1 = config.measures_f1,
         d_output = text.block(by_grad and c.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
         output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
-        buckets = #g.collectives, stops_at_nonfinite = config.train.on_nonfinite == "stop",
+        buckets = #g.collectives, scaled = config.scaler ~= nil,
+        scale = text.block(scaler.present(config, "m->step.")),
+        last_scale = text.block(scaler.last(config, "s->")),
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
-    }).text
+    })).text
 end
 
 -- Arrays for a micro-batch, and lines that fill them with something.

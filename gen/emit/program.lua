@@ -18,6 +18,7 @@ local probe = require "emit.probe"
 local profile = require "emit.profile"
 local rate = require "emit.rate"
 local sample = require "emit.sample"
+local scaler = require "emit.scaler"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
@@ -44,6 +45,7 @@ local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", 
 local function runtime_of(config)
     local own = ordered.copy(data.runtime(config))
     if config.schedule.rule.plateau then own[#own + 1] = "plateau" end
+    if scaler.moves(config) and config.target == "c" then own[#own + 1] = "scaler" end
     return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
 end
 
@@ -142,6 +144,9 @@ local function step_fields(g, config, sweeps)
     for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
         for _, field in ipairs(fields) do list[#list + 1] = ("double %s; /* %s */"):format(field[1], field[2]) end
     end
+    for _, row in ipairs(scaler.rows(config)) do
+        list[#list + 1] = ("%s %s; /* %s */"):format(row[1] == "integer" and "int64_t" or row[1], row[2], row[3])
+    end
     local own = update.scalars(sweeps, g.layer_rates).fields
     return table.move(own, 1, #own, #list + 1, list)
 end
@@ -166,7 +171,8 @@ local function render_header(g, config, facts, context, sweeps, header)
         batch = lines(batch.fields(g, target)),
         groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
-        factor = text.block((clip.factor_field(g, config))), rewrites = clip.writes(config),
+        factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
+        over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
     })).text
 end
 
@@ -295,6 +301,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local device_flat = cuda_program.flat(g, config)
     table.move(device_flat, 1, #device_flat, #flat + 1, flat)
     local more = ordered.copy(cuda_program.model(config, facts), number_lines(config, sweeps))
+    more = ordered.copy(more, scaler.lines(config))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
@@ -369,7 +376,8 @@ local function render_main(g, config, context, header)
         local name = text.string(feature).text
         return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
     end)
-    return context.template("program/main.c")("main", ordered.copy(cuda_program.main(config), {
+    local more = ordered.copy(cuda_program.main(config), scaler.stops(config))
+    return context.template("program/main.c")("main", ordered.copy(more, {
         header = text.block(header("main.c", "command line and training loop")),
         name = text.ident(config.name), check_cpu = lines(check),
         log = periodic(config.log.every, "log_update(m, start, before);"),
@@ -377,9 +385,10 @@ local function render_main(g, config, context, header)
         checkpoint = periodic(config.checkpoint and config.checkpoint.every,
             "GA_TRY(checkpoint(m, last, &failures, e));"),
         by_epoch = config.eval ~= nil and config.eval.every == "epoch",
-        stops_at_nonfinite = config.train.on_nonfinite == "stop",
+        scale = text.block(config.scaler and scaler.last(config, "s->") or ""),
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
-        tokens = text.block(sample.positions(config) > 0 and " | GA_HAS_TOKENS" or ""),
+        fields = text.block((sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
+            .. (config.scaler and " | GA_HAS_SCALE" or "")),
         positions = sample.positions(config), sample = sample.possible(g, config),
         stream = config.data.stream,
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
@@ -474,7 +483,8 @@ function program.render(g, config)
         end
     end
     for _, name in ipairs(host.embedded_names("runtime/")) do
-        if name:match("%.h$") and cuda_program.wants_header(config, name) then
+        if name:match("%.h$") and cuda_program.wants_header(config, name)
+            and (name ~= "runtime/scaler.h" or scaler.moves(config)) then
             files:set(name, host.embedded(name))
         end
     end

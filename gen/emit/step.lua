@@ -8,6 +8,7 @@ local math_file = require "emit.math"
 local ordered = require "base.ordered"
 local outliers = require "emit.outliers"
 local rate = require "emit.rate"
+local scaler = require "emit.scaler"
 local text = require "base.text"
 local update = require "emit.update"
 
@@ -202,7 +203,8 @@ function step.decision(g, config, sweeps, target)
     end
     return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(sweeps, "t"), target),
         has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
-        skip = text.block(SKIP[config.train.on_nonfinite]), outliers = outliers.lines(config),
+        skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),
+        scale_moved = scaler.moved(config, target), outliers = outliers.lines(config),
         scalars = update.scalars(sweeps, g.layer_rates).assignments })
 end
 
@@ -227,9 +229,10 @@ local function update_text(g, config, context, sweeps, header)
         ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
     arguments.name = text.ident(config.name)
     local template = context.template("program/update.c")
-    arguments.lr = rate.c(config)
+    arguments.lr, arguments.scaler = rate.c(config), scaler.definition(config)
     arguments.totals = text.block((template("totals", { small = small_sum(config),
-        by_sum = config.loss.weight == "sum" }).text:gsub("\n+$", "")))
+        by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
+        .text:gsub("\n+$", "")))
     return template("update", arguments).text
 end
 

@@ -6,6 +6,7 @@ local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
 local traced = require "spec.traced"
 local words = require "spec.words"
@@ -354,6 +355,7 @@ function config.read(path, events, catalog, default_name, choice)
     end
     cycles_of(c, given, path, choice)
     lengths(c, given, path)
+    c.scaler = scaler.read(given:get "scaler", c.precision, c.train, c.train_at)
     loss_of(c, given, path, catalog)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
     c.optimizer = select(given, path, catalog, "optimizer")

@@ -172,7 +172,8 @@ function load_spec.load(path, sets, choice)
     c.ops.map = { lower = "pointwise" }
     local g = graph.new(c.name)
     local fields = add_inputs(g, c)
-    g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar" })
+    g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar",
+        moves = c.scaler ~= nil and c.scaler.static == nil })
     g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b

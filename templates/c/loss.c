@@ -84,7 +84,7 @@ static void $fn($params) {
     }
 }
 
-//@ loss_seed(fn, params, source, real, rows, counted, targets, micro)
+//@ loss_seed(fn, params, source, real, rows, counted, targets, micro, seed)
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
 //% else
@@ -95,9 +95,9 @@ static void $fn($params) {
     enum { LOSSES = $rows };
     const int64_t n = $counted;
 //% if micro then
-    const $real each = ($real)(seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+    const $real each = ($real)($seed / sums[SUM_MICRO]); /* not read where nothing is counted */
 //% else
-    const $real each = seed;
+    const $real each = $seed;
 //% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
 //% if targets then

@@ -94,7 +94,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
-//@ loss_seed(fn, params, source, threads, rows, counted, targets, micro)
+//@ loss_seed(fn, params, source, threads, rows, counted, targets, micro, seed)
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
 //% else
@@ -104,9 +104,9 @@ GA_KERNEL($threads) $fn($params) {
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 all = $(rows)ll, n = $counted;
 //% if micro then
-    const real each = (real)(seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+    const real each = (real)($seed / sums[SUM_MICRO]); /* not read where nothing is counted */
 //% else
-    const real each = seed;
+    const real each = $seed;
 //% end
     for (ga_int64 i = ga_thread_first(); i < all; i += ga_thread_count())
 //% if targets then

@@ -28,7 +28,7 @@ GA_KERNEL($threads) gradient_partials($params) {
     }
 }
 
-//@ totals(ddp, by_sum)
+//@ totals(ddp, by_sum, divisor, full)
 //% if ddp then
 const double losses = s->small[SMALL_LOSS];
 s->weight = s->small[SMALL_WEIGHT];
@@ -41,10 +41,10 @@ s->rows = s->sums[SUM_ROWS];
 //% end
 //% if by_sum then
 s->loss = losses;
-const double mean = 1; /* the sum of the losses is what is minimised */
+const double mean = 1$divisor; /* the sum of the losses is what is minimised */
 //% else
 s->loss = losses / s->weight;
-const double mean = s->weight > 0 ? s->nominal / s->weight : 0; /* exactly 1 for full cycles */
+const double mean = s->weight > 0 ? s->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
 //@ sum_up(totals)
@@ -65,8 +65,12 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, rate, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars)
+//@ decide(threads, rate, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars, scaler, scale_moved)
 $rate
+//% if scaler.text ~= "" then
+
+$scaler
+//% end
 
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
@@ -138,9 +142,27 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
 //% end
     $rate_lines
     $scalars
+    $scale_moved
     s->update += !s->skip;
     s->cycle++;
     for (int i = 0; i < SUMS; i++) s->sums[i] = 0;
+}
+
+//@ scaler(growth_factor, backoff_factor, min_scale, max_scale, growth_interval, hysteresis)
+/* ga_scaler_take: how the scale of the loss moves, as runtime/scaler.c has it. */
+GA_DEVICE void ga_scaler_take(bool overflow, double *scale, ga_int64 *growth_step, ga_int64 *hysteresis_step) {
+    if (overflow) {
+        *growth_step = 0;
+        *hysteresis_step += 1;
+        if (*hysteresis_step >= $hysteresis) *scale = fmax(*scale * $backoff_factor, $min_scale);
+        return;
+    }
+    *growth_step += 1;
+    if (*growth_step < $growth_interval) return;
+    *growth_step = 0;
+    *hysteresis_step = 0;
+    const double grown = fmin(*scale * $growth_factor, $max_scale);
+    if (grown - grown == 0) *scale = grown;
 }
 
 //@ sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals, tile)

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, schedule, f1, plateau)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -108,12 +108,26 @@ static void own_evaluation(ga_worker *w, void *arg) {
     measure(w, &p->m, &b);
 }
 
+//% if scaled then
+static void multiply_gradient(model *m, double by) {
+    for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] = (real)(m->flat_g[i] * by);
+}
+
+/* Before the gradient's norm is taken. The handler sees the gradient without the scale of the loss. */
+//% else
 /* Before the gradient's norm is taken. */
+//% end
 static void handle_gradients(ga_worker *w, model *m) {
     $name *p = ($name *)m;
     if (p->handler && w->index == 0) {
+//% if scaled then
+        multiply_gradient(m, 1 / $scale);
+//% end
         const int code = p->handler(p->context, p->gradients, p->tensors, &m->error);
         if (code < 0) ga_team_fail(w, code);
+//% if scaled then
+        multiply_gradient(m, $scale);
+//% end
     }
     ga_barrier(w);
 }
@@ -152,7 +166,13 @@ int $(name)_backward($name *p, const $(name)_batch *b, ga_err *e) { return own_m
 int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_output, ga_err *e) {
 //% if has_by_grad then
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
+//% if scaled then
+    const model *m = &p->m;
+    const double scale = $scale;
+    for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)(scale * d_output[i]) : 0;
+//% else
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)d_output[i] : 0;
+//% end
     return own_micro(p, b, true, e);
 //% else
     (void)p, (void)b, (void)d_output;
@@ -174,8 +194,9 @@ static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e)
     GA_TRY(run(m, body, m, e));
     GA_TRY(commit(m, e));
 //% if stops_at_nonfinite then
-    if (m->step.nonfinite > 0)
+    if ($hopeless)
         return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
+                       $at_least
                        "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
                        m->step.nonfinite);
 //% end
@@ -443,7 +464,7 @@ const $(name)_counters *$(name)_count($name *p) {
     p->counters = ($(name)_counters){.micro = m->count.micro, .cycle = m->count.cycle,
         .update = m->count.update, .skipped = m->count.skipped, .epoch = ga_loader_place(m->loader).epoch,
         .rows = (int64_t)s->rows, .r = m->count.r, .accumulate = m->count.a, .loss = s->loss,
-        .grad_norm = s->grad_norm, .lr = s->lr, .scale = 1, .collectives = c.collectives + c.small,
+        .grad_norm = s->grad_norm, .lr = s->lr, .scale = $last_scale, .collectives = c.collectives + c.small,
         .comm_bytes = c.bytes};
     return &p->counters;
 }

@@ -55,8 +55,8 @@ int $(name)_next($name *m, $(name)_batch *b, ga_err *e);
 
 /* Forward and backward of one micro-step. One more than the cycle has is an error: call step. */
 int $(name)_backward($name *m, const $(name)_batch *b, ga_err *e);
-/* The same from the gradient of the model's output, as laid out there: taken as it is, divided by no
- * weight. Targets may be NULL. A cycle has micro-steps of one of the two kinds. */
+/* The same from the gradient of the model's output, as laid out there: divided by no weight, multiplied by the
+ * scale of the loss where there is one. Targets may be NULL. A cycle has micro-steps of one of the two kinds. */
 int $(name)_backward_by_grad($name *m, const $(name)_batch *b, const float *d_output, ga_err *e);
 
 bool $(name)_accumulation_boundary(const $name *m); /* nothing is accumulated: r == 0 */

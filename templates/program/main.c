@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, ignores_nonfinite, device, parallel, tokens, positions, sample, stream, plateau, metric, ema)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, device, parallel, fields, scale, positions, sample, stream, plateau, metric, ema)
 $header
 #include "probes.h"
 
@@ -43,9 +43,12 @@ static void log_update(model *m, double start, ga_comm_counts before) {
     const double seconds = ga_clock() - start;
     const int64_t rows = (int64_t)s->rows;
     ga_log_update(m->log, &(ga_update_event){
-        .fields = GA_HAS_GRAD_NORM$(tokens), .cycle = m->count.cycle, .cycles = m->cycles,
+        .fields = GA_HAS_GRAD_NORM$(fields), .cycle = m->count.cycle, .cycles = m->cycles,
         .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_place(m->loader).epoch,
         .rows = rows, .loss = s->loss, .lr = s->lr, .grad_norm = s->grad_norm,
+//% if scale.text ~= "" then
+        .scale = $scale,
+//% end
         .skipped = m->count.skipped, .weight = s->weight,
         .ms = 1e3 * seconds, .rows_per_s = (double)rows / seconds,
 //% if positions > 0 then
@@ -147,8 +150,9 @@ static int train(model *m, const ga_options *o, ga_err *e) {
         const bool last = m->count.cycle == m->cycles;
         $log
 //% if stops_at_nonfinite then
-        if (m->step.nonfinite > 0)
+        if ($hopeless)
             return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
+                           $at_least
                            "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
                            m->step.nonfinite);
 //% end

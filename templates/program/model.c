@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, schedule_lines, plateau, plateau_fields, ema)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema)
 $header
 #include "probes.h"
 
@@ -200,7 +200,7 @@ static ga_ckpt_state state_of(const model *m) {
         .epoch = p.epoch, .position = p.position,
         .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, p.cycle), .r = m->count.r,
         .sums = {m->sums[SUM_WEIGHT], m->sums[SUM_LOSS], m->sums[SUM_ROWS]},
-        .seed = m->seed, .scale = 1,
+        .seed = m->seed, $scale_saved
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };
@@ -221,6 +221,7 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
     m->sums[SUM_LOSS] = s.sums[GA_SAVED_LOSS];
     m->sums[SUM_ROWS] = s.sums[GA_SAVED_ROWS];
     $numbers_loaded
+    $scale_loaded
     if (m->seed != s.seed)
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
@@ -394,7 +395,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     $schedule_lines
     m->cycles = o->cycles ? o->cycles : cycles;
     m->nominal = $nominal;
-    m->step.seed = (real)(1 / m->nominal);
+    $scale_started
     m->count.a = A;
     init_parameters(m);
     $numbers_started

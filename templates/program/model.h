@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, rewrites, by_epoch, plateau, ema)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema)
 $header
 #ifndef $guard
 #define $guard
@@ -90,7 +90,7 @@ typedef struct transfer {
 //% else
 /* What one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {
-    real seed;               /* gradient of the cycle's mean loss with respect to one row's loss */
+    real seed;               /* $(times)gradient of the cycle's mean loss with respect to one row's loss */
     bool skip;               /* leave parameters and state as they are */
     double loss;             /* of the cycle and all ranks: the mean, or the sum */
     double weight, rows;     /* sums over the cycle and all ranks */
@@ -98,10 +98,10 @@ typedef struct step {
     double lr;
     double nonfinite;        /* elements of the gradient that are not finite */
 //% if rewrites then
-    real mean;               /* nominal / true weight */
+    real mean;               /* nominal / true weight$over */
     real $factor; /* of clipping by the norm */
 //% else
-    real $factor; /* nominal / true weight, times the clip factor */
+    real $factor; /* nominal / true weight$over, times the clip factor */
 //% end
     $groups
 } step;

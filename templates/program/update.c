@@ -1,17 +1,20 @@
-//@ totals(small, by_sum)
+//@ totals(small, by_sum, divisor, full)
 $small
 s->weight = sums[SUM_WEIGHT];
 s->rows = sums[SUM_ROWS];
 //% if by_sum then
 s->loss = sums[SUM_LOSS];
-const double mean = 1; /* the sum of the losses is what is minimised */
+const double mean = 1$divisor; /* the sum of the losses is what is minimised */
 //% else
 s->loss = sums[SUM_LOSS] / s->weight;
-const double mean = s->weight > 0 ? m->nominal / s->weight : 0; /* exactly 1 for full cycles */
+const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor)
+//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
+//% if scaler.text ~= "" then
+#include "runtime/scaler.h"
+//% end
 #include "runtime/stop.h"
 
 //% if buckets > 0 then
@@ -53,6 +56,10 @@ static int sum_up(model *m, ga_err *e) {
     s->mean = (real)mean;
     return 0;
 }
+
+//% end
+//% if scaler.text ~= "" then
+$scaler
 
 //% end
 /* Worker 0, in double: what the update is to be. A skipped update changes neither parameters nor
@@ -116,6 +123,7 @@ static int decide(model *m, ga_err *e) {
 //% end
     $rate_lines
     $scalars
+    $scale_moved
     return 0;
 }
 

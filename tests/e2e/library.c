@@ -4,7 +4,7 @@
  *   library cycles CYCLES FOLDER     whole cycles
  *   library resumed CYCLES FOLDER    own, but saved, closed and loaded again inside the second cycle
  *   library grad CYCLES FOLDER       own, with the gradient of the output computed here
- *   library misuse | handler | dict | measure | ranks      print "ok"
+ *   library misuse | handler | dict | measure | ranks | scaled      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
@@ -150,14 +150,25 @@ static void misuse(looped *m) {
 
 /* -- handlers, parameters, measures ------------------------------------------------------------ */
 
+/* What a handler has seen: tensors, and the sum of squares of their elements. */
+typedef struct seen {
+    int tensors;
+    double squares;
+} seen;
+
 static int doubled(void *context, ga_tensor *g, int n, ga_err *e) {
+    seen *s = context;
     (void)e;
     for (int i = 0; i < n; i++) {
         int64_t count = 1;
         for (int d = 0; d < g[i].rank; d++) count *= g[i].shape[d];
-        for (int64_t k = 0; k < count; k++) ga_set(g[i].data, g[i].dtype, k, 2 * ga_get(g[i].data, g[i].dtype, k));
+        for (int64_t k = 0; k < count; k++) {
+            const double value = ga_get(g[i].data, g[i].dtype, k);
+            s->squares += value * value;
+            ga_set(g[i].data, g[i].dtype, k, 2 * value);
+        }
     }
-    *(int *)context += n;
+    s->tensors += n;
     return 0;
 }
 
@@ -168,11 +179,12 @@ static int refuses(void *context, ga_tensor *g, int n, ga_err *e) {
 
 static void handler(looped *m) {
     ga_err e = {0};
-    int seen = 0;
-    CHECK(looped_set_gradient_handler(m, doubled, &seen) == 0);
+    seen s = {0};
+    CHECK(looped_set_gradient_handler(m, doubled, &s) == 0);
     CHECK(own(m, 0, ACCUMULATE, &e) == 0);
-    CHECK(seen == 4); /* at the boundary, once: two weights, two biases */
+    CHECK(s.tensors == 4); /* at the boundary, once: two weights, two biases */
     const double twice = looped_count(m)->grad_norm;
+    CHECK(fabs(twice - 2 * sqrt(s.squares)) < 1e-6 * twice); /* the mean gradient, with a scaler too */
     CHECK(looped_set_gradient_handler(m, NULL, NULL) == 0);
     looped *other;
     CHECK(looped_open(&other, NULL, &e) == 0 && own(other, 0, ACCUMULATE, &e) == 0);
@@ -282,6 +294,19 @@ static void ranks(looped *m) {
     CHECK(own(m, 0, ACCUMULATE, &e) == 0);
 }
 
+/* With scaler { initial_scale = 1024, growth_interval = 2 }: the scale of the last cycle is counted, and a gradient
+ * of the output that overflows is skipped and lowers it. */
+static void scaled(looped *m) {
+    ga_err e = {0};
+    const looped_batch b = batch_at(m, 0);
+    float d[BATCH * CLASSES] = {0};
+    CHECK(own(m, 0, 2 * ACCUMULATE, &e) == 0 && looped_count(m)->scale == 1024);
+    d[0] = 1e37f; /* what 2048 is too much for, and 1 would not be */
+    for (int k = 0; k < ACCUMULATE; k++) CHECK(looped_backward_by_grad(m, &b, d, &e) == 0);
+    CHECK(looped_step(m, &e) == 2 && looped_count(m)->scale == 2048 && looped_count(m)->skipped == 1);
+    CHECK(own(m, 0, ACCUMULATE, &e) == 0 && looped_count(m)->scale == 1024 && looped_count(m)->update == 3);
+}
+
 static int drive(looped **m, const looped_options *o, const char *what, int64_t cycles, const char *folder,
                  ga_err *e) {
     int code = GA_INPUT;
@@ -296,7 +321,8 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(looped *m); } checks[] = {
-        {"misuse", misuse}, {"handler", handler}, {"dict", dict}, {"measure", measure}, {"ranks", ranks}};
+        {"misuse", misuse}, {"handler", handler}, {"dict", dict}, {"measure", measure}, {"ranks", ranks},
+        {"scaled", scaled}};
     ga_err e = {0};
     looped *m = NULL;
     if (argc < 2) return 2;

@@ -109,6 +109,22 @@ add("a gradient handler is called at boundaries", function(t)
     drive(t, programs, p, "handler", { bare = true })
 end)
 
+local SCALER = "scaler { initial_scale = 1024, growth_interval = 2, hysteresis = 1 }\n"
+
+add("with a scaler: the loop is train's, the handler and the counters see what is meant", function(t)
+    local programs, p = build(t, "library_scaler", spec() .. SCALER)
+    local expected = trained(programs, p)
+    same(t, drive(t, programs, p, "own"), expected)
+    same(t, drive(t, programs, p, "resumed"), expected)
+    local _, plain = build(t, "library", spec())
+    same(t, expected, trained(programs, plain))
+    local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
+    local worst = programs.difference(drive(t, programs, p, "grad") .. name, expected .. name)
+    assert(worst > 0 and worst < 1e-5, worst)
+    drive(t, programs, p, "handler", { bare = true })
+    drive(t, programs, p, "scaled", { bare = true })
+end)
+
 add("parameters out and in", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "dict", { bare = true })
