@@ -134,6 +134,9 @@ for name, call in pairs(CALLS) do
     end
 end
 
+--- x as the program's 16-bit type holds it: only printed, as the call of a function.
+function expr.rounded(x) return make("rounded", x) end
+
 local BINARY = {
     ["+"] = function(a, b) return a + b end, ["-"] = function(a, b) return a - b end,
     ["*"] = function(a, b) return a * b end, ["/"] = function(a, b) return a / b end,

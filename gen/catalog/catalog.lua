@@ -11,7 +11,8 @@ local function parse_operand(line)
     return name, dtype ~= "" and dtype or "real", shape, mark == "?"
 end
 
--- "x (..., K)", "bias (N) ?", "target i32 (...)" -> names in order, shapes, dtypes, optional.
+-- "x (..., K)", "bias (N) ?", "target i32 (...)" -> names in order, shapes, dtypes, optional. A result that
+-- is "wide" is never stored in 16 bits.
 local function signature(ins, outs)
     local s = { ins = {}, outs = {}, shape = {}, dtype = {}, optional = {} }
     for key, list in ordered.each { ins = ins, outs = outs } do
@@ -54,6 +55,14 @@ local function lua_names()
         string = string, type = type, ordered = ordered, expr = expr }
 end
 
+-- "x y" as a set. Operands that the templates of an op read and write in 16 bits, where the tensor has
+-- such; of an op with `product` these inputs always have.
+local function operand_set(names)
+    local set = {}
+    for name in (names or ""):gmatch("%S+") do set[name] = true end
+    return set
+end
+
 -- Ops: structured ops with a template each, and pointwise ops as expressions.
 local function load_ops()
     local ops, words = ordered.map(), ordered.map()
@@ -62,6 +71,7 @@ local function load_ops()
         return function(entry)
             require_parts("op", name, entry, { "doc", "ins", "outs", "cost", "lower" })
             entry.name, entry.signature = name, signature(entry.ins, entry.outs)
+            entry.half = operand_set(entry.half)
             if not entry.internal then require_parts("op", name, entry, { "grad", "sample" }) end
             ops:set(name, entry)
         end

@@ -6,7 +6,7 @@ local ordered = require "base.ordered"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", i32 = "int32_t", index = "i",
+    barrier = "ga_barrier(w);", of_half = "_half", i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     iteration = "int64_t iteration",
@@ -39,12 +39,22 @@ end
 c.spelling, c.call = functions(OWN_F32_CALL)
 c.library_spelling, c.library_call = functions(F32_CALL)
 
---- The statement that writes `value` to `target`, such as "y[i]", adding if the kernel can.
+--- The C text of `value`, an element of a tensor, as a number to compute with.
+function c.load(t, value)
+    return graph.is_half(t) and ("%s_widen(%s)"):format(t.dtype, value) or value
+end
+
+--- What is stored of the C text of a number in an element of a tensor.
+function c.stored(t, value)
+    return graph.is_half(t) and ("%s_narrow(%s)"):format(t.dtype, value) or value
+end
+
+--- The statement that writes `value` to `target`, such as "y[i]", an element of the first result, adding
+--- if the kernel can.
 function c.store(kernel, target, value)
-    if kernel.can_add then
-        return text.block(("%s = add ? %s + %s : %s;"):format(target, target, value, value))
-    end
-    return text.block(("%s = %s;"):format(target, value))
+    local y = graph.writes(kernel.node)[1].tensor
+    if kernel.can_add then value = ("add ? %s + %s : %s"):format(c.load(y, target), value, value) end
+    return text.block(("%s = %s;"):format(target, c.stored(y, value)))
 end
 
 -- Number of iterations finished when the loop variable of `region` is l.
@@ -66,7 +76,7 @@ function c.slot_offset(t)
             index = p.slot == "now" and ("(%s & 1)"):format(k) or ("((%s + 1) & 1)"):format(k)
         end
     end
-    return (" + %s * (size_t)%d"):format(index, p.stride)
+    return (" + %s * (size_t)%d"):format(index, p.stride * (graph.is_half(t) and 2 or 1))
 end
 
 -- The same where l itself counts: l_64 is declared once per iteration, see c.strides.
@@ -100,7 +110,7 @@ function c.pointer(t)
     return "m->a." .. t.name .. short_offset(t)
 end
 
-local ELEMENT = { i32 = "int32_t", facts = "ga_micro" }
+local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
 --- A field of the struct batch, and its comment; its value where its memory begins at `at`.
 function c.batch_field(t)
@@ -116,7 +126,8 @@ function c.field(t, name) return ("%s *%s"):format(ELEMENT[t.dtype] or "real", n
 
 --- How the field of a tensor at `offset` elements behind `base` is set.
 function c.place(t, base, offset)
-    local text = t.dtype == "i32" and ".%s = (int32_t *)(%s + %d)," or ".%s = %s + %d,"
+    local own = ELEMENT[t.dtype]
+    local text = own and ".%s = (" .. own .. " *)(%s + %d)," or ".%s = %s + %d,"
     return text:format(t.name, base, offset)
 end
 

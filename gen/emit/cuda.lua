@@ -13,7 +13,7 @@ local text = require "base.text"
 local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
 local THREADS = 256
 
-local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
+local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q", of_half = "",
     i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     sweep_step = "q, m->block", flat = ", m->device_%s",
@@ -30,7 +30,9 @@ function cuda.pointer(t)
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
-    local offset = c.slot_offset(t):gsub("^ %+ (.*) %* %(size_t%)(%d+)$", " + iteration(%1, %2)")
+    local offset = c.slot_offset(t):gsub("^ %+ (.*) %* %(size_t%)(%d+)$", function(index, n)
+        return (" + iteration(%s, %d)"):format(index, math.tointeger(n) // (graph.is_half(t) and 2 or 1))
+    end)
     if arena == "parameters" then return "m->w." .. t.name .. offset end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
     if arena == "views" then return "m->v." .. t.name .. offset end
@@ -75,7 +77,7 @@ function cuda.sweep(kernel, own, tile)
     return kernel.parameters
 end
 
-local ELEMENT = { i32 = "int", facts = "ga_micro" }
+local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
 --- A field of the struct batch, and its comment; its value where its memory begins at `at`.
 function cuda.batch_field(t)
@@ -150,14 +152,17 @@ local function gemm(kernel, node, op, dtype)
         if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
         return text.block("s % " .. extent), text.block("s / " .. extent)
     end
+    local function load(name, ...)
+        local x = ("%s[%s]"):format(name, index_text(...).text)
+        return text.block(kernel.half and ("%s_widen(%s)"):format(kernel.half, x) or x)
+    end
     local a_i, a_k = split(g.a_col == 1, "ROWS")
     local b_j, b_k = split(g.b_row == 1, "COLUMNS")
     return { M = g.M, N = g.N, K = g.K, rows = t.rows, columns = t.columns, depth = t.depth,
         tall = t.tall, wide = t.wide, a_i = a_i, a_k = a_k, b_j = b_j, b_k = b_k,
-        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),
+        a = load("a", "i", g.a_row, "k", g.a_col), b = load("b", "k", g.b_row, "j", g.b_col),
         value = text.block(node.ins.bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
-        store = text.block(kernel.can_add and "c[at] = add ? c[at] + value : value;"
-            or "c[at] = value;") }
+        store = c.store(kernel, "c[at]", "value") }
 end
 
 -- Launch of each op beside the products; nil where it follows from the arguments alone.

@@ -138,6 +138,8 @@ end
 
 --- Whether a header of the runtime belongs to the program.
 function cuda_program.wants_header(config, name)
+    local half = name:match("(b?f16)%.h$")
+    if half then return half == config.precision end
     if has_device(config) then return not name:match("team") end
     return not (name:match("device") or name:match("cuda") or name:match("nccl")
         or name:match("rendezvous") or name:match("sha256"))

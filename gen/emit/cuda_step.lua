@@ -131,7 +131,8 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
     local out = {
         header("kernels.cu", "one kernel per function; compiled for the device at start"),
-        context.embedded("cuda/prelude.cu"), constants(g, config),
+        context.embedded("cuda/prelude.cu") .. (g.half and context.template("cuda/half.cu")(g.half, {}).text or ""),
+        constants(g, config),
         "/* What an update needs beside the gradient, as model.h has it. */",
         "typedef struct step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
         ("static_assert(sizeof(step) == %d, \"step: as the host has it\");\n"):format(bytes),

@@ -48,6 +48,9 @@ for _, family in ipairs { conv, pool, batchnorm } do
 end
 
 local function gemm(kernel, node, op, dtype)
+    if kernel.half then
+        return matmul.half_arguments(op.gemm(node), kernel, node.ins.bias ~= nil, kernel.profile)
+    end
     return matmul.arguments(op.gemm(node), kernel, node.ins.bias ~= nil, dtype, kernel.profile)
 end
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
@@ -142,7 +145,10 @@ function ARGUMENTS.dropout(kernel, node)
         store = c.store(kernel, "y[i]", "value") }
 end
 
-function ARGUMENTS.pack_in_out(_, node) return { N = node.size.N, K = node.size.K } end
+function ARGUMENTS.pack_in_out(_, node, _, _, target)
+    local x = target.folder == "c" and "x[(size_t)n * K + k]" or "tile[lane][i]"
+    return { N = node.size.N, K = node.size.K, value = text.block(c.stored(node.outs.y.tensor, x)) }
+end
 
 -- One load per input, and the formula in terms of the inputs' names. Ops that move values keep their
 -- type, all others compute in the program's.
@@ -155,14 +161,16 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         local t, v = node.ins[key], node.views[key]
         local value, shown = t.name, t.name
         if t.kind ~= "scalar" then
-            value = ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
-                v and view.text(v, target.index) or "i")
+            value = c.load(t, ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
+                v and view.text(v, target.index) or "i"))
         end
         if v then shown = ("%s[%s]"):format(t.name, view.text(v, "i")) end
         loads[i], names[key] = ("const %s %s = %s;"):format(type_name, key, value), shown
     end
     local formula = expr.shown(node.exprs.y, function(name) return names[name] end)
-    local value = expr.text(node.exprs.y, target.spelling(dtype, nil, node.at))
+    local spelling = target.spelling(dtype, nil, node.at)
+    if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
+    local value = expr.text(node.exprs.y, spelling)
     if kernel.can_add then
         loads[#loads + 1] = ("const real value = %s;"):format(value)
         value = "value"
@@ -210,6 +218,18 @@ local function cost_of(node, op)
     return op.cost(node)
 end
 
+-- Bytes of an element of what a kernel reads and writes, on average where some are of 16 bits.
+local function bytes_each(node, dtype)
+    local full, bytes, elements = dtype == "f64" and 8 or 4, 0, 0
+    local function count(t)
+        local n = graph.elements(t.shape)
+        elements, bytes = elements + n, bytes + n * (graph.is_half(t) and 2 or full)
+    end
+    for _, t in ipairs(graph.reads(node)) do count(t) end
+    for _, out in ipairs(graph.writes(node)) do count(out.tensor) end
+    return bytes / elements
+end
+
 -- What the kernel of a node needs beside it: blocks of files of their own, op.helper = { c = "a b" } or a
 -- function of the node, in front of the first kernel that needs them.
 local function helper_text(node, op, context, target)
@@ -228,7 +248,7 @@ end
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
-    local kernel = { node = node, section = section, profile = context.profile,
+    local kernel = { node = node, section = section, profile = context.profile, half = context.half,
         draws = op.draws and node.ins.facts ~= nil,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
@@ -237,7 +257,7 @@ function kernels.make(node, section, context)
     local dtype = context.real
     local cost = cost_of(node, op)
     kernel.flops = cost.flops
-    kernel.bytes = cost.elements * (dtype == "f64" and 8 or 4)
+    kernel.bytes = math.floor(cost.elements * bytes_each(node, dtype))
     local family = node.exprs and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
     local arguments = target.arguments(kernel, node, op, dtype, node.exprs and ARGUMENTS.map or ARGUMENTS[node.op])
@@ -247,6 +267,7 @@ function kernels.make(node, section, context)
         node.why and "; " .. node.why or ""))
     local block = node.exprs and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
+    if context.half and op.product then block = block .. target.of_half end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     kernel.text = helper_text(node, op, context, target) .. own
     return kernel

@@ -30,6 +30,8 @@ end
 
 local function rows(_, dtype) return { exp = c.call("exp", dtype) } end
 
+local function half(_, _, name) return { half = text.ident(name) } end
+
 local function nothing() return {} end
 
 -- A piece is in the program if a kernel, or a piece behind it, has one of its names.
@@ -43,6 +45,9 @@ local PIECES = {
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
     { file = "math", block = "rows", arguments = rows, names = { "row_largest", "row_exp_sum" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
+    { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
+    { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
+    { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
 }
@@ -74,7 +79,7 @@ function math_file.render(kernels, context, header)
         local piece = PIECES[i]
         if has_name(kernels, piece.names) or has_name(body, piece.names) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
-                piece.arguments(context.profile, context.real)).text:gsub("\n+$", "\n")
+                piece.arguments(context.profile, context.real, context.half)).text:gsub("\n+$", "\n")
             if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end
             body = block .. (found and "\n" or "") .. body
             found, used_vectors = true, used_vectors or piece.block == "vectors"

@@ -2,6 +2,7 @@
 --
 --   a panel (depth x columns of B) is copied once into the first cache; strips (rows x columns of C)
 --   go over it with their sums in registers; a tile is `tall` rows of strips by one panel's columns.
+local c = require "emit.c"
 local text = require "base.text"
 
 local matmul = {}
@@ -69,6 +70,22 @@ function matmul.strip_calls(M, N, s, lowest, narrowest)
     if narrow > 0 then call(("if (%s) "):format(narrowest), s.rows, narrow) end
     call("", s.rows, columns)
     return text.block(table.concat(list, "\n"))
+end
+
+--- The arguments of the template for a product of 16-bit operands.
+function matmul.half_arguments(g, kernel, has_bias, profile)
+    local s = matmul.sizes(g.M, g.N, g.K, 4, profile)
+    local by_rows, across = g.b_col == 1, g.a_col == 1
+    return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
+        depth = s.depth, columns = math.min(g.N, s.columns),
+        strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N"),
+        a_at = index_text("i", g.a_row, "k", g.a_col), a_row = across and g.a_row or g.a_col,
+        part_row = text.ident(across and "DEPTH" or "ROWS"), part_rows = text.ident(across and "rows" or "depth"),
+        part_columns = text.ident(across and "depth" or "rows"),
+        part_strides = text.block(across and "DEPTH, 1" or "1, ROWS"),
+        b_at = index_text("k", g.b_row, "j", g.b_col), b_stride = by_rows and g.b_row or g.b_col,
+        pack = text.ident(by_rows and "pack_half_rows" or "pack_half_columns"),
+        start = text.block(has_bias and "bias + j" or "NULL"), store = c.store(kernel, "c[at]", "value") }
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).

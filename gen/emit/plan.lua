@@ -114,7 +114,7 @@ end
 function plan.facts(g, config, kernel_list, sweeps)
     local size = g.real == "f64" and 8 or 4
     local facts = { format = 1, name = config.name, target = config.target,
-        profile = config.profile, precision = g.real, ranks = config.ranks,
+        profile = config.profile, precision = g.half or g.real, ranks = config.ranks,
         threads = config.threads or 0, parameters = {}, arenas = plan.arenas(g, config),
         tensors = {}, kernels = {}, collectives = {}, outside = {
             "thread stacks", "the C library, zlib and jansson while files are opened",
@@ -129,8 +129,8 @@ function plan.facts(g, config, kernel_list, sweeps)
     end
     for _, t in ipairs(g.tensors) do
         if t.place and t.place.arena == "activations" then
-            facts.tensors[#facts.tensors + 1] = { name = t.name, arena = "activations",
-                offset = t.place.offset * size, bytes = graph.elements(t.shape) * size,
+            facts.tensors[#facts.tensors + 1] = { name = t.name, arena = "activations", dtype = t.dtype,
+                offset = t.place.offset * size, bytes = graph.elements(t.shape) * graph.bytes(t),
                 stride = (t.place.stride or 0) * size, slots = t.place.slots,
                 from = t.place.from or 0, to = t.place.to or 0 }
         end

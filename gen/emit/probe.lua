@@ -1,6 +1,7 @@
 -- probe: the text of probes.c: a table of kernels and their results, and for each kernel a macro that
 -- puts a look at its results around its calls. step.c reads the same with and without it.
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local probe = {}
@@ -13,7 +14,7 @@ local function results_of(kernel, real)
     if not kernel.node or kernel.section == "views" then return list end
     for _, out in ipairs(graph.writes(kernel.node)) do
         local t = out.tensor
-        list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and t.dtype == real }
+        list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and (t.dtype == real or graph.is_half(t)) }
     end
     return list
 end
@@ -97,7 +98,10 @@ function probe.render(g, config, context, kernels, facts, header, files)
         kernels = block_of(rows), tensors = result_rows(found), macros = block_of(macros),
         sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
             #kernels, #found.list, dumped)),
-        device = config.target == "cuda" }).text)
+        device = config.target == "cuda", half = g.half and text.ident(g.half) or false,
+        halves = text.block(table.concat(ordered.collect(found.list, function(t)
+            return graph.is_half(t) and "true" or "false"
+        end), ", ")) }).text)
 end
 
 return probe

@@ -173,6 +173,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
         over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
+        half = g.half and text.ident(g.half) or false,
     })).text
 end
 
@@ -442,7 +443,7 @@ end
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
     local device = config.target == "cuda"
-    local context = { ops = config.ops, real = g.real, template = template_of, names = {}, helpers = {},
+    local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         profile = profile.get(config.profile),
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }

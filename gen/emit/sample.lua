@@ -10,7 +10,7 @@ function sample.possible(g, config)
     local kind, output = config.data.kind, g.output
     if kind ~= "text" and kind ~= "tokens" or not output or not output.place then return false end
     local shape, input = output.shape, g.inputs[1].shape
-    return output.place.arena == "activations" and output.dtype == g.real and #shape == 3
+    return output.place.arena == "activations" and (output.dtype == g.real or graph.is_half(output)) and #shape == 3
         and shape[1] == input[1] and shape[2] == input[2] and shape[3] >= config.data.vocabulary
 end
 
@@ -23,7 +23,7 @@ function sample.render(g, config, context, header, files)
         name = text.ident(config.name), positions = shape[2], width = shape[3],
         ids = config.data.kind == "text" and config.data.vocabulary or shape[3],
         output = text.block(context.target.pointer(g.output)), text = config.data.kind == "text",
-        device = config.target == "cuda",
+        device = config.target == "cuda", half = graph.is_half(g.output) and text.ident(g.half) or false,
     }).text)
 end
 

@@ -2,7 +2,9 @@
 --
 --   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
 --     kind   input | value | param | gradient | state | view | scalar
---     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h)
+--     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h); after the pass
+--            precision f32, f64, bf16 or f16 in the place of real
+--     wide   of real numbers: never stored in 16 bits
 --     scope  the region it is computed in: one value per iteration
 --     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
@@ -14,7 +16,7 @@
 --     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
 local graph = {}
 
-local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true }
+local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, bf16 = true, f16 = true }
 
 --- An empty graph of a program called `name`.
 function graph.new(name)
@@ -58,6 +60,20 @@ function graph.elements(shape)
         if n > 2 ^ 46 then error("a tensor of more than 2^46 elements") end
     end
     return n
+end
+
+local BYTES = { f32 = 4, f64 = 8, i32 = 4, bf16 = 2, f16 = 2 }
+
+--- Bytes of an element of a tensor that has its concrete type.
+function graph.bytes(t) return BYTES[t.dtype] end
+
+--- Whether a tensor is stored in 16 bits.
+function graph.is_half(t) return BYTES[t.dtype] == 2 end
+
+--- The memory of a tensor in elements of the program's type, of which two 16-bit ones fill one.
+function graph.places(t)
+    local n = graph.elements(t.shape)
+    return graph.is_half(t) and (n + 1) // 2 or n
 end
 
 --- Whether the first axis of a tensor is not the rows of the batch.

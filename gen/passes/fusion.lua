@@ -4,6 +4,8 @@
 --   a = x1 * x2 ; y = a + x3   ->   y = x1 * x2 + x3
 --
 -- Ops that only move values (slice, transpose, ...) are pointwise nodes with a view of their input.
+-- A result that would have been stored in 16 bits is rounded to them all the same: bits do not depend on
+-- what is fused.
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local view = require "graph.view"
@@ -27,6 +29,13 @@ local function count_uses(g)
     return readers, writers
 end
 
+-- The expression as its result would have been read again; what only moves 16 bits rounds nothing.
+local function stored(producer, value)
+    local moved = producer.exprs.y.op == "var" and producer.ins[producer.exprs.y.name]
+    local y = producer.outs.y.tensor
+    return graph.is_half(y) and not (moved and moved.dtype == y.dtype) and expr.rounded(value) or value
+end
+
 -- Puts producer's expression in the place of the reader's input `key`.
 local function absorb(producer, reader, key)
     local ins, views, order, key_of = {}, {}, {}, {}
@@ -43,7 +52,7 @@ local function absorb(producer, reader, key)
     end
     local inner = {}
     for _, k in ipairs(producer.signature.ins) do inner[k] = add(producer, k) end
-    local value = expr.substitute(producer.exprs.y, inner)
+    local value = stored(producer, expr.substitute(producer.exprs.y, inner))
     local outer = {}
     for _, k in ipairs(reader.signature.ins) do
         outer[k] = k == key and value or add(reader, k)

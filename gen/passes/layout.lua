@@ -5,7 +5,8 @@
 --
 -- A segment is a run with one update rule, a bucket is what one collective moves.
 -- View: a weight that a forward product reads row by row gets a transposed copy, made once per
--- update, so that the inner loop runs along contiguous memory in every micro-step.
+-- update, so that the inner loop runs along contiguous memory in every micro-step. Where products read
+-- 16 bits, so do views, and each other weight that one reads gets a view too.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -99,22 +100,22 @@ local function buckets(g, items, limit)
     end
 end
 
-local function view_of(g, builder, param)
-    local view = param.views.in_out
+local function view_of(g, builder, param, kind)
+    local view = param.views[kind]
     if not view then
         builder.at, builder.path = param.at, {}
         builder.body, builder.scope = g.views, nil
         local region = param.region and
             builder:open_region(param.region.name, param.region.count, 0, 1)
-        local node = builder:node("pack_in_out", { x = param.value }, nil,
-            { y = param.value.name .. "_in_out" })
-        view = node.outs.y.tensor
-        view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.real
+        local name = param.value.name .. "_" .. (kind == "narrow" and g.half or kind)
+        view = kind == "narrow" and builder:cast(param.value, g.half, name)
+            or builder:value("pack_" .. kind, { x = param.value }, nil, name)
+        view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.half or g.real
         if region then
-            node.scope = region
+            view.def.scope = region
             builder:close_region(region)
         end
-        param.views.in_out = view
+        param.views[kind] = view
     end
     return view
 end
@@ -124,9 +125,25 @@ local function pack_views(g, config)
         graph.walk(body, function(node)
             if node.op == "linear" and node.ins.weight.param and node.ins.weight.param.used then
                 node.ins = ordered.copy(node.ins,
-                    { weight = view_of(g, config.builder, node.ins.weight.param) })
+                    { weight = view_of(g, config.builder, node.ins.weight.param, "in_out") })
                 node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
                 node.why = "weight packed once per update"
+            end
+        end)
+    end
+end
+
+-- Views in 16 bits of all other weights that products read.
+local function narrow_views(g, config)
+    for _, body in ipairs { g.forward, g.backward } do
+        graph.walk(body, function(node)
+            local op = config.ops[node.op]
+            for _, name in ipairs(op and op.product and node.signature.ins or {}) do
+                local t = node.ins[name]
+                if t and t.kind == "param" and op.half[name] then
+                    node.ins = ordered.copy(node.ins,
+                        { [name] = view_of(g, config.builder, t.param, "narrow") })
+                end
             end
         end)
     end
@@ -139,6 +156,7 @@ function layout.run(g, config)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
     if not config.without:has("layout") then pack_views(g, config) end
+    if g.half then narrow_views(g, config) end
 end
 
 return layout

@@ -96,7 +96,7 @@ local function kept_values(g)
     return kept
 end
 
-local function size_of(t) return aligned(graph.elements(t.shape)) end
+local function size_of(t) return aligned(graph.places(t)) end
 
 -- Plans the frame of one region; places get absolute offsets when the frame has its own.
 local function plan_frame(region, context)
@@ -183,11 +183,13 @@ local function place_flat(g)
         for _, name in ipairs(g.state_names) do
             if param.state[name] then at(param.state[name], name) end
         end
-        local view = param.views.in_out
-        if view then
-            view.place = { arena = "views", offset = views, stride = size_of(view),
-                slots = param.count }
-            views = views + size_of(view) * param.count
+        for _, name in ipairs { "in_out", "narrow" } do
+            local view = param.views[name]
+            if view then
+                view.place = { arena = "views", offset = views, stride = size_of(view),
+                    slots = param.count }
+                views = views + size_of(view) * param.count
+            end
         end
     end
     return views

@@ -1,13 +1,134 @@
--- precision: replaces the type "real" by the program's type.
+-- precision: replaces the type "real" by the program's type. In 16 bits stored are activations, their
+-- gradients, and weights as products read them; all else, and all arithmetic, is f32.
 --
---   y real (16, 64)  ->  y f32 (16, 64)
+--   y real (16, 64)       ->  y f32 (16, 64)
+--   y = softmax(x)        ->  x_f32 = x ; y_f32 = softmax(x_f32) ; y = y_f32       with x, y bf16
+--
+-- A value is rounded once, where it is stored. Pointwise kernels read and write 16 bits themselves; of
+-- other ops the catalog says which operands are read and written so (`half`); what a kernel cannot is
+-- copied by a pointwise node beside it. The inputs of a product are always 16 bits: what else would be
+-- read, a batch, is rounded first; weights get a view (passes/layout.lua).
+local diag = require "base.diag"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
 local precision = { name = "precision", doc = "a concrete type for every tensor" }
 
+local BODIES = { "forward", "evaluation", "backward" }
+
+-- The types of what nodes write and regions carry.
+local function choose(body, half)
+    local function store(t)
+        if t.kind == "value" and t.dtype == "real" and not t.wide then t.dtype = half end
+    end
+    graph.walk(body, function(node)
+        for _, out in ipairs(graph.writes(node)) do store(out.tensor) end
+        for _, c in ipairs(node.carries or {}) do
+            store(c.arg)
+            store(c.out)
+        end
+    end)
+end
+
+local Casts = {}
+Casts.__index = Casts
+
+-- t in another type, by a node of its own in the new body.
+function Casts:cast(t, dtype, name, node)
+    local b = self.builder
+    b.at, b.path, b.body, b.scope = node.at, {}, self.body, node.scope
+    return b:cast(t, dtype, name)
+end
+
+-- What the kernel of a node reads.
+function Casts:read(node, op, name)
+    local t = node.ins[name]
+    local takes_half = op.half and op.half[name]
+    if graph.is_half(t) and not takes_half then
+        node.ins[name] = self:cast(t, "f32", t.name .. "_f32", node)
+        node.ins[name].cast = true
+    elseif t.dtype == "f32" and t.kind ~= "param" and takes_half and op.product then
+        node.ins[name] = self:cast(t, self.half, t.name .. "_" .. self.half, node)
+        node.ins[name].cast = true
+    end
+end
+
+-- What it writes: a value of f32 where it cannot write 16 bits, which is then rounded, or added, to the
+-- true one.
+function Casts:write(node, op, name)
+    local out = node.outs[name]
+    local t = out.tensor
+    if not graph.is_half(t) or op.half and op.half[name] then return end
+    local written = graph.tensor(self.graph, { name = t.name .. "_f32", shape = t.shape, dtype = "f32",
+        kind = "value", at = node.at, def = node, scope = node.scope, rowless = t.rowless, cast = true })
+    node.outs[name] = { tensor = written }
+    self:cast(written, self.half, t.name, node)
+    local rounding = self.body[#self.body]
+    rounding.outs.y = { tensor = t, acc = out.acc }
+    if t.def == node then t.def, t.rounds = rounding, written end
+end
+
+-- Copies that round, or that may add, are pointwise nodes.
+local function as_map(node)
+    if node.op ~= "copy" or not graph.is_half(node.outs.y.tensor) then return end
+    node.op, node.exprs, node.views, node.attrs = "map", { y = expr.var "x" }, {}, {}
+    return true
+end
+
+function Casts:rewrite(body)
+    local list = table.move(body, 1, #body, 1, {})
+    for i = 1, #body do body[i] = nil end
+    for _, node in ipairs(list) do
+        self.body = body
+        if node.op == "times" then
+            for _, c in ipairs(node.carries) do
+                if graph.is_half(c.arg) and not graph.is_half(c.init) then
+                    c.init = self:cast(c.init, self.half, c.init.name .. "_" .. self.half, node)
+                end
+            end
+            body[#body + 1] = node
+            self:rewrite(node.body)
+        elseif node.exprs or as_map(node) then
+            body[#body + 1] = node
+        else
+            local op = self.ops[node.op]
+            node.ins = ordered.copy(node.ins)
+            for _, name in ipairs(node.signature.ins) do
+                if node.ins[name] then self:read(node, op, name) end
+            end
+            body[#body + 1] = node
+            for _, name in ipairs(node.signature.outs) do
+                if node.outs[name] then self:write(node, op, name) end
+            end
+        end
+    end
+end
+
+-- parallel.force_outputs_fp32: what the model gives is not rounded.
+local function widen_output(g, config)
+    local output = g.output
+    if not config.force_outputs_fp32 or not output then return end
+    if output.carried or output.carry or output.carry_out then
+        diag.fail(config.parallel_at, "parallel: force_outputs_fp32: the model gives what a `times` carries, which "
+            .. "is 16 bits, expected a layer behind it", {})
+    end
+    output.wide = true
+end
+
 function precision.run(g, config)
-    g.real = config.precision
+    g.real = config.precision == "f64" and "f64" or "f32"
+    g.half = config.precision ~= g.real and config.precision or nil
+    if g.half then
+        widen_output(g, config)
+        for _, name in ipairs(BODIES) do choose(g[name], g.half) end
+    end
     for _, tensor in ipairs(g.tensors) do
         if tensor.dtype == "real" then tensor.dtype = g.real end
     end
+    if not g.half then return end
+    local casts = setmetatable({ graph = g, builder = config.builder, ops = config.ops, half = g.half }, Casts)
+    for _, name in ipairs(BODIES) do casts:rewrite(g[name]) end
 end
 
 return precision

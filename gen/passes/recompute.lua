@@ -47,10 +47,11 @@ local function read_elsewhere(g)
 end
 
 -- Left out are the results of ops marked as computed once: they stand at the end of the forward pass,
--- where there is nothing to gain.
+-- where there is nothing to gain. Copies in another type are nothing to keep.
 local function chosen(config, tensor)
-    local node = tensor.def
+    local node = (tensor.rounds or tensor).def
     if not config.is_forward[tensor] or config.ops[node.op].computed_once then return false end
+    if tensor.cast then return true end
     if config.recompute_depth then
         local whole = config.recompute_depth == "blocks" and block_of(node)
         if whole then return not config.elsewhere[tensor] end
@@ -130,7 +131,7 @@ function recompute.run(g, config)
         for _, out in ipairs(graph.writes(node)) do
             if out.tensor.kind == "value" then     -- not the sums of a cycle, which ops add to
                 is_forward[out.tensor] = true
-                names[#names + 1] = out.tensor.name
+                if not out.tensor.cast then names[#names + 1] = out.tensor.name end
             end
         end
     end)

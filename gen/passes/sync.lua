@@ -12,7 +12,7 @@ local sync = { name = "sync", doc = "barriers between kernels that share memory"
 local function range(t)
     local p = t.place
     local lo = p.offset
-    local n = math.max(p.stride or 0, graph.elements(t.shape))
+    local n = math.max(p.stride or 0, graph.places(t))
     local hi = lo + (p.slots > 1 and p.stride * p.slots or n)
     return { arena = t.place.arena .. (t.place.arena == "batch" and t.name or ""), lo = lo, hi = hi }
 end

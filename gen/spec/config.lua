@@ -347,8 +347,9 @@ function config.read(path, events, catalog, default_name, choice)
     c.precision = simple(given, path, "precision").compute
     local d, at = simple(given, path, "data")
     c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
-    local parallel = simple(given, path, "parallel")
+    local parallel, parallel_at = simple(given, path, "parallel")
     c.parallel, c.ranks_required = parallel.mode, parallel.ranks
+    c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, parallel_at
     c.ranks = parallel.ranks or 1
     if c.parallel == "none" and c.ranks > 1 then
         diag.fail(given:get("parallel").at, "parallel: ranks is given, but the mode is \"none\"", {})

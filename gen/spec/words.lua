@@ -113,9 +113,10 @@ words.list = {
             doc = "a norm and a factor for each group of the optimizer" }),
     } },
     { name = "precision", example = 'precision "f64"',
-      doc = "the type of all arithmetic", fields = {
-        field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64" },
-            doc = "f32 or f64" }),
+      doc = "the type of all arithmetic, and how values are stored", fields = {
+        field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64", "bf16", "f16" },
+            doc = "f32 or f64; bf16, f16: arithmetic is f32, but activations, their gradients and weights as "
+                .. "products read them are stored in 16 bits; parameters, their gradients and state stay f32" }),
     } },
     { name = "scaler", example = 'scaler { initial_scale = 1024, growth_interval = 500 }',
       doc = "the loss of a cycle is multiplied by a scale, its gradient divided by it before anything looks at it; an "
@@ -142,6 +143,8 @@ words.list = {
             doc = "how the work is shared" }),
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "what one collective moves" }),
+        field("force_outputs_fp32", "bool", { default = false,
+            doc = "what the model gives is f32, where precision is bf16 or f16" }),
     } },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',
       doc = "what is kept for the backward pass", fields = {

@@ -1,6 +1,6 @@
 // layout: packed views of weights, made once per update.
 
-//@ pack_in_out(fn, params, source, N, K)
+//@ pack_in_out(fn, params, source, N, K, value)
 /* $fn: ($N, $K) transposed to ($K, $N)
  * $source */
 static void $fn($params) {
@@ -10,7 +10,7 @@ static void $fn($params) {
         for (int k0 = 0; k0 < K; k0 += SIDE) { /* a line of the cache of x at a time */
             const int k1 = k0 + SIDE < K ? k0 + SIDE : K;
             for (int k = k0; k < k1; k++)
-                for (int n = n0; n < n1; n++) y[(size_t)k * N + n] = x[(size_t)n * K + k];
+                for (int n = n0; n < n1; n++) y[(size_t)k * N + n] = $value;
         }
     }
 }

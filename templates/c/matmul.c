@@ -104,3 +104,62 @@ static void $fn($params) {
         }
     }
 }
+
+//@ pack_half_rows(half)
+/* A panel of B for strips, of 16 bits: panel(k, j) = b[k * stride + j], rows of `width` elements, zeros
+ * behind the columns. */
+static inline void pack_half_rows(real *panel, int width, int columns, int depth, const $half *b, size_t stride) {
+    for (int k = 0; k < depth; k++, b += stride, panel += width) {
+        for (int j = 0; j < columns; j++) panel[j] = $(half)_widen(b[j]);
+        for (int j = columns; j < width; j++) panel[j] = 0;
+    }
+}
+
+//@ pack_half_columns(half)
+/* A panel of B for strips, of 16 bits: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros
+ * behind the columns. */
+static inline void pack_half_columns(real *panel, int width, int columns, int depth, const $half *b, size_t stride) {
+    for (int k = 0; k < depth; k++, panel += width) {
+        for (int j = 0; j < columns; j++) panel[j] = $(half)_widen(b[j * stride + k]);
+        for (int j = columns; j < width; j++) panel[j] = 0;
+    }
+}
+
+//@ widen_rows(half)
+/* Rows of 16 bits as numbers to compute with. */
+static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t from_row, int rows, int columns) {
+    for (int r = 0; r < rows; r++, to += to_row, from += from_row)
+        for (int j = 0; j < columns; j++) to[j] = $(half)_widen(from[j]);
+}
+
+//@ linear_half(fn, params, source, M, N, K, rows, columns, width, tall, depth, a_at, a_row, part_row, part_rows, part_columns, part_strides, b_at, pack, b_stride, start, strips, store)
+/* $fn: ($M, $N) = ($M, $K) x ($K, $N), of 16 bits; a sum is rounded, or added, when it is complete
+ * $source */
+static void $fn($params) {
+    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, TALL = $tall, DEPTH = $depth };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $width };
+    _Alignas(64) real panel[DEPTH * WIDTH], part[DEPTH * ROWS], sums[TALL * WIDTH];
+    for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
+        const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
+        const int j = (int)(t.index % ACROSS) * COLUMNS, columns = j + COLUMNS < N ? COLUMNS : N - j;
+        for (int k = 0; k < K; k += DEPTH) {
+            const int depth = k + DEPTH < K ? DEPTH : K - k;
+            $pack(panel, WIDTH, columns, depth, b + $b_at, $b_stride);
+            for (int i = i0; i < i1; i += ROWS) {
+                const int rows = i + ROWS < M ? ROWS : M - i;
+                widen_rows(part, $part_row, a + $a_at, $a_row, $part_rows, $part_columns);
+                real *out = sums + (i - i0) * WIDTH;
+                const real *start = k > 0 ? out : $start;
+                const strip s = {depth, part, $part_strides, panel, WIDTH, start, k > 0 ? WIDTH : 0, out, WIDTH};
+                $strips
+            }
+        }
+        for (int i = i0; i < i1; i++) {
+            for (int x = 0; x < columns; x++) {
+                const size_t at = (size_t)i * N + j + x;
+                const real value = sums[(i - i0) * WIDTH + x];
+                $store
+            }
+        }
+    }
+}

@@ -1,6 +1,6 @@
 // layout: packed views of weights, made once per update.
 
-//@ pack_in_out(fn, params, source, threads, N, K)
+//@ pack_in_out(fn, params, source, threads, N, K, value)
 /* $fn: ($N, $K) transposed to ($K, $N), tile by tile through shared memory
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -12,5 +12,5 @@ GA_KERNEL($threads) $fn($params) {
         if (n0 + i < N && k0 + lane < K) tile[i][lane] = x[(ga_int64)(n0 + i) * K + k0 + lane];
     __syncthreads();
     for (int i = group; i < TILE; i += STEP)
-        if (k0 + i < K && n0 + lane < N) y[(ga_int64)(k0 + i) * N + n0 + lane] = tile[lane][i];
+        if (k0 + i < K && n0 + lane < N) y[(ga_int64)(k0 + i) * N + n0 + lane] = $value;
 }

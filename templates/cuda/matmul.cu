@@ -1,7 +1,7 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
 // B in shared memory; the sum over k runs upwards, one fused multiply-add per step.
 
-//@ linear(fn, params, source, threads, M, N, K, rows, columns, depth, tall, wide, a_i, a_k, a_at, b_k, b_j, b_at, value, store)
+//@ linear(fn, params, source, threads, M, N, K, rows, columns, depth, tall, wide, a_i, a_k, a, b_k, b_j, b, value, store)
 /* $fn: ($M, $N) = ($M, $K) x ($K, $N)
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -15,11 +15,11 @@ GA_KERNEL($threads) $fn($params) {
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
         for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
             const int row = $a_i, deep = $a_k, i = i0 + row, k = k0 + deep;
-            a_tile[deep][row] = i < M && k < K ? a[$a_at] : (real)0;
+            a_tile[deep][row] = i < M && k < K ? $a : (real)0;
         }
         for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
             const int deep = $b_k, column = $b_j, k = k0 + deep, j = j0 + column;
-            b_tile[deep][column] = k < K && j < N ? b[$b_at] : (real)0;
+            b_tile[deep][column] = k < K && j < N ? $b : (real)0;
         }
         __syncthreads();
 #pragma unroll

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -79,7 +79,11 @@ static int take_batch($name *p, const $(name)_batch *b, bool training, bool need
 /* The backward pass from a given gradient of the output. */
 static void backward_from(ga_worker *w, model *m, const batch *b, ga_role role) {
     const $name *p = (const $name *)m;
+//% if half_gradient then
+    for (int64_t i = 0; w->index == 0 && i < OUTPUT; i++) $(d_output)[i] = $(half_gradient)_narrow(p->d_output[i]);
+//% else
     if (w->index == 0) memcpy($d_output, p->d_output, sizeof(real) * OUTPUT);
+//% end
     ga_barrier(w);
     (void)b;
     $by_grad
@@ -313,8 +317,8 @@ int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e
     double sums[SUMS];
     const model *m = &p->m;
     GA_TRY(measure_batch(p, b, false, sums, e));
-    const real *output = $output;
-    for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)output[i];
+    const $output_type *output = $output;
+    for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
     return 0;
 //% else
     (void)p, (void)b, (void)out;

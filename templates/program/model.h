@@ -1,8 +1,11 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half)
 $header
 #ifndef $guard
 #define $guard
 
+//% if half then
+#include "runtime/$half.h"
+//% end
 #include "runtime/ckpt.h"
 #include "runtime/comm.h"
 #include "runtime/cycle.h"

@@ -1,4 +1,4 @@
-//@ probes(header, name, kernels, tensors, sizes, macros, device)
+//@ probes(header, name, kernels, tensors, sizes, macros, device, half, halves)
 $header
 #ifdef GA_PROBES
 #include "probes.h"
@@ -17,6 +17,23 @@ static const ga_param RESULTS[RESULT_COUNT] = {
     $tensors
 };
 
+//% if half then
+static const bool IS_HALF[RESULT_COUNT] = {$halves};
+
+/* The elements of a result as numbers, in the room of the probes, where they may lie already. */
+static const void *numbers(model *m, int tensor, const void *at) {
+    if (!IS_HALF[tensor]) return at;
+    char *room = ga_probe_room(m->probe);
+    for (int64_t i = RESULTS[tensor].n; i-- > 0;) {
+        $half stored;
+        memcpy(&stored, (const char *)at + sizeof stored * (size_t)i, sizeof stored);
+        const real number = $(half)_widen(stored);
+        memcpy(room + sizeof number * (size_t)i, &number, sizeof number);
+    }
+    return room;
+}
+
+//% end
 //% if device then
 typedef struct result {
     int tensor, iteration;
@@ -33,9 +50,17 @@ static void probe_end(queue *q, model *m, int kernel, const result *r) {
     ga_probe_end(m->probe, kernel);
     for (; r->tensor >= 0 && q->code == 0 && ga_probe_wants(m->probe); r++) {
         void *room = ga_probe_room(m->probe);
+//% if half then
+        const size_t bytes = (size_t)RESULTS[r->tensor].n * (IS_HALF[r->tensor] ? sizeof($half) : sizeof(real));
+//% else
         const size_t bytes = (size_t)RESULTS[r->tensor].n * sizeof(real);
+//% end
         q->code = ga_device_download(q->device, room, r->at, bytes, q->e);
+//% if half then
+        const ga_probe_value v = {r->tensor, r->iteration, numbers(m, r->tensor, room)};
+//% else
         const ga_probe_value v = {r->tensor, r->iteration, room};
+//% end
         if (q->code == 0) q->code = ga_probe_see(m->probe, kernel, &v, q->e);
     }
 }
@@ -52,7 +77,12 @@ static void probe_end(ga_worker *w, model *m, int kernel, const ga_probe_value *
     ga_barrier(w);
     if (w->index == 0) ga_probe_end(m->probe, kernel);
     for (; w->index == 0 && v->tensor >= 0 && ga_probe_wants(m->probe); v++) {
+//% if half then
+        const ga_probe_value seen = {v->tensor, v->iteration, numbers(m, v->tensor, v->at)};
+        const int code = ga_probe_see(m->probe, kernel, &seen, &m->error);
+//% else
         const int code = ga_probe_see(m->probe, kernel, v, &m->error);
+//% end
         if (code < 0) ga_team_fail(w, code);
     }
     ga_barrier(w);

@@ -1,4 +1,4 @@
-//@ sample(header, name, positions, width, ids, output, text, device)
+//@ sample(header, name, positions, width, ids, output, text, device, half)
 $header
 
 #include "runtime/stop.h"
@@ -32,9 +32,19 @@ static void write_token(int32_t id) {
 
 /* The output at position p of row 0. */
 static int read_output(model *m, int p, real *x, ga_err *e) {
-//% if device then
+//% if device and half then
+    static $half stored[OUTPUT_WIDTH];
+    const ga_address at = $output + (ga_address)p * sizeof stored;
+    GA_TRY(ga_device_download(m->device, stored, at, sizeof stored, e));
+    for (int i = 0; i < OUTPUT_WIDTH; i++) x[i] = $(half)_widen(stored[i]);
+    return 0;
+//% elseif device then
     const ga_address at = $output + (ga_address)p * OUTPUT_WIDTH * sizeof(real);
     return ga_device_download(m->device, x, at, OUTPUT_WIDTH * sizeof(real), e);
+//% elseif half then
+    (void)e;
+    for (int i = 0; i < OUTPUT_WIDTH; i++) x[i] = $(half)_widen($(output)[(size_t)p * OUTPUT_WIDTH + i]);
+    return 0;
 //% else
     (void)e;
     memcpy(x, $output + (size_t)p * OUTPUT_WIDTH, OUTPUT_WIDTH * sizeof(real));

@@ -23,7 +23,7 @@ end
 op "batchnorm_stats" {
     doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
-    outs = { "mean (G, C)", "var (G, C)", "rstd (G, C)" },
+    outs = { "mean wide (G, C)", "var wide (G, C)", "rstd wide (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
 }
 
@@ -51,7 +51,7 @@ op "batchnorm" {
 
 op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
-    ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum (G, C)", "moment (G, C)" },
+    ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum wide (G, C)", "moment wide (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
 }
 

@@ -107,7 +107,7 @@ op "conv2d" {
 
 op "conv2d_turned" {
     doc = "the weight of a convolution with its channels exchanged, taps by the part of the input they reach",
-    ins = { "weight (O, I, R, S)" }, outs = { "y (N)" },
+    ins = { "weight (O, I, R, S)" }, outs = { "y wide (N)" },
     letters = function(n, size)
         n.parts, size.N = parts(n.attrs)
     end,
@@ -128,7 +128,7 @@ op "conv2d_dx" {
 
 op "conv2d_dw" {
     doc = "the gradient of a convolution's weight, in parts of the places: (part, group, (channel, tap), out)",
-    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y (N, G, K, L)" },
+    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y wide (N, G, K, L)" },
     letters = function(n, size)
         local a = n.attrs
         size.G, size.L = a.groups, size.O // a.groups

@@ -1,0 +1,36 @@
+/* bf16.h: the upper half of a float: 8 bits of exponent, 7 of fraction. Values are stored in it and
+ * computed with as floats. Integer arithmetic without branches: any compiler makes vectors of it. */
+#ifndef GA_BF16_H
+#define GA_BF16_H
+
+#include <stdint.h>
+#include <string.h>
+
+typedef struct bf16 {
+    uint16_t bits;
+} bf16;
+
+/* Exact. */
+static inline float bf16_widen(bf16 h) {
+    const uint32_t bits = (uint32_t)h.bits << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The nearest, of two equally near the one whose last bit is 0; beyond the greatest infinity; a NaN
+ * stays one, with its sign and the upper bits of its fraction. */
+static inline bf16 bf16_narrow(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
+    const uint32_t out = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest;
+    return (bf16){(uint16_t)(out >> 16)};
+}
+
+/* What bf16 makes of x. */
+static inline float bf16_rounded(float x) {
+    return bf16_widen(bf16_narrow(x));
+}
+
+#endif

@@ -1,0 +1,436 @@
+-- precision "bf16" and "f16": values are rounded where they are stored and nowhere else; what is computed
+-- with them is that of f32 within what those roundings allow, on both targets, for any number of threads.
+local devices = dofile "tests/lua/devices.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- Bits behind the first one, and the exponent of the least number that has all of them. A rounding changes a
+-- value by at most the part U of it.
+local FORMATS = { bf16 = { fraction = 7, least = -126 }, f16 = { fraction = 10, least = -14 } }
+local HALVES = { "bf16", "f16" }
+for _, name in ipairs(HALVES) do FORMATS[name].U = 2.0 ^ -(FORMATS[name].fraction + 1) end
+
+local function with(text, precision) return text .. ('precision "%s"\n'):format(precision) end
+
+-- x to the nearest number of the format, of two equally near the even one: by arithmetic, not by bits.
+local function rounded(format, x)
+    if x == 0 then return x end
+    local exponent = format.least
+    while math.abs(x) >= 2.0 ^ (exponent + 1) do exponent = exponent + 1 end
+    local unit = 2.0 ^ (exponent - format.fraction)
+    local n = math.abs(x) / unit
+    local whole = math.floor(n)
+    local over = n - whole
+    if over > 0.5 or over == 0.5 and whole % 2 == 1 then whole = whole + 1 end
+    return (x < 0 and -whole or whole) * unit
+end
+
+local function f32(x) return (string.unpack("<f", string.pack("<f", x))) end
+
+-- === programs ====================================================================================
+
+local MLP = [[
+data       { "csv", train = "tiny.csv", target = "last", shuffle = false }
+batch      (6)
+accumulate (2)
+model      { linear "fc1" { 20 }, relu {}, linear "fc2" { 12, bias = false }, tanh {}, linear "fc3" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+]]
+
+local GPT = [[
+data       { "text", train = "half.txt", context = 12, split = { eval = 2 } }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = positions "wpe" { 16 } (embedding "wte" { 24, 16 } (batch.input))
+    x = times(3) "h" {
+        residual { layernorm "ln_1" {}, linear "attn" { 48 }, attend { heads = 2, causal = true }, linear "proj" { 16 } },
+        residual { rmsnorm "ln_2" {}, linear "fc" { 40 }, gelu {}, linear "out" { 16 } },
+    } (x)
+    return unembed { "wte" } (layernorm "ln_f" {} (x))
+end)
+init       { { "*", normal = 0.3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 8, seed = 3 }
+eval       { every = 4, metrics = { "loss", "accuracy" } }
+]]
+
+local CONV = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (8)
+accumulate (2)
+model      { reshape { 1, 8, 8 }, conv2d "c1" { 6, 3, padding = 1, bias = false }, batchnorm "bn" {}, gelu {}, avgpool2d { 2 },
+             conv2d "c2" { 8, 3, padding = 1 }, tanh {}, avgpool2d { "global" }, flatten {}, linear "fc" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+]]
+
+local function letters(t, programs)
+    local bytes = {}
+    for i = 1, 400 do bytes[i] = string.char(97 + (i * i + i // 7) % 23) end
+    t.write(programs.folder() .. "/data/half.txt", table.concat(bytes))
+end
+
+-- The roundings on the longest way from the batch through the model and back to a gradient.
+local CASES = { { name = "mlp", text = MLP, depth = 12 }, { name = "gpt", text = GPT, depth = 90 },
+    { name = "conv", text = CONV, depth = 30 } }
+
+local function open(t)
+    local programs, environment = devices.open(t)
+    letters(t, programs)
+    return programs, environment
+end
+
+-- === a definition of its own =====================================================================
+
+-- An MLP as the words say it, in Lua: sums in double, values rounded where they are stored.
+local function by_hand(programs, start, format)
+    local w = programs.tensors(start)
+    local function q(x) return rounded(format, f32(x)) end
+    local function each(list, f)
+        local out = {}
+        for i, x in ipairs(list) do out[i] = f(x, i) end
+        return out
+    end
+    -- y(i, n) = sum over k of x(i, k) weight(n, k)
+    local function product(x, rows, weight, n, bias)
+        local k, y = #x // rows, {}
+        for i = 0, rows - 1 do
+            for o = 0, n - 1 do
+                local sum = bias and bias[o + 1] or 0.0
+                for c = 1, k do sum = sum + x[i * k + c] * weight[o * k + c] end
+                y[#y + 1] = sum
+            end
+        end
+        return y
+    end
+    local function turned(x, rows)
+        local n, y = #x // rows, {}
+        for c = 1, n do for i = 0, rows - 1 do y[#y + 1] = x[i * n + c] end end
+        return y
+    end
+    local gradients = {}
+    local function contribute(name, d)
+        gradients[name] = gradients[name] or each(d, function() return 0.0 end)
+        for i, x in ipairs(d) do gradients[name][i] = gradients[name][i] + x end
+    end
+    local lines = {}
+    for line in host.read(programs.folder() .. "/data/tiny.csv"):gmatch("[^\n]+") do lines[#lines + 1] = line end
+    local B, SEED = 6, f32(1 / 12)
+    local view = {}
+    for _, name in ipairs { "fc1", "fc2", "fc3" } do view[name] = each(w[name .. ".weight"].values, q) end
+    local function back(name, d, x, n)
+        contribute(name .. ".weight", product(turned(d, B), n, turned(x, B), #x // B))
+        if w[name .. ".bias"] then contribute(name .. ".bias", product(turned(d, B), n, each(turned(d, B), function()
+            return 1.0 end), 1)) end
+        return each(product(d, B, turned(view[name], n), #x // B), q)
+    end
+    for micro = 0, 1 do
+        local x, class = {}, {}
+        for i = 1, B do
+            local values = {}
+            for v in lines[micro * B + i]:gmatch("[^,]+") do values[#values + 1] = tonumber(v) end
+            class[i] = math.tointeger(table.remove(values))
+            for _, v in ipairs(values) do x[#x + 1] = q(f32(v)) end
+        end
+        local y1 = each(product(x, B, view.fc1, 20, w["fc1.bias"].values), q)
+        local r1 = each(y1, function(v) return math.max(v, 0.0) end)
+        local y2 = each(product(r1, B, view.fc2, 12), q)
+        local t2 = each(y2, function(v) return q((math.exp(2 * v) - 1) / (math.exp(2 * v) + 1)) end)
+        local logits = each(product(t2, B, view.fc3, 3, w["fc3.bias"].values), q)
+        local d = {}
+        for i = 0, B - 1 do
+            local sum = 0.0
+            for c = 1, 3 do sum = sum + math.exp(logits[i * 3 + c]) end
+            for c = 1, 3 do
+                d[#d + 1] = q(SEED * (math.exp(logits[i * 3 + c]) / sum - (class[i + 1] == c - 1 and 1 or 0)))
+            end
+        end
+        d = back("fc3", d, t2, 3)
+        d = each(d, function(v, i) return q(v * (1 - t2[i] * t2[i])) end)
+        d = back("fc2", d, r1, 12)
+        d = each(d, function(v, i) return r1[i] <= 0 and 0.0 or v end)
+        back("fc1", d, x, 20)
+    end
+    return gradients
+end
+
+for _, half in ipairs(HALVES) do
+    add(half .. ": the gradient of an MLP is that of the definition, worked out beside it", function(t)
+        local programs, environment = open(t)
+        for _, target in ipairs { "c", "cuda" } do
+            local p = programs.build("half_mlp_" .. half .. "_" .. target,
+                with(MLP, half) .. ('target "%s"\n'):format(target))
+            local start = t.temp() .. "/start.safetensors"
+            local env = target == "cuda" and environment() or nil
+            local folder = programs.dump(p, { "--cycles", 1, "--save-init", start, env = env })
+            local found = programs.tensors(folder .. "/gradients.safetensors")
+            for name, expected in next, by_hand(programs, start, FORMATS[half]) do
+                local size = 0
+                for _, x in ipairs(expected) do size = math.max(size, math.abs(x)) end
+                for i, x in ipairs(expected) do t.near(found[name].values[i], x, 1e-6 * size) end
+                t.equal(found[name].dtype, "F32")
+            end
+        end
+    end)
+end
+
+-- === against f32 =================================================================================
+
+for _, case in ipairs(CASES) do
+    add(case.name .. ": gradients are those of f32 within the roundings on their way, and not the same", function(t)
+        local programs, environment = open(t)
+        local function gradients(precision, target)
+            local p = programs.build(("half_%s_%s_%s"):format(case.name, precision, target),
+                with(case.text, precision) .. ('target "%s"\n'):format(target))
+            return programs.dump(p, { "--cycles", 1, env = target == "cuda" and environment() or nil })
+                .. "/gradients.safetensors"
+        end
+        local exact = gradients("f32", "c")
+        for _, half in ipairs(HALVES) do
+            for _, target in ipairs { "c", "cuda" } do
+                local worst, where = programs.difference(gradients(half, target), exact)
+                local bound = case.depth * FORMATS[half].U
+                if not (worst <= bound and worst > FORMATS[half].U / 8) then
+                    error(("%s %s: %s differs by %.3g, expected up to %.3g"):format(half, target, where, worst, bound))
+                end
+            end
+        end
+    end)
+end
+
+-- Two runs of a loss may part where a comparison meets a value that a rounding moved: small steps, few rows.
+local PARTS = 4
+
+for part = 1, PARTS do
+    add(("every op of the catalog in bf16 on both targets, part %d of %d"):format(part, PARTS), function(t)
+        local programs, environment = open(t)
+        local samples = t.load("tests/numeric/samples.lua")
+        local list, taken = {}, 0
+        for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do
+            if sample.kind == "model" then
+                taken = taken + 1
+                if taken % PARTS == part - 1 then list[#list + 1] = sample end
+            end
+        end
+        assert(taken >= 20 and #list > 0)
+        local text = [[
+data      { "tensors", train = "tiny.safetensors" }
+batch     (6)
+accumulate (2)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.05, momentum = 0.9 }
+train     { updates = 8, seed = 3 }
+model]] .. samples.case(list).model .. "\n"
+        local function run(precision, target)
+            local p = programs.build(("half_ops%d_%s_%s"):format(part, precision, target),
+                with(text, precision) .. ('target "%s"\n'):format(target))
+            return programs.dump(p, { "--cycles", 1, env = target == "cuda" and environment(devices.checked(1)) or nil })
+        end
+        local here, device, exact = run("bf16", "c"), run("bf16", "cuda"), run("f32", "c")
+        local FILES = { "parameters", "gradients" }
+        programs.close(here, exact, 16 * FORMATS.bf16.U, FILES)
+        programs.close(device, here, 2 * FORMATS.bf16.U, FILES)
+        assert(programs.difference(here .. "/gradients.safetensors", exact .. "/gradients.safetensors")
+            > FORMATS.bf16.U / 4)
+    end)
+end
+
+-- === what must not change a bit ==================================================================
+
+add("threads, fusion, recomputation and packed weights change no bit", function(t)
+    local programs = open(t)
+    for _, half in ipairs(HALVES) do
+        local text = with(GPT, half)
+        local p = programs.build("half_gpt_" .. half .. "_c", text .. 'target "c"\n')
+        local expected = programs.dump(p, { "--cycles", 5, "--threads", 1 })
+        programs.identical(programs.dump(p, { "--cycles", 5, "--threads", 3 }), expected, { "parameters", "state" })
+        for _, how in ipairs { 'memory { recompute = { "h_*" } }', 'memory { recompute = { "*ln_2*" } }' } do
+            local other = programs.build("half_gpt_other", text .. how .. "\n")
+            programs.identical(programs.dump(other, { "--cycles", 5 }), expected, { "parameters", "state" })
+        end
+        for _, pass in ipairs { "fusion", "layout" } do
+            local folder = t.root .. "/" .. t.temp() .. "/out"
+            t.equal(programs.gagen { p.spec, "--without", pass, "-o", folder }.status, 0)
+            t.equal(t.run({ "make", "-s", "-C", folder, "CFLAGS=-O1 -Werror", timeout = 300 }).status, 0)
+            local other = { name = "without", spec = p.spec, folder = folder, train = folder .. "/train" }
+            programs.identical(programs.dump(other, { "--cycles", 5 }), expected, { "parameters", "state" })
+        end
+    end
+end)
+
+add("a resumed run ends with the bits of the straight one", function(t)
+    local programs = open(t)
+    for _, half in ipairs(HALVES) do
+        local p = programs.build("half_gpt_" .. half .. "_c", with(GPT, half) .. 'target "c"\n')
+        local expected = programs.dump(p, { "--cycles", 5 })
+        local stopped = programs.train(p, { "--stop-micro", 5, status = 75 })
+        local resumed = programs.dump(p, { "--cycles", 5, "--checkpoint", stopped.checkpoint, "--resume", "latest" })
+        programs.identical(resumed, expected, { "parameters", "state" })
+    end
+end)
+
+-- The same rows in one micro-step and in four: only the order of f32 sums differs.
+add("A = 1 and A = 4 give one gradient", function(t)
+    local programs = open(t)
+    local function gradients(rows, a)
+        local text = MLP:gsub("%(2%)", ("(%d)"):format(a)):gsub("%(6%)", ("(%d)"):format(rows))
+        local p = programs.build("half_exact" .. a, with(text, "bf16"))
+        return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors"
+    end
+    local worst, where = programs.difference(gradients(8, 1), gradients(2, 4))
+    if not (worst <= 1e-6) then error(("%s differs by %.3g"):format(where, worst)) end
+end)
+
+-- === what is stored ==============================================================================
+
+-- The bytes of the arenas of a plan, by name.
+local function arenas(plan)
+    local found = {}
+    for _, arena in ipairs(plan.arenas) do found[arena.name] = arena.bytes end
+    return found
+end
+
+add("activations and packed weights take about half the bytes, all else as many", function(t)
+    local programs = open(t)
+    local text = GPT:gsub("context = 12", "context = 64"):gsub("16", "64"):gsub("%(3%)\n", "(1)\n")
+    local function plan(precision)
+        local p = { name = "half_plan", spec = programs.folder() .. "/half_plan_" .. precision .. ".lua" }
+        t.write(p.spec, with(text, precision))
+        return programs.plan(p)
+    end
+    local full, half = plan "f32", plan "bf16"
+    t.equal({ full.precision, half.precision }, { "f32", "bf16" })
+    local a, b = arenas(full), arenas(half)
+    if not (b.activations < 0.62 * a.activations) then
+        error(("activations: %d bytes of %d"):format(b.activations, a.activations))
+    end
+    for _, name in ipairs { "parameters", "gradients", "m", "v" } do t.equal(b[name], a[name], name) end
+    local types = {}
+    for _, tensor in ipairs(half.tensors) do types[tensor.name] = tensor end
+    t.equal({ types.h_fc_y.dtype, types.h_ln_1_mean.dtype, types.loss.dtype }, { "bf16", "f32", "f32" })
+    t.equal(types.h_fc_y.bytes, 64 * 40 * 2)
+end)
+
+add("what a probe sees is 16 bits where the plan says so, and f32 elsewhere", function(t)
+    local programs = open(t)
+    local p = programs.build("half_probe", with(MLP, "bf16"), { probe = true })
+    local probe = { name = p.name, spec = p.spec, train = p.probe, folder = p.folder }
+    local folder = programs.dump(probe, { "--cycles", 1, "--check-finite", "--profile" })
+    local halves, others = 0, 0
+    local values = programs.tensors(folder .. "/micro-1.safetensors")
+    for _, tensor in ipairs(programs.plan(p).tensors) do
+        local finer = false
+        for _, x in ipairs(values[tensor.name] and values[tensor.name].values or {}) do
+            finer = finer or rounded(FORMATS.bf16, x) ~= x
+        end
+        if tensor.dtype == "bf16" then
+            t.equal(finer, false, tensor.name)
+            halves = halves + (values[tensor.name] and 1 or 0)
+        elseif finer then
+            others = others + 1
+        end
+    end
+    assert(halves >= 10 and others >= 2, ("%d tensors of 16 bits, %d others"):format(halves, others))
+    programs.identical(programs.dump(p, { "--cycles", 1 }), folder, { "parameters", "gradients" })
+end)
+
+add("force_outputs_fp32: what the model gives is not rounded", function(t)
+    local programs = open(t)
+    local function output(more)
+        local p = programs.build("half_output", with(MLP, "bf16") .. more, { probe = true })
+        local probe = { name = p.name, spec = p.spec, train = p.probe, folder = p.folder }
+        local folder = programs.dump(probe, { "--cycles", 1 })
+        local coarse = true
+        for _, x in ipairs(programs.tensors(folder .. "/micro-0.safetensors").fc3_y.values) do
+            coarse = coarse and rounded(FORMATS.bf16, x) == x
+        end
+        return coarse
+    end
+    t.equal(output "", true)
+    t.equal(output "parallel { force_outputs_fp32 = true }\n", false)
+    local carried = GPT:gsub("return unembed.-\n", "return x\n")
+    t.write(programs.folder() .. "/half_carried.lua",
+        with(carried:gsub("{ 24, 16 }", "{ 24, 24 }"):gsub("16", "24"), "bf16") .. "parallel { force_outputs_fp32 = true }\n")
+    local result = programs.gagen { programs.folder() .. "/half_carried.lua", "-o", t.temp() .. "/out" }
+    t.equal(result.status ~= 0, true)
+    t.contains(result.err, "force_outputs_fp32")
+end)
+
+-- === training ====================================================================================
+
+add("the digits and letters are learned as well as in f32", function(t)
+    local programs = open(t)
+    local digits = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5, seed = 1 } }
+batch      (16)
+accumulate (4)
+model      { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+schedule   "cosine"
+train      { epochs = 15, seed = 1 }
+eval       { every = "epoch", metrics = { "loss", "accuracy" } }
+]]
+    -- The loss of the last evaluation, or the mean of the last 20 updates.
+    local function last(name, text, precision)
+        local p = programs.build(name .. precision, with(text, precision))
+        local found, updates = nil, {}
+        for _, event in ipairs(programs.events(p, {})) do
+            if event.event == "eval" then found = event.loss end
+            if event.event == "update" then updates[#updates + 1] = event.loss end
+        end
+        if name == "half_digits_" then return found end
+        local sum = 0
+        for i = #updates - 19, #updates do sum = sum + updates[i] end
+        return sum / 20
+    end
+    local learned = GPT:gsub("updates = 8", "updates = 200"):gsub("1e%-2", "3e-3")
+    for _, case in ipairs { { "half_digits_", digits }, { "half_letters_", learned } } do
+        local full = last(case[1], case[2], "f32")
+        for _, half in ipairs(HALVES) do t.near(last(case[1], case[2], half), full, 0.02 * math.max(full, 0.3)) end
+    end
+end)
+
+-- === the functions of the device =================================================================
+
+local CHECK = [[
+#include "shim.h"
+#define GA_DEVICE static
+typedef unsigned int ga_uint32;
+namespace device {
+%s
+}
+#include "runtime/bf16.h"
+#include "runtime/f16.h"
+int main() {
+    for (unsigned long long k = 0; k < 1ull << 32; k += 251) {
+        const float x = __uint_as_float((unsigned)k);
+        if (device::bf16_narrow(x).bits != bf16_narrow(x).bits) return 1;
+        if (device::f16_narrow(x).bits != f16_narrow(x).bits) return 2;
+    }
+    for (unsigned k = 0; k < 65536; k++) {
+        const unsigned short h = (unsigned short)k;
+        if (__float_as_uint(device::bf16_widen({h})) != __float_as_uint(bf16_widen({h}))) return 3;
+        if (__float_as_uint(device::f16_widen({h})) != __float_as_uint(f16_widen({h}))) return 4;
+    }
+    return 0;
+}
+]]
+
+add("the device widens and rounds as the C target does", function(t)
+    local folder = t.temp()
+    local text = host.read("templates/cuda/half.cu"):gsub("//@[^\n]*\n", "")
+    t.write(folder .. "/check.cpp", (CHECK:gsub("%%s", function() return text end)))
+    local built = t.run { "c++", "-std=c++17", "-O2", "-w", "-I" .. t.root .. "/tests/device", "-I" .. t.root,
+        folder .. "/check.cpp", "-o", folder .. "/check", timeout = 120 }
+    t.equal(built.status, 0, built.err)
+    t.equal(t.run({ folder .. "/check", timeout = 120 }).status, 0)
+end)
+
+return tests
