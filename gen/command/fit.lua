@@ -1,6 +1,6 @@
--- fit: what a spec leaves to its memory budget: rows of a micro-step ("auto" of batch) and what is computed
--- again ("auto" of memory). Every candidate goes through all passes; of those whose plan fits, the one
--- that is predicted to be the fastest is taken.
+-- fit: what a spec leaves to its memory budget: rows of a micro-step ("auto" of batch), what is computed again
+-- and whether logits are whole ("auto" of memory). Every candidate goes through all passes; of those whose plan
+-- fits, the one that is predicted to be the fastest is taken.
 --
 --   budget 2 GiB, global = 64      64 rows, all kept             3.4 GiB
 --                                  32 rows, all kept             1.8 GiB   <- fits, and is the fastest
@@ -9,7 +9,7 @@ local diag = require "base.diag"
 local program = require "emit.program"
 local text = require "base.text"
 
-local DEPTHS = { "none", "light", "blocks" }
+local DEPTHS, LOGITS = { "none", "light", "blocks" }, { "whole", "chunked" }
 
 local AGAIN = { none = "all values kept", light = "light values computed again",
     blocks = "values inside blocks computed again" }
@@ -17,7 +17,7 @@ local AGAIN = { none = "all values kept", light = "light values computed again",
 -- Microseconds that a call costs whatever it computes: the threads meet before and after it.
 local CALL = 2
 
--- Bytes that the budget is about, and predicted microseconds of an update.
+-- Bytes that the budget is about, predicted microseconds of an update and its operations.
 local function measure(g, c)
     local facts = program.plan(g, c)
     local bytes, time = 0, 0
@@ -25,27 +25,34 @@ local function measure(g, c)
         if c.target ~= "cuda" or arena.memory == "device" then bytes = bytes + arena.bytes end
     end
     for _, kernel in ipairs(facts.kernels) do time = time + kernel.calls * (kernel.predicted_us + CALL) end
-    return bytes, time
+    return bytes, time, facts.totals.flops_per_cycle
 end
 
 local function plural(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
 
--- kept: the candidate that a budget without end would have given.
-local function told(c, candidate, kept)
-    local line = ("memory: %s per micro-step, %s, %s: %s of %s"):format(plural(c.batch, "row"),
-        plural(c.accumulate, "micro-step"), AGAIN[candidate.depth], text.bytes(candidate.bytes),
-        text.bytes(c.budget))
-    if candidate.bytes == kept.bytes then return line end
-    return ("%s; predicted %.1f %% slower than %s with %s, which would be %s"):format(line,
-        100 * (candidate.time / kept.time - 1), plural(kept.rows, "row"), AGAIN.none, text.bytes(kept.bytes))
+-- ", logits whole", where that is left to the budget.
+local function of_logits(c, logits)
+    if not c.logits_open then return "" end
+    return logits == "whole" and ", logits whole" or (", logits of %d rows at a time"):format(c.logits_rows)
 end
 
--- The greatest number of rows (rows[1] is the most) whose plan fits at this depth: a candidate or nil.
-local function largest_fitting(try, rows, depth, budget)
+-- kept: the candidate that a budget without end would have given.
+local function told(c, candidate, kept)
+    local line = ("memory: %s per micro-step, %s, %s%s: %s of %s"):format(plural(c.batch, "row"),
+        plural(c.accumulate, "micro-step"), AGAIN[candidate.depth], of_logits(c, candidate.logits),
+        text.bytes(candidate.bytes), text.bytes(c.budget))
+    if candidate.bytes == kept.bytes then return line end
+    return ("%s; %.1f %% more arithmetic and predicted %.1f %% slower than %s with %s%s, which would be %s"):format(
+        line, 100 * (candidate.flops / kept.flops - 1), 100 * (candidate.time / kept.time - 1),
+        plural(kept.rows, "row"), AGAIN.none, of_logits(c, "whole"), text.bytes(kept.bytes))
+end
+
+-- The greatest number of rows (rows[1] is the most) whose plan fits like this: a candidate or nil.
+local function largest_fitting(try, rows, depth, logits, budget)
     local fits, low, high = nil, 1, #rows
     while low <= high do
         local middle = (low + high) // 2
-        local candidate = try(rows[middle], depth)
+        local candidate = try(rows[middle], depth, logits)
         if candidate.bytes <= budget then
             fits, high = candidate, middle - 1
         else
@@ -57,24 +64,36 @@ end
 
 -- The smallest plan of all. Fewer rows do not always make it smaller: each micro-batch that is read ahead
 -- ends on a line of the cache.
-local function smallest_of(try, rows, depths)
+local function smallest_of(try, rows, ways)
     local smallest
-    for _, depth in ipairs(depths) do
+    for _, way in ipairs(ways) do
         for _, n in ipairs(rows) do
-            local candidate = try(n, depth)
+            local candidate = try(n, way.depth, way.logits)
             if not smallest or candidate.bytes < smallest.bytes then smallest = candidate end
         end
     end
     return smallest
 end
 
+-- What may be done to save memory at the cost of time: { depth, logits }, the cheapest first.
+local function ways_of(c)
+    local list = {}
+    for _, depth in ipairs(c.recompute_open and DEPTHS or { "none" }) do
+        for _, logits in ipairs(c.logits_open and LOGITS or { "whole" }) do
+            list[#list + 1] = { depth = depth, logits = logits }
+        end
+    end
+    return list
+end
+
 local function refuse(c, smallest)
     diag.fail(diag.field(c.memory_at, "budget"), ("memory: budget is %s, the smallest plan has %s (%s per "
-        .. "micro-step%s)"):format(text.bytes(c.budget), text.bytes(smallest.bytes), plural(smallest.rows, "row"),
-        c.recompute_open and ", " .. AGAIN[smallest.depth] or ""),
-        { notes = { ("expected %dB or more%s%s"):format(smallest.bytes, c.rows_open and ""
+        .. "micro-step%s%s)"):format(text.bytes(c.budget), text.bytes(smallest.bytes), plural(smallest.rows, "row"),
+        c.recompute_open and ", " .. AGAIN[smallest.depth] or "", of_logits(c, smallest.logits)),
+        { notes = { ("expected %dB or more%s%s%s"):format(smallest.bytes, c.rows_open and ""
             or (', or batch { "auto", global = %d }'):format(c.batch * c.ranks * c.accumulate),
-            c.recompute_open and "" or ', or recompute = "auto"') } })
+            c.recompute_open and "" or ', or recompute = "auto"',
+            not c.logits_open and c.logits_possible and ', or logits = "auto"' or "") } })
 end
 
 --- make(choice) -> graph, configuration of a spec as config.read's `choice` decides what is open. Returns
@@ -83,24 +102,24 @@ return function(make)
     local g, c = make {}
     if not c.budget then return g, c end
     local function made(candidate, trial)
-        return diag.without_warnings(make, { rows = candidate.rows, trial = trial,
+        return diag.without_warnings(make, { rows = candidate.rows, trial = trial, logits = candidate.logits,
             depth = candidate.depth ~= "none" and candidate.depth or nil })
     end
-    local function try(rows, depth)
-        local candidate = { rows = rows, depth = depth }
+    local function try(rows, depth, logits)
+        local candidate = { rows = rows, depth = depth, logits = logits }
         local graph, config = made(candidate, true)
-        candidate.bytes, candidate.time = measure(graph, config)
+        candidate.bytes, candidate.time, candidate.flops = measure(graph, config)
         return candidate
     end
-    local rows, depths = c.rows_open or { c.batch }, c.recompute_open and DEPTHS or { "none" }
-    local kept, best = try(rows[1], "none"), nil
-    for _, depth in ipairs(depths) do
-        local candidate = largest_fitting(try, rows, depth, c.budget)
+    local rows, ways = c.rows_open or { c.batch }, ways_of(c)
+    local kept, best = try(rows[1], "none", "whole"), nil
+    for _, way in ipairs(ways) do
+        local candidate = largest_fitting(try, rows, way.depth, way.logits, c.budget)
         if candidate and (not best or candidate.time < best.time) then best = candidate end
     end
-    best = best or smallest_of(try, rows, depths)
+    best = best or smallest_of(try, rows, ways)
     if best.bytes > c.budget then refuse(c, best) end
     g, c = made(best)
-    if c.rows_open or c.recompute_open then io.stderr:write(told(c, best, kept), "\n") end
+    if c.rows_open or c.recompute_open or c.logits_open then io.stderr:write(told(c, best, kept), "\n") end
     return g, c
 end

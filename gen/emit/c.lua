@@ -6,7 +6,8 @@ local ordered = require "base.ordered"
 local text = require "base.text"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", of_half = "_half", i32 = "int32_t", index = "i",
+    barrier = "ga_barrier(w);", of_half = "_half", nothing = "(void)m, (void)b;",
+    i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     sweep_step = "w, &m->step", flat = ", m->flat_%s",
     iteration = "int64_t iteration",
@@ -108,6 +109,13 @@ function c.pointer(t)
     if arena == "gradients" then return "m->g." .. t.param.value.name .. short_offset(t) end
     if arena == "views" then return "m->v." .. t.name .. short_offset(t) end
     return "m->a." .. t.name .. short_offset(t)
+end
+
+--- What is added to the address of a tensor for the rows of a node's run.
+function c.run_offset(t, run)
+    local width = graph.elements(t.shape) // run.whole
+    return run.scope and (" + l_%d"):format(run.rows * width) or run.first > 0 and (" + %d"):format(run.first * width)
+        or ""
 end
 
 local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }

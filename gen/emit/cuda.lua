@@ -14,12 +14,12 @@ local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
 local THREADS = 256
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q", of_half = "",
-    i32 = "int", index = "(int)i",
+    nothing = "(void)q, (void)m, (void)b;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     sweep_step = "q, m->block", flat = ", m->device_%s",
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
-    adds = c.adds, wrap = c.wrap, shape = c.shape, spelling = c.library_spelling,
+    adds = c.adds, wrap = c.wrap, spelling = c.library_spelling,
     call = c.library_call }
 
 local function ceil(a, b) return (a + b - 1) // b end
@@ -37,6 +37,13 @@ function cuda.pointer(t)
     if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
     if arena == "views" then return "m->v." .. t.name .. offset end
     return "m->a." .. t.name .. offset
+end
+
+--- What is added to the address of a tensor for the rows of a node's run.
+function cuda.run_offset(t, run)
+    local width = graph.bytes(t) * (graph.elements(t.shape) // run.whole)
+    return run.scope and (" + (ga_address)l * %d"):format(run.rows * width)
+        or run.first > 0 and (" + %d"):format(run.first * width) or ""
 end
 
 cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
@@ -182,7 +189,7 @@ for _, name in ipairs { "cross_entropy_dx", "softmax", "softmax_dx", "log_softma
 end
 function LAUNCH.hit(node) return { blocks = rows_of(node), threads = 32 } end
 function LAUNCH.tally(node) return { blocks = 1, threads = over(rows_of(node)).threads } end
-LAUNCH.tally_hits = LAUNCH.tally
+LAUNCH.tally_hits, LAUNCH.micro_weight = LAUNCH.tally, LAUNCH.tally
 function LAUNCH.column_sum(node)
     return { blocks = node.size.outer * ceil(node.size.inner, 32), threads = THREADS }
 end

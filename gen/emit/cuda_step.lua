@@ -236,7 +236,6 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     arguments.parallel = config.parallel ~= "none"
     arguments.ema = config.optimizer.own.ema ~= nil
     arguments.by_epoch = config.schedule.fields.by == "epoch"
-    if #g.evaluation == 0 then arguments.evaluation = text.block("(void)q, (void)m, (void)b;") end
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
     arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
     arguments.play_cases, arguments.cycle_graphs = cycle_cases(g)

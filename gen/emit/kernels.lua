@@ -35,6 +35,8 @@ local function function_name(node, section)
     local out = graph.writes(node)[1].tensor
     if out.kind == "scalar" then return node.op end
     local name = out.name
+    if node.run and node.run.rest and not name:find("_rest$") then name = name .. "_rest" end
+    section = node.section or section
     if section == "views" then return "pack_" .. name end
     if section ~= "backward" then return name:gsub("_out$", ""):gsub("_y$", "") .. "_forward" end
     if name:sub(1, 2) == "d_" then return "backward_" .. name:sub(3) end
@@ -102,12 +104,16 @@ function ARGUMENTS.loss_seed(_, node, _, _, target)
         targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 
-function ARGUMENTS.tally(_, node, _, dtype)
+function ARGUMENTS.micro_weight(_, node, _, dtype)
     local attrs, lead = node.attrs, node.size.lead
-    return { real = text.ident("real"), each = graph.elements(lead) // lead[1],
-        targets = node.ins.target ~= nil, weighted = attrs.weights ~= nil,
-        weights = number_rows(attrs.weights, dtype), samples = attrs.weight == "sample",
-        micro = attrs.weight == "micro" }
+    return { real = text.ident("real"), each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
+        weights = number_rows(attrs.weights, dtype) }
+end
+
+function ARGUMENTS.tally(kernel, node, op, dtype)
+    local weight = node.attrs.weight
+    return ordered.copy(ARGUMENTS.micro_weight(kernel, node, op, dtype), { targets = node.ins.target ~= nil,
+        samples = weight == "sample", micro = weight == "micro" })
 end
 
 function ARGUMENTS.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
@@ -186,7 +192,7 @@ local function operands(node)
         local t = node.ins[name]
         if t and not (node.exprs and seen[t]) then
             seen[t] = true
-            list[#list + 1] = { t, node.exprs and t.name or parameter_name(node, name) }
+            list[#list + 1] = { t, node.exprs and t.name or parameter_name(node, name), name }
         end
     end
     return list
@@ -230,6 +236,15 @@ local function bytes_each(node, dtype)
     return bytes / elements
 end
 
+-- Elements of gradients that a node over some rows adds to: they are read too, each time.
+local function added(node)
+    local n = 0
+    for _, out in ipairs(node.run and graph.writes(node) or {}) do
+        if out.acc and not out.run then n = n + graph.elements(out.tensor.shape) end
+    end
+    return n
+end
+
 -- What the kernel of a node needs beside it: blocks of files of their own, op.helper = { c = "a b" } or a
 -- function of the node, in front of the first kernel that needs them.
 local function helper_text(node, op, context, target)
@@ -257,7 +272,7 @@ function kernels.make(node, section, context)
     local dtype = context.real
     local cost = cost_of(node, op)
     kernel.flops = cost.flops
-    kernel.bytes = math.floor(cost.elements * bytes_each(node, dtype))
+    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, dtype))
     local family = node.exprs and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
     local arguments = target.arguments(kernel, node, op, dtype, node.exprs and ARGUMENTS.map or ARGUMENTS[node.op])
@@ -273,15 +288,26 @@ function kernels.make(node, section, context)
     return kernel
 end
 
+-- The address of what a node sees of a tensor.
+local function address(node, name, tensor, target)
+    local _, some = graph.seen(node, name, tensor)
+    return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
+end
+
 --- The call of a kernel in step.c; `behind` is what follows on its line.
 function kernels.call(kernel, pad, target, behind)
     local node, list = kernel.node, { target.worker }
     local comment = {}
-    for _, out in ipairs(graph.writes(node)) do
-        list[#list + 1] = target.pointer(out.tensor)
-        comment[#comment + 1] = target.shape(out.tensor)
+    for _, name in ipairs(node.signature.outs) do
+        local tensor = node.outs[name] and node.outs[name].tensor
+        if tensor then
+            list[#list + 1] = address(node, name, tensor, target)
+            comment[#comment + 1] = graph.shape_text((graph.seen(node, name, tensor)))
+        end
     end
-    for _, operand in ipairs(operands(node)) do list[#list + 1] = target.pointer(operand[1]) end
+    for _, operand in ipairs(operands(node)) do
+        list[#list + 1] = node.exprs and target.pointer(operand[1]) or address(node, operand[3], operand[1], target)
+    end
     if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do

@@ -100,6 +100,7 @@ local function source(g, config, context, header)
         scale = text.block(scaler.present(config, "m->step.")),
         last_scale = text.block(scaler.last(config, "s->")),
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
+        chunked = g.head ~= nil,
     })).text
 end
 

@@ -8,21 +8,28 @@ local probe = {}
 
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
--- The results that are looked at: values of the program's type; not sums, not copies of weights.
+-- The results that are looked at: values of the program's type; not sums, not copies of weights. Rows of a
+-- tensor that a kernel writes run by run are a result of their own. key: what they are known by.
 local function results_of(kernel, real)
-    local list = {}
-    if not kernel.node or kernel.section == "views" then return list end
-    for _, out in ipairs(graph.writes(kernel.node)) do
-        local t = out.tensor
-        list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and (t.dtype == real or graph.is_half(t)) }
+    local list, node = {}, kernel.node
+    if not node or kernel.section == "views" then return list end
+    for _, name in ipairs(node.signature.outs) do
+        local t = node.outs[name] and node.outs[name].tensor
+        if t then
+            local shape, some = graph.seen(node, name, t)
+            list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and (t.dtype == real or graph.is_half(t)),
+                shape = shape, key = some and node.run.first .. t.name or t, scope = some and node.scope or t.scope,
+                rest = some and node.run.rest }
+        end
     end
     return list
 end
 
 -- Gradients are called after the parameter as the spec has it, all else as in step.c.
-local function name_of(t, inside)
+local function name_of(result)
+    local t = result.tensor
     if t.kind == "gradient" then return "d_" .. t.param.name end
-    return t.name .. (inside and ".%d" or "")
+    return t.name .. (result.rest and "_rest" or result.scope and ".%d" or "")
 end
 
 -- Numbers the results, those of `sections`' kernels, from 0.
@@ -30,10 +37,9 @@ local function number_results(kernels, real, evaluation, found)
     for _, kernel in ipairs(kernels) do
         if (kernel.section == "evaluation") == evaluation then
             for _, result in ipairs(results_of(kernel, real)) do
-                local t = result.tensor
-                if result.seen and not found.number[t] then
-                    found.number[t] = #found.list
-                    found.list[#found.list + 1] = t
+                if result.seen and not found.number[result.key] then
+                    found.number[result.key] = #found.list
+                    found.list[#found.list + 1] = result
                 end
             end
         end
@@ -42,10 +48,11 @@ end
 
 local function result_rows(found)
     local rows, offset = {}, 0
-    for i, t in ipairs(found.list) do
-        local n, count = graph.elements(t.shape), t.scope and t.scope.count or 1
-        rows[i] = ("{%s, 0, %d, %d, {%s}, %d, %d, %d},"):format(text.string(name_of(t, t.scope)).text,
-            count, #t.shape, table.concat(t.shape, ", "), offset, n, n)
+    for i, result in ipairs(found.list) do
+        local shape = result.shape
+        local n, count = graph.elements(shape), result.scope and result.scope.count or 1
+        rows[i] = ("{%s, 0, %d, %d, {%s}, %d, %d, %d},"):format(text.string(name_of(result)).text,
+            count, #shape, table.concat(shape, ", "), offset, n, n)
         offset = offset + n * count
     end
     return block_of(rows)
@@ -62,10 +69,10 @@ end
 local function macro_of(kernel, real, i, found, worker)
     local parameters, seen = { worker }, {}
     for k, result in ipairs(results_of(kernel, real)) do
-        local t, name = result.tensor, "y" .. k
+        local name = "y" .. k
         parameters[#parameters + 1] = name
         if result.seen then
-            seen[#seen + 1] = ("{%d, %s, %s}"):format(found.number[t], t.scope and "l" or "0", name)
+            seen[#seen + 1] = ("{%d, %s, %s}"):format(found.number[result.key], result.scope and "l" or "0", name)
         end
     end
     seen[#seen + 1] = "END"

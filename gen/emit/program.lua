@@ -160,7 +160,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     local target = context.target
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
-        sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         by_epoch = config.schedule.fields.by == "epoch",
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),

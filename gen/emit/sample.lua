@@ -1,30 +1,50 @@
 -- sample: the text of sample.c: a model of tokens writes some of its own. Only for programs whose data are
 -- tokens and whose model gives a number for each token that may follow.
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local sample = {}
 
+-- What a token is chosen by, and its shape: the output, or, where that is never whole, what the last layer reads.
+local function source_of(g)
+    local head, output = g.head, g.output
+    if not head then return output, output and output.shape end
+    return head.x, { head.shape[1], head.shape[2] or 0, head.classes }
+end
+
 --- Whether the program can write tokens: input (B, T), output (B, T, V) with a place for every token.
 function sample.possible(g, config)
-    local kind, output = config.data.kind, g.output
-    if kind ~= "text" and kind ~= "tokens" or not output or not output.place then return false end
-    local shape, input = output.shape, g.inputs[1].shape
-    return output.place.arena == "activations" and (output.dtype == g.real or graph.is_half(output)) and #shape == 3
+    local kind, source, shape = config.data.kind, source_of(g)
+    if kind ~= "text" and kind ~= "tokens" or not source or not source.place then return false end
+    local input = g.inputs[1].shape
+    return source.place.arena == "activations" and (source.dtype == g.real or graph.is_half(source)) and #shape == 3
         and shape[1] == input[1] and shape[2] == input[2] and shape[3] >= config.data.vocabulary
+end
+
+-- The last layer as literals: where its weight and bias lie in the flat space, and what is next to what.
+local function head_arguments(g)
+    local head = g.head
+    if not head then
+        return { chunked = false, features = 0, weight = 0, next = 0, step = 0, bias = text.block("0") }
+    end
+    local features = head.x.shape[#head.x.shape]
+    return { chunked = true, features = features, weight = head.weight.flat.offset,
+        next = head.in_out and 1 or features, step = head.in_out and head.classes or 1,
+        bias = text.block(head.bias and ("m->flat_w[%d + id]"):format(head.bias.flat.offset) or "0") }
 end
 
 --- sample.c, in a map of files, if there is something to write.
 function sample.render(g, config, context, header, files)
     if not sample.possible(g, config) then return end
-    local shape = g.output.shape
-    files:set("sample.c", context.template("program/sample.c")("sample", {
+    local source, shape = source_of(g)
+    files:set("sample.c", context.template("program/sample.c")("sample", ordered.copy(head_arguments(g), {
         header = text.block(header("sample.c", "tokens of the model's own: --sample")),
         name = text.ident(config.name), positions = shape[2], width = shape[3],
         ids = config.data.kind == "text" and config.data.vocabulary or shape[3],
-        output = text.block(context.target.pointer(g.output)), text = config.data.kind == "text",
-        device = config.target == "cuda", half = graph.is_half(g.output) and text.ident(g.half) or false,
-    }).text)
+        output = text.block(context.target.pointer(source)), text = config.data.kind == "text",
+        device = config.target == "cuda", half = graph.is_half(source) and text.ident(g.half) or false,
+    })).text)
 end
 
 --- Tokens of a row, 0 where rows are no tokens.

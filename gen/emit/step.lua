@@ -3,6 +3,7 @@
 local batch = require "emit.batch"
 local clip = require "emit.clip"
 local diag = require "base.diag"
+local graph = require "graph.graph"
 local kernels = require "emit.kernels"
 local math_file = require "emit.math"
 local ordered = require "base.ordered"
@@ -18,7 +19,7 @@ local function collect(body, section, context, list)
     for _, node in ipairs(body) do
         if node.op == "times" then
             collect(node.body, section, context, list)
-        else
+        elseif not node.twin then
             local kernel = kernels.make(node, section, context)
             node.kernel = kernel
             list[#list + 1] = kernel
@@ -26,12 +27,16 @@ local function collect(body, section, context, list)
     end
 end
 
---- All kernels of the graph, in the order of the program; each node gets its record.
+--- All kernels of the graph, in the order of the program; each node gets its record. One with a twin shares
+--- the twin's function: it does the same at another place.
 function step.kernels(g, context)
     local list = {}
     for _, section in ipairs { "forward", "evaluation", "backward", "views" } do
         collect(g[section], section, context, list)
     end
+    graph.walk(g.evaluation, function(node)
+        if node.twin then node.kernel = ordered.copy(node.twin.kernel, { node = node }) end
+    end)
     return list
 end
 
@@ -176,9 +181,9 @@ function step.passes(g, config, context)
     end
     return {
         name = text.ident(config.name), buckets = #g.collectives,
-        forward = lines(g.forward), evaluation = lines(g.evaluation, "(void)m, (void)b;"),
+        forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation, target.nothing),
         backward = step.backward_lines(g, g.backward, target),
-        cycle_functions = cycle_functions(g, config.unroll, target),
+        chunked = g.head ~= nil, cycle_functions = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
     }
 end

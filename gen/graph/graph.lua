@@ -8,8 +8,10 @@
 --     scope  the region it is computed in: one value per iteration
 --     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
---   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why }
---   Out    = { tensor, acc = nil | { first, regions } }   see passes/autodiff.lua
+--   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
+--     twin   the node of the backward pass whose kernel a node of an evaluation shares
+--     run    the rows that it sees of operands that begin with all rows   see passes/logits.lua
+--   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }
 --   Carry  = { init, arg, result, out, slots }
 --   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
@@ -91,6 +93,15 @@ function graph.inside(scope, ancestor)
         scope = scope.scope
     end
     return true
+end
+
+--- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
+function graph.seen(node, name, tensor)
+    local pattern = node.run and node.signature.shape[name] or ""
+    if pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
+    local width = pattern ~= "..." and tensor.shape[#tensor.shape]
+    if graph.elements(tensor.shape) ~= node.run.whole * (width or 1) then return tensor.shape, false end
+    return { node.run.rows, width or nil }, true
 end
 
 --- Calls f(node, body, index) for every node of a body, regions first entered then their content.

@@ -27,7 +27,7 @@ local function check_order(pass, body, known)
         else
             for _, out in ipairs(graph.writes(node)) do
                 local t = out.tensor
-                if known[t] and not out.acc and t.kind ~= "scalar" and t.kind ~= "param" then
+                if known[t] and not out.acc and not out.run and t.kind ~= "scalar" and t.kind ~= "param" then
                     broken(pass, node, "writes " .. t.name .. " twice")
                 end
                 if out.acc and not out.acc.first and not known[t] then

@@ -121,7 +121,7 @@ local function view_of(g, builder, param, kind)
 end
 
 local function pack_views(g, config)
-    for _, body in ipairs { g.forward, g.backward } do
+    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
         graph.walk(body, function(node)
             if node.op == "linear" and node.ins.weight.param and node.ins.weight.param.used then
                 node.ins = ordered.copy(node.ins,
@@ -135,7 +135,7 @@ end
 
 -- Views in 16 bits of all other weights that products read.
 local function narrow_views(g, config)
-    for _, body in ipairs { g.forward, g.backward } do
+    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
         graph.walk(body, function(node)
             local op = config.ops[node.op]
             for _, name in ipairs(op and op.product and node.signature.ins or {}) do

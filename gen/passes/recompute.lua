@@ -35,14 +35,16 @@ local function block_of(node)
     return node.path:match("^(.*%.%d+)%.") or node.path:match("^(.*%.%d+)$")
 end
 
--- Values that are read by forward nodes of another block.
+-- Values that are read by nodes of another block, or by what follows the forward pass.
 local function read_elsewhere(g)
     local found = {}
-    graph.walk(g.forward, function(node)
-        for _, t in ipairs(graph.reads(node)) do
-            if t.def and t.kind == "value" and block_of(t.def) ~= block_of(node) then found[t] = true end
-        end
-    end)
+    for _, body in ipairs { g.forward, g.evaluation } do
+        graph.walk(body, function(node)
+            for _, t in ipairs(graph.reads(node)) do
+                if t.def and t.kind == "value" and block_of(t.def) ~= block_of(node) then found[t] = true end
+            end
+        end)
+    end
     return found
 end
 
@@ -92,16 +94,18 @@ local function rewrite(g, config, body, scope, forward_scope)
     local made, i = {}, 1
     while i <= #body do
         local node = body[i]
-        if node.op == "times" then
+        if node.op == "times" and node.reverse_of then
             rewrite(g, config, node.body, node, node.reverse_of)
         else
             local list = {}
-            for _, name in ipairs(node.signature.ins) do
-                local t = node.ins[name]
-                if t and t.scope == forward_scope and chosen(config, t) then
-                    node.ins[name] = clone(g, config, t, scope, made, list)
+            graph.walk({ node }, function(reader)      -- a loop over rows reads what stands before it
+                for _, name in ipairs(reader.signature and reader.signature.ins or {}) do
+                    local t = reader.ins[name]
+                    if t and t.scope == forward_scope and chosen(config, t) then
+                        reader.ins[name] = clone(g, config, t, scope, made, list)
+                    end
                 end
-            end
+            end)
             for _, copy in ipairs(list) do
                 table.insert(body, i, copy)
                 i = i + 1

@@ -208,6 +208,7 @@ end
 local function check_open(c, given)
     local at = given:get("batch").at
     local open = c.rows_open and 'batch: rows is "auto"' or c.recompute_open and 'memory: recompute is "auto"'
+        or c.logits_open and 'memory: logits is "auto"'
     if open and not c.budget then
         diag.fail(c.rows_open and at or c.memory_at, open
             .. ", expected memory { budget = \"2GiB\" } beside it: gagen does not ask the machine", {})
@@ -224,6 +225,8 @@ local function memory_of(c, given, path, choice)
     local memory, at = simple(given, path, "memory")
     c.memory_at, c.recompute = at, memory.recompute == "auto" and {} or memory.recompute
     c.recompute_open, c.recompute_depth = memory.recompute == "auto", choice.depth
+    c.logits_open, c.logits_rows = memory.logits == "auto", memory.logits_rows
+    c.logits = c.logits_open and (choice.logits or "whole") or memory.logits
     for i, pattern in ipairs(c.recompute) do
         if type(pattern) ~= "string" then
             diag.fail(at, ("memory: recompute %d is a %s, expected a name pattern"):format(i,
@@ -336,7 +339,7 @@ local function clip_of(given, path)
 end
 
 --- Reads all words. What the spec leaves open is decided by `choice`: rows of a micro-step, depth of
--- recomputation (passes/recompute.lua); ranks: those of an option.
+-- recomputation (passes/recompute.lua), logits "chunked"; ranks: those of an option.
 function config.read(path, events, catalog, default_name, choice)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }

@@ -151,6 +151,11 @@ words.list = {
         field("budget", "size", { doc = "bytes that the plan may have: of the program, or of the device" }),
         field("recompute", "list", { default = {}, alternatives = { "auto" },
             doc = "globs of values to compute again; \"auto\": as few as memory.budget needs" }),
+        field("logits", "str", { default = "whole", values = { "whole", "chunked", "auto" },
+            doc = "chunked: what the last layer gives a cross_entropy, rows x classes, is never whole in memory; "
+                .. "auto: only if memory.budget needs it" }),
+        field("logits_rows", "int", { default = 256, min = 1, max = LIMIT,
+            doc = "chunked: at most so many of those rows at a time; a row has one for each of its targets" }),
     } },
     { name = "train", example = 'train { epochs = 30, seed = 1 }',
       required = true, doc = "how long", fields = {

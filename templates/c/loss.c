@@ -107,6 +107,34 @@ static void $fn($params) {
 //% end
 }
 
+//@ micro_weight(fn, params, source, each, weighted, weights, real)
+/* $fn: what the losses of this micro-step weigh together
+ * $source */
+static void $fn($params) {
+    enum { EACH = $each }; /* losses of a row */
+//% if weighted then
+    static const $real class_weight[] = {
+        $weights
+    };
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double weight = 0;
+        for (int64_t row = 0; row < facts->rows; row++) {
+            double of_row = 0;
+            for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
+                if (target[i] == IGNORE) continue;
+//% if weighted then
+                of_row += class_weight[target[i]];
+//% else
+                of_row += 1;
+//% end
+            }
+            weight += of_row;
+        }
+        sums[SUM_MICRO] = weight;
+    }
+}
+
 //@ tally(fn, params, source, real, each, targets, weighted, weights, samples, micro)
 /* $fn: the losses and their weight, in the order of rows
 //% if samples then

@@ -116,6 +116,34 @@ GA_KERNEL($threads) $fn($params) {
 //% end
 }
 
+//@ micro_weight(fn, params, source, threads, each, weighted, weights)
+/* $fn: what the losses of this micro-step weigh together, each thread its rows, then in one order
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row */
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
+    __shared__ double scratch[GA_LANES];
+    double weight = 0;
+    for (ga_int64 row = threadIdx.x; row < facts->rows; row += THREADS) {
+        double of_row = 0;
+        for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
+            if (target[i] == IGNORE) continue;
+//% if weighted then
+            of_row += class_weight[target[i]];
+//% else
+            of_row += 1;
+//% end
+        }
+        weight += of_row;
+    }
+    weight = ga_block_sum(weight, scratch);
+    if (threadIdx.x == 0) sums[SUM_MICRO] = weight;
+}
+
 //@ tally(fn, params, source, threads, each, targets, weighted, weights, samples, micro)
 /* $fn: the losses and their weight, each thread its rows, then in one order
 //% if samples then

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -178,6 +178,10 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)d_output[i] : 0;
 //% end
     return own_micro(p, b, true, e);
+//% elseif chunked then
+    (void)p, (void)b, (void)d_output;
+    return ga_fail(e, GA_INPUT, "backward_by_grad: the output is never whole in memory: generate the program with "
+                   "memory { logits = \"whole\" }");
 //% else
     (void)p, (void)b, (void)d_output;
     return ga_fail(e, GA_INPUT, "backward_by_grad: this program computes the gradient of its output "
@@ -320,6 +324,10 @@ int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e
     const $output_type *output = $output;
     for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
     return 0;
+//% elseif chunked then
+    (void)p, (void)b, (void)out;
+    return ga_fail(e, GA_INPUT, "predict: the output is never whole in memory: generate the program with "
+                   "memory { logits = \"whole\" }");
 //% else
     (void)p, (void)b, (void)out;
     return ga_fail(e, GA_INPUT, "predict: the model gives several tensors, one was expected");

@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked)
 $header
 #ifndef $guard
 #define $guard
@@ -176,6 +176,9 @@ int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of
 int $(name)_model_boundary(model *m, ga_err *e);
 int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameters were loaded */
 int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
+//% if chunked then
+int $(name)_model_forward_batch(model *m, ga_err *e);  /* the same, up to what the last layer reads */
+//% end
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e);       /* averages and parameters change places */
 //% end

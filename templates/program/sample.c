@@ -1,4 +1,4 @@
-//@ sample(header, name, positions, width, ids, output, text, device, half)
+//@ sample(header, name, positions, width, ids, output, text, device, half, chunked, features, weight, next, step, bias)
 $header
 
 #include "runtime/stop.h"
@@ -30,6 +30,36 @@ static void write_token(int32_t id) {
 //% end
 }
 
+//% if chunked then
+enum { FEATURES = $features }; /* that the last layer reads */
+
+/* What the last layer makes of position p of row 0: in memory its results are never all. */
+static int read_output(model *m, int p, real *x, ga_err *e) {
+    static real in[FEATURES];
+//% if device and half then
+    static $half stored[FEATURES];
+    const ga_address at = $output + (ga_address)p * sizeof stored;
+    GA_TRY(ga_device_download(m->device, stored, at, sizeof stored, e));
+    for (int k = 0; k < FEATURES; k++) in[k] = $(half)_widen(stored[k]);
+//% elseif device then
+    const ga_address at = $output + (ga_address)p * FEATURES * sizeof(real);
+    GA_TRY(ga_device_download(m->device, in, at, FEATURES * sizeof(real), e));
+//% elseif half then
+    (void)e;
+    for (int k = 0; k < FEATURES; k++) in[k] = $(half)_widen($(output)[(size_t)p * FEATURES + k]);
+//% else
+    (void)e;
+    memcpy(in, $output + (size_t)p * FEATURES, FEATURES * sizeof(real));
+//% end
+    for (int id = 0; id < IDS; id++) {
+        const real *weight = m->flat_w + $weight + (size_t)id * $next;
+        double sum = $bias;
+        for (int k = 0; k < FEATURES; k++) sum += (double)in[k] * weight[(size_t)k * $step];
+        x[id] = (real)sum;
+    }
+    return 0;
+}
+//% else
 /* The output at position p of row 0. */
 static int read_output(model *m, int p, real *x, ga_err *e) {
 //% if device and half then
@@ -51,6 +81,7 @@ static int read_output(model *m, int p, real *x, ga_err *e) {
     return 0;
 //% end
 }
+//% end
 
 /* Begins with the first token of the training data. */
 int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
@@ -58,13 +89,20 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
     int32_t *input = (int32_t *)(m->eval_batch + AT_INPUT), *target = (int32_t *)(m->eval_batch + AT_TARGET);
     int n = 1;
     if (ga_comm_rank(m->comm) != 0) return 0;
+//% if chunked and device then
+    GA_TRY($(name)_model_download(m, e)); /* the weights of the last layer */
+//% end
     m->train.decode(&m->train, 0, NULL, (void *const[]){input, target});
     memset(input + 1, 0, (B * POSITIONS - 1) * sizeof *input);
     for (int i = 0; i < B * POSITIONS; i++) target[i] = IGNORE;
     *(ga_micro *)(m->eval_batch + AT_FACTS) = (ga_micro){.rows = 1, .cycle = m->count.cycle, .seed = m->seed};
     write_token(input[0]);
     for (int64_t i = 0; i < o->sample && !ga_stop_requested(); i++) {
+//% if chunked then
+        GA_TRY($(name)_model_forward_batch(m, e));
+//% else
         GA_TRY($(name)_model_evaluate_batch(m, e));
+//% end
         GA_TRY(read_output(m, n - 1, x, e));
         if (n == POSITIONS) memmove(input, input + 1, (size_t)--n * sizeof *input);
         input[n] = draw(x, o->temperature, m->seed, i);

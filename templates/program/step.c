@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets, ema)
+//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets, ema, chunked)
 $header
 #include "model.h"
 
@@ -15,12 +15,20 @@ static void forward(ga_worker *w, model *m, const batch *b) {
     ga_barrier(w);
 }
 
+//% if chunked then
+/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+//% else
 /* After forward: what an evaluation measures beside the loss. */
+//% end
 static void measure(ga_worker *w, model *m, const batch *b) {
     $evaluation
     ga_barrier(w);
 }
 
+//% if chunked then
+/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
+ * loss right into the gradients, and is never whole in memory. */
+//% end
 //% if buckets > 0 then
 /* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
  * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST); the last one (GA_ONLY,
@@ -75,6 +83,14 @@ static void evaluate_step(ga_worker *w, void *arg) {
     measure(w, m, &b);
 }
 
+//% if chunked then
+static void forward_step(ga_worker *w, void *arg) {
+    model *m = arg;
+    const batch b = batch_of(m->eval_batch);
+    forward(w, m, &b);
+}
+
+//% end
 /* Runs body on the team; an error of worker 0 is in m->error. */
 static int run(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
     const int code = ga_team_run(m->team, body, arg);
@@ -122,4 +138,8 @@ int $(name)_model_exchange(model *m, ga_err *e) { return run(m, exchange_step, m
 
 //% end
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
+//% if chunked then
+
+int $(name)_model_forward_batch(model *m, ga_err *e) { return run(m, forward_step, m, e); }
+//% end
 #include "library.c" /* `make lib`: $(name).h; else nothing */

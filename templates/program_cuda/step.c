@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
 $header
 #include "model.h"
 
@@ -50,7 +50,11 @@ static void forward(queue *q, model *m, const batch *b) {
     $forward
 }
 
+//% if chunked then
+/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+//% else
 /* After forward: what an evaluation measures beside the loss. */
+//% end
 static void measure(queue *q, model *m, const batch *b) {
     $evaluation
 }
@@ -81,6 +85,10 @@ static void small_sum(queue *q, model *m) {
     if (q->code == 0) q->code = ga_nccl_all_reduce(m->nccl, q->stream, small, SMALL, GA_F64, q->e);
 }
 
+//% end
+//% if chunked then
+/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
+ * loss right into the gradients, and is never whole in memory. */
 //% end
 /* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
  * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
@@ -256,6 +264,18 @@ int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     return finish(m, e);
 }
 
+//% if chunked then
+int $(name)_model_forward_batch(model *m, ga_err *e) {
+    const ga_address at = place_of(m, SINGLE, 0);
+    const batch b = batch_of(at);
+    queue q = queue_of(m, e);
+    GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
+    forward(&q, m, &b);
+    GA_TRY(q.code);
+    return finish(m, e);
+}
+
+//% end
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue q = queue_of(m, e);

@@ -101,6 +101,42 @@ add("the smallest budget is taken, one byte less is refused", function(t)
     end
 end)
 
+-- Logits of 128 rows x 3000 classes in runs of 16, and a width that the rest of the model has little of.
+local function classes(how)
+    return (spec(how):gsub('linear "out" { 10 }', 'linear "out" { 3000 }'))
+end
+
+add("logits are whole as long as they fit, then only some rows of them", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local whole = bytes_of(t, classes {})
+    local chunked = bytes_of(t, classes { more = 'memory { logits = "chunked", logits_rows = 16 }\n' })
+    assert(chunked < whole - 128 * 3000 * 4, ("%d of %d bytes"):format(chunked, whole))
+    local function auto(budget, more)
+        return classes { more = ('memory { budget = "%dB", logits = "auto", logits_rows = 16%s }\n'):format(budget,
+            more or "") }
+    end
+    local bytes, said = bytes_of(t, auto(whole))
+    t.equal(bytes, whole)
+    t.contains(said, "all values kept, logits whole: ")
+    for _, budget in ipairs { whole - 1, chunked } do
+        bytes, said = bytes_of(t, auto(budget))
+        t.equal(bytes, chunked)
+        t.match(said, "all values kept, logits of 16 rows at a time: .* 0%.0 %% more arithmetic and predicted "
+            .. "%d+%.%d %% slower than 128 rows with all values kept, logits whole, which would be")
+    end
+    local kept, p = programs.build("fit_logits_whole", classes {}), programs.build("fit_logits", auto(chunked))
+    programs.close(programs.dump(p, {}), programs.dump(kept, {}), 1e-5, { "parameters" })
+    local refused = planned(t, auto(chunked - 1), "fit_refused")
+    t.equal(refused.status, 1)
+    t.match(refused.err, "the smallest plan has .*logits of 16 rows at a time.*expected " .. chunked .. "B or more")
+    local both = tonumber((t.match(planned(t, auto(1, ', recompute = "auto"'), "fit_refused").err,
+        "expected (%d+)B or more")))
+    assert(both < chunked)
+    t.match(select(2, bytes_of(t, auto(both, ', recompute = "auto"'))), "computed again, logits of 16 rows at a time")
+    t.contains(planned(t, classes { more = 'memory { budget = "1B", logits_rows = 16 }\n' }, "fit_refused").err,
+        ', or logits = "auto"')
+end)
+
 add("a budget is held without anything left open", function(t)
     local bytes = bytes_of(t, spec {})
     t.equal(bytes_of(t, spec { more = ('memory { budget = "%dB" }\n'):format(bytes) }), bytes)

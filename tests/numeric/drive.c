@@ -82,6 +82,7 @@ static void forward_cycle(ga_worker *w, void *arg) {
     for (int k = 0; k < A; k++) {
         const batch b = batch_at(m, k);
         forward(w, m, &b);
+        measure(w, m, &b);
     }
 }
 

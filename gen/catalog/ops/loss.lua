@@ -32,7 +32,7 @@ op "cross_entropy_dx" {
     end,
 }
 
--- attrs of the three below: weight, as the word loss has it; weights, those of the classes, or nil. A row
+-- attrs of the four below: weight, as the word loss has it; weights, those of the classes, or nil. A row
 -- may have several targets; those of rows behind facts->rows, and ignored ones, have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
@@ -40,6 +40,13 @@ op "loss_seed" {
     internal = true, lower = "loss",
     letters = function(n, seen) seen.lead = n.attrs.shape end,
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
+}
+
+op "micro_weight" {
+    doc = "the weight of the present micro-step, where loss_seed needs it before the losses are there",
+    ins = { "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (8)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = elements(n), elements = elements(n) } end,
 }
 
 op "tally" {
