@@ -1,6 +1,7 @@
 -- bert_sst2: BERT-base tells good from bad film reviews (GLUE's SST-2); names as Hugging Face writes them, so
 -- that --init takes its model.safetensors. New here: tokens that `gagen tokenize bert` makes of a TSV file,
--- token types, a mask that hides the filling, the pooler, F1. The data, in a folder of --data or GAGEN_DATA:
+-- token types, a mask that hides the filling, the pooler, F1, values in f16 with a loss scale that moves. The
+-- data, in a folder of --data or GAGEN_DATA:
 --   gagen tokenize bert sst2/train.tsv sst2_train.safetensors --vocab vocab.txt --length 64 --types
 --   gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64 --types
 local vocabulary, places, width, inner, heads, layers, drop = 30522, 512, 768, 3072, 12, 12, 0.1
@@ -11,7 +12,8 @@ data       { "tensors", train = "sst2_train.safetensors", eval = "sst2_dev.safet
 parallel   "none"
 batch      (16)
 accumulate (2)
-precision  "f32"
+precision  "f16"
+scaler     { initial_scale = 65536, growth_interval = 1000, hysteresis = 2, max_scale = 2^32 }
 model(function(batch)
     local x = embedding "bert.embeddings.word_embeddings" { vocabulary, width } (batch.ids)
             + embedding "bert.embeddings.token_type_embeddings" { 2, width } (batch.types)

@@ -96,7 +96,9 @@ function scaler.lines(config)
     elseif config.scaler then
         saved = (".scaler = GA_STATIC_SCALE, .scale = %s,"):format(number(config.scaler.static))
     end
-    return { scale_started = block_of(started), scale_saved = text.block(saved), scale_loaded = block_of(loaded) }
+    return { scale_started = block_of(started), scale_saved = text.block(saved), scale_loaded = block_of(loaded),
+        scaled = config.scaler ~= nil, scale = text.block(scaler.present(config, "m->step.")),
+        last_scale = text.block(scaler.last(config, "m->step.")) }
 end
 
 --- Whether a gradient that is not finite ends the run, and then the condition and what is said of it.

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
 $header
 #include "probes.h"
 
@@ -312,6 +312,10 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
 //% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
     GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
+//% if scaled then
+    const double scale = m->count.r > 0 ? $scale : $last_scale;
+    for (int64_t i = 0; i < FLAT; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
+//% end
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
     GA_TRY(ga_safetensors_save(path, &m->saved.gradient, 1, e));
     if (STATES == 0) return 0;

@@ -42,7 +42,10 @@ local function spec(o)
     line("data ", 'data { "tensors", train = "bert_rows.safetensors", target = "label", shuffle = false }')
     line("batch ", "batch (4)")
     line("accumulate ", ("accumulate (%d)"):format(o.accumulate))
-    line("precision ", ('precision "%s"'):format(o.precision))
+    if o.precision ~= "f16" then
+        line("precision ", ('precision "%s"'):format(o.precision))
+        line("scaler ", "")
+    end
     line("optimizer ", "optimizer " .. OPTIMIZERS[o.optimizer])
     line("schedule ", "")
     line("train ", ("train { updates = %d }"):format(CYCLES))
@@ -115,6 +118,20 @@ for _, accumulate in ipairs { 1, 4 } do
             accumulate), 1e-4)
     end)
 end
+
+-- Values are stored with 11 bits: each store is off by 2^-11 at most. About 20 of them lie between the words and
+-- the loss, and as many on the way back.
+add("as shipped, in f16 with a scale: losses to 20 / 2^11, the first gradients to 40 / 2^11", function(t)
+    local o = { optimizer = "adamw", accumulate = 4, precision = "f16", drop = 0 }
+    local programs, losses = open(t)
+    local p = programs.build("bert_f16", spec(o))
+    losses_are(t, programs, p, losses[name_of(o)].values, 20 / 2 ^ 11)
+    local dump = programs.dump(p, { "--init", FIGURES .. "init.safetensors", "--cycles", 1 })
+    gradients_are(programs, dump .. "/gradients.safetensors", FIGURES .. "first_a4.safetensors", 40 / 2 ^ 11)
+    for _, event in ipairs(programs.events(p, { "--init", FIGURES .. "init.safetensors" })) do
+        if event.event == "update" then t.equal({ event.scale, event.skipped }, { 65536, 0 }) end
+    end
+end)
 
 add("evaluation leaves dropout out: loss, accuracy and F1", function(t)
     local o = { optimizer = "adamw", accumulate = 1, precision = "f64", drop = 0.1 }

@@ -89,7 +89,7 @@ end
 -- === a definition of its own =====================================================================
 
 -- An MLP as the words say it, in Lua: sums in double, values rounded where they are stored. The gradient of the
--- loss is `scale` times too large, and so are the gradients that are dumped.
+-- loss is `scale` times too large; the gradients that are dumped are not.
 local function by_hand(programs, start, format, scale)
     local w = programs.tensors(start)
     local function q(x) return rounded(format, f32(x)) end
@@ -158,6 +158,7 @@ local function by_hand(programs, start, format, scale)
         d = each(d, function(v, i) return r1[i] <= 0 and 0.0 or v end)
         back("fc1", d, x, 20)
     end
+    for name, sums in next, gradients do gradients[name] = each(sums, function(x) return x / scale end) end
     return gradients
 end
 

@@ -170,13 +170,18 @@ add("the gradient carries the scale until the boundary", function(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local plain = programs.build("scaler_plain1", spec("scaler_clean", 14, ""))
     local p = programs.build("scaler_static_2", spec("scaler_clean", 14, "scaler     { static = 256 }\n"))
-    local function gradients(of)
-        return programs.tensors(programs.dump(of, { "--cycles", 3 }) .. "/gradients.safetensors")
+    local function gradients(of)     -- in the checkpoint inside a cycle, and as dumped
+        local folder = programs.train(of, { "--stop-micro", 6, status = 75 }).checkpoint
+        local saved = folder .. "/cycle-000000001-r2/gradient-1of1.safetensors"
+        local dump = programs.dump(of, { "--stop-micro", 6, status = 75 }) .. "/gradients.safetensors"
+        return programs.tensors(saved), programs.tensors(dump)
     end
-    local found, wanted = gradients(p), gradients(plain)
+    local found, dumped = gradients(p)
+    local wanted, same = gradients(plain)
     for name, tensor in next, wanted do
         for i, value in ipairs(tensor.values) do t.equal(found[name].values[i], 256 * value) end
     end
+    t.equal(dumped, same, "dumped without the scale")
 end)
 
 add("what on_nonfinite says of an overflow at the least scale", function(t)
