@@ -101,6 +101,25 @@ local function load_plain(folder, word, parts)
     return entries
 end
 
+--- A rule's fields with their defaults, and each set with one of them changed that a rule may look at: flags
+--- turned, numbers of 0 or 1 made 0.5. { name of the field or nil, fields }.
+function catalog.settings(rule)
+    local function defaults()
+        local o = {}
+        for _, f in ipairs(rule.fields) do o[f.name] = f.default end
+        return o
+    end
+    local list = { { nil, defaults() } }
+    for _, f in ipairs(rule.fields) do
+        local o = defaults()
+        if type(f.default) == "boolean" then o[f.name] = not f.default end
+        if f.default == 0 or f.default == 1 then o[f.name] = 0.5 end
+        local refused = rule.check and rule.check(o)
+        if o[f.name] ~= f.default and not refused then list[#list + 1] = { f.name, o } end
+    end
+    return list
+end
+
 local loaded
 
 --- The whole catalog: { ops, pointwise, layers, losses, optimizers, schedules }: ordered maps.

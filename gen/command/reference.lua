@@ -41,29 +41,10 @@ local function example_of(fields, first)
         or literal.write(args)
 end
 
--- A rule's fields with their defaults, and each set with one of them changed that a rule may look at to say
--- what it keeps: flags turned, numbers of 0 made 0.5. { name of the field or nil, fields }.
-local function settings_of(rule)
-    local function defaults()
-        local o = {}
-        for _, f in ipairs(rule.fields) do o[f.name] = f.default end
-        return o
-    end
-    local list = { { nil, defaults() } }
-    for _, f in ipairs(rule.fields) do
-        local o = defaults()
-        if f.default == false or f.default == true then o[f.name] = not f.default end
-        if f.default == 0 then o[f.name] = 0.5 end
-        local refused = rule.check and rule.check(o)
-        if o[f.name] ~= f.default and not refused then list[#list + 1] = { f.name, o } end
-    end
-    return list
-end
-
--- What an optimizer keeps for each parameter.
+-- What an optimizer keeps for each parameter, or for each row and column of one.
 local function state_text(rule)
     local parts, usual = {}, nil
-    for _, setting in ipairs(settings_of(rule)) do
+    for _, setting in ipairs(catalog.settings(rule)) do
         local names = rule.state(setting[2])
         local kept = #names > 0 and table.concat(names, ", ") or "nothing"
         if not usual then
@@ -74,7 +55,11 @@ local function state_text(rule)
             parts[#parts + 1] = ("with %s %s: %d, %d"):format(setting[1], kept, 4 * #names, 8 * #names)
         end
     end
-    return table.concat(parts, "; ")
+    local all = table.concat(parts, "; ")
+    if rule.least_rank then return all .. ", of what it updates; the rest as its optimizer" end
+    if not rule.matrix then return all end
+    return ("keeps %s: 4 bytes per row and 4 per column in f32, 8 and 8 in f64; for vectors %s"):format(
+        table.concat(rule.matrix.state(), ", "), (all:gsub("^keeps ", "")))
 end
 
 -- The quirks that a schedule reproduces on demand.

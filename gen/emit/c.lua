@@ -168,22 +168,35 @@ function c.count_nonfinite(name) return ("bad[j] += isfinite(%s) ? 0 : 1;"):form
 --- Where the partial sums of a tile of the gradient go.
 function c.partials(tile) return "m->partials" .. (tile == "0" and "" or " + 2 * " .. tile) end
 
---- The address of a number of an optimizer of tensors.
+--- The address of a number of an optimizer of tensors; of an array of the update ("flat" or "kept"); of what lies
+--- `offset` elements behind; of the scratch of matrices, and how addresses of it are declared.
 function c.doubles(at) return "m->tensors + " .. at end
+function c.array(kind, name) return ("m->%s_%s"):format(kind, name) end
+function c.behind(base, offset) return ("%s + %s"):format(base, offset) end
+c.scratch, c.place_type, c.fixed_place_type = "m->scratch", "real *", "real *const "
 
---- The parameters of a kernel of the boundary that one worker does, and what its call begins with.
+--- The parameters of a kernel of the boundary that one worker does; what the call of any begins with.
 function c.single(_, own, reads_step)
     local all = { "ga_worker *worker", reads_step and "const step *s" or nil }
     return table.move(own, 1, #own, #all + 1, all)
 end
 
-function c.single_step(reads_step) return reads_step and c.sweep_step or "w" end
+function c.step_of(reads_step) return reads_step and c.sweep_step or "w" end
 
 --- The parameters of an update kernel: its own and a range of the flat space.
 function c.sweep(_, own)
     return table.move({ "int64_t from", "int64_t to" }, 1, 2, #own + 2,
         table.move(own, 1, #own, 2, { "ga_worker *worker" }))
 end
+
+--- The same of a kernel over rows and columns of matrices, or over whole matrices, without a range.
+function c.matrices(_, own, over)
+    if over then return c.sweep(nil, own) end
+    return table.move(own, 1, #own, 2, { "ga_worker *worker" })
+end
+
+--- A kernel over a square matrix has no launch.
+function c.over_square() end
 
 --- The template arguments of a node; `shared` are those that do not depend on the target.
 function c.arguments(kernel, node, op, dtype, shared) return shared(kernel, node, op, dtype, c) end

@@ -60,9 +60,9 @@ function clip.ranges(g, config)
             tiles_of(g.trained_elements), {}
     end
     local list, tile, ends = {}, 0, {}
-    for _, group in g.groups:each() do
+    for position = 0, g.norm_groups - 1 do
         for _, s in ipairs(g.segments) do
-            if s.group == group.index then
+            if g.groups:get(s.group).position == position then
                 list[#list + 1] = { offset = s.offset, n = s.n, count = s.count, stride = s.stride, tile = tile }
                 tile = tile + tiles_of(s.n) * s.count
             end
@@ -142,7 +142,7 @@ end
 
 --- The declaration of the factor in the struct step, and how many there are.
 function clip.factor_field(g, config)
-    local count = per_group(config) and g.groups:size() or 1
+    local count = per_group(config) and g.norm_groups or 1
     return per_group(config) and ("factor[%d]"):format(count) or "factor", count
 end
 

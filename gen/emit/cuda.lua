@@ -8,6 +8,7 @@ local conv = require "emit.kernels_conv"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local pool = require "emit.kernels_pool"
+local scratch = require "passes.scratch"
 local text = require "base.text"
 
 local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
@@ -61,27 +62,54 @@ function cuda.partials(tile)
     return "m->device_partials" .. (tile == "0" and "" or " + 2 * sizeof(double) * " .. tile)
 end
 
---- The address of a number of an optimizer of tensors.
+--- The address of a number of an optimizer of tensors; of an array of the update; of what lies `offset` elements
+--- behind; of the scratch of matrices, and how addresses of it are declared.
 function cuda.doubles(at) return "m->device_tensors + sizeof(double) * " .. at end
+function cuda.array(_, name) return "m->device_" .. name end
+function cuda.behind(base, offset) return ("%s + sizeof(real) * %s"):format(base, offset) end
+cuda.scratch, cuda.place_type, cuda.fixed_place_type = "m->device_scratch", "ga_address ", "const ga_address "
 
---- The parameters of a kernel of the boundary that is one block, and what its call begins with: all look
+--- The parameters of a kernel of the boundary that is one block, and what the call of any begins with: all look
 --- whether the update is skipped.
+cuda.looks_at_skip = true
 function cuda.single(kernel, own)
     kernel.launch = { blocks = 1, threads = THREADS }
     kernel.parameters = table.move(own, 1, #own, 2, { "const step *s" })
     return kernel.parameters
 end
 
-function cuda.single_step() return cuda.sweep_step end
+function cuda.step_of() return cuda.sweep_step end
 
 --- The parameters of an update kernel: its own and a range of the flat space, which decides how many
---- blocks are launched: one per `tile` elements, or what is enough.
+--- blocks are launched: one per `tile` elements, per `tall` rows for "matrix", or what is enough.
 function cuda.sweep(kernel, own, tile)
     kernel.launch = { threads = THREADS,
-        blocks = tile and ("(unsigned)((to - from + %d) / %d)"):format(tile - 1, tile) }
+        blocks = tile == "matrix" and "(unsigned)(((to - from) / columns + tall - 1) / tall)"
+            or tile and ("(unsigned)((to - from + %d) / %d)"):format(tile - 1, tile) }
     kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
         table.move(own, 1, #own, 1, {}))
     return kernel.parameters
+end
+
+-- Blocks of a kernel over matrices: a warp per row; a thread per column and chunk of rows.
+local BLOCKS = {
+    rows = ("(unsigned)(((to - from) / columns + %d) / %d)"):format(THREADS // 32 - 1, THREADS // 32),
+    columns = ("(unsigned)(((to - from) / ((int64_t)rows * columns) * ((rows + %d) / %d) * columns + %d) / %d)")
+        :format(scratch.CHUNK - 1, scratch.CHUNK, THREADS - 1, THREADS),
+}
+
+--- The same of a kernel over rows and columns of matrices, or over whole matrices: a block for each.
+function cuda.matrices(kernel, own, over)
+    if over then cuda.sweep(kernel, own) else kernel.parameters = own end
+    kernel.launch = { threads = THREADS, blocks = BLOCKS[over] or "(unsigned)matrices" }
+    return kernel.parameters
+end
+
+--- The launch of a kernel over a square matrix of n rows.
+function cuda.over_square(kernel, own)
+    kernel.launch = { threads = THREADS,
+        blocks = ("(unsigned)(((int64_t)n * n + %d) / %d)"):format(THREADS - 1, THREADS) }
+    kernel.parameters = own
 end
 
 local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }

@@ -27,6 +27,7 @@ local function model_fields(g, config)
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("ga_address device_%s;"):format(name)
     end
+    if g.scratch > 0 then list[#list + 1] = "ga_address device_scratch; /* of matrices at the boundary */" end
     if update.doubles(g, config) > 0 then
         list[#list + 1] = "ga_address device_tensors; /* sums of each tensor's tiles, then scales */"
     end
@@ -96,6 +97,7 @@ function cuda_program.flat(g, config)
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("m->device_%s = m->device_memory[DEVICE_%s];"):format(name, name:upper())
     end
+    if g.scratch > 0 then list[#list + 1] = "m->device_scratch = m->device_memory[DEVICE_ACTIVATIONS];" end
     return list
 end
 

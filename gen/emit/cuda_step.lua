@@ -141,7 +141,7 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     return table.concat(out, "\n")
 end
 
-local HOST_TYPE = { real = "real", int = "int", bool = "bool", ga_int64 = "int64_t" }
+local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
@@ -210,10 +210,20 @@ local function micro_cases(g)
     return block_of(cases), block_of(graphs)
 end
 
--- Host and device copies of the arrays over the flat space.
-local function transfers(g, form)
-    local out = { form:format("w", "w"), form:format("g", "g") }
-    for _, name in ipairs(g.state_names) do out[#out + 1] = form:format(name, name) end
+-- Copies of the arrays of an update to the device, or back from it.
+local function transfers(g, up)
+    local out = {}
+    local function add(name, kind, elements)
+        local device, here = "m->device_" .. name, ("m->%s_%s"):format(kind, name)
+        out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(real) * %s, e));"):format(
+            up and "upload" or "download", up and device or here, up and here or device, elements)
+    end
+    add("w", "flat", "FLAT")
+    add("g", "flat", "FLAT")
+    for _, name in ipairs(g.state_names) do
+        local state = g.states:get(name)
+        add(name, state.dense and "flat" or "kept", state.dense and "FLAT" or state.elements)
+    end
     return block_of(out)
 end
 
@@ -239,10 +249,7 @@ function cuda_step.render(g, config, context, _, sweeps, header, files)
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
     arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
     arguments.play_cases, arguments.cycle_graphs = cycle_cases(g)
-    arguments.uploads = transfers(g,
-        "GA_TRY(ga_device_upload(m->device, m->device_%s, m->flat_%s, sizeof(real) * FLAT, e));")
-    arguments.downloads = transfers(g,
-        "GA_TRY(ga_device_download(m->device, m->flat_%s, m->device_%s, sizeof(real) * FLAT, e));")
+    arguments.uploads, arguments.downloads = transfers(g, true), transfers(g, false)
     files:set("step.c", context.template("program_cuda/step.c")("step", arguments).text)
 end
 

@@ -58,11 +58,11 @@ local function header_fields(g)
     end)
 end
 
--- What an optimizer's groups multiply the rate with, by their index.
+-- What an optimizer's groups multiply the rate with, by their number; those of its rest come behind all others.
 local function scales(g)
     local list, count = {}, 0
     for _, group in g.groups:each() do
-        list[group.index], count = group.lr_scale, math.max(count, group.index + 1)
+        list[group.rate_index], count = group.lr_scale, math.max(count, group.rate_index + 1)
     end
     local out = {}
     for i = 1, count do out[i] = expr.literal(list[i - 1] or 1, "f64") end

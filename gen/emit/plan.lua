@@ -26,8 +26,8 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names) * 512
 end
 
-local function partials_for(config)
-    return "sums of the gradient norm" .. (config.optimizer.rule.scope == "tensor" and ", of each tensor" or "")
+local function partials_for(doubles)
+    return "sums of the gradient norm" .. (doubles > 0 and ", of each tensor" or "")
 end
 
 local function device_arenas(g, config, add)
@@ -36,7 +36,8 @@ local function device_arenas(g, config, add)
         add("device_" .. arena.name, arena.elements * size, "device: training", "device")
     end
     local _, tiles = clip.ranges(g, config)
-    add("device_partials", tiles * 16 + 8 * update.doubles(g, config), "device: " .. partials_for(config), "device")
+    local doubles = update.doubles(g, config)
+    add("device_partials", tiles * 16 + 8 * doubles, "device: " .. partials_for(doubles), "device")
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
@@ -62,7 +63,8 @@ function plan.arenas(g, config)
     else
         for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
         local _, tiles = clip.ranges(g, config)
-        add("partials", tiles * 16 + 8 * update.doubles(g, config), partials_for(config))
+        local doubles = update.doubles(g, config)
+        add("partials", tiles * 16 + 8 * doubles, partials_for(doubles))
     end
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
@@ -124,7 +126,7 @@ function plan.facts(g, config, kernel_list, sweeps)
     for _, param in ipairs(g.params) do
         parameters = parameters + (param.buffer and 0 or graph.elements(param.shape) * param.count)
         facts.parameters[#facts.parameters + 1] = { name = param.name, shape = param.shape,
-            group = param.group or -1, layout = "plain", offset = param.flat.offset,
+            group = param.group and g.groups:get(param.group).of or -1, layout = "plain", offset = param.flat.offset,
             stride = param.flat.stride, count = param.count, trainable = param.used }
     end
     for _, t in ipairs(g.tensors) do
@@ -144,10 +146,11 @@ function plan.facts(g, config, kernel_list, sweeps)
             predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
     for _, sweep in ipairs(sweeps) do
-        local work, moved = sweep.flops * sweep.elements, sweep.elements * size * sweep.traffic
+        local work, moved = sweep.work, sweep.moved * size
         facts.kernels[#facts.kernels + 1] = { name = sweep.name, at = config.optimizer.at,
             role = "boundary", calls = 1, flops = work, bytes = moved,
-            predicted_us = predicted(config, work, moved), why = config.optimizer.rule.name }
+            predicted_us = predicted(config, work, moved), why = sweep.group and sweep.group.rule.name
+                or config.optimizer.rule.name }
         flops = flops + work
     end
     local bytes = 0

@@ -58,9 +58,9 @@ local function result_rows(found)
     return block_of(rows)
 end
 
--- Operations and bytes of one call. An update kernel is called for several runs of the flat space.
+-- Operations and bytes of one call. A kernel of the update is called for several runs of the flat space.
 local function work_of(kernel, facts)
-    if not kernel.group then return kernel.flops or 0, kernel.bytes or 0 end
+    if not kernel.work then return kernel.flops or 0, kernel.bytes or 0 end
     for _, fact in ipairs(facts.kernels) do
         if fact.name == kernel.name then return fact.flops // kernel.calls, fact.bytes // kernel.calls end
     end
@@ -90,7 +90,7 @@ function probe.render(g, config, context, kernels, facts, header, files)
     local rows, macros = {}, {}
     for i, kernel in ipairs(kernels) do
         local flops, bytes = work_of(kernel, facts)
-        local at = kernel.node and kernel.node.at or kernel.group and config.optimizer.at
+        local at = kernel.node and kernel.node.at or kernel.work and config.optimizer.at
             or "the boundary"
         rows[i] = ("{%s, %s, %d, %d},"):format(text.string(kernel.name).text, text.string(at).text,
             flops, bytes)

@@ -19,6 +19,7 @@ local profile = require "emit.profile"
 local rate = require "emit.rate"
 local sample = require "emit.sample"
 local scaler = require "emit.scaler"
+local states = require "emit.states"
 local step = require "emit.step"
 local template = require "base.template"
 local text = require "base.text"
@@ -153,9 +154,6 @@ end
 
 local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
-    local states = ordered.collect(g.state_names, function(name)
-        return ("real *flat_%s;"):format(name)
-    end)
     local params = ordered.collect(used_first(g), function(p) return p.value end)
     local target = context.target
     local more = cuda_program.header(g, config, facts, context, sweeps)
@@ -169,7 +167,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states),
+        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states.fields(g, config)),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
         over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
@@ -178,12 +176,7 @@ local function render_header(g, config, facts, context, sweeps, header)
 end
 
 local function param_rows(params)
-    return ordered.collect(params, function(p)
-        local saved = p.saved_shape or p.shape
-        local shape = ordered.collect(saved, function(n) return tostring(n) end)
-        return ("{%s, %d, %d, %d, {%s}, %d, %d, %d},"):format(text.string(p.name).text, p.first,
-            p.count, #saved, table.concat(shape, ", "), p.flat.offset, p.flat.stride, p.flat.n)
-    end)
+    return ordered.collect(params, function(p) return states.row(p, p.saved_shape or p.shape, p.flat) end)
 end
 
 local KIND = { uniform = "UNIFORM", normal = "NORMAL", value = "VALUE" }
@@ -284,12 +277,9 @@ local function render_model(g, config, facts, context, sweeps, header)
     local target = context.target
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         "m->flat_g = (real *)m->memory[ARENA_GRADIENTS].base;" }
-    local states = {}
-    for i, name in ipairs(g.state_names) do
-        flat[#flat + 1] = ("m->flat_%s = (real *)m->memory[ARENA_%s].base;"):format(name, name:upper())
-        states[i] = ("a->state[%d] = (ga_array){PARAMS, TRAINED_PARAMS, %s, REAL, m->flat_%s};")
-            :format(i - 1, text.string("." .. name).text, name)
-    end
+    local state_places = states.places(g, config)
+    table.move(state_places, 1, #state_places, #flat + 1, flat)
+    local state_tables, saved_states = states.tables(g, params)
     local views = view_tensors(g)
     local view_lines = {}
     if #views > 0 then
@@ -323,7 +313,8 @@ local function render_model(g, config, facts, context, sweeps, header)
         end)),
         reader = text.block(data.header(config)), data_tables = data.tables(config),
         open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
-        states = lines(states), length = length_of(config), nominal = nominal_of(config),
+        states = lines(saved_states), state_params = lines(state_tables),
+        length = length_of(config), nominal = nominal_of(config),
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         plateau_fields = rate.plateau(config),
         accumulate = data.accumulate(config), serving = data.serving(config),

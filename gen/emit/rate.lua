@@ -137,10 +137,11 @@ function rate.plateau(config)
             number(f.eps), f.patience, f.cooldown))
 end
 
---- The fields of an optimizer or group whose momentum the schedule moves: as a number of the update.
-function rate.with_momentum(config, fields)
-    local name = config.optimizer.rule.cycled
-    if not rate.moves_momentum(config) then return fields end
+--- The fields of a rule or group whose momentum the schedule moves: as a number of the update. Of a rest without
+--- momentum it stays 0.
+function rate.with_momentum(config, rule, fields)
+    local name = rule.cycled
+    if not name or not rate.moves_momentum(config) or fields.momentum == 0 then return fields end
     if name == "momentum" then return ordered.copy(fields, { momentum = expr.var "momentum" }) end
     local betas = ordered.copy(fields[name])
     betas[1] = expr.var "momentum"

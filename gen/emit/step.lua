@@ -194,7 +194,7 @@ function step.boundary(g, config, context, sweeps)
     return {
         buckets = #g.collectives, bucket_rows = bucket_rows(g),
         measure_calls = clip.calls(g, config, target), rewrites = clip.writes(config),
-        sweep_calls = update.calls(g, config, sweeps, target),
+        sweep_calls = update.calls(g, config, sweeps, target), matrices = update.functions(g, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
 end

@@ -1,17 +1,21 @@
 -- update: the kernels of the boundary that turn a gradient into new parameters: per parameter group one
--- sweep over its runs of the flat space; an optimizer of tensors sums over each tensor first.
+-- sweep over its runs of the flat space; an optimizer of tensors or matrices sums over each first.
 --
 --   element   update_0       w, g, state of an element -> new w, state; called per run of the flat space
 --   tensor    update_0_sums  what must be done before, and sums over the tiles of one tensor
 --             update_0_scales  of those sums, numbers of the tensor
 --             update_0       as above, with these numbers; all three are called per tensor
+--   matrix    update_0_start   x of each element, between _scales and the iteration that changes it
 --
 -- What reads no element is computed once per update, in double, where the update is decided.
 local clip = require "emit.clip"
 local c = require "emit.c"
 local expr = require "base.expr"
+local factors = require "emit.factors"
 local ordered = require "base.ordered"
+local orthogonal = require "emit.orthogonal"
 local rate = require "emit.rate"
+local runs = require "emit.update_runs"
 local text = require "base.text"
 
 local update = {}
@@ -19,9 +23,7 @@ local update = {}
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
 --- Elements of a tile of an update.
-update.TILE = 4096
-
-local function tiles_of(n) return (n + update.TILE - 1) // update.TILE end
+update.TILE = runs.TILE
 
 -- === what a rule says ==========================================================================
 
@@ -44,7 +46,7 @@ end
 -- The rule of a group in expressions: fields, names of what lies in the flat space, of scalars of the
 -- run, the statements.
 local function rule_of(g, config, group)
-    local rule, names = config.optimizer.rule, {}
+    local rule, names = group.rule, {}
     local r = { element = {}, numbers = {}, initial = {} }
     for _, name in ipairs(g.state_names) do names[name], r.element[name] = expr.var(name), true end
     for _, scalar in ipairs(rule.scalars and rule.scalars(group.fields) or {}) do
@@ -52,9 +54,13 @@ local function rule_of(g, config, group)
         names[name], r.numbers[name], r.initial[name] = expr.var(name), true, scalar[2]
     end
     r.element.w, r.element.g = true, true
-    local arguments = { rate.with_momentum(config, group.fields), expr.var "w", expr.var "g", names,
+    if rule.scope == "matrix" then r.element.x, r.element.adjust = true, true end
+    local fields = rate.with_momentum(config, rule, group.fields)
+    local arguments = { fields, expr.var "w", expr.var "g", names,
         expr.var "lr", expr.var "t" }
     if rule.sums then r.before = rule.sums(table.unpack(arguments)) end
+    if rule.start then r.start = rule.start(table.unpack(arguments)) end
+    if rule.factors then r.factors = rule.factors(fields, expr.var "g", names, expr.var "t") end
     r.statements = with_average(config.optimizer.own.ema, rule.update(table.unpack(arguments)))
     return r
 end
@@ -90,7 +96,7 @@ end
 
 -- What lowers the expressions of one group: hoisted collects what is computed once.
 local function lowering(g, config, group, context, r)
-    local prefix = ("u%d_"):format(group.index)
+    local prefix = ("%s%s_"):format(group.name == tostring(group.index) and "u" or "", group.name)
     local l = { hoisted = {}, named = ordered.map(), prefix = prefix, flops = 0 }
     function l.value(e, element)
         local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, prefix)
@@ -100,6 +106,14 @@ local function lowering(g, config, group, context, r)
         end, config.optimizer.at))
     end
     return l
+end
+
+-- The parameter and the index of element i in an array: w and g lie in the flat space, a state there or in an
+-- array of what there is of it, of which a kernel gets the run's beginning.
+local function array_access(g, name)
+    local state = g.states:get(name)
+    if not state or state.dense then return "flat_" .. name, "i" end
+    return "kept_" .. name, "i - from"
 end
 
 -- The statements as lines: values of the element as constants, state and w as stores.
@@ -113,9 +127,13 @@ local function lower(statements, g, r, l, element)
         elseif left == "w" then
             out.lines[#out.lines + 1] = ("flat_w[i] = %s;"):format(l.value(s[2], element))
             out.writes.w = true
+        elseif left == "x" and r.start then
+            out.lines[#out.lines + 1] = ("direction[i - from] = %s;"):format(l.value(s[2], element))
+            out.writes.x = true
         elseif ordered.find(g.state_names, left) then
+            local array, index = array_access(g, left)
             out.lines[#out.lines + 1] = ("%s = %s;"):format(left, l.value(s[2], element))
-            out.stores[#out.stores + 1] = ("flat_%s[i] = %s;"):format(left, left)
+            out.stores[#out.stores + 1] = ("%s[%s] = %s;"):format(array, index, left)
             out.writes[left] = true
         else
             out.lines[#out.lines + 1] = ("const real %s = %s;"):format(left, l.value(s[2], element))
@@ -126,29 +144,61 @@ end
 
 -- === kernels ====================================================================================
 
--- The arrays of the flat space that a kernel's lines name, as its parameters and as loads; `writes`: those
--- it changes.
-local function element_access(g, config, kernel, writes, lines)
+-- The arrays that a kernel's lines name, as its parameters and as loads; `writes`: those it changes. `inside`: of
+-- the kernel, what an element of a matrix has beside them.
+local function element_access(g, config, context, kernel, writes, lines)
     local body = table.concat(lines, "\n")
-    local params, loads, given = { "const step *s" }, {}, {}
-    kernel.arrays = {}
+    local params, loads, given = {}, {}, {}
+    local function named(name) return writes[name] or body:find("%f[%w_]" .. name .. "%f[^%w_]") end
+    kernel.items = {}
     for _, name in ipairs { "w", "g", table.unpack(g.state_names) } do
-        if writes[name] or body:find("%f[%w_]" .. name .. "%f[^%w_]") then
-            kernel.arrays[#kernel.arrays + 1] = name
-            params[#params + 1] = (writes[name] and "real *flat_" or "const real *flat_") .. name
+        if named(name) then
+            local parameter, index = array_access(g, name)
+            kernel.items[#kernel.items + 1] = name
+            params[#params + 1] = (writes[name] and "real *" or "const real *") .. parameter
             if name == "w" then
                 given[#given + 1] = "w = flat_w[i]"
             elseif name == "g" then
                 given[#given + 1] = ("g = %s * flat_g[i]"):format(clip.factor(config, kernel.group))
             else
-                loads[#loads + 1] = ("%sreal %s = flat_%s[i];"):format(writes[name] and "" or "const ", name, name)
+                loads[#loads + 1] = ("%sreal %s = %s[%s];"):format(writes[name] and "" or "const ", name, parameter,
+                    index)
             end
         end
     end
+    kernel.traffic = #kernel.items + #ordered.keys(writes)
+    if kernel.group.rule.scope == "matrix" and named "x" then
+        kernel.items[#kernel.items + 1] = writes.x and "started" or "x"
+        params[#params + 1] = (writes.x and "real *" or "const real *") .. "direction"
+        if not writes.x then given[#given + 1] = "x = direction[i - from]" end
+    end
+    if named "adjust" then
+        kernel.items[#kernel.items + 1], params[#params + 1] = "adjust", "real adjust"
+    end
     kernel.layered = body:find("[layer]", 1, true) ~= nil
     if #given > 0 then table.insert(loads, 1, "const real " .. table.concat(given, ", ") .. ";") end
-    kernel.traffic = #kernel.arrays + #ordered.keys(writes)
+    kernel.reads_step = (body .. table.concat(given)):find("s->", 1, true) ~= nil
+    if kernel.reads_step or context.target.looks_at_skip then table.insert(params, 1, "const step *s") end
     return params, loads
+end
+
+local function add_item(kernel, params, item, parameter)
+    kernel.items[#kernel.items + 1], params[#params + 1] = item, parameter
+end
+
+-- Behind the arrays of a kernel: what it takes of sums and scales, its layer, the sizes of its matrices.
+local function last_items(kernel, params, numbers, own)
+    if numbers then
+        add_item(kernel, params, numbers, (numbers == "scales" and "const " or "") .. "double *" .. numbers)
+    end
+    if kernel.layered then add_item(kernel, params, "layer", "int layer") end
+    for _, name in ipairs(own or {}) do add_item(kernel, params, name, "int " .. name) end
+end
+
+-- A kernel over a run: one block of threads per `tile`, where a target has blocks.
+local function over_range(kernel, params, context, tile)
+    table.move({ "from", "to" }, 1, 2, #kernel.items + 1, kernel.items)
+    return context.target.sweep(kernel, params, tile)
 end
 
 -- Fills a block of the update's template; `what` has the arguments beside the function's head.
@@ -165,8 +215,39 @@ local function render(kernel, config, context, block, params, what)
 end
 
 local function new_kernel(group, suffix, flops)
-    return { name = ("update_%d%s"):format(group.index, suffix), section = "boundary", group = group,
+    return { name = ("update_%s%s"):format(group.name, suffix), section = "boundary", group = group,
         flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), suffix = suffix }
+end
+
+-- What a kernel over the rows of matrices takes beside its arrays, and says of an element.
+local MATRIX = { "rows", "columns", "tall" }
+
+local function matrix_items(kernel, params)
+    if not kernel.group.rule.factors then return end
+    add_item(kernel, params, "row", "const real *row_factors")
+    add_item(kernel, params, "col_var", "const real *kept_col_var")
+end
+
+-- The numbers of a tensor that its sums give.
+local function scales_kernel(config, context, group, before, l, sums)
+    local lines, formula = {}, {}
+    local function given(n) return sums[n] or n == "n" end
+    for i, scale in ipairs(before.scales) do
+        formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
+        local e = expr.hoist(expr.lift(scale[2]), given, l.hoisted, l.prefix)
+        lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
+            variable = function(n) return given(n) and n or "s->" .. n end }))
+    end
+    local kernel = new_kernel(group, "_scales", 0)
+    local body = table.concat(lines)
+    kernel.alone, kernel.reads_step = true, body:find("s->", 1, true) ~= nil
+    kernel.items = { "sums", "tiles" }
+    local params = { "const double *sums", context.target.int64 .. " tiles" }
+    if body:find("%f[%w_]n%f[^%w_]") then add_item(kernel, params, "n", "double n") end
+    add_item(kernel, params, "scales", "double *scales")
+    params = context.target.single(kernel, params, kernel.reads_step)
+    return render(kernel, config, context, "scales", params, { formula = block_of(formula),
+        names = text.block(table.concat(sums.starts, ", ")), totals = sums.totals, scales = block_of(lines) })
 end
 
 -- What an optimizer of tensors does before its sweep: two kernels.
@@ -174,179 +255,107 @@ local function kernels_before(g, config, context, group, r, l)
     local before, element = r.before, ordered.copy(r.element)
     add_locals(before.statements, element, r.numbers)
     local body = lower(before.statements, g, r, l, element)
-    local names, adds, totals, sums = {}, {}, {}, {}
+    local adds, sums = {}, { starts = {}, totals = {} }
     for i, sum in ipairs(before.sums) do
-        names[i], sums[sum[1]] = sum[1] .. " = 0", true
+        sums.starts[i], sums[sum[1]] = sum[1] .. " = 0", true
         adds[i] = ("%s += (double)(%s);"):format(sum[1], l.value(sum[2], element))
-        totals[i] = text.ident(sum[1])
+        sums.totals[i] = text.ident(sum[1])
         body.formula[#body.formula + 1] = (" *   %s = sum of %s"):format(sum[1], expr.shown(expr.lift(sum[2])))
     end
     local kernel = new_kernel(group, "_sums", l.flops)
-    local params, loads = element_access(g, config, kernel, body.writes, table.move(adds, 1, #adds, #body.lines + 1,
-        ordered.copy(body.lines)))
-    params[#params + 1] = "double *sums"
-    params[#params + 1] = kernel.layered and "int layer" or nil
-    params = context.target.sweep(kernel, params, update.TILE)
-    local list = { render(kernel, config, context, "sums", params, {
+    local params, loads = element_access(g, config, context, kernel, body.writes,
+        table.move(adds, 1, #adds, #body.lines + 1, ordered.copy(body.lines)))
+    local matrix = group.rule.factors ~= nil
+    matrix_items(kernel, params)
+    last_items(kernel, params, "sums", matrix and MATRIX)
+    params = over_range(kernel, params, context, matrix and "matrix" or update.TILE)
+    return { render(kernel, config, context, matrix and "matrix_sums" or "sums", params, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
-        stores = block_of(body.stores), names = text.block(table.concat(names, ", ")), adds = block_of(adds),
-        totals = totals, tile = update.TILE }) }
-    local scale_lines, formula = {}, {}
-    for i, scale in ipairs(before.scales) do
-        formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
-        local e = expr.hoist(expr.lift(scale[2]), function(n) return sums[n] end, l.hoisted, l.prefix)
-        scale_lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
-            variable = function(n) return sums[n] and n or "s->" .. n end }))
+        stores = block_of(body.stores), names = text.block(table.concat(sums.starts, ", ")), adds = block_of(adds),
+        totals = sums.totals, tile = not matrix and update.TILE or nil }),
+        scales_kernel(config, context, group, before, l, sums) }
+end
+
+-- A sweep over elements with the numbers of their tensor.
+local function sweep_kernel(g, config, context, group, suffix, statements, r, l)
+    local once = {}
+    add_locals(statements, r.element, r.numbers)
+    l.flops = 1
+    local body = lower(statements, g, r, l, r.element)
+    local kernel = new_kernel(group, suffix, l.flops)
+    local params, loads = element_access(g, config, context, kernel, body.writes, body.lines)
+    local used = table.concat(body.lines, "\n")
+    for i, scale in ipairs(r.before and r.before.scales or {}) do
+        if used:find("%f[%w_]" .. scale[1] .. "%f[^%w_]") then
+            once[#once + 1] = ("const real %s = (real)scales[%d];"):format(scale[1], i - 1)
+        end
     end
-    local scales = new_kernel(group, "_scales", 0)
-    scales.reads_step = table.concat(scale_lines):find("s->", 1, true) ~= nil
-    params = context.target.single(scales, { "const double *sums", context.target.int64 .. " tiles",
-        "double *scales" }, scales.reads_step)
-    list[2] = render(scales, config, context, "scales", params, { formula = block_of(formula),
-        names = text.block(table.concat(names, ", ")), totals = totals, scales = block_of(scale_lines) })
-    return list
+    local matrix = group.rule.factors ~= nil
+    matrix_items(kernel, params)
+    last_items(kernel, params, #once > 0 and "scales" or nil, matrix and MATRIX)
+    params = over_range(kernel, params, context, matrix and "matrix" or nil)
+    return render(kernel, config, context, matrix and "matrix_sweep" or "sweep", params, {
+        formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
+        stores = block_of(body.stores), once = block_of(once), tile = not matrix and update.TILE or nil })
 end
 
 local function kernels_of(g, config, group, context)
     local r = rule_of(g, config, group)
     local l = lowering(g, config, group, context, r)
-    local list, once = {}, {}
-    if r.before then
-        list = kernels_before(g, config, context, group, r, l)
-        for i, scale in ipairs(r.before.scales) do
-            r.element[scale[1]] = true
-            once[i] = ("const real %s = (real)scales[%d];"):format(scale[1], i - 1)
-        end
+    local list = {}
+    if group.rule.factors then
+        list = factors.kernels(g, config, context, group, r, l, { render = render, new = new_kernel,
+            access = element_access, add_item = add_item })
+        r.element.row, r.element.column = true, true
     end
-    add_locals(r.statements, r.element, r.numbers)
-    l.flops = 1
-    local body = lower(r.statements, g, r, l, r.element)
-    local kernel = new_kernel(group, "", l.flops)
-    local params, loads = element_access(g, config, kernel, body.writes, body.lines)
-    if r.before then params[#params + 1] = "const double *scales" end
-    params[#params + 1] = kernel.layered and "int layer" or nil
-    params = context.target.sweep(kernel, params)
-    list[#list + 1] = render(kernel, config, context, "sweep", params, { formula = block_of(body.formula),
-        loads = block_of(loads), statements = block_of(body.lines), stores = block_of(body.stores),
-        once = block_of(once), tile = update.TILE })
+    if r.before then
+        local before = kernels_before(g, config, context, group, r, l)
+        table.move(before, 1, #before, #list + 1, list)
+        for _, scale in ipairs(r.before.scales) do r.element[scale[1]] = true end
+    end
+    if r.start then list[#list + 1] = sweep_kernel(g, config, context, group, "_start", r.start, r, l) end
+    local kernel = sweep_kernel(g, config, context, group, "", r.statements, r, l)
+    list[#list + 1] = kernel
     kernel.hoisted, kernel.named = l.hoisted, l.named
     return list
 end
 
---- The update kernels, in the order of the groups.
+--- The update kernels, in the order of the groups; `work` and `moved`: operations and elements read or written
+--- in an update.
 function update.sweeps(g, config, context)
     local list = {}
     for _, group in g.groups:each() do
         local kernels = kernels_of(g, config, group, context)
         table.move(kernels, 1, #kernels, #list + 1, list)
     end
-    for _, kernel in ipairs(list) do kernel.calls, kernel.elements = update.extent(g, config, kernel) end
-    return list
-end
-
--- === where they run =============================================================================
-
---- The runs of the flat space that the kernels of an update are called for: { group, offset, n, count,
---- stride }, and for an optimizer of tensors `tile` and `index`: of the first iteration's sums and scales.
-function update.ranges(g, config)
-    if config.optimizer.rule.scope ~= "tensor" then return g.segments, 0, 0 end
-    local list, tile, index = {}, 0, 0
-    for _, param in ipairs(g.params) do
-        if param.used then
-            local f = param.flat
-            list[#list + 1] = { group = param.group, offset = f.offset, n = f.n, count = param.count,
-                stride = f.stride, tile = tile, index = index, layer = param.layer }
-            tile, index = tile + tiles_of(f.n) * param.count, index + param.count
-        end
+    for _, kernel in ipairs(list) do
+        local calls, elements = runs.extent(g, kernel)
+        kernel.calls, kernel.work, kernel.moved = calls, kernel.flops * elements, kernel.traffic * elements
     end
-    return list, tile, index
+    local iterations = orthogonal.kernels(g, config, context)
+    return table.move(iterations, 1, #iterations, #list + 1, list)
 end
 
---- How often a kernel is called in an update, and over how many elements in all.
-function update.extent(g, config, kernel)
-    local calls, elements = 0, 0
-    for _, s in ipairs((update.ranges(g, config))) do
-        if s.group == kernel.group.index then
-            calls, elements = calls + s.count, elements + s.n * s.count
-        end
-    end
-    return calls, elements
-end
-
--- Numbers per tile and per tensor of an optimizer of tensors.
+-- Numbers per tile and per tensor of rules of tensors and matrices.
 local function widths(g, config)
-    local sums, scales = 0, 0
-    if config.optimizer.rule.sums then
-        for _, group in g.groups:each() do
-            local before = rule_of(g, config, group).before
-            sums, scales = math.max(sums, #before.sums), math.max(scales, #before.scales)
-        end
+    local size = { sums = 0, scales = 0 }
+    for _, group in g.groups:each() do
+        local before = rule_of(g, config, group).before or { sums = {}, scales = {} }
+        size.sums, size.scales = math.max(size.sums, #before.sums), math.max(size.scales, #before.scales)
     end
-    return sums, scales
+    return size
 end
 
---- Doubles that an optimizer of tensors needs beside its state: sums of tiles, then scales.
-function update.doubles(g, config)
-    local _, tiles, tensors = update.ranges(g, config)
-    local sums, scales = widths(g, config)
-    return tiles * sums + tensors * scales
-end
-
-local function plus(base, l, stride)
-    return l and stride > 0 and ("(%d + l * %d)"):format(base, stride) or tostring(base)
-end
-
--- The call of one kernel over one run; l: whether it is inside a loop over layers.
-local function call_of(kernel, s, g, target, size, l)
-    local array, arguments = target.flat, ""
-    local tiles = tiles_of(s.n)
-    local from, to = s.offset, s.offset + s.n
-    if l then
-        from, to = ("%d + l * %d"):format(from, s.stride), ("%d + l * %d"):format(to, s.stride)
-    end
-    local sums = s.tile and target.doubles(plus(s.tile * size.sums, l, tiles * size.sums))
-    local scales = s.tile and target.doubles(plus(size.tiles * size.sums + s.index * size.scales, l, size.scales))
-    if kernel.suffix == "_scales" then
-        return ("%s(%s, %s, %d, %s);"):format(kernel.name, target.single_step(kernel.reads_step), sums, tiles,
-            scales)
-    end
-    for _, name in ipairs(kernel.arrays) do arguments = arguments .. array:format(name) end
-    local more = s.tile and ", " .. (kernel.suffix == "_sums" and sums or scales) or ""
-    if kernel.layered then more = more .. ", " .. (l and s.layer .. " + (int)l" or s.layer) end
-    return ("%s(%s%s%s, %s, %s);"):format(kernel.name, target.sweep_step, arguments, more, from, to)
-end
-
-local function calls_of(suffix, g, config, sweeps, target, out)
-    local by_group = {}
-    for _, kernel in ipairs(sweeps) do
-        if kernel.suffix == suffix then by_group[kernel.group.index] = kernel end
-    end
-    local ranges, tiles = update.ranges(g, config)
-    local size = { tiles = tiles }
-    size.sums, size.scales = widths(g, config)
-    for _, s in ipairs(ranges) do
-        local kernel, loop = by_group[s.group], s.count > 1
-        if kernel and loop then
-            out[#out + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(s.count)
-        end
-        if kernel then
-            out[#out + 1] = (loop and "    " or "") .. call_of(kernel, s, g, target, size, loop)
-        end
-    end
-end
+--- Doubles that such rules need beside their state.
+function update.doubles(g, config) return runs.doubles(g, widths(g, config)) end
 
 --- The calls of the update kernels at the boundary.
 function update.calls(g, config, sweeps, target)
-    local out = {}
-    if config.optimizer.rule.scope == "tensor" then
-        for _, suffix in ipairs { "_sums", "_scales" } do
-            calls_of(suffix, g, config, sweeps, target, out)
-            out[#out + 1] = target.barrier
-        end
-    end
-    calls_of("", g, config, sweeps, target, out)
-    return block_of(out)
+    return runs.calls(g, sweeps, target, widths(g, config))
 end
+
+--- The functions that the calls name beside kernels.
+function update.functions(g, target) return orthogonal.functions(g, target) end
 
 -- === what is computed once per update =============================================================
 

@@ -283,7 +283,7 @@ function build:param(suffix, shape, init)
     local region = self.scope
     if self.owner then region = self.owner.scope end
     local param = { name = name, shape = shape, region = region, at = self.at, init = init,
-        count = region and region.count or 1, first = region and region.first or 0, state = {},
+        count = region and region.count or 1, first = region and region.first or 0, state = {}, kept = {},
         views = {} }
     param.value = graph.tensor(g, { name = name, shape = shape, kind = "param",
         at = self.at, param = param, scope = region })

@@ -14,7 +14,8 @@
 --   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }
 --   Carry  = { init, arg, result, out, slots }
---   Param  = { name, shape, region, at, group, value, gradient, state, views, flat }
+--   Param  = { name, shape, region, at, group, value, gradient, state, kept, views, flat }
+--     kept    where each state lies: { offset, stride, n }, flat's where the state lies over the flat space
 --     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
 local graph = {}
 

@@ -3,12 +3,15 @@
 --   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...      one array for values,
 --   gradients and each optimizer state; a region's parameters lie layer by layer.
 --
+-- State that not all parameters have, or of which they have less than elements, lies in an array of its own
+-- in the same order.
 -- A segment is a run with one update rule, a bucket is what one collective moves.
 -- View: a weight that a forward product reads row by row gets a transposed copy, made once per
 -- update, so that the inner loop runs along contiguous memory in every micro-step. Where products read
 -- 16 bits, so do views, and each other weight that one reads gets a view too.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local scratch = require "passes.scratch"
 
 local layout = { name = "layout", optional = true, always = true,
     doc = "the flat space, buckets, packed views" }
@@ -63,6 +66,34 @@ local function place_parameters(items, offset)
     return offset
 end
 
+-- Where each state lies: over the flat space, or in an array of what there is of it.
+local function place_states(g, items)
+    g.states = ordered.map()
+    for _, name in ipairs(g.state_names) do
+        local dense, at = true, 0
+        for _, param in ipairs(g.params) do
+            local t = param.state[name]
+            dense = dense and (not param.used or t ~= nil and t.shape == param.shape)
+        end
+        for _, item in ipairs(items) do
+            local size, holders = 0, {}
+            for _, param in ipairs(item.params) do
+                local t = param.state[name]
+                if t and dense then
+                    param.kept[name] = param.flat
+                elseif t then
+                    local n = graph.elements(t.shape)
+                    param.kept[name] = { offset = at + size, n = n }
+                    holders[#holders + 1], size = param, size + aligned(n)
+                end
+            end
+            for _, param in ipairs(holders) do param.kept[name].stride = size end
+            at = at + size * item.count
+        end
+        g.states:set(name, { dense = dense, elements = dense and g.flat_elements or at })
+    end
+end
+
 -- Neighbouring runs of the same group outside regions are one segment; a region gives one segment
 -- per run of equal groups inside a layer, repeated `count` times.
 local function segments(g, items)
@@ -75,7 +106,7 @@ local function segments(g, items)
                 and last.offset + last.n == param.flat.offset then
                 last.n = last.n + n
             else
-                g.segments[#g.segments + 1] = { group = param.group, offset = param.flat.offset,
+                g.segments[#g.segments + 1] = { group = param.group, first = param, offset = param.flat.offset,
                     n = n, count = item.count, stride = item.size, region = item.region, layer = param.layer }
             end
         end
@@ -153,6 +184,8 @@ function layout.run(g, config)
     local items = items_of(g, true)
     g.trained_elements = place_parameters(items, 0)
     g.flat_elements = place_parameters(items_of(g, false), g.trained_elements)
+    place_states(g, items)
+    scratch.place(g, aligned)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
     if not config.without:has("layout") then pack_views(g, config) end

@@ -170,13 +170,13 @@ local function place_all(blocks)
     end
 end
 
--- Parameters, gradients, state: arrays over the flat space. Views: an arena of their own.
+-- Parameters, gradients, state: arrays over the flat space, or of a part of it. Views: an arena of their own.
 local function place_flat(g)
     local views = 0
     for _, param in ipairs(g.params) do
         local function at(t, arena)
-            t.place = { arena = arena, offset = param.flat.offset, stride = param.flat.stride,
-                slots = param.count }
+            local flat = param.kept[arena] or param.flat
+            t.place = { arena = arena, offset = flat.offset, stride = flat.stride, slots = param.count }
         end
         at(param.value, "parameters")
         if param.gradient then at(param.gradient, "gradients") end
@@ -209,10 +209,10 @@ function memory.run(g)
         { name = "gradients", elements = g.flat_elements },
     }
     for _, name in ipairs(g.state_names) do
-        g.arenas[#g.arenas + 1] = { name = name, elements = g.flat_elements, state = true }
+        g.arenas[#g.arenas + 1] = { name = name, elements = g.states:get(name).elements, state = true }
     end
     g.arenas[#g.arenas + 1] = { name = "views", elements = views }
-    g.arenas[#g.arenas + 1] = { name = "activations", elements = height }
+    g.arenas[#g.arenas + 1] = { name = "activations", elements = math.max(height, g.scratch) }
 end
 
 return memory

@@ -3,7 +3,8 @@
 --   fc1.weight  ->  group 1 { adamw, weight_decay = 0.01 }, state m, v
 --
 -- Groups come from the optimizer's `groups` list; the first entry that matches wins, parameters
--- that match none form the default group.
+-- that match none form the default group. Here a group is further divided by what updates its parameters: the
+-- optimizer or its rest, and the form of a rule that treats matrices otherwise than vectors.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
@@ -36,31 +37,62 @@ local function set_layers(g, config)
     for depth = 0, layers + 1 do g.layer_rates[depth + 1] = decay ^ (layers + 1 - depth) end
 end
 
+-- The form of a rule for parameters of this rank: its own, or the one for matrices.
+local function form_of(rule, rank)
+    if not rule.matrix or rank < 2 then return rule, rule.matrix ~= nil end
+    return ordered.copy(rule, rule.matrix), false
+end
+
+-- The group of a parameter, made when its first parameter comes. index: its number in the spec; those of the
+-- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: what
+-- its kernels and numbers are called after.
+local function group_of(g, config, param, norms)
+    local update = groups.update_of(config, param)
+    local form, vectors = form_of(update.rule, #param.shape)
+    local count = #config.groups + 1
+    local rate_index = update.group + (update.rest and count or 0)
+    local index = rate_index + (vectors and 2 * count or 0)
+    if not g.groups:has(index) then
+        if not norms:has(rate_index) then norms:set(rate_index, norms:size()) end
+        local fields = ordered.copy(update.fields)
+        if form.settle then
+            local complaint = form.settle(fields, config.precision == "f64" and "f64" or "f32")
+            if complaint then diag.fail(config.optimizer.at, "optimizer: " .. complaint, {}) end
+        end
+        g.groups:set(index, { index = index, rate_index = rate_index, of = update.group,
+            name = (update.rest and "rest_" or "") .. (vectors and "vectors_" or "") .. update.group,
+            position = norms:get(rate_index), rule = form, lr_scale = update.lr_scale, fields = fields })
+    end
+    return g.groups:get(index)
+end
+
+local function add_state(g, param, name, shape)
+    if not ordered.find(g.state_names, name) then g.state_names[#g.state_names + 1] = name end
+    param.state[name] = graph.tensor(g, { name = name .. "_" .. param.value.name, shape = shape, kind = "state",
+        at = param.at, param = param, scope = param.region })
+end
+
 function optimize.run(g, config)
-    local rule, fields = config.optimizer.rule, config.optimizer.fields
-    g.state_names = ordered.copy(rule.state(fields))
-    if config.optimizer.own.ema then g.state_names[#g.state_names + 1] = "ema" end
-    g.groups = ordered.map()
+    g.state_names, g.groups = {}, ordered.map()
+    local norms = ordered.map()
     set_layers(g, config)
     for _, param in ipairs(g.params) do
         if param.used then
-            local index = groups.of(config, param)
-            if not g.groups:has(index) then
-                local entry = config.groups[index] or {}
-                g.groups:set(index, { index = index, position = g.groups:size(), lr_scale = entry.lr_scale or 1,
-                    fields = ordered.copy(fields, entry.fields) })
-            end
-            param.group = index
-            for _, name in ipairs(g.state_names) do
-                param.state[name] = graph.tensor(g, { name = name .. "_" .. param.value.name,
-                    shape = param.shape, kind = "state", at = param.at, param = param,
-                    scope = param.region })
+            local group = group_of(g, config, param, norms)
+            param.group = group.index
+            for _, name in ipairs(group.rule.state(group.fields)) do
+                local shape = group.rule.state_shape and group.rule.state_shape(name, param.shape)
+                add_state(g, param, name, shape or param.shape)
             end
         end
     end
+    g.norm_groups = norms:size()
     if g.groups:size() == 0 then
         diag.fail(config.optimizer.at, "optimizer: the loss depends on no parameter, expected at least "
             .. "one to train", {})
+    end
+    for _, param in ipairs(config.optimizer.own.ema and g.params or {}) do
+        if param.used then add_state(g, param, "ema", param.shape) end
     end
 end
 

@@ -5,6 +5,7 @@ local check = require "base.check"
 local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
+local groups = require "spec.groups"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
@@ -53,9 +54,8 @@ local function simple(given, path, name)
 end
 
 -- A word that picks from a registry: its first position names the entry.
-local function select(given, path, catalog, name, default)
-    local word, entry = words.find(name), given:get(name)
-    local at = entry and entry.at or path
+local function select(word, entry, path, catalog, default)
+    local name, at = word.name, entry and entry.at or path
     local registry = catalog[word.select]
     local args = ordered.copy(entry and entry.args or { default })
     local chosen = table.remove(args, 1)
@@ -83,56 +83,31 @@ local function select(given, path, catalog, name, default)
     return { rule = rule, fields = fields, at = at, own = own, where = where }
 end
 
--- A group's fields are the rule's: what it refuses holds here too, and all groups keep one state.
-local function check_group(optimizer, fields, what)
-    local rule = optimizer.rule
-    local complaint = rule.check and rule.check(fields)
-    if complaint then diag.fail(optimizer.at, what .. ": " .. complaint, {}) end
-    local kept, usual = rule.state(fields), rule.state(optimizer.fields)
-    if table.concat(kept, ", ") ~= table.concat(usual, ", ") then
-        local function named(list) return #list > 0 and table.concat(list, ", ") or "nothing" end
-        diag.fail(optimizer.at, ("%s: keeps %s for each parameter, the optimizer's own fields keep %s: "
-            .. "expected the same"):format(what, named(kept), named(usual)), {})
-    end
-end
-
--- optimizer.groups: { glob | rank = n, lr_scale =, field = } in order.
-local function groups_of(optimizer)
-    local list = {}
-    local groups = optimizer.own.groups or {}
-    if type(groups) ~= "table" then
-        diag.fail(optimizer.where.locate("groups"), "optimizer: groups is a " .. type(groups) ..
-            ", expected a list of { glob, ... }", {})
-    end
-    for i, group in ipairs(groups) do
-        local where = context(("optimizer: group %d"):format(i), optimizer.at)
-        if type(group) ~= "table" then
-            diag.fail(optimizer.at, ("%s is a %s, expected { glob, ... }"):format(where.what,
-                type(group)), {})
+-- The optimizer of what the chosen one does not update: its own choice from the registry, with a rate that
+-- the schedule moves as it moves the other's.
+local function rest_of(optimizer, path, catalog)
+    local given, rule = optimizer.own.rest, optimizer.rule
+    if not rule.least_rank then
+        if given ~= nil then
+            diag.fail(optimizer.where.locate("rest"), ("optimizer: rest is given, but '%s' updates all parameters "
+                .. "itself"):format(rule.name), {})
         end
-        local schema = {
-            { name = "glob", type = "glob", position = 1 },
-            { name = "rank", type = "int", min = 0, max = 6 },
-            { name = "lr_scale", type = "num", default = 1, min = 0 },
-            { name = "frozen", type = "bool", default = false },
-        }
-        for _, field in ipairs(optimizer.rule.fields) do
-            if field.name ~= "lr" then
-                schema[#schema + 1] = ordered.copy(field)
-                schema[#schema].default, schema[#schema].required = nil, nil
-            end
-        end
-        local fields = check.fields(schema, group, where)
-        if (fields.glob == nil) == (fields.rank == nil) then
-            diag.fail(optimizer.at, where.what .. ": expected a glob or rank = n, one of them", {})
-        end
-        local own = ordered.copy(fields)
-        own.glob, own.rank, own.lr_scale, own.frozen = nil, nil, nil, nil
-        check_group(optimizer, ordered.copy(optimizer.fields, own), where.what)
-        list[i] = { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, frozen = fields.frozen,
-            fields = own }
+        return nil
     end
-    return list
+    if given == nil then given = rule.rest end
+    if type(given) ~= "table" then given = { given } end
+    local at = optimizer.where.locate("rest")
+    local rest = select({ name = "optimizer: rest", select = "optimizers" }, { at = at, args = given }, path, catalog)
+    if rest.rule.least_rank then
+        diag.fail(at, ("optimizer: rest is '%s', which does not update all parameters: expected one that does")
+            :format(rest.rule.name), {})
+    end
+    if optimizer.fields.lr <= 0 then
+        diag.fail(optimizer.at, ("optimizer '%s': lr is 0, expected a number > 0: the rate of the rest is a "
+            .. "multiple of it"):format(rule.name), {})
+    end
+    rest.lr_ratio = rest.fields.lr / optimizer.fields.lr
+    return rest
 end
 
 -- The cycles: accumulate, or what batch.global gives.
@@ -248,7 +223,7 @@ local function loss_of(c, given, path, catalog)
         c.loss = { at = entry.at, weight = fields.weight, fields = {} }
         return
     end
-    local chosen = select(given, path, catalog, "loss")
+    local chosen = select(words.find "loss", entry, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
@@ -293,7 +268,7 @@ end
 -- A schedule of the catalog, or a function of the spec.
 local function schedule_of(given, path, catalog, events)
     local entry = given:get("schedule")
-    if not entry or not entry.traced then return select(given, path, catalog, "schedule", "constant") end
+    if not entry or not entry.traced then return select(words.find "schedule", entry, path, catalog, "constant") end
     local where = context("schedule", entry.at)
     return { rule = schedule.traced(events, entry.event, catalog, entry.at), at = entry.at, where = where,
         fields = check.fields(words.find("schedule").fields, entry.args, where) }
@@ -362,8 +337,9 @@ function config.read(path, events, catalog, default_name, choice)
     c.scaler = scaler.read(given:get "scaler", c.precision, c.train, c.train_at)
     loss_of(c, given, path, catalog)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
-    c.optimizer = select(given, path, catalog, "optimizer")
-    c.groups = groups_of(c.optimizer)
+    c.optimizer = select(words.find "optimizer", given:get "optimizer", path, catalog)
+    c.optimizer.rest = rest_of(c.optimizer, path, catalog)
+    c.groups = groups.read(c.optimizer)
     c.schedule = schedule_of(given, path, catalog, events)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)

@@ -1,7 +1,75 @@
--- groups: which of the optimizer's groups a parameter belongs to.
+-- groups: the optimizer's groups of parameters, and which rule and fields each parameter gets: those of its
+-- group, or, what the optimizer does not update itself, those of `rest`.
+local check = require "base.check"
+local diag = require "base.diag"
 local glob = require "base.glob"
+local ordered = require "base.ordered"
 
 local groups = {}
+
+-- A group's fields are the rule's: what it refuses holds here too, and all groups keep one state.
+local function check_group(optimizer, fields, what, at)
+    local rule = optimizer.rule
+    local complaint = rule.check and rule.check(fields)
+    if complaint then diag.fail(at, what .. ": " .. complaint, {}) end
+    local kept, usual = rule.state(fields), rule.state(optimizer.fields)
+    if table.concat(kept, ", ") ~= table.concat(usual, ", ") then
+        local function named(list) return #list > 0 and table.concat(list, ", ") or "nothing" end
+        diag.fail(at, ("%s: keeps %s for each parameter, the optimizer's own fields keep %s: "
+            .. "expected the same"):format(what, named(kept), named(usual)), {})
+    end
+end
+
+-- What a group may change of a rule: all but the rate.
+local function changeable(rule)
+    return ordered.collect(rule.fields, function(field)
+        if field.name == "lr" then return nil end
+        local copy = ordered.copy(field)
+        copy.default, copy.required = nil, nil
+        return copy
+    end)
+end
+
+-- Whether the group has only parameters of the rest, as far as its own words say.
+local function all_rest(optimizer, group)
+    return optimizer.rest and (group.rest == true
+        or math.type(group.rank) == "integer" and group.rank < optimizer.rule.least_rank)
+end
+
+local function read_group(optimizer, i, group)
+    local where = check.context(("optimizer: group %d"):format(i), optimizer.at)
+    if type(group) ~= "table" then
+        diag.fail(optimizer.at, ("%s is a %s, expected { glob, ... }"):format(where.what, type(group)), {})
+    end
+    local chosen = all_rest(optimizer, group) and optimizer.rest or optimizer
+    local schema = {
+        { name = "glob", type = "glob", position = 1 },
+        { name = "rank", type = "int", min = 0, max = 6 },
+        { name = "lr_scale", type = "num", default = 1, min = 0 },
+        { name = "frozen", type = "bool", default = false },
+    }
+    if optimizer.rest then schema[#schema + 1] = { name = "rest", type = "bool", default = false } end
+    local own_fields = changeable(chosen.rule)
+    local fields = check.fields(table.move(own_fields, 1, #own_fields, #schema + 1, schema), group, where)
+    if (fields.glob == nil) == (fields.rank == nil) then
+        diag.fail(optimizer.at, where.what .. ": expected a glob or rank = n, one of them", {})
+    end
+    local own = ordered.copy(fields)
+    own.glob, own.rank, own.lr_scale, own.frozen, own.rest = nil, nil, nil, nil, nil
+    check_group(chosen, ordered.copy(chosen.fields, own), where.what, optimizer.at)
+    return { glob = fields.glob, rank = fields.rank, lr_scale = fields.lr_scale, frozen = fields.frozen,
+        rest = chosen == optimizer.rest, fields = own, what = where.what }
+end
+
+--- optimizer.groups: { glob | rank = n, lr_scale =, rest =, field = } in order.
+function groups.read(optimizer)
+    local list = optimizer.own.groups or {}
+    if type(list) ~= "table" then
+        diag.fail(optimizer.where.locate("groups"), "optimizer: groups is a " .. type(list) ..
+            ", expected a list of { glob, ... }", {})
+    end
+    return ordered.collect(list, function(group, i) return read_group(optimizer, i, group) end)
+end
 
 --- The number of the first group that takes the parameter; 0: none, the optimizer's own fields hold.
 function groups.of(config, param)
@@ -12,6 +80,40 @@ function groups.of(config, param)
         end
     end
     return 0
+end
+
+-- The fields of a group whose parameters are the optimizer's and the rest's, for one of the latter.
+local function shared_fields(config, entry, param)
+    local optimizer, schema = config.optimizer, changeable(config.optimizer.rest.rule)
+    local known = ordered.collect(schema, function(f) return f.name end)
+    for name, value in ordered.each(entry.fields) do
+        local at = ordered.find(known, name)
+        if not at then
+            diag.fail(optimizer.at, ("%s: '%s' takes %s too, which '%s' updates, and that has no %s: expected "
+                .. "groups of their own for both, rest = true for these"):format(entry.what, entry.glob
+                or "rank = " .. entry.rank, param.name, optimizer.rest.rule.name, name), {})
+        end
+        check.value(schema[at], value, check.context(entry.what, optimizer.at))
+    end
+    local fields = ordered.copy(optimizer.rest.fields, entry.fields)
+    check_group(optimizer.rest, fields, entry.what, optimizer.at)
+    return fields
+end
+
+--- What updates a parameter: { group, rest, rule, fields, lr_scale }: the number of its group, whether it is
+--- one of the rest, the rule with its fields, and what the rate of the schedule is multiplied with.
+function groups.update_of(config, param)
+    local optimizer, index = config.optimizer, groups.of(config, param)
+    local entry = config.groups[index] or { fields = {}, lr_scale = 1 }
+    local rest = optimizer.rest and (entry.rest or #param.shape < optimizer.rule.least_rank)
+    if not rest then
+        return { group = index, rest = false, rule = optimizer.rule, lr_scale = entry.lr_scale,
+            fields = ordered.copy(optimizer.fields, entry.fields) }
+    end
+    return { group = index, rest = true, rule = optimizer.rest.rule,
+        lr_scale = entry.lr_scale * optimizer.rest.lr_ratio,
+        fields = entry.rest and ordered.copy(optimizer.rest.fields, entry.fields)
+            or shared_fields(config, entry, param) }
 end
 
 --- Marks the parameters of frozen groups: no gradient, no state, no update.

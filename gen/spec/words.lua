@@ -80,6 +80,9 @@ words.list = {
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
             .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
+        field("rest", "list", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
+            .. "optimizer of what is no matrix and of groups with rest = true; its lr is to muon's as here in "
+            .. "every update. Default: \"adamw\"" }),
         field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of what lies k layers of times below what "
             .. "follows the last one is layer_decay^k of the whole" }),
         field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "

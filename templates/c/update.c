@@ -82,6 +82,130 @@ static void $fn($params) {
     }
 }
 
+//@ matrix_rows(fn, params, source, formula, loads, term, row_var)
+/* $fn: of each row of matrices, by tiles of rows:
+$formula
+ * $source */
+static void $fn($params) {
+    const int64_t all = (to - from) / columns;
+    for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
+        const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
+        for (int64_t r = first; r < end; r++) {
+            double sum = 0;
+            for (int64_t i = from + r * columns; i < from + (r + 1) * columns; i++) {
+                $loads
+                sum += (double)($term);
+            }
+            const real row_var = kept_row_var[r], mean = (real)(sum / columns);
+            kept_row_var[r] = $row_var;
+        }
+    }
+}
+
+//@ matrix_columns(fn, params, source, formula, loads, term, chunk)
+/* $fn: of each column of matrices:
+$formula
+ * $source */
+static void $fn($params) {
+    enum { CHUNK = $chunk, WIDE = 64 }; /* rows of a sum; columns that are summed side by side */
+    const int64_t size = (int64_t)rows * columns, chunks = (rows + CHUNK - 1) / CHUNK;
+    const int64_t all = (to - from) / size * chunks, few = size < 4096 ? 4096 / size : 1;
+    for (ga_tiles t = ga_tiles_begin(worker, (all + few - 1) / few); ga_tile_next(&t);) {
+        const int64_t first = t.index * few, end = first + few < all ? first + few : all;
+        for (int64_t k = first; k < end; k++) {
+            const int64_t row = k % chunks * CHUNK, behind = row + CHUNK < rows ? row + CHUNK : rows;
+            for (int c = 0; c < columns; c += WIDE) {
+                const int wide = columns - c < WIDE ? columns - c : WIDE;
+                double sum[WIDE] = {0};
+                for (int64_t r = row; r < behind; r++) {
+                    const int64_t at = from + k / chunks * size + r * columns + c;
+                    for (int64_t i = at; i < at + wide; i++) {
+                        $loads
+                        sum[i - at] += (double)($term);
+                    }
+                }
+                for (int j = 0; j < wide; j++) sums[k * columns + c + j] = (real)sum[j];
+            }
+        }
+    }
+}
+
+//@ matrix_factors(fn, params, source, formula, row, col_var, chunk)
+/* $fn: of each matrix, by tiles of whole ones:
+$formula
+ * $source */
+static void $fn($params) {
+    enum { CHUNK = $chunk };
+    const int chunks = (rows + CHUNK - 1) / CHUNK;
+    const int64_t size = (int64_t)rows * columns, few = size < 4096 ? 4096 / size : 1;
+    for (ga_tiles t = ga_tiles_begin(worker, (matrices + few - 1) / few); ga_tile_next(&t);) {
+        const int64_t first = t.index * few, end = first + few < matrices ? first + few : matrices;
+        for (int64_t k = first; k < end; k++) {
+            double sum = 0;
+            for (int64_t r = k * rows; r < (k + 1) * rows; r++) sum += (double)kept_row_var[r];
+            const real mean = (real)(sum / rows);
+            for (int64_t r = k * rows; r < (k + 1) * rows; r++) {
+                const real row_var = kept_row_var[r];
+                row_factors[r] = $row;
+            }
+            for (int c = 0; c < columns; c++) {
+                double column = 0;
+                for (int j = 0; j < chunks; j++) column += (double)sums[(k * chunks + j) * columns + c];
+                const real col_var = kept_col_var[k * columns + c], mean = (real)(column / rows);
+                kept_col_var[k * columns + c] = $col_var;
+            }
+        }
+    }
+}
+
+//@ matrix_sums(fn, params, source, formula, loads, statements, stores, names, adds, totals)
+/* $fn: of one tensor, by tiles of rows of its matrices:
+$formula
+ * $source */
+static void $fn($params) {
+    const int64_t all = (to - from) / columns;
+    for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
+        const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
+        double $names;
+        for (int64_t r = first; r < end; r++) {
+            const real row = row_factors[r], *col_var = kept_col_var + r / rows * columns;
+            for (int c = 0; c < columns; c++) {
+                const int64_t i = from + r * columns + c;
+                const real column = col_var[c];
+                $loads
+                $statements
+                $stores
+                $adds
+            }
+        }
+//% for i, name in ipairs(totals) do
+        sums[$(#totals) * t.index + $(i - 1)] = $name;
+//% end
+    }
+}
+
+//@ matrix_sweep(fn, params, source, formula, loads, statements, stores, once)
+/* $fn:
+$formula
+ * $source */
+static void $fn($params) {
+    const int64_t all = (to - from) / columns;
+    $once
+    for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
+        const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
+        for (int64_t r = first; r < end; r++) {
+            const real row = row_factors[r], *col_var = kept_col_var + r / rows * columns;
+            for (int c = 0; c < columns; c++) {
+                const int64_t i = from + r * columns + c;
+                const real column = col_var[c];
+                $loads
+                $statements
+                $stores
+            }
+        }
+    }
+}
+
 //@ exchange(tile)
 /* exchange: trained parameters and their averages change places. */
 static void exchange(ga_worker *w, real *a, real *b) {

@@ -221,6 +221,113 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ matrix_rows(fn, params, source, threads, formula, loads, term, row_var)
+/* $fn: of each row of matrices, a warp for each:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    const ga_int64 r = ga_thread_first() / GA_LANES;
+    if (r >= (to - from) / columns) return;
+    double sum = 0;
+    for (int c = threadIdx.x % GA_LANES; c < columns; c += GA_LANES) {
+        const ga_int64 i = from + r * columns + c;
+        $loads
+        sum += (double)($term);
+    }
+    sum = ga_warp_sum(sum);
+    if (threadIdx.x % GA_LANES != 0) return;
+    const real row_var = kept_row_var[r], mean = (real)(sum / columns);
+    kept_row_var[r] = $row_var;
+}
+
+//@ matrix_columns(fn, params, source, threads, formula, loads, term, chunk)
+/* $fn: of each column of matrices, a thread for each chunk of its rows:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    enum { CHUNK = $chunk };
+    const ga_int64 size = (ga_int64)rows * columns, chunks = (rows + CHUNK - 1) / CHUNK;
+    const ga_int64 k = ga_thread_first() / columns, c = ga_thread_first() % columns;
+    if (k >= (to - from) / size * chunks) return;
+    const ga_int64 row = k % chunks * CHUNK, behind = row + CHUNK < rows ? row + CHUNK : rows;
+    double sum = 0;
+    for (ga_int64 r = row; r < behind; r++) {
+        const ga_int64 i = from + k / chunks * size + r * columns + c;
+        $loads
+        sum += (double)($term);
+    }
+    sums[k * columns + c] = (real)sum;
+}
+
+//@ matrix_factors(fn, params, source, threads, formula, row, col_var, chunk)
+/* $fn: of each matrix, a block for each:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    enum { CHUNK = $chunk };
+    __shared__ double scratch[GA_LANES];
+    const int chunks = (rows + CHUNK - 1) / CHUNK;
+    const ga_int64 k = blockIdx.x;
+    double sum = 0;
+    for (ga_int64 r = k * rows + threadIdx.x; r < (k + 1) * rows; r += $threads) sum += (double)kept_row_var[r];
+    const real mean = (real)(ga_block_sum(sum, scratch) / rows);
+    for (ga_int64 r = k * rows + threadIdx.x; r < (k + 1) * rows; r += $threads) {
+        const real row_var = kept_row_var[r];
+        row_factors[r] = $row;
+    }
+    for (int c = threadIdx.x; c < columns; c += $threads) {
+        double column = 0;
+        for (int j = 0; j < chunks; j++) column += (double)sums[(k * chunks + j) * columns + c];
+        const real col_var = kept_col_var[k * columns + c], mean = (real)(column / rows);
+        kept_col_var[k * columns + c] = $col_var;
+    }
+}
+
+//@ matrix_sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals)
+/* $fn: of one tensor, by tiles of rows of its matrices:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    __shared__ double scratch[GA_LANES];
+    const ga_int64 all = (to - from) / columns, first = (ga_int64)blockIdx.x * tall;
+    const ga_int64 count = (first + tall < all ? tall : all - first) * columns;
+    double $names;
+    for (ga_int64 k = threadIdx.x; k < count; k += $threads) {
+        const ga_int64 r = first + (int)k / columns, i = from + first * columns + k;
+        const real row = row_factors[r], column = kept_col_var[r / rows * columns + (int)k % columns];
+        $loads
+        $statements
+        $stores
+        $adds
+    }
+//% for i, name in ipairs(totals) do
+    $name = ga_block_sum($name, scratch);
+    if (threadIdx.x == 0) sums[$(#totals) * blockIdx.x + $(i - 1)] = $name;
+//% end
+}
+
+//@ matrix_sweep(fn, params, source, threads, formula, loads, statements, stores, once)
+/* $fn:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    $once
+    const ga_int64 all = (to - from) / columns, first = (ga_int64)blockIdx.x * tall;
+    const ga_int64 count = (first + tall < all ? tall : all - first) * columns;
+    for (ga_int64 k = threadIdx.x; k < count; k += $threads) {
+        const ga_int64 r = first + (int)k / columns, i = from + first * columns + k;
+        const real row = row_factors[r], column = kept_col_var[r / rows * columns + (int)k % columns];
+        $loads
+        $statements
+        $stores
+    }
+}
+
 //@ exchange(threads, tile, trained)
 /* exchange: trained parameters and their averages change places. */
 GA_KERNEL($threads) exchange(real *a, real *b) {

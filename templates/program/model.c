@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
 $header
 #include "probes.h"
 
@@ -24,6 +24,7 @@ $facts
 static const ga_param PARAMS[] = {
     $params
 };
+$state_params
 
 /* Initial values: uniform in [-value, value], normal with deviation value, or the value itself. */
 typedef enum init_kind { UNIFORM, NORMAL, VALUE } init_kind;

@@ -10,7 +10,7 @@ s->loss = sums[SUM_LOSS] / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ update(header, name, view_calls, measure_calls, sweep_calls, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
+//@ update(header, name, view_calls, measure_calls, sweep_calls, matrices, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
 //% if scaler.text ~= "" then
 #include "runtime/scaler.h"
@@ -127,6 +127,10 @@ static int decide(model *m, ga_err *e) {
     return 0;
 }
 
+//% if matrices.text ~= "" then
+$matrices
+
+//% end
 static void boundary(ga_worker *w, model *m) {
     ga_barrier(w);
 //% if buckets > 0 then

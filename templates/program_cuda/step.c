@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, matrices, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
 $header
 #include "model.h"
 
@@ -122,6 +122,10 @@ static void pack_views(queue *q, model *m) {
     $view_calls
 }
 
+//% if matrices.text ~= "" then
+$matrices
+
+//% end
 /* The decision is the device's: nothing here waits for it. */
 static void boundary(queue *q, model *m) {
 //% if parallel then

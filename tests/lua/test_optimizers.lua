@@ -7,18 +7,22 @@ local tests = {}
 local BOUND = { f64 = 1e-9, f32 = 1e-5 }           -- ||a - b|| / ||b|| of each tensor
 local ALL = os.getenv "GAGEN_TEST_ALL"
 
+local MODELS = { mlp = 'linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 }',
+    conv = 'reshape { 1, 2, 2 }, conv2d "conv" { 5, 2, padding = 1 }, tanh {}, flatten {}, linear "fc" { 3 }' }
+
 local function spec(run, accumulate, precision)
     return ([[
 data       { "csv", train = "tiny.csv", target = "last", shuffle = false }
 batch      (%d)
 accumulate (%d)
-model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+model      { %s }
 loss       "cross_entropy"
-optimizer  { "%s"%s, groups = { { rank = 1, lr_scale = 2, weight_decay = 0 } } }
+optimizer  { "%s"%s, groups = { %s{ rank = 1, lr_scale = 2, weight_decay = 0 } } }
 schedule   %s
 precision  "%s"
 train      { updates = 50, seed = 1 }
-]]):format(16 // accumulate, accumulate, run.rule, run.fields, run.schedule or '"constant"', precision)
+]]):format(16 // accumulate, accumulate, MODELS[run.model or "mlp"], run.rule, run.fields,
+        run.heads and run.heads .. ", " or "", run.schedule or '"constant"', precision)
 end
 
 local function distance(a, b)
@@ -52,7 +56,8 @@ local seen = {}
 for number, run in ipairs(figures) do
     for _, way in ipairs { { 4, "f64" }, { 1, "f32" }, { 1, "f64" }, { 4, "f32" } } do
         local accumulate, precision = way[1], way[2]
-        local way_name = run.schedule and " with " .. run.schedule or ""
+        local way_name = (run.model and " in a " .. run.model or "")
+            .. (run.schedule and " with " .. run.schedule or "")
         if ALL or accumulate == 4 and precision == "f64" or accumulate == 1 and precision == "f32"
             and not seen[run.rule] then
             tests[#tests + 1] = { ("%s%s%s: A = %d, %s"):format(run.rule, run.fields, way_name, accumulate,
@@ -71,8 +76,10 @@ end }
 
 -- === both targets, layers, threads ==============================================================
 
--- Rules whose update has parts that sgd and adamw do not: numbers that a run keeps, a branch, sums of tensors.
-local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true }
+-- Rules whose update has parts that sgd and adamw do not: numbers that a run keeps, a branch, sums of tensors,
+-- matrices.
+local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true, muon_conv = true,
+    adafactor_conv = true }
 
 local function on_device(t, number, run)
     local devices = t.load("tests/lua/devices.lua")
@@ -81,21 +88,23 @@ local function on_device(t, number, run)
     local expected = programs.dump(programs.build(("optimizer_%d_4_f64"):format(number), text), {})
     local program = programs.build(("optimizer_%d_cuda"):format(number), text .. 'target "cuda"\n')
     local found = programs.dump(program, { env = environment(devices.checked(1)) })
-    programs.close(found, expected, 1e-11)
+    local files = { "parameters", host.exists(expected .. "/state.safetensors") and "state" or nil }
+    programs.close(found, expected, 1e-11, files)
     local half = t.temp()
     programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75, env = environment() })
     programs.close(programs.dump(program, { "--resume", "latest", "--checkpoint", half, env = environment() }),
-        expected, 1e-11)
+        expected, 1e-11, files)
 end
 
 local tried = {}
 for number, run in ipairs(figures) do
-    if ALL or ON_A_DEVICE[run.rule] and not tried[run.rule] or run.schedule and run.rule == "adam" then
+    local kind = run.rule .. (run.model and "_" .. run.model or "")
+    if ALL or ON_A_DEVICE[kind] and not tried[kind] or run.schedule and run.rule == "adam" then
         tests[#tests + 1] = { ("on a device: %s%s%s"):format(run.rule, run.fields, run.schedule or ""), function(t)
             on_device(t, number, run)
         end }
     end
-    tried[run.rule] = true
+    tried[kind] = true
 end
 
 tests[#tests + 1] = { "a stopped run keeps its numbers: nadam goes on bit by bit", function(t)
@@ -136,27 +145,12 @@ end }
 
 -- === zeros ======================================================================================
 
--- The defaults of a rule, and each with one field changed: a flag turned, a number of 0 or 1 made 0.5.
-local function settings_of(rule)
-    local function defaults()
-        local o = {}
-        for _, f in ipairs(rule.fields) do o[f.name] = f.default end
-        return o
-    end
-    local list = { defaults() }
-    for _, f in ipairs(rule.fields) do
-        local o = defaults()
-        if type(o[f.name]) == "boolean" then o[f.name] = not o[f.name] end
-        if o[f.name] == 0 or o[f.name] == 1 then o[f.name] = 0.5 end
-        if not (rule.check and rule.check(o)) then list[#list + 1] = o end
-    end
-    return list
-end
-
--- Whether a weight, gradient and state of 0 stay 0 in update t, beside elements that are not.
+-- Whether a weight, gradient and state of 0 stay 0 in update t, beside elements that are not: what a rule for
+-- matrices makes of those are x, row and column.
 local function keeps_zero(rule, o, t)
     local expr = require "base.expr"
-    local states, env = {}, { w = 0, g = 0, lr = 0.1, t = t, grad_norm = 3, ratio = 0.7 }
+    local states, env = {}, { w = 0, g = 0, lr = 0.1, t = t, grad_norm = 3, ratio = 0.7, scale = 0.7, unit = 0.7,
+        adjust = 1.5, x = 0.3, row = 0.6, column = 0.8 }
     for _, name in ipairs(rule.state(o)) do states[name], env[name] = expr.var(name), 0 end
     for _, s in ipairs(rule.scalars and rule.scalars(o) or {}) do
         states[s[1]], env[s[1]] = expr.var(s[1]), s[2]
@@ -172,16 +166,23 @@ local function keeps_zero(rule, o, t)
     return zero
 end
 
-tests[#tests + 1] = { "zero maps to zero where a rule says so, and only there", function()
-    for name, rule in require "catalog.catalog".load().optimizers:each() do
-        for number, o in ipairs(settings_of(rule)) do
-            local said, kept = rule.zero, true
-            if type(said) == "function" then said = said(o) end
-            for _, at in ipairs { 1, 2, 50 } do kept = kept and keeps_zero(rule, o, at) end
-            if said ~= kept then
-                error(("%s, setting %d: zero is said to %s 0"):format(name, number, said and "stay" or "leave"), 0)
-            end
+local function check_zero(rule, form)
+    local said = rule.zero
+    for number, setting in ipairs(require "catalog.catalog".settings(rule)) do
+        local o, kept = setting[2], true
+        if type(rule.zero) == "function" then said = rule.zero(o) end
+        if rule.settle then assert(not rule.settle(o, "f64")) end
+        for _, at in ipairs { 1, 2, 50 } do kept = kept and keeps_zero(form, o, at) end
+        if said ~= kept then
+            error(("%s, setting %d: zero is said to %s 0"):format(rule.name, number, said and "stay" or "leave"), 0)
         end
+    end
+end
+
+tests[#tests + 1] = { "zero maps to zero where a rule says so, and only there", function()
+    for _, rule in require "catalog.catalog".load().optimizers:each() do
+        check_zero(rule, rule)
+        if rule.matrix then check_zero(rule, rule.matrix) end
     end
 end }
 

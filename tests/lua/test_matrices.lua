@@ -1,0 +1,166 @@
+-- Optimizers that treat matrices otherwise than vectors, beside what test_optimizers.lua holds of all rules: a
+-- stack of layers is its matrices, threads and ranks change nothing, state that not all parameters have is saved
+-- and comes back, averages and frozen groups work beside it, and rows and columns without a gradient stay.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local RULES = {
+    muon = '"muon", lr = 0.02, rest = { "adamw", lr = 0.01 }, groups = { { "out.weight", rest = true } }',
+    adafactor = '"adafactor", lr = 0.05, weight_decay = 0.1, groups = { { rank = 1, weight_decay = 0 } }',
+}
+
+local LAYERS = 'linear "in" { 70 }, tanh {}, times(3) "h" { linear "fc" { 70 }, tanh {} }, linear "out" { 10 }'
+
+local function spec(rule, more, model)
+    return ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, shuffle = false }
+batch      (8)
+accumulate (2)
+model      { %s }
+loss       "cross_entropy"
+optimizer  { %s }
+precision  "f64"
+train      { updates = 8 }
+%s]]):format(model or LAYERS, rule, more or "")
+end
+
+for name, rule in require "base.ordered".each(RULES) do
+    add(name .. ": a stack is its layers, threads change nothing", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local layers = {}
+        for l = 0, 2 do layers[l + 1] = ('linear "h.%d.fc" { 70 }, tanh {}'):format(l) end
+        local flat = ('linear "in" { 70 }, tanh {}, %s, linear "out" { 10 }'):format(table.concat(layers, ", "))
+        local rolled = programs.build("matrices_" .. name, spec(rule))
+        local one = programs.dump(rolled, { "--threads", 1 })
+        programs.identical(programs.dump(rolled, { "--threads", 3 }), one)
+        programs.close(programs.dump(programs.build("matrices_flat_" .. name, spec(rule, nil, flat)), {}), one, 1e-12)
+    end)
+
+    add(name .. ": a stopped run goes on bit by bit, and another optimizer's state is refused", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local program = programs.build("matrices_" .. name, spec(rule))
+        local straight, half = programs.dump(program, {}), t.temp()
+        programs.train(program, { "--stop-micro", 9, "--checkpoint", half, status = 75 })
+        programs.identical(programs.dump(program, { "--resume", "latest", "--checkpoint", half }), straight)
+        local other = programs.build("matrices_adamw", spec '"adamw"')
+        local refused = programs.train(other, { "--resume", "latest", "--checkpoint", half, status = 1 })
+        t.contains(refused.err, "in.weight.v")
+    end)
+
+    add(name .. ": on a device as on the host", function(t)
+        local devices = t.load("tests/lua/devices.lua")
+        local programs, environment = devices.open(t)
+        local expected = programs.dump(programs.build("matrices_" .. name, spec(rule)), {})
+        local program = programs.build("matrices_cuda_" .. name, spec(rule, 'target "cuda"\n'))
+        programs.close(programs.dump(program, { env = environment(devices.checked(1)) }), expected, 1e-11)
+    end)
+
+    add(name .. ": two ranks are one", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local ranked = spec(rule, 'parallel "ddp"\n'):gsub("accumulate %(2%)", "accumulate (1)")
+        local program = programs.build("matrices_ranks_" .. name, ranked, { comm = "mpi" })
+        local two = programs.dump(program, { ranks = 2, "--threads", 1 })
+        programs.close(two, programs.dump(programs.build("matrices_" .. name, spec(rule)), {}), 1e-11)
+    end)
+
+    add(name .. ": averages and frozen groups", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local program = programs.build("matrices_" .. name, spec(rule))
+        local averaged = programs.build("matrices_ema_" .. name, spec(rule .. ", ema = 0.5"))
+        local dump = programs.dump(averaged, {})
+        programs.close(dump, programs.dump(program, {}), 0, { "parameters" })
+        local function at(cycles, file)
+            return programs.tensors(programs.dump(averaged, { "--cycles", cycles }) .. "/" .. file .. ".safetensors")
+        end
+        local before, now, after = at(7, "state"), at(8, "parameters"), at(8, "state")
+        for parameter, w in next, now do
+            for i, x in ipairs(w.values) do
+                t.near(after[parameter .. ".ema"].values[i],
+                    (before[parameter .. ".ema"].values[i] + x) / 2, 1e-14, parameter)
+            end
+        end
+        local frozen = programs.build("matrices_frozen_" .. name,
+            spec((rule:gsub("groups = {", 'groups = { { "h.*", frozen = true },'))))
+        local start = t.temp() .. "/start.safetensors"
+        local held = programs.dump(frozen, { "--save-init", start })
+        local first, last = programs.tensors(start), programs.tensors(held .. "/parameters.safetensors")
+        for parameter, w in next, last do
+            local same = table.concat(w.values, " ") == table.concat(first[parameter].values, " ")
+            t.equal(same, parameter:find("^h%.") ~= nil, parameter)
+        end
+        for state in next, programs.tensors(held .. "/state.safetensors") do t.equal(state:find("^h%."), nil, state) end
+    end)
+
+    -- The first pixel of a digit is always 0, so the first column of what reads it has no gradient; of a layer
+    -- behind dead units nothing has one.
+    add(name .. ": rows and columns without a gradient stay", function(t)
+        local programs = t.load("tests/lua/programs.lua")(t)
+        local free = rule:gsub("lr = 0%.02", "%0, weight_decay = 0"):gsub("weight_decay = 0%.1", "weight_decay = 0")
+        local text = spec(free,
+            'init { { "dead.bias", value = -1000 } }\n',
+            'linear "in" { 12 }, tanh {}, linear "dead" { 5 }, relu {}, linear "out" { 10 }')
+        local program, start = programs.build("matrices_zero_" .. name, text), t.temp() .. "/start.safetensors"
+        local dump = programs.dump(program, { "--save-init", start })
+        local first, last = programs.tensors(start), programs.tensors(dump .. "/parameters.safetensors")
+        t.equal(last["dead.weight"].values, first["dead.weight"].values)
+        t.equal(last["in.weight"].values, first["in.weight"].values)
+        local alive = programs.build("matrices_alive_" .. name, (text:gsub("%-1000", "0")))
+        local moved = programs.tensors(programs.dump(alive, {}) .. "/parameters.safetensors")["in.weight"].values
+        for i, x in ipairs(moved) do
+            if i % 64 == 1 then t.equal(x, first["in.weight"].values[i]) end
+        end
+        assert(moved[4] ~= first["in.weight"].values[4], "other columns move")
+    end)
+end
+
+add("state takes only the memory that it needs", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/matrices_plan.lua"
+    local function arenas(rule)
+        t.write(path, spec(rule, nil, 'linear "in" { 1000 }, tanh {}, linear "out" { 10 }'))
+        local found = {}
+        for _, arena in ipairs(programs.plan({ spec = path, name = "matrices_plan" }).arenas) do
+            found[arena.name] = arena.bytes // 4096
+        end
+        return found
+    end
+    local plain, muon, factors = arenas '"adamw"', arenas '"muon"', arenas '"adafactor"'
+    t.equal({ plain.m, plain.v }, { 147, 147 })                          -- 75,010 parameters and gaps
+    t.equal({ muon.buf, muon.m, muon.v }, { 145, 2, 2 })                 -- 74,000 in matrices, 1,010 in vectors
+    t.equal({ factors.row_var, factors.col_var, factors.variance }, { 2, 3, 2 })
+end)
+
+add("what the rest is refused for", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/matrices_refused.lua"
+    for _, case in ipairs {
+        { '"adamw", rest = "sgd"', "rest is given, but 'adamw' updates all parameters itself" },
+        { '"muon", rest = "muon"', "rest is 'muon', which does not update all parameters" },
+        { '"muon", rest = { "adam", betas = { 1 } }', "optimizer: rest 'adam': betas takes two numbers" },
+        { '"muon", rest = "adan"', "optimizer: rest: 'adan' is unknown" },
+        { '"muon", rest = { "adamw", momentum = 1 }', "unknown field 'momentum'" },
+        { '"muon", lr = 0', "lr is 0, expected a number > 0" },
+        { '"muon", ns_coefficients = { 1, 2 }', "ns_coefficients takes three numbers" },
+        { '"muon", adjust_lr_fn = "none"', "adjust_lr_fn is 'none', expected one of" },
+        { '"muon", groups = { { "out.*", momentum = 0.5 } }', "takes out.bias too, which 'adamw' updates" },
+        { '"muon", groups = { { "out.*", rest = true, momentum = 0.5 } }', "unknown field 'momentum'" },
+        { '"muon", groups = { { rank = 1, momentum = 0.5 } }', "unknown field 'momentum'" },
+        { '"adamw", groups = { { "out.*", rest = true } }', "unknown field 'rest'" },
+        { '"adafactor", eps = { 1e-3 }', "eps takes two numbers >= 0" },
+        { '"adafactor", eps = { 1e-200, 1e-3 }', "of which the square is 0 or denormal in f64" },
+        { '"adafactor", d = 0.5', "d is 0.5, expected a number >= 1" } } do
+        t.write(path, spec(case[1]))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1, case[1])
+        t.contains(result.err, case[2])
+    end
+end)
+
+add("gagen list says what rows and columns cost", function(t)
+    local listed = t.load("tests/lua/programs.lua")(t).gagen { "list", "optimizers" }.out
+    t.contains(listed, "keeps row_var, col_var: 4 bytes per row and 4 per column in f32, 8 and 8 in f64; "
+        .. "for vectors variance: 4 bytes per parameter in f32, 8 in f64")
+    t.contains(listed, "keeps buf: 4 bytes per parameter in f32, 8 in f64, of what it updates; the rest as its")
+end)
+
+return tests
