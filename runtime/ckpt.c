@@ -63,7 +63,7 @@ static int64_t measure(const ga_ckpt_config *c, int64_t *total) {
         if (bytes > largest) largest = bytes;
     }
     if (c->gradient) {
-        int64_t bytes = ga_safetensors_bytes(c->gradient, 1, NULL, 0) + GA_PATH_MAX;
+        int64_t bytes = ga_safetensors_bytes(c->gradient, c->gradient_count, NULL, 0) + GA_PATH_MAX;
         if (bytes > largest) largest = bytes;
     }
     return largest / GA_BLOCK + 1;
@@ -354,7 +354,7 @@ static int write_files(save *v) {
         return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
     if (v->s->r > 0) {
         ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
-        GA_TRY(write_file(v, name, c->gradient, 1, true));
+        GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
     }
     if (rank > 0) return GA_OK;
     begin_manifest(v);

@@ -66,7 +66,8 @@ typedef struct ga_ckpt_config {
     int keep;           /* how many stay, >= 1 */
     const ga_ckpt_file *files;
     int file_count;           /* 1..GA_CKPT_FILES */
-    const ga_array *gradient; /* of this rank, saved mid-cycle only */
+    const ga_array *gradient; /* of this rank, and what else belongs to a partial sum; saved mid-cycle only */
+    int gradient_count;
     ga_comm *comm;
     const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: always now's accumulate */
 } ga_ckpt_config;

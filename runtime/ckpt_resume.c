@@ -105,7 +105,8 @@ static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, in
     ga_note notes[GA_SAVED_SUMS];
     for (int i = 0; i < GA_SAVED_SUMS; i++) notes[i].key = ga_saved_sum_names[i];
     GA_TRY(join(file, path, ga_ckpt_gradient_name(rank, world, name), e));
-    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, c->gradient, 1, notes, GA_SAVED_SUMS, e));
+    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, c->gradient, c->gradient_count, notes,
+                                                           GA_SAVED_SUMS, e));
     for (int i = 0; i < GA_SAVED_SUMS; i++)
         s->sums[i] = (add ? s->sums[i] : 0) + strtod(notes[i].value, NULL);
     return GA_OK;
@@ -129,7 +130,7 @@ static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_stat
         for (int i = 0; i < s->world; i++) GA_TRY(take_gradient(path, c, i, s->world, i > 0, s, e));
         return GA_OK;
     }
-    clear_gradient(c->gradient);
+    for (int i = 0; i < c->gradient_count; i++) clear_gradient(&c->gradient[i]);
     for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = 0;
     return GA_OK;
 }

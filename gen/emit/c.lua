@@ -107,6 +107,7 @@ function c.pointer(t)
     if arena == "sums" then return "m->sums" end
     if arena == "parameters" then return "m->w." .. t.name .. short_offset(t) end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. short_offset(t) end
+    if arena == "residues" then return "m->residue." .. t.param.value.name .. short_offset(t) end
     if arena == "views" then return "m->v." .. t.name .. short_offset(t) end
     return "m->a." .. t.name .. short_offset(t)
 end

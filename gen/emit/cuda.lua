@@ -36,6 +36,7 @@ function cuda.pointer(t)
     end)
     if arena == "parameters" then return "m->w." .. t.name .. offset end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
+    if arena == "residues" then return "m->residue." .. t.param.value.name .. offset end
     if arena == "views" then return "m->v." .. t.name .. offset end
     return "m->a." .. t.name .. offset
 end
@@ -205,6 +206,7 @@ local LAUNCH = attention.launch
 for _, family in ipairs { conv, pool, batchnorm } do LAUNCH = ordered.copy(LAUNCH, family.launch) end
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
+function LAUNCH.accumulate(node) return over(graph.elements(node.size.S)) end
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.attend_delta(node) return over(graph.elements(node.outs.delta.tensor.shape)) end

@@ -24,6 +24,7 @@ local function model_fields(g, config)
         "ga_address device_memory[DEVICE_ARENAS];",
         "ga_address device_w, device_g; /* the flat space again: the device's is the true one */",
     }
+    if g.residues then list[#list + 1] = "ga_address device_residue;" end
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("ga_address device_%s;"):format(name)
     end
@@ -94,6 +95,7 @@ function cuda_program.flat(g, config)
     if not has_device(config) then return {} end
     local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
         "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
+    if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.state_names) do
         list[#list + 1] = ("m->device_%s = m->device_memory[DEVICE_%s];"):format(name, name:upper())
     end

@@ -220,6 +220,7 @@ local function transfers(g, up)
     end
     add("w", "flat", "FLAT")
     add("g", "flat", "FLAT")
+    if g.residues then add("residue", "flat", "FLAT") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
         add(name, state.dense and "flat" or "kept", state.dense and "FLAT" or state.elements)

@@ -34,6 +34,7 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 local function function_name(node, section)
     local out = graph.writes(node)[1].tensor
     if out.kind == "scalar" then return node.op end
+    if node.op == "accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
     local name = out.name
     if node.run and node.run.rest and not name:find("_rest$") then name = name .. "_rest" end
     section = node.section or section
@@ -211,6 +212,7 @@ local function parameters(kernel, node, target)
     end
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
+    if kernel.ends then list[#list + 1] = "bool last" end
     kernel.parameters = list
     local open = target.open(kernel.name, kernel.launch)
     return target.wrap("", open, list, ""):sub(#open + 1)
@@ -264,7 +266,7 @@ end
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
     local kernel = { node = node, section = section, profile = context.profile, half = context.half,
-        draws = op.draws and node.ins.facts ~= nil,
+        draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
@@ -315,6 +317,7 @@ function kernels.call(kernel, pad, target, behind)
             if adds then list[#list + 1] = adds end
         end
     end
+    if kernel.ends then list[#list + 1] = "reduces" end
     return target.wrap(pad, kernel.name .. "(", list,
         (");%s // %s"):format(behind, table.concat(comment, " ")))
 end

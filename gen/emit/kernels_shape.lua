@@ -16,6 +16,8 @@ function arguments.slice_dx(kernel, node)
         count = (a.last - a.first + 1) * s.inner, store = c.store(kernel, "y[i]", "value") }
 end
 
+function arguments.accumulate(_, node) return { n = graph.elements(node.size.S) } end
+
 function arguments.concat(_, node)
     local s = node.size
     local first = node.ins.a.shape[node.attrs.axis] * s.inner

@@ -96,7 +96,7 @@ local function source(g, config, context, header)
         output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
         output_type = text.ident(has_plain_output(g) and graph.is_half(g.output) and g.half or "real"),
         number = text.block(g.output and c.load(g.output, "output[i]") or ""),
-        buckets = #g.collectives, scaled = config.scaler ~= nil,
+        buckets = #g.collectives, residues = g.residues, scaled = config.scaler ~= nil,
         scale = text.block(scaler.present(config, "m->step.")),
         last_scale = text.block(scaler.last(config, "s->")),
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,

@@ -23,7 +23,7 @@ local RUNTIME = 512 * 1024
 local function runtime_bytes(g)
     local names = 0
     for _, param in ipairs(g.params) do names = names + param.count end
-    return RUNTIME + names * (1 + #g.state_names) * 512
+    return RUNTIME + names * (1 + #g.state_names + (g.residues and 1 or 0)) * 512
 end
 
 local function partials_for(doubles)

@@ -159,6 +159,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
         chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        residues = g.residues, gradients = g.residues and 2 or 1,
         by_epoch = config.schedule.fields.by == "epoch",
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
@@ -277,6 +278,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local target = context.target
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         "m->flat_g = (real *)m->memory[ARENA_GRADIENTS].base;" }
+    if g.residues then flat[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
     local state_places = states.places(g, config)
     table.move(state_places, 1, #state_places, #flat + 1, flat)
     local state_tables, saved_states = states.tables(g, params)
@@ -295,6 +297,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     more = ordered.copy(more, scaler.lines(config))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        residues = g.residues, gradients = g.residues and 2 or 1,
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),

@@ -2,6 +2,7 @@
 -- times too large until the boundary divides it, in the factor that also makes the mean of it. What a scale that
 -- moves keeps are fields of the struct step; it moves behind everything else that is decided about an update, so
 -- a cycle has one scale. Without the word, nothing of it is in a program.
+local clip = require "emit.clip"
 local expr = require "base.expr"
 local text = require "base.text"
 
@@ -83,22 +84,23 @@ function scaler.moved(config, target)
     }
 end
 
---- The lines of model.c: how a run starts, what a checkpoint says, what is taken from one.
+--- The lines of model.c: how a run starts, what a checkpoint says, what is taken from one; `scale` and
+--- `last_scale`: what the gradient carries inside a cycle and behind one.
 function scaler.lines(config)
     local seed = ("m->step.seed = (real)(%s / m->nominal);"):format(scaler.present(config, "m->step."))
     local started, saved, loaded = { seed }, ".scale = 1,", {}
     if scaler.moves(config) then
-        started = { ("m->step.scale = %s;"):format(number(config.scaler.initial)), seed }
+        started = { ("m->step.scale = m->step.last_scale = %s;"):format(number(config.scaler.initial)), seed }
         saved = ".scaler = GA_DYNAMIC_SCALE, .scale = m->step.scale,\n"
             .. "        .growth_step = m->step.growth_step, .hysteresis_step = m->step.hysteresis_step,"
-        loaded = { "m->step.scale = s.scale;", "m->step.growth_step = s.growth_step;",
+        loaded = { "m->step.scale = m->step.last_scale = s.scale;", "m->step.growth_step = s.growth_step;",
             "m->step.hysteresis_step = s.hysteresis_step;", seed }
     elseif config.scaler then
         saved = (".scaler = GA_STATIC_SCALE, .scale = %s,"):format(number(config.scaler.static))
     end
     return { scale_started = block_of(started), scale_saved = text.block(saved), scale_loaded = block_of(loaded),
         scaled = config.scaler ~= nil, scale = text.block(scaler.present(config, "m->step.")),
-        last_scale = text.block(scaler.last(config, "m->step.")) }
+        last_scale = text.block(clip.writes(config) and "1" or scaler.last(config, "m->step.")) }
 end
 
 --- Whether a gradient that is not finite ends the run, and then the condition and what is said of it.

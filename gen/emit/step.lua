@@ -77,7 +77,7 @@ local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 function step.backward_lines(g, body, target)
     local reduces = #g.collectives > 0
     local out = { "const bool adds = ga_role_adds(role);" }
-    if reduces then out[2] = "const bool reduces = ga_role_reduces(role);" end
+    if reduces or g.residues then out[2] = "const bool reduces = ga_role_reduces(role);" end
     return block_of(lines_of(body, reduces, "", out, target))
 end
 
@@ -221,6 +221,10 @@ local function kernels_text(g, config, context, all, sweeps)
         params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
         .text:gsub("\n+$", "\n")
     for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end
+    if g.residues then
+        local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
+        list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
+    end
     if config.optimizer.own.ema then
         list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
     end

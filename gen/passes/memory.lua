@@ -180,6 +180,7 @@ local function place_flat(g)
         end
         at(param.value, "parameters")
         if param.gradient then at(param.gradient, "gradients") end
+        if param.residue then at(param.residue, "residues") end
         for _, name in ipairs(g.state_names) do
             if param.state[name] then at(param.state[name], name) end
         end
@@ -208,6 +209,7 @@ function memory.run(g)
         { name = "parameters", elements = g.flat_elements },
         { name = "gradients", elements = g.flat_elements },
     }
+    if g.residues then g.arenas[3] = { name = "residues", elements = g.flat_elements } end
     for _, name in ipairs(g.state_names) do
         g.arenas[#g.arenas + 1] = { name = name, elements = g.states:get(name).elements, state = true }
     end

@@ -10,6 +10,7 @@ local passes = {}
 passes.list = {
     require "passes.autodiff",     -- backward nodes and gradient tensors
     require "passes.logits",       -- the last layer and its loss over some rows at a time (optional)
+    require "passes.accumulate",   -- sums over the micro-steps, where kernels do not make them
     require "passes.optimize",     -- parameter groups and optimizer state
     require "passes.precision",    -- a concrete type for every tensor
     require "passes.recompute",    -- values computed again instead of kept (optional)

@@ -322,7 +322,8 @@ function config.read(path, events, catalog, default_name, choice)
     check_name(c, given, path)
     check_alone(given, path)
     require_words(given, path)
-    c.precision = simple(given, path, "precision").compute
+    local precision = simple(given, path, "precision")
+    c.precision, c.accum = precision.compute, precision.accum
     local d, at = simple(given, path, "data")
     c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
     local parallel, parallel_at = simple(given, path, "parallel")

@@ -115,11 +115,14 @@ words.list = {
         field("per_group", "bool", { default = false,
             doc = "a norm and a factor for each group of the optimizer" }),
     } },
-    { name = "precision", example = 'precision "f64"',
+    { name = "precision", example = 'precision { "f32", accum = "kahan" }',
       doc = "the type of all arithmetic, and how values are stored", fields = {
         field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64", "bf16", "f16" },
             doc = "f32 or f64; bf16, f16: arithmetic is f32, but activations, their gradients and weights as "
                 .. "products read them are stored in 16 bits; parameters, their gradients and state stay f32" }),
+        field("accum", "str", { default = "f32", values = { "f32", "kahan" },
+            doc = "how gradients are summed up over the micro-steps: plainly, in the type of the arithmetic; or kahan, "
+                .. "with a second array for what the sums round off" }),
     } },
     { name = "scaler", example = 'scaler { initial_scale = 1024, growth_interval = 500 }',
       doc = "the loss of a cycle is multiplied by a scale, its gradient divided by it before anything looks at it; an "

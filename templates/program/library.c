@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -138,6 +138,9 @@ static void handle_gradients(ga_worker *w, model *m) {
 
 static void flush_step(ga_worker *w, void *arg) {
     model *m = arg;
+//% if residues then
+    settle(w, m->flat_g, m->flat_residue);
+//% end
 //% if buckets > 0 then
     for (int i = 0; i < $buckets; i++) bucket_start(w, m, i); /* the last micro-step would have done it */
 //% end

@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
 $header
 #include "probes.h"
 
@@ -47,11 +47,17 @@ static void place(model *m) {
 //% if device then
     m->w = parameters_at(m->device_w);
     m->g = parameters_at(m->device_g);
+//% if residues then
+    m->residue = parameters_at(m->device_residue);
+//% end
     $view_places
     const ga_address a = m->device_memory[DEVICE_ACTIVATIONS];
 //% else
     m->w = parameters_at(m->flat_w);
     m->g = parameters_at(m->flat_g);
+//% if residues then
+    m->residue = parameters_at(m->flat_residue);
+//% end
     $view_places
     real *const a = (real *)m->memory[ARENA_ACTIVATIONS].base;
 //% end
@@ -185,12 +191,15 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
-    a->gradient = (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_g};
+    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_g};
+//% if residues then
+    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue};
+//% end
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
-    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, &a->gradient, m->comm,
-                            &m->epochs};
+    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, a->gradient, $gradients,
+                            m->comm, &m->epochs};
 }
 
 static ga_ckpt_state state_of(const model *m) {
@@ -318,7 +327,7 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     for (int64_t i = 0; i < FLAT; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
 //% end
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
-    GA_TRY(ga_safetensors_save(path, &m->saved.gradient, 1, e));
+    GA_TRY(ga_safetensors_save(path, m->saved.gradient, 1, e));
     if (STATES == 0) return 0;
     snprintf(path, sizeof path, "%s/state.safetensors", folder);
     return ga_safetensors_save(path, m->saved.state, STATES, e);

@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked)
 $header
 #ifndef $guard
 #define $guard
@@ -114,7 +114,7 @@ enum { $sum_names };
 
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
-    ga_array parameters, gradient;
+    ga_array parameters, gradient[$gradients];
     ga_array state[STATES ? STATES : 1];
     ga_ckpt_file files[2];
 } saved;
@@ -122,8 +122,15 @@ typedef struct saved {
 typedef struct model {
     ga_arena memory[ARENAS];
     real *flat_w, *flat_g;   /* the flat space of parameters and gradients: FLAT elements each */
+//% if residues then
+    real *flat_residue;      /* what the sums over the micro-steps have rounded off */
+//% end
     $state_fields
+//% if residues then
+    parameters w, g, residue;
+//% else
     parameters w, g;
+//% end
 //% if views.text ~= "" then
     views v;
 //% end

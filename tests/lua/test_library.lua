@@ -81,6 +81,13 @@ add("the program's own shuffled rows with a flushed tail are train's, bit for bi
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
+-- flush ends a cycle whose last micro-step did not know that it was one.
+add("with compensated sums and a flushed tail the loop is train's, bit for bit", function(t)
+    local programs, p = build(t, "library_kahan", spec(', tail = "flush"', true) .. 'precision { accum = "kahan" }\n')
+    local expected = trained(programs, p, { cycles = 20 })
+    same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
+end)
+
 -- 30 micro-batches an epoch: eight cycles, the last one short.
 add("rows that pass by are train's, bit for bit", function(t)
     local text = spec(', tail = "flush"'):gsub("shuffle = false", 'eval = "tiny.csv", stream = true')

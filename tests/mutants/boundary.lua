@@ -58,6 +58,11 @@ return {
         "if (*hysteresis_step < c->hysteresis) return;\n        *hysteresis_step = 0;\n"
         .. "        *scale = fmax(*scale * c->backoff_factor, c->min_scale);",
         "test_scaler: overflows and growth over hysteresis and interval" },
+    { "what sums round off is not added at the end", "templates/c/accumulate.c",
+        "y[i] = last ? sum + residue[i] : sum;", "y[i] = sum; (void)last;",
+        "test_sums: 4,096 micro-steps: the sum of f64, rounded once: c" },
+    { "what sums have rounded off is lost in a checkpoint", "templates/program/model.c",
+        'm->flat_residue};', "m->flat_g};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
         "    $sweep_calls", "    if (m->count.cycle > 0) return;\n    $sweep_calls", "test_train: parameters change at the boundary only" },
 }

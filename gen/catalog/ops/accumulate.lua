@@ -1,0 +1,14 @@
+-- accumulate: what adds the gradient of a micro-step to that of the cycle where kernels do not do it themselves.
+local graph = require "graph.graph"
+
+op "accumulate" {
+    doc = "y + x; what the sum rounds off is summed up in the residue, which the last micro-step adds (Knuth's TwoSum, "
+        .. "after Kahan, Babuska and Neumaier)",
+    ins = { "x (*)" }, outs = { "y (S)", "residue (S)" },
+    letters = function(n, size) size.S = n.ins.x.shape end,
+    internal = true, never_adds = true, ends = true, lower = "accumulate",
+    cost = function(n)
+        local elements = graph.elements(n.size.S)
+        return { flops = 7 * elements, elements = 5 * elements }
+    end,
+}

@@ -1,0 +1,29 @@
+// accumulate: sums over the micro-steps of a cycle that lose nothing.
+
+//@ accumulate(fn, params, source, n)
+/* $fn: y += x; residue += what that rounds off; behind the last micro-step y has both
+ * $source */
+static void $fn($params) {
+    enum { N = $n, TILE = 4096 };
+    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t from = t.index * TILE, to = from + TILE < N ? from + TILE : N;
+        for (int64_t i = from; i < to; i++) {
+            const real before = add ? y[i] : 0, sum = before + x[i];
+            const real added = sum - before; /* x but for rounding; before is sum - added but for rounding */
+            const real lost = (before - (sum - added)) + (x[i] - added);
+            residue[i] = add ? residue[i] + lost : 0;
+            y[i] = last ? sum + residue[i] : sum;
+        }
+    }
+}
+
+//@ settle(tile)
+/* settle: adds the residue where no last micro-step has done it. */
+static void settle(ga_worker *w, real *y, real *residue) {
+    enum { TILE = $tile };
+    for (ga_tiles t = ga_tiles_begin(w, (TRAINED + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t from = t.index * TILE, to = from + TILE < TRAINED ? from + TILE : TRAINED;
+        for (int64_t i = from; i < to; i++) y[i] += residue[i];
+    }
+    ga_barrier(w);
+}
