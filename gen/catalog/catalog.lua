@@ -56,7 +56,7 @@ local function lua_names()
 end
 
 -- "x y" as a set. Operands that the templates of an op read and write in 16 bits, where the tensor has
--- such; of an op with `product` these inputs always have.
+-- such; of an op that `rounds`, inputs among them always have.
 local function operand_set(names)
     local set = {}
     for name in (names or ""):gmatch("%S+") do set[name] = true end

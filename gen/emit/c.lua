@@ -40,6 +40,9 @@ end
 c.spelling, c.call = functions(OWN_F32_CALL)
 c.library_spelling, c.library_call = functions(F32_CALL)
 
+--- The C type of the elements of a tensor of numbers.
+function c.type_of(t) return text.ident(graph.is_half(t) and t.dtype or "real") end
+
 --- The C text of `value`, an element of a tensor, as a number to compute with.
 function c.load(t, value)
     return graph.is_half(t) and ("%s_widen(%s)"):format(t.dtype, value) or value

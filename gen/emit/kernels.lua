@@ -7,6 +7,7 @@ local conv = require "emit.kernels_conv"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local matmul = require "emit.matmul"
+local norm = require "emit.kernels_norm"
 local ordered = require "base.ordered"
 local pool = require "emit.kernels_pool"
 local text = require "base.text"
@@ -46,7 +47,7 @@ end
 
 -- Arguments of each op's template beside fn, params and source.
 local ARGUMENTS = ordered.copy((require "emit.kernels_shape"), attention.arguments)
-for _, family in ipairs { conv, pool, batchnorm } do
+for _, family in ipairs { conv, pool, batchnorm, norm } do
     ARGUMENTS = ordered.copy(ARGUMENTS, family.arguments)
 end
 
@@ -79,15 +80,29 @@ local function class_arguments(node, dtype, arguments)
     return arguments, text.number(total, dtype)
 end
 
+-- How a row of logits is read: the C target widens one of 16 bits first, the other reads x = row[c], and the
+-- element `spelling` as `name`.
+local function logit_rows(node, arguments, target, name, spelling)
+    local logits = node.ins.logits
+    if target.folder == "c" then
+        arguments.half = graph.is_half(logits)
+    else
+        arguments.type, arguments.x = c.type_of(logits), text.block(c.load(logits, "row[c]"))
+        arguments[name] = text.block(c.load(logits, spelling))
+    end
+    return arguments
+end
+
 function ARGUMENTS.cross_entropy(_, node, _, dtype, target)
     local arguments = class_arguments(node, dtype,
         { exp = target.call("exp", dtype), log = target.call("log", dtype) })
-    return arguments
+    return logit_rows(node, arguments, target, "hit", "row[target[i]]")
 end
 
 function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype, target)
     local arguments, total = class_arguments(node, dtype,
-        { exp = target.call("exp", dtype), store = c.store(kernel, "y[i]", "value") })
+        { exp = target.call("exp", dtype), store = c.store(kernel, "y[i]", "value"),
+            logit = text.block(c.load(node.ins.logits, "logits[i]")) })
     arguments.total = total
     return arguments
 end
@@ -119,29 +134,9 @@ end
 
 function ARGUMENTS.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
 
-function ARGUMENTS.hit(_, node)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
-end
-
-function ARGUMENTS.rmsnorm(_, node, _, dtype, target)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        eps = text.number(node.attrs.eps, dtype), sqrt = target.call("sqrt", dtype) }
-end
-
-function ARGUMENTS.layernorm(kernel, node, op, dtype, target)
-    local arguments = ARGUMENTS.rmsnorm(kernel, node, op, dtype, target)
-    arguments.shift = text.block(node.ins.bias and " + bias[c]" or "")
-    return arguments
-end
-
-function ARGUMENTS.norm_dx(kernel, node)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        centred = node.ins.mean ~= nil, store = c.store(kernel, "y[i]", "value") }
-end
-
-function ARGUMENTS.norm_dw(kernel, node)
-    return { real = text.ident("real"), rows = rows_of(node), C = node.size.C,
-        centred = node.ins.mean ~= nil, init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0") }
+function ARGUMENTS.hit(_, node, _, _, target)
+    local arguments = { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
+    return logit_rows(node, arguments, target, "best", "row[best]")
 end
 
 function ARGUMENTS.dropout(kernel, node)
@@ -149,7 +144,7 @@ function ARGUMENTS.dropout(kernel, node)
     local width = graph.elements(shape) // shape[1]
     return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
         p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
-        store = c.store(kernel, "y[i]", "value") }
+        x = text.block(c.load(node.ins.x, "x[i]")), store = c.store(kernel, "y[i]", "value") }
 end
 
 function ARGUMENTS.pack_in_out(_, node, _, _, target)
@@ -248,14 +243,17 @@ local function added(node)
 end
 
 -- What the kernel of a node needs beside it: blocks of files of their own, op.helper = { c = "a b" } or a
--- function of the node, in front of the first kernel that needs them.
+-- function of the node, in front of the first kernel that needs them. "a:half" is told of which type the inputs
+-- of products are: `type`, and `half` if it is one of 16 bits.
 local function helper_text(node, op, context, target)
     local helper, out = op.helper, {}
     if type(helper) == "function" then helper = helper(node) end
-    for name in (helper and helper[target.folder] or ""):gmatch("%S+") do
+    for name, told in (helper and helper[target.folder] or ""):gmatch("([%w_]+)(:?%S*)") do
         if not context.helpers[name] then
-            local file = ("%s/%s%s"):format(target.folder, name, target.extension)
-            out[#out + 1] = context.template(file)(name, {}).text .. "\n"
+            local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
+            local arguments = told ~= "" and { half = half and text.ident(half) or false,
+                type = text.ident(half or "real") } or {}
+            out[#out + 1] = context.template(file)(name, arguments).text .. "\n"
             context.helpers[name] = true
         end
     end
@@ -284,7 +282,7 @@ function kernels.make(node, section, context)
         node.why and "; " .. node.why or ""))
     local block = node.exprs and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
-    if context.half and op.product then block = block .. target.of_half end
+    if context.half and op.gemm then block = block .. target.of_half end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     kernel.text = helper_text(node, op, context, target) .. own
     return kernel

@@ -1,5 +1,6 @@
 -- kernels_attention: the template arguments of attention and of what belongs to it, for both targets.
 local c = require "emit.c"
+local graph = require "graph.graph"
 local text = require "base.text"
 
 local attention = { arguments = {}, launch = {} }
@@ -46,7 +47,13 @@ end
 
 local function common(node, dtype, target)
     local list = sizes(node, dtype, target)
-    if target.folder == "c" then tiles_of_c(list, node) else tiles_of_cuda(list, node, dtype) end
+    list.type = c.type_of(node.ins.query)
+    if target.folder == "c" then
+        tiles_of_c(list, node)
+        list.half = graph.is_half(node.ins.query)
+    else
+        tiles_of_cuda(list, node, dtype)
+    end
     return list
 end
 
@@ -54,6 +61,9 @@ function arguments.attend(_, node, _, dtype, target)
     local list = common(node, dtype, target)
     list.stop = text.block(node.attrs.causal and "i0 + n" or "T")
     list.log = target.call("log", dtype)
+    if target.folder == "c" then
+        list.result = text.block(c.stored(node.outs.y.tensor, "sum[i * D + c] * factor"))
+    end
     return list
 end
 
@@ -64,16 +74,23 @@ function arguments.attend_dx(_, node, _, dtype, target)
     return list
 end
 
-function arguments.attend_delta(_, node)
-    return { real = text.ident("real"), rows = node.size.B * node.size.T, heads = node.attrs.heads,
+function arguments.attend_delta(_, node, _, _, target)
+    local list = { real = text.ident("real"), rows = node.size.B * node.size.T, heads = node.attrs.heads,
         d = node.attrs.d }
+    if target.folder == "c" then
+        list.half = graph.is_half(node.ins.y)
+    else
+        list.x, list.dy = text.block(c.load(node.ins.y, "y[c]")), text.block(c.load(node.ins.dy, "dy[c]"))
+    end
+    return list
 end
 
 function arguments.rotary(kernel, node, _, _, target)
     local a = node.attrs
     local first = target.folder == "c" and "at + c" or "at"
     local second = target.folder == "c" and "at + HALF + c" or "at + HALF"
-    return { real = text.ident("real"), B = node.size.B, T = node.size.T, heads = a.heads, d = a.d,
+    return { real = text.ident("real"), x_low = text.block(c.load(node.ins.x, ("x[%s]"):format(first))),
+        x_high = text.block(c.load(node.ins.x, ("x[%s]"):format(second))), B = node.size.B, T = node.size.T, heads = a.heads, d = a.d,
         base = text.number(a.base, "f64"), sign = text.block(a.back and "-" or ""),
         low = c.store(kernel, ("y[%s]"):format(first), "low"),
         high = c.store(kernel, ("y[%s]"):format(second), "high") }

@@ -1,5 +1,6 @@
 -- kernels_batchnorm: the template arguments of batchnorm, for both targets.
 local c = require "emit.c"
+local graph = require "graph.graph"
 local text = require "base.text"
 
 local batchnorm = { arguments = {}, launch = {} }
@@ -12,17 +13,42 @@ local function sizes(node)
     return { real = text.ident("real"), B = s.B, C = s.C, S = s.S, rows = node.attrs.rows }
 end
 
+-- An element in the words of a template.
+local function element(t, spelling) return text.block(c.load(t, spelling)) end
+
 function arguments.batchnorm_stats(_, node, _, dtype, target)
-    local list = sizes(node)
+    local list, x = sizes(node), node.ins.x
     list.eps, list.sqrt = text.number(node.attrs.eps, dtype), target.call("sqrt", dtype)
+    if target.folder == "c" then
+        list.half, list.type = graph.is_half(x), c.type_of(x)
+    else
+        list.x = element(x, "x[first + k / S * C * S + k % S]")
+    end
     return list
 end
 
-function arguments.batchnorm(_, node) return sizes(node) end
-arguments.batchnorm_sums = arguments.batchnorm
+function arguments.batchnorm(_, node, _, _, target)
+    local list, x = sizes(node), c.load(node.ins.x, "x[i]")
+    list.value = text.block(c.stored(node.outs.y.tensor, target.folder == "c"
+        and ("(%s - middle) * factor + shift"):format(x)
+        or ("(%s - mean[at]) * (rstd[at] * weight[c]) + bias[c]"):format(x)))
+    return list
+end
+
+-- Where one of dy and x is of 16 bits, so is the other.
+function arguments.batchnorm_sums(_, node, _, _, target)
+    local list = sizes(node)
+    if target.folder == "c" then
+        list.half = graph.is_half(node.ins.x)
+    else
+        list.x, list.dy = element(node.ins.x, "x[i]"), element(node.ins.dy, "dy[i]")
+    end
+    return list
+end
 
 function arguments.batchnorm_dx(kernel, node)
     local list = sizes(node)
+    list.x, list.dy = element(node.ins.x, "x[i]"), element(node.ins.dy, "dy[i]")
     list.store = c.store(kernel, "y[i]", "value")
     return list
 end

@@ -1,5 +1,6 @@
 -- kernels_conv: the template arguments of convolutions and pools, for both targets.
 local c = require "emit.c"
+local graph = require "graph.graph"
 local matmul = require "emit.matmul"
 local text = require "base.text"
 
@@ -62,6 +63,7 @@ function arguments.conv2d(kernel, node, op, dtype, target)
     local g = op.gather(node)
     local list = reading(g)
     list.x = text.ident(node.ins.x and "x" or "dy")
+    list.weight = text.block(c.load(node.ins.weight, "weight[part.weight + (ga_int64)(g * OUT + i) * K + k]"))
     list.channels, list.out, list.rows, list.columns = g.channels // g.groups, g.out // g.groups, g.rows, g.columns
     list.place_h, list.place_w = g.place_step[1], g.place_step[2]
     list.bias = text.block(node.ins.bias and " + bias[g * OUT + i]" or "")
@@ -73,6 +75,7 @@ function arguments.conv2d(kernel, node, op, dtype, target)
         end)
         return list
     end
+    list.weight, list.half, list.type = nil, graph.is_half(node.ins.weight), c.type_of(node.ins.weight)
     list.parts = #g.parts
     local s = matmul.sizes(list.out, 16 * g.rows * g.columns, list.channels * list.taps, dtype == "f64" and 8 or 4,
         kernel.profile)
@@ -90,7 +93,9 @@ function arguments.conv2d_turned(kernel, node, _, _, target)
     local a, parts = node.attrs, node.parts
     local list = { groups = a.groups, channels = a.channels // a.groups, out = a.out // a.groups,
         window_h = a.window[1], window_w = a.window[2], step_h = parts[1].h.tap_step, step_w = parts[1].w.tap_step }
+    list.type = c.type_of(node.ins.weight)
     if target.folder == "cuda" then
+        list.type = nil
         list.blocks_each = math.min(ceil(node.size.N, #parts * THREADS), 1024)
         list.part_choice, kernel.launch.blocks = part_choice(parts, function() return list.blocks_each end)
     else
@@ -104,12 +109,15 @@ function arguments.conv2d_dw(kernel, node, op, dtype, target)
     local list = reading(g)
     list.channels, list.out, list.rows, list.columns = g.channels // g.groups, g.out // g.groups, g.rows, g.columns
     list.partials = node.size.N
+    list.d = text.block(c.load(node.ins.dy, target.folder == "c" and "d[(size_t)j * PLACES + from[k]]"
+        or "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]"))
     if target.folder == "cuda" then
         local side = add_tile(list, math.min(list.channels * list.taps, list.out))
         list.part_choice = part_choice(g.parts, function() return 0 end)
         kernel.launch.blocks = ceil(list.channels * list.taps, side) * ceil(list.out, side) * g.groups * list.partials
         return list
     end
+    list.type = c.type_of(node.ins.x)
     local lanes = kernel.profile.vector // (dtype == "f64" and 8 or 4)
     local K = list.channels * list.taps
     local s = matmul.sizes(math.min(K, TALL_TERMS), list.out, PLACES, dtype == "f64" and 8 or 4, kernel.profile)

@@ -1,5 +1,6 @@
 -- kernels_pool: the template arguments of pools and padding, for both targets.
 local c = require "emit.c"
+local graph = require "graph.graph"
 local text = require "base.text"
 
 local pool = { arguments = {}, launch = {} }
@@ -59,16 +60,30 @@ local function add_count(list, a)
     list.window = a.window and a.window[1] * a.window[2] or 1
 end
 
+-- An element in the words of a template.
+local function element(t, spelling) return text.block(c.load(t, spelling)) end
+
 function arguments.maxpool2d(_, node)
-    local list = sizes(node)
+    local list, x = sizes(node), node.ins.x
+    list.type, list.first, list.x = c.type_of(x), element(x, "plane[at]"), element(x, "plane[h * W + v]")
+    list.value = text.block(c.stored(node.outs.y.tensor, "best"))
     add_windows(list, node.attrs)
     return list
 end
 
-function arguments.avgpool2d(_, node)
+-- Windows and the elements of each.
+local function averaging(node)
     local list = sizes(node)
     add_windows(list, node.attrs)
     add_count(list, node.attrs)
+    return list
+end
+
+function arguments.avgpool2d(_, node)
+    local list = averaging(node)
+    list.type, list.x = c.type_of(node.ins.x), element(node.ins.x, "plane[h * W + v]")
+    list.value = text.block(c.stored(node.outs.y.tensor, ("sum / (%s)"):format(list.count.text)))
+    list.count = nil
     return list
 end
 
@@ -78,15 +93,25 @@ local function gradient(kernel, node, list, target)
         add_seen(list, node.attrs)
         list.store = c.store(kernel, "y[i]", "value")
     else
-        list.adds = kernel.can_add or false
+        list.adds, list.half = kernel.can_add or false, graph.is_half(node.outs.y.tensor)
     end
     return list
 end
 
-function arguments.maxpool2d_dx(kernel, node, _, _, target) return gradient(kernel, node, sizes(node), target) end
+function arguments.maxpool2d_dx(kernel, node, _, _, target)
+    local list, dy = sizes(node), node.ins.dy
+    local device = target.folder == "cuda"
+    list.type = not device and c.type_of(dy) or nil
+    list.d = element(dy, device and "dy[first + p * Q + q]" or "d[i]")
+    return gradient(kernel, node, list, target)
+end
 
 function arguments.avgpool2d_dx(kernel, node, _, _, target)
-    return gradient(kernel, node, arguments.avgpool2d(kernel, node), target)
+    local list, dy = averaging(node), node.ins.dy
+    local device = target.folder == "cuda"
+    list.type = device and c.type_of(dy) or nil
+    list.d = element(dy, device and "d[p * Q + q]" or "dy[(size_t)t.index * P * Q + i]")
+    return gradient(kernel, node, list, target)
 end
 
 function arguments.pad2d(_, node, _, dtype)

@@ -31,11 +31,14 @@ local function split(node)
     return { real = real(), outer = s.outer, n = s.n, inner = s.inner }
 end
 
-function arguments.axis_sum(kernel, node, _, dtype)
+function arguments.axis_sum(kernel, node, _, dtype, target)
     local list = split(node)
+    local by_rows = node.size.inner == 1 and node.op == "axis_sum"
+    list.type, list.term = c.type_of(node.ins.x), text.block(c.load(node.ins.x,
+        by_rows and "row[j]" or target.folder == "c" and "row[k]" or "column[j * INNER]"))
     list.value = text.block(node.attrs.mean and " * " .. text.number(1 / node.size.n, dtype).text or "")
     list.store = c.store(kernel, "y[i]", "value")
-    if node.size.inner == 1 and node.op == "axis_sum" then list.inner = nil end
+    if by_rows then list.inner = nil end
     return list
 end
 
@@ -85,15 +88,20 @@ end
 
 -- === embedding ===================================================================================
 
-function arguments.embedding(_, node)
-    return { ids = graph.elements(node.size.lead), C = node.size.C }
+function arguments.embedding(_, node, _, _, target)
+    local row = target.folder == "c" and "weight[(size_t)ids[i] * C + c]"
+        or "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]"
+    return { ids = graph.elements(node.size.lead), C = node.size.C,
+        value = text.block(c.stored(node.outs.y.tensor, row)) }
 end
 
 function arguments.id_order(_, node) return { ids = node.size.N, rows = node.size.F - 1 } end
 
-function arguments.embedding_dw(kernel, node)
+function arguments.embedding_dw(kernel, node, _, _, target)
     return { real = real(), rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
-        padding = node.attrs.padding or false, store = c.store(kernel, "y[i]", "value") }
+        padding = node.attrs.padding or false, type = target.folder == "c" and c.type_of(node.ins.dy) or nil,
+        term = text.block(c.load(node.ins.dy, target.folder == "c" and "place[c]"
+            or "dy[(ga_int64)order[k] * C + c]")), store = c.store(kernel, "y[i]", "value") }
 end
 
 return arguments

@@ -45,6 +45,8 @@ local PIECES = {
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
     { file = "math", block = "rows", arguments = rows, names = { "row_largest", "row_exp_sum" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
+    { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
+    { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
     { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
     { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },

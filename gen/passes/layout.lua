@@ -169,7 +169,7 @@ local function narrow_views(g, config)
     for _, body in ipairs { g.forward, g.backward, g.evaluation } do
         graph.walk(body, function(node)
             local op = config.ops[node.op]
-            for _, name in ipairs(op and op.product and node.signature.ins or {}) do
+            for _, name in ipairs(op and op.rounds and node.signature.ins or {}) do
                 local t = node.ins[name]
                 if t and t.kind == "param" and op.half[name] then
                     node.ins = ordered.copy(node.ins,

@@ -48,7 +48,7 @@ function Casts:read(node, op, name)
     if graph.is_half(t) and not takes_half then
         node.ins[name] = self:cast(t, "f32", t.name .. "_f32", node)
         node.ins[name].cast = true
-    elseif t.dtype == "f32" and t.kind ~= "param" and takes_half and op.product then
+    elseif t.dtype == "f32" and t.kind ~= "param" and takes_half and op.rounds then
         node.ins[name] = self:cast(t, self.half, t.name .. "_" .. self.half, node)
         node.ins[name].cast = true
     end

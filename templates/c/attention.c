@@ -1,7 +1,7 @@
 // attention: see catalog/ops/attention.lua for the formulas. A tile is computed by one worker from start to
 // end, keys and queries upwards.
 
-//@ attend(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log, dropout, drop, name)
+//@ attend(fn, params, source, real, half, type, result, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log, dropout, drop, name)
 /* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
@@ -10,7 +10,7 @@ static void $fn($params) {
     enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
     enum { QUERIES = $queries, KEYS = $keys, TILES = (T + QUERIES - 1) / QUERIES };
 //% if packed then
-    const $real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+    const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
     const draws z = draws_of(facts, ga_rng_stream($name), iteration, $drop);
@@ -21,12 +21,22 @@ static void $fn($params) {
         const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $stop;
         $real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
+//% if half then
+        $real q[QUERIES * D], rows[KEYS * D];
+        widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
+//% end
         for (int j0 = 0; j0 < end; j0 += KEYS) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = (row + j0) * K_ROW + h / GROUP * D;
             $real across[D * KEYS], score[QUERIES * KEYS] = {0};
+//% if half then
+            widen_rows(rows, D, key + at, K_ROW, m, D);
+            tile_across(across, KEYS, rows, m, D, D);
+            tile_product(score, KEYS, q, D, 1, across, KEYS, n, KEYS, D);
+//% else
             tile_across(across, KEYS, key + at, m, K_ROW, D);
             tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
+//% end
             for (int i = 0; i < n; i++) {
                 $real *p = score + i * KEYS;
                 for (int j = 0; j < KEYS; j++) p[j] *= $scale;
@@ -44,29 +54,43 @@ static void $fn($params) {
 //% end
                 for (int c = 0; c < D; c++) sum[i * D + c] *= shrink;
             }
+//% if half then
+            widen_rows(rows, D, value + at, K_ROW, m, D);
+            tile_product(sum, D, score, KEYS, 1, rows, D, n, D, m);
+//% else
             tile_product(sum, D, score, KEYS, 1, value + at, K_ROW, n, D, m);
+//% end
         }
         for (int i = 0; i < n; i++) {
             const size_t head = (row + i0 + i) * HEADS + h;
             const $real factor = total[i] == 0 ? 0 : 1 / total[i];
-            for (int c = 0; c < D; c++) y[head * D + c] = sum[i * D + c] * factor;
+            for (int c = 0; c < D; c++) y[head * D + c] = $result;
             lse[head] = total[i] == 0 ? 0 : largest[i] + $log(total[i]);
         }
     }
 }
 
-//@ attend_delta(fn, params, source, real, rows, heads, d)
+//@ attend_delta(fn, params, source, real, half, rows, heads, d)
 /* $fn: dy . y of each of $heads heads of $d
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, HEADS = $heads, D = $d, TILE = 64 };
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const size_t from = (size_t)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+//% if half then
+        for (size_t i = from * HEADS; i < to * HEADS; i++) {
+            $real d[D], out[D];
+            widen_row(d, dy + i * D, D);
+            widen_row(out, y + i * D, D);
+            delta[i] = row_dot(d, out, D);
+        }
+//% else
         for (size_t i = from * HEADS; i < to * HEADS; i++) delta[i] = row_dot(dy + i * D, y + i * D, D);
+//% end
     }
 }
 
-//@ attend_dx(fn, params, source, real, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp, dropout, drop, name)
+//@ attend_dx(fn, params, source, real, half, type, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp, dropout, drop, name)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * A worker has one head of the keys and all queries that use it; p is computed again from lse.
  * $source */
@@ -74,7 +98,7 @@ static void $fn($params) {
     enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
     enum { QUERIES = $queries, KEYS = $keys, KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
 //% if packed then
-    const $real *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     $real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
 //% if dropout then
@@ -87,17 +111,36 @@ static void $fn($params) {
             const int m = j0 + KEYS < T ? KEYS : T - j0;
             const size_t at = (row + j0) * K_ROW + shared * D;
             $real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
+//% if half then
+            $real rows[KEYS * D];
+            widen_rows(rows, D, value + at, K_ROW, m, D);
+            tile_across(values, KEYS, rows, m, D, D);
+            widen_rows(rows, D, key + at, K_ROW, m, D);
+            tile_across(keys, KEYS, rows, m, D, D);
+//% else
             tile_across(keys, KEYS, key + at, m, K_ROW, D);
             tile_across(values, KEYS, value + at, m, K_ROW, D);
+//% end
             for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
                 for (int i0 = $first; i0 < T; i0 += QUERIES) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
+//% if half then
+                    $real q[QUERIES * D], d_out[QUERIES * D];
+                    widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
+                    widen_rows(d_out, D, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n, D);
+//% else
                     const $real *q = query + (row + i0) * Q_ROW + h * D;
                     const $real *d_out = dy + (row + i0) * Y_ROW + h * D;
+//% end
                     $real *d_query = dq + (row + i0) * Q_ROW + h * D;
                     $real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
+//% if half then
+                    tile_product(p, KEYS, q, D, 1, keys, KEYS, n, KEYS, D);
+                    tile_product(ds, KEYS, d_out, D, 1, values, KEYS, n, KEYS, D);
+//% else
                     tile_product(p, KEYS, q, Q_ROW, 1, keys, KEYS, n, KEYS, D);
                     tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
+//% end
                     for (int i = 0; i < n; i++) {
                         const size_t head = (row + i0 + i) * HEADS + h;
                         $real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
@@ -115,9 +158,15 @@ static void $fn($params) {
 //% end
                         for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
                     }
+//% if half then
+                    tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
+                    tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
+                    tile_product(d_key, D, ds, 1, KEYS, q, D, m, D, n);
+//% else
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, key + at, K_ROW, n, D, m);
                     tile_product(d_value, D, p, 1, KEYS, d_out, Y_ROW, m, D, n);
                     tile_product(d_key, D, ds, 1, KEYS, q, Q_ROW, m, D, n);
+//% end
                 }
             }
             for (int j = 0; j < m; j++) {
@@ -128,7 +177,7 @@ static void $fn($params) {
     }
 }
 
-//@ rotary(fn, params, source, real, B, T, heads, d, base, sign, low, high)
+//@ rotary(fn, params, source, real, x_low, x_high, B, T, heads, d, base, sign, low, high)
 /* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t
  * Angles are computed in double, once for a tile of positions.
  * $source */
@@ -148,8 +197,8 @@ static void $fn($params) {
             const int p = i / HEADS % (to - from);
             const size_t at = (((size_t)(i / HEADS / (to - from)) * T + from + p) * HEADS + i % HEADS) * D;
             for (int c = 0; c < HALF; c++) {
-                const $real low = x[at + c] * cosine[p][c] - x[at + HALF + c] * sine[p][c];
-                const $real high = x[at + HALF + c] * cosine[p][c] + x[at + c] * sine[p][c];
+                const $real low = $x_low * cosine[p][c] - $x_high * sine[p][c];
+                const $real high = $x_high * cosine[p][c] + $x_low * sine[p][c];
                 $low
                 $high
             }

@@ -1,7 +1,7 @@
 // batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. A channel of a
 // group is one worker's from start to end.
 
-//@ batchnorm_stats(fn, params, source, real, B, C, S, rows, eps, sqrt)
+//@ batchnorm_stats(fn, params, source, real, half, type, B, C, S, rows, eps, sqrt)
 /* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
  * running ones
  * $source */
@@ -11,11 +11,24 @@ static void $fn($params) {
         const int c = (int)t.index % C;
         $real middle = running_mean[c], spread = running_var[c];
         if (facts->training) {
-            const $real *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
+            const $type *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
             $real sum = 0, squares = 0;
+//% if half then
+            $real plane[S];
+            for (int r = 0; r < ROWS; r++) {
+                widen_row(plane, first + (size_t)r * C * S, S);
+                sum += row_sum(plane, S);
+            }
+            middle = sum / ((size_t)ROWS * S);
+            for (int r = 0; r < ROWS; r++) {
+                widen_row(plane, first + (size_t)r * C * S, S);
+                squares += row_spread(plane, middle, S);
+            }
+//% else
             for (int r = 0; r < ROWS; r++) sum += row_sum(first + (size_t)r * C * S, S);
             middle = sum / ((size_t)ROWS * S);
             for (int r = 0; r < ROWS; r++) squares += row_spread(first + (size_t)r * C * S, middle, S);
+//% end
             spread = squares / ((size_t)ROWS * S);
         }
         mean[t.index] = middle;
@@ -24,7 +37,7 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm(fn, params, source, real, B, C, S, rows)
+//@ batchnorm(fn, params, source, real, value, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
  * $source */
 static void $fn($params) {
@@ -34,12 +47,12 @@ static void $fn($params) {
         for (int p = from; p < to; p++) {
             const int c = p % C, at = p / C / ROWS * C + c;
             const $real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
-            for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) y[i] = (x[i] - middle) * factor + shift;
+            for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) y[i] = $value;
         }
     }
 }
 
-//@ batchnorm_sums(fn, params, source, real, B, C, S, rows)
+//@ batchnorm_sums(fn, params, source, real, half, B, C, S, rows)
 /* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
  * $source */
 static void $fn($params) {
@@ -47,17 +60,27 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const size_t first = ((size_t)(t.index / C) * ROWS * C + t.index % C) * S;
         $real all = 0, lever = 0;
+//% if half then
+        $real d[S], plane[S];
+//% end
         for (int r = 0; r < ROWS; r++) {
+//% if half then
+            widen_row(d, dy + first + (size_t)r * C * S, S);
+            widen_row(plane, x + first + (size_t)r * C * S, S);
+            all += row_sum(d, S);
+            lever += row_lever(d, plane, mean[t.index], S);
+//% else
             const $real *d = dy + first + (size_t)r * C * S;
             all += row_sum(d, S);
             lever += row_lever(d, x + first + (size_t)r * C * S, mean[t.index], S);
+//% end
         }
         sum[t.index] = all;
         moment[t.index] = lever * rstd[t.index];
     }
 }
 
-//@ batchnorm_dx(fn, params, source, real, B, C, S, rows, store)
+//@ batchnorm_dx(fn, params, source, real, x, dy, B, C, S, rows, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
  * $source */
 static void $fn($params) {
@@ -69,7 +92,7 @@ static void $fn($params) {
             const $real middle = mean[at], factor = weight[c] * rstd[at], n = ($real)ROWS * S;
             const $real level = sum[at] / n, slope = moment[at] / n * rstd[at];
             for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) {
-                const $real value = factor * (dy[i] - level - (x[i] - middle) * slope);
+                const $real value = factor * ($dy - level - ($x - middle) * slope);
                 $store
             }
         }

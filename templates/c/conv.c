@@ -1,7 +1,7 @@
 // conv: convolutions as products (matmul.c): strips over panels that are gathered from planes (planes.c). An
 // element's sum runs over its terms upwards, one vec_fma each.
 
-//@ conv2d(fn, params, source, x, B, groups, channels, height, width, out, rows, columns, taps, parts, part_rows, place_h, place_w, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, bias, store, strips)
+//@ conv2d(fn, params, source, x, half, type, B, groups, channels, height, width, out, rows, columns, taps, parts, part_rows, place_h, place_w, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, bias, store, strips)
 /* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
  * $taps taps, $groups groups
  * $source */
@@ -23,11 +23,14 @@ static void $fn($params) {
         int at[TAPS * COLUMNS], to[COLUMNS];
         bool run[TAPS * COLUMNS / VEC_LANES];
         _Alignas(64) real panel[DEPTH * COLUMNS], sum[TALL * COLUMNS] = {0};
+//% if half then
+        real some[DEPTH * ROWS];
+//% end
         const conv_places places = {at, run};
         conv_locate(places, part, &planes, j0, end, COLUMNS);
         conv_results(to, part, j0, COLUMNS, $columns, GROUPS * OUT * RESULTS, $place_h, $place_w);
-        const real *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
-        const real *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
+        const $type *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
+        const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
         for (int k0 = 0; k0 < K; k0 += DEPTH) {
             const int depth = k0 + DEPTH < K ? DEPTH : K - k0;
             for (int k = 0, tap = k0 % taps, channel = k0 / taps; k < depth; k++) {
@@ -36,8 +39,14 @@ static void $fn($params) {
             }
             for (int i = i0; i < i1; i += ROWS) {
                 real *out = sum + (i - i0) * COLUMNS;
+//% if half then
+                const int rows = i + ROWS < i1 ? ROWS : i1 - i;
+                widen_rows(some, DEPTH, a + (size_t)(i - i0) * K + k0, K, rows, depth);
+                const strip s = {depth, some, DEPTH, 1, panel, COLUMNS, out, COLUMNS, out, COLUMNS};
+//% else
                 const strip s = {depth, a + (size_t)(i - i0) * K + k0, K, 1, panel, COLUMNS, out, COLUMNS,
                                  out, COLUMNS};
+//% end
                 $strips
             }
         }
@@ -55,7 +64,7 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_turned(fn, params, source, channels, out, groups, window_h, window_w, parts, part_rows, step_h, step_w)
+//@ conv2d_turned(fn, params, source, type, channels, out, groups, window_h, window_w, parts, part_rows, step_h, step_w)
 /* $fn: weights ($(groups * out), $channels, $window_h, $window_w) as (part, group, in, out, tap): for each part of
  * the places of an input, the taps that reach it
  * $source */
@@ -67,18 +76,18 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, PARTS * GROUPS * IN); ga_tile_next(&t);) {
         const conv_part *part = parts + t.index / (GROUPS * IN);
         const int g = (int)t.index / IN % GROUPS, c = (int)t.index % IN;
-        real *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
+        $type *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
         for (int o = 0; o < OUT; o++) {
-            const real *from = weight + (((size_t)g * OUT + o) * IN + c) * $(window_h * window_w);
+            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * $(window_h * window_w);
             for (int h = 0; h < part->h.taps; h++) {
-                const real *row = from + (part->h.tap + h * $step_h) * $window_w + part->w.tap;
+                const $type *row = from + (part->h.tap + h * $step_h) * $window_w + part->w.tap;
                 for (int v = 0; v < part->w.taps; v++) *to++ = row[v * $step_w];
             }
         }
     }
 }
 
-//@ conv2d_dw(fn, params, source, B, groups, channels, height, width, out, rows, columns, taps, partials, part_rows, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, strips)
+//@ conv2d_dw(fn, params, source, type, d, B, groups, channels, height, width, out, rows, columns, taps, partials, part_rows, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, strips)
 /* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
  * the places of all images are cut into $partials runs
  * $source */
@@ -104,11 +113,11 @@ static void $fn($params) {
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p);
             conv_locate(places, &part, &planes, p, p1, DEPTH);
             conv_results(from, &part, p, DEPTH, $columns, GROUPS * OUT * PLACES, 1, 1);
-            const real *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
+            const $type *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
             for (int k = 0; k < depth; k++)
                 for (int j = 0; j < COLUMNS; j++)
-                    panel[k * COLUMNS + j] = j < j1 - j0 ? d[(size_t)j * PLACES + from[k]] : 0;
-            const real *image = x + (p / PLACES * GROUPS + g) * IN * PLANE;
+                    panel[k * COLUMNS + j] = j < j1 - j0 ? $d : 0;
+            const $type *image = x + (p / PLACES * GROUPS + g) * IN * PLANE;
             for (int i0 = 0; i0 < K; i0 += TALL) {
                 const int i1 = i0 + TALL < K ? i0 + TALL : K;
                 real *row = terms;

@@ -1,6 +1,6 @@
 // embedding: rows of a table looked up by ids, and the gradient of the table, row by row.
 
-//@ embedding(fn, params, source, ids, C)
+//@ embedding(fn, params, source, ids, C, value)
 /* $fn: $ids rows of $C, by their ids
  * $source */
 static void $fn($params) {
@@ -8,7 +8,7 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (IDS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < IDS ? from + TILE : IDS;
         for (int i = from; i < to; i++)
-            for (int c = 0; c < C; c++) y[(size_t)i * C + c] = weight[(size_t)ids[i] * C + c];
+            for (int c = 0; c < C; c++) y[(size_t)i * C + c] = $value;
     }
 }
 
@@ -29,7 +29,7 @@ static void $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, real, rows, C, adds, padding, store)
+//@ embedding_dw(fn, params, source, real, rows, C, adds, padding, type, term, store)
 /* $fn: the sum of dy over the places of each of $rows rows of $C, in their order
  * $source */
 static void $fn($params) {
@@ -51,8 +51,8 @@ static void $fn($params) {
                 $real sum[WIDTH];
                 for (int c = 0; c < width; c++) sum[c] = 0;
                 for (int k = from; k < to; k++) {
-                    const $real *place = dy + (size_t)order[k] * C + c0;
-                    for (int c = 0; c < width; c++) sum[c] += place[c];
+                    const $type *place = dy + (size_t)order[k] * C + c0;
+                    for (int c = 0; c < width; c++) sum[c] += $term;
                 }
                 for (int c = 0; c < width; c++) {
                     const size_t i = (size_t)r * C + c0 + c;

@@ -1,7 +1,7 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
 // not there (facts->rows), has weight 0.
 
-//@ cross_entropy(fn, params, source, real, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
+//@ cross_entropy(fn, params, source, real, half, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
 //% if smooth then
  * a part $smoothing of each target is spread over all classes
@@ -17,7 +17,12 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
+//% if half then
+            $real row[C];
+            widen_row(row, logits + (size_t)i * C, C);
+//% else
             const $real *row = logits + (size_t)i * C;
+//% end
             const $real largest = row_largest(row, C);
             lse[i] = largest + $log(row_exp_sum(row, largest, C));
             y[i] = 0;
@@ -39,7 +44,7 @@ static void $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, real, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+//@ cross_entropy_dx(fn, params, source, real, logit, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if smooth or weighted then
  * where the target's class has its weight and its share, and every class its part
@@ -58,7 +63,7 @@ static void $fn($params) {
 //% if not smooth and not weighted then
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const $real value = dy[r] * ($exp(logits[i] - lse[r]) - (c == target[r]));
+                const $real value = dy[r] * ($exp($logit - lse[r]) - (c == target[r]));
                 $store
             }
 //% else
@@ -76,7 +81,7 @@ static void $fn($params) {
                 const $real spread = $smoothing / C;
 //% end
                 const $real value = dy[r] *
-                    (all * $exp(logits[i] - lse[r]) - (c == label ? hit : 0) - spread);
+                    (all * $exp($logit - lse[r]) - (c == label ? hit : 0) - spread);
                 $store
             }
 //% end
@@ -204,7 +209,7 @@ static void $fn($params) {
         }
 }
 
-//@ hit(fn, params, source, real, rows, C)
+//@ hit(fn, params, source, real, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's
  * $source */
 static void $fn($params) {
@@ -212,7 +217,12 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
+//% if half then
+            $real row[C];
+            widen_row(row, logits + (size_t)i * C, C);
+//% else
             const $real *row = logits + (size_t)i * C;
+//% end
             int best = 0;
             for (int c = 1; c < C; c++) best = row[c] > row[best] ? c : best;
             y[i] = best == target[i];

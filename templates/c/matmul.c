@@ -128,8 +128,7 @@ static inline void pack_half_columns(real *panel, int width, int columns, int de
 //@ widen_rows(half)
 /* Rows of 16 bits as numbers to compute with. */
 static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t from_row, int rows, int columns) {
-    for (int r = 0; r < rows; r++, to += to_row, from += from_row)
-        for (int j = 0; j < columns; j++) to[j] = $(half)_widen(from[j]);
+    for (int r = 0; r < rows; r++, to += to_row, from += from_row) widen_row(to, from, columns);
 }
 
 //@ linear_half(fn, params, source, M, N, K, rows, columns, width, tall, depth, a_at, a_row, part_row, part_rows, part_columns, part_strides, b_at, pack, b_stride, start, strips, store)

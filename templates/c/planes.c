@@ -1,6 +1,6 @@
 // planes: places of an image as columns of a product, and the elements that taps find around them.
 
-//@ planes()
+//@ planes(half, type)
 /* Places of the result of a convolution that are computed alike, along one axis: `places` of them from
  * `place` on; their taps are `tap`, `tap` + the kernel's step and so on, and the first one reads at `from`
  * for the first place. */
@@ -62,12 +62,17 @@ static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part
 }
 
 /* The elements of one tap in the plane at x, zeros outside. */
-static __attribute__((noinline)) void conv_gather(real *to, const real *x, conv_places p, int tap, int count) {
+static __attribute__((noinline)) void conv_gather(real *to, const $type *x, conv_places p, int tap, int count) {
     const int *at = p.at + tap * count;
     const bool *run = p.run + tap * (count / VEC_LANES);
     for (int v = 0; v < count / VEC_LANES; v++, to += VEC_LANES, at += VEC_LANES) {
+//% if half then
+        if (run[v]) widen_row(to, x + at[0], VEC_LANES);
+        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : $(half)_widen(x[at[l]]);
+//% else
         if (run[v]) *(vec_at *)to = *(const vec_at *)(x + at[0]);
         else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : x[at[l]];
+//% end
     }
 }
 

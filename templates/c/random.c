@@ -1,6 +1,6 @@
 // random: what is drawn anew for each row of each cycle. Outside of training nothing is drawn.
 
-//@ dropout(fn, params, source, real, rows, width, chunk, p, name, store)
+//@ dropout(fn, params, source, real, rows, width, chunk, p, name, x, store)
 /* $fn: x / (1 - p), or 0 with probability p = $p, for $rows rows of $width
  * $source */
 static void $fn($params) {
@@ -16,7 +16,7 @@ static void $fn($params) {
         for (int e = from; e < to; e++) {
             const size_t i = (size_t)row * WIDTH + e;
             const bool keep = ga_uniform(ga_rng_at(key, (uint64_t)e)) >= p;
-            const $real value = keep ? x[i] * scale : 0;
+            const $real value = keep ? $x * scale : 0;
             $store
         }
     }

@@ -1,6 +1,6 @@
 // reduce: sums and greatest values over an axis of (outer, n, inner), sums upwards; copies.
 
-//@ axis_sum(fn, params, source, real, outer, n, inner, value, store)
+//@ axis_sum(fn, params, source, real, type, term, outer, n, inner, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner)
  * $source */
 static void $fn($params) {
@@ -11,8 +11,8 @@ static void $fn($params) {
         $real sum[WIDTH];
         for (int k = 0; k < width; k++) sum[k] = 0;
         for (int j = 0; j < N; j++) {
-            const $real *row = x + ((size_t)o * N + j) * INNER + i0;
-            for (int k = 0; k < width; k++) sum[k] += row[k];
+            const $type *row = x + ((size_t)o * N + j) * INNER + i0;
+            for (int k = 0; k < width; k++) sum[k] += $term;
         }
         for (int k = 0; k < width; k++) {
             const size_t i = (size_t)o * INNER + i0 + k;
@@ -22,7 +22,7 @@ static void $fn($params) {
     }
 }
 
-//@ row_sum(fn, params, source, real, outer, n, value, store)
+//@ row_sum(fn, params, source, real, type, term, outer, n, value, store)
 /* $fn: the sum of each of $outer rows of $n
  * $source */
 static void $fn($params) {
@@ -30,9 +30,9 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
-            const $real *row = x + (size_t)i * N;
+            const $type *row = x + (size_t)i * N;
             $real sum = 0;
-            for (int j = 0; j < N; j++) sum += row[j];
+            for (int j = 0; j < N; j++) sum += $term;
             const $real value = sum$value;
             $store
         }

@@ -1,6 +1,6 @@
 // attention: see catalog/ops/attention.lua for the formulas.
 
-//@ attend(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log, dropout, drop, name)
+//@ attend(fn, params, source, threads, type, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log, dropout, drop, name)
 /* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions, one block for a tile of queries
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
@@ -15,7 +15,7 @@ GA_KERNEL($threads) $fn($params) {
     const ga_int64 row = (ga_int64)(blockIdx.x / TILES / HEADS) * T;  // the first of the sequence
     const int n = i0 + TILE < T ? (int)TILE : T - i0;
 //% if packed then
-    const real *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+    const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
     const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
@@ -65,19 +65,19 @@ GA_KERNEL($threads) $fn($params) {
     ga_tile_store<TILE, DEPTH, D>(y + ((row + i0) * HEADS + h) * D, HEADS * D, n, sum, factor);
 }
 
-//@ attend_delta(fn, params, source, threads, rows, heads, d)
+//@ attend_delta(fn, params, source, threads, x, dy, rows, heads, d)
 /* $fn: dy . y of each of $heads heads of $d
  * $source */
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 n = $(rows)ll * $heads;
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         real sum = 0;
-        for (ga_int64 c = i * $d; c < (i + 1) * $d; c++) sum += dy[c] * y[c];
+        for (ga_int64 c = i * $d; c < (i + 1) * $d; c++) sum += $dy * $x;
         delta[i] = sum;
     }
 }
 
-//@ attend_dx(fn, params, source, threads, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp, dropout, drop, name)
+//@ attend_dx(fn, params, source, threads, type, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp, dropout, drop, name)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * The first blocks have a tile of keys each and go through the queries that use it, the others have a tile
  * of queries and go through the keys; p is computed again from lse.
@@ -90,7 +90,7 @@ GA_KERNEL($threads) $fn($params) {
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], weight[TILE][TILE + 1];
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
 //% if packed then
-    const real *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
@@ -107,7 +107,7 @@ GA_KERNEL($threads) $fn($params) {
         for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
             for (int i0 = $first; i0 < T; i0 += TILE) {
                 const int n = i0 + TILE < T ? (int)TILE : T - i0;
-                const real *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+                const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
                 ga_tile_dots<TILE, DEPTH, D>(p, key + at, K_ROW, m, q, Q_ROW, n, a_tile, b_tile);
                 ga_tile_dots<TILE, DEPTH, D>(ds, value + at, K_ROW, m, d_out, Y_ROW, n, a_tile, b_tile);
                 for (int u = 0; u < TALL; u++) {
@@ -137,7 +137,7 @@ GA_KERNEL($threads) $fn($params) {
         const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
         const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
         const int n = i0 + TILE < T ? (int)TILE : T - i0;
-        const real *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+        const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
 //% if dropout then
         const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
 //% end
@@ -164,7 +164,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ rotary(fn, params, source, threads, B, T, heads, d, base, sign, low, high)
+//@ rotary(fn, params, source, threads, x_low, x_high, B, T, heads, d, base, sign, low, high)
 /* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t, one
  * thread for a position and an i. Angles are computed in double.
  * $source */
@@ -176,8 +176,8 @@ GA_KERNEL($threads) $fn($params) {
         const real cosine = (real)cos(p * step), sine = (real)sin(p * step);
         for (int i = 0; i < B * HEADS; i++) {
             const ga_int64 at = (((ga_int64)(i / HEADS) * T + p) * HEADS + i % HEADS) * D + c;
-            const real low = x[at] * cosine - x[at + HALF] * sine;
-            const real high = x[at + HALF] * cosine + x[at] * sine;
+            const real low = $x_low * cosine - $x_high * sine;
+            const real high = $x_high * cosine + $x_low * sine;
             $low
             $high
         }

@@ -1,6 +1,6 @@
 // attention_tiles: what the kernels of attention compute tile by tile.
 
-//@ attention_tiles()
+//@ attention_tiles(half, type)
 // Attention goes through its scores in tiles of TILE x TILE, with 256 threads as 16 x 16. Thread (down, across)
 // has the rows down + 16 u and the columns across + 16 v. Elements of a head come in slices of DEPTH.
 enum { GA_SIDE = 16, GA_TILE_THREADS = GA_SIDE * GA_SIDE };
@@ -20,17 +20,21 @@ GA_DEVICE real ga_row_max(real v) {
 
 // A slice of n rows, `stride` apart, of D elements from c0 on; 0 beyond.
 template <int TILE, int DEPTH, int D>
-GA_DEVICE void ga_tile_load(real (*tile)[DEPTH + 1], const real *rows, ga_int64 stride, int n, int c0) {
+GA_DEVICE void ga_tile_load(real (*tile)[DEPTH + 1], const $type *rows, ga_int64 stride, int n, int c0) {
     for (int s = threadIdx.x; s < TILE * DEPTH; s += GA_TILE_THREADS) {
         const int i = s / DEPTH, c = s % DEPTH;
+//% if half then
+        tile[i][c] = i < n && c0 + c < D ? $(half)_widen(rows[i * stride + c0 + c]) : (real)0;
+//% else
         tile[i][c] = i < n && c0 + c < D ? rows[i * stride + c0 + c] : (real)0;
+//% end
     }
 }
 
 // dots[u][v] = a(i) . b(j) for this thread's rows of a and of b, which are those of its columns.
 template <int TILE, int DEPTH, int D>
-GA_DEVICE void ga_tile_dots(real (*dots)[TILE / GA_SIDE], const real *a, ga_int64 a_stride, int a_n,
-                            const real *b, ga_int64 b_stride, int b_n, real (*a_tile)[DEPTH + 1],
+GA_DEVICE void ga_tile_dots(real (*dots)[TILE / GA_SIDE], const $type *a, ga_int64 a_stride, int a_n,
+                            const $type *b, ga_int64 b_stride, int b_n, real (*a_tile)[DEPTH + 1],
                             real (*b_tile)[DEPTH + 1]) {
     enum { TALL = TILE / GA_SIDE };
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
@@ -53,7 +57,7 @@ GA_DEVICE void ga_tile_dots(real (*dots)[TILE / GA_SIDE], const real *a, ga_int6
 // without waiting; when it returns, they and the slice may be written again.
 template <int TILE, int DEPTH, int D>
 GA_DEVICE void ga_tile_add(real (*sum)[TILE / GA_SIDE][DEPTH / GA_SIDE], real (*weight)[TILE + 1],
-                           const real *rows, ga_int64 stride, int n, real (*slice)[DEPTH + 1]) {
+                           const $type *rows, ga_int64 stride, int n, real (*slice)[DEPTH + 1]) {
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
 #pragma unroll
     for (int s = 0; s < (D + DEPTH - 1) / DEPTH; s++) {
@@ -67,9 +71,23 @@ GA_DEVICE void ga_tile_add(real (*sum)[TILE / GA_SIDE][DEPTH / GA_SIDE], real (*
     }
 }
 
+//% if half then
+GA_DEVICE void ga_put(real *to, real value) {
+    *to = value;
+}
+GA_DEVICE void ga_put($half *to, real value) {
+    *to = $(half)_narrow(value);
+}
+
+//% end
 // rows(i, c) = factor[u] sum[s][u][v] for n rows, `stride` apart.
+//% if half then
+template <int TILE, int DEPTH, int D, typename T>
+GA_DEVICE void ga_tile_store(T *rows, ga_int64 stride, int n,
+//% else
 template <int TILE, int DEPTH, int D>
 GA_DEVICE void ga_tile_store(real *rows, ga_int64 stride, int n,
+//% end
                              const real (*sum)[TILE / GA_SIDE][DEPTH / GA_SIDE], const real *factor) {
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
 #pragma unroll
@@ -77,7 +95,11 @@ GA_DEVICE void ga_tile_store(real *rows, ga_int64 stride, int n,
         for (int u = 0; u < TILE / GA_SIDE; u++) {
             for (int v = 0; v < DEPTH / GA_SIDE; v++) {
                 const int i = down + u * GA_SIDE, c = s * DEPTH + across + v * GA_SIDE;
+//% if half then
+                if (i < n && c < D) ga_put(&rows[i * stride + c], factor[u] * sum[s][u][v]);
+//% else
                 if (i < n && c < D) rows[i * stride + c] = factor[u] * sum[s][u][v];
+//% end
             }
         }
     }

@@ -1,7 +1,7 @@
 // batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. One block per
 // channel of a group where sums are taken.
 
-//@ batchnorm_stats(fn, params, source, threads, B, C, S, rows, eps, sqrt)
+//@ batchnorm_stats(fn, params, source, threads, x, B, C, S, rows, eps, sqrt)
 /* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
  * running ones
  * $source */
@@ -13,10 +13,10 @@ GA_KERNEL($threads) $fn($params) {
     real middle = running_mean[c], spread = running_var[c];
     if (facts->training) {
         real sum = 0, squares = 0;
-        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) sum += x[first + k / S * C * S + k % S];
+        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) sum += $x;
         middle = ga_block_sum(sum, scratch) / n;
         for (ga_int64 k = threadIdx.x; k < n; k += THREADS) {
-            const real apart = x[first + k / S * C * S + k % S] - middle;
+            const real apart = $x - middle;
             squares += apart * apart;
         }
         spread = ga_block_sum(squares, scratch) / n;
@@ -27,18 +27,18 @@ GA_KERNEL($threads) $fn($params) {
     rstd[blockIdx.x] = 1 / $sqrt(spread + $eps);
 }
 
-//@ batchnorm(fn, params, source, threads, B, C, S, rows)
+//@ batchnorm(fn, params, source, threads, value, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows };
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
         const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
-        y[i] = (x[i] - mean[at]) * (rstd[at] * weight[c]) + bias[c];
+        y[i] = $value;
     }
 }
 
-//@ batchnorm_sums(fn, params, source, threads, B, C, S, rows)
+//@ batchnorm_sums(fn, params, source, threads, x, dy, B, C, S, rows)
 /* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -49,8 +49,8 @@ GA_KERNEL($threads) $fn($params) {
     real all = 0, lever = 0;
     for (ga_int64 k = threadIdx.x; k < (ga_int64)ROWS * S; k += THREADS) {
         const ga_int64 i = first + k / S * C * S + k % S;
-        all += dy[i];
-        lever += dy[i] * (x[i] - middle);
+        all += $dy;
+        lever += $dy * ($x - middle);
     }
     all = ga_block_sum(all, scratch);
     lever = ga_block_sum(lever, scratch);
@@ -59,7 +59,7 @@ GA_KERNEL($threads) $fn($params) {
     moment[blockIdx.x] = lever * rstd[blockIdx.x];
 }
 
-//@ batchnorm_dx(fn, params, source, threads, B, C, S, rows, store)
+//@ batchnorm_dx(fn, params, source, threads, x, dy, B, C, S, rows, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -68,7 +68,7 @@ GA_KERNEL($threads) $fn($params) {
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
         const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
         const real slope = moment[at] / n * rstd[at];
-        const real value = weight[c] * rstd[at] * (dy[i] - sum[at] / n - (x[i] - mean[at]) * slope);
+        const real value = weight[c] * rstd[at] * ($dy - sum[at] / n - ($x - mean[at]) * slope);
         $store
     }
 }

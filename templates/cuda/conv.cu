@@ -1,6 +1,6 @@
 // conv: convolutions as products (matmul.cu) of weights and what taps find in planes (planes.cu).
 
-//@ conv2d(fn, params, source, threads, x, B, groups, channels, height, width, out, rows, columns, taps, part_choice, place_h, place_w, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide, bias, store)
+//@ conv2d(fn, params, source, threads, x, weight, B, groups, channels, height, width, out, rows, columns, taps, part_choice, place_h, place_w, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide, bias, store)
 /* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
  * $taps taps, $groups groups
  * $source */
@@ -19,7 +19,7 @@ GA_KERNEL($threads) $fn($params) {
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
         for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
             const int row = s / DEPTH, deep = s % DEPTH, i = i0 + row, k = k0 + deep;
-            a_tile[deep][row] = i < OUT && k < K ? weight[part.weight + (ga_int64)(g * OUT + i) * K + k] : (real)0;
+            a_tile[deep][row] = i < OUT && k < K ? $weight : (real)0;
         }
         for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
             const int deep = s / COLUMNS, column = s % COLUMNS, k = k0 + deep;
@@ -72,7 +72,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ conv2d_dw(fn, params, source, threads, B, groups, channels, height, width, out, rows, columns, taps, partials, part_choice, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide)
+//@ conv2d_dw(fn, params, source, threads, d, B, groups, channels, height, width, out, rows, columns, taps, partials, part_choice, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide)
 /* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
  * the places of all images are cut into $partials runs
  * $source */
@@ -102,7 +102,7 @@ GA_KERNEL($threads) $fn($params) {
             const int deep = s % DEPTH, j = j0 + s / DEPTH;
             const ga_int64 p = p0 + deep;
             b_tile[deep][s / DEPTH] = j < OUT && p < to
-                ? dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES] : (real)0;
+                ? $d : (real)0;
         }
         __syncthreads();
 #pragma unroll

@@ -1,12 +1,12 @@
 // embedding: rows of a table looked up by ids, and the gradient of the table, row by row.
 
-//@ embedding(fn, params, source, threads, ids, C)
+//@ embedding(fn, params, source, threads, ids, C, value)
 /* $fn: $ids rows of $C, by their ids
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { IDS = $ids, C = $C };
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)IDS * C; i += ga_thread_count())
-        y[i] = weight[(ga_int64)ids[(int)i / C] * C + (int)i % C];
+        y[i] = $value;
 }
 
 //@ id_order(fn, params, source, threads, ids, rows)
@@ -52,7 +52,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, threads, rows, C, adds, padding, store)
+//@ embedding_dw(fn, params, source, threads, rows, C, adds, padding, term, store)
 /* $fn: the sum of dy over the places of each of $rows rows of $C, in their order; one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -68,7 +68,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     for (int c = threadIdx.x; c < C; c += THREADS) {
         real value = 0;
-        for (int k = from; k < to; k++) value += dy[(ga_int64)order[k] * C + c];
+        for (int k = from; k < to; k++) value += $term;
         const ga_int64 i = (ga_int64)r * C + c;
         $store
     }

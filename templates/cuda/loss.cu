@@ -1,7 +1,7 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
 // not there (facts->rows), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
+//@ cross_entropy(fn, params, source, threads, type, x, hit, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse = log sum exp(logits)
 //% if smooth then
@@ -17,27 +17,27 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const real *row = logits + i * C;
+    const $type *row = logits + i * C;
     real largest = -ga_infinity((real)0), sum = 0;
     for (int c = threadIdx.x; c < C; c += THREADS)
-        largest = row[c] > largest || row[c] != row[c] ? row[c] : largest;
+        largest = $x > largest || $x != $x ? $x : largest;
     largest = ga_block_max(largest, scratch);
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp(row[c] - largest);
+    for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp($x - largest);
     sum = ga_block_sum(sum, scratch);
     const real whole = largest + $log(sum);
 //% if smooth then
     real all = 0;
 //% if weighted then
-    for (int c = threadIdx.x; c < C; c += THREADS) all += class_weight[c] * (whole - row[c]);
+    for (int c = threadIdx.x; c < C; c += THREADS) all += class_weight[c] * (whole - $x);
 //% else
-    for (int c = threadIdx.x; c < C; c += THREADS) all += whole - row[c];
+    for (int c = threadIdx.x; c < C; c += THREADS) all += whole - $x;
 //% end
     all = ga_block_sum(all, scratch);
 //% end
     if (threadIdx.x == 0) {
         real value = 0;
         if (target[i] != IGNORE) {
-            value = whole - row[target[i]];
+            value = whole - $hit;
 //% if weighted then
             value *= class_weight[target[i]];
 //% end
@@ -50,7 +50,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+//@ cross_entropy_dx(fn, params, source, threads, logit, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
 /* $fn: dy times the derivative by the logits, $rows rows of $C classes, one block per row:
 //% if not smooth and not weighted then
  * softmax(logits) - one_hot(target)
@@ -70,7 +70,7 @@ GA_KERNEL($threads) $fn($params) {
 //% if not smooth and not weighted then
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
-        const real value = dy[r] * ($exp(logits[i] - lse[r]) - (real)(c == target[r]));
+        const real value = dy[r] * ($exp($logit - lse[r]) - (real)(c == target[r]));
         $store
     }
 //% else
@@ -88,7 +88,7 @@ GA_KERNEL($threads) $fn($params) {
         const real spread = $smoothing / C;
 //% end
         const real value = dy[r] *
-            (all * $exp(logits[i] - lse[r]) - (c == label ? hit : (real)0) - spread);
+            (all * $exp($logit - lse[r]) - (c == label ? hit : (real)0) - spread);
         $store
     }
 //% end
@@ -235,16 +235,16 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ hit(fn, params, source, threads, rows, C)
+//@ hit(fn, params, source, threads, type, x, best, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };
     const ga_int64 i = blockIdx.x;
-    const real *row = logits + i * C;
+    const $type *row = logits + i * C;
     int best = threadIdx.x < C ? (int)threadIdx.x : 0;
-    for (int c = best + GA_LANES; c < C; c += GA_LANES) best = row[c] > row[best] ? c : best;
-    real largest = row[best];
+    for (int c = best + GA_LANES; c < C; c += GA_LANES) best = $x > $best ? c : best;
+    real largest = $best;
     for (int step = GA_LANES / 2; step > 0; step /= 2) {
         const real other = __shfl_xor_sync(GA_ALL_LANES, largest, step);
         const int at = __shfl_xor_sync(GA_ALL_LANES, best, step);

@@ -1,72 +1,83 @@
 // norm: rows brought to one scale, one block per row.
 
-//@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, shift)
+//@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, shift, type, x, y_half, value)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const real *row = x + i * C;
+    const $type *row = x + i * C;
+//% if not y_half then
     real *out = y + i * C;
+//% end
     real sum = 0, squares = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += row[c];
+    for (int c = threadIdx.x; c < C; c += THREADS) sum += $x;
     const real middle = ga_block_sum(sum, scratch) / C;
     for (int c = threadIdx.x; c < C; c += THREADS) {
-        out[c] = row[c] - middle;
+//% if y_half then
+        const real z = $x - middle;
+        squares += z * z;
+//% else
+        out[c] = $x - middle;
         squares += out[c] * out[c];
+//% end
     }
     const real factor = 1 / $sqrt(ga_block_sum(squares, scratch) / C + $eps);
+//% if y_half then
+    for (int c = threadIdx.x; c < C; c += THREADS) y[i * C + c] = $value;
+//% else
     for (int c = threadIdx.x; c < C; c += THREADS) out[c] = out[c] * factor * weight[c]$shift;
+//% end
     if (threadIdx.x == 0) {
         mean[i] = middle;
         rstd[i] = factor;
     }
 }
 
-//@ rmsnorm(fn, params, source, threads, rows, C, eps, sqrt)
+//@ rmsnorm(fn, params, source, threads, rows, C, eps, sqrt, type, x, value)
 /* $fn: x rstd weight for $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const real *row = x + i * C;
+    const $type *row = x + i * C;
     real squares = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) squares += row[c] * row[c];
+    for (int c = threadIdx.x; c < C; c += THREADS) squares += $x * $x;
     const real factor = 1 / $sqrt(ga_block_sum(squares, scratch) / C + $eps);
-    for (int c = threadIdx.x; c < C; c += THREADS) y[i * C + c] = row[c] * factor * weight[c];
+    for (int c = threadIdx.x; c < C; c += THREADS) y[i * C + c] = $value;
     if (threadIdx.x == 0) rstd[i] = factor;
 }
 
-//@ norm_dx(fn, params, source, threads, rows, C, centred, store)
+//@ norm_dx(fn, params, source, threads, rows, C, centred, heads, x, dy, store)
 /* $fn: the gradient of a norm with respect to its input, $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
     __shared__ real scratch[GA_LANES];
     const ga_int64 r = blockIdx.x;
-    const real *row = x + r * C, *d = dy + r * C;
+    $heads
     const real factor = rstd[r];
     real moment = 0;
 //% if centred then
     const real middle = mean[r];
     real sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += d[c] * weight[c];
+    for (int c = threadIdx.x; c < C; c += THREADS) sum += $dy * weight[c];
     const real level = ga_block_sum(sum, scratch) / C;
 //% else
     const real middle = 0, level = 0;
 //% end
-    for (int c = threadIdx.x; c < C; c += THREADS) moment += d[c] * weight[c] * (row[c] - middle);
+    for (int c = threadIdx.x; c < C; c += THREADS) moment += $dy * weight[c] * ($x - middle);
     const real slope = ga_block_sum(moment, scratch) * factor * factor / C;
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
-        const real value = factor * (d[c] * weight[c] - level - (row[c] - middle) * slope);
+        const real value = factor * ($dy * weight[c] - level - ($x - middle) * slope);
         $store
     }
 }
 
-//@ norm_dw(fn, params, source, threads, rows, C, centred, store)
+//@ norm_dw(fn, params, source, threads, rows, C, centred, x, dy, store)
 /* $fn: the gradient of a norm's weight, summed over $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -81,7 +92,7 @@ GA_KERNEL($threads) $fn($params) {
 //% else
         const real middle = 0;
 //% end
-        sum += dy[i * C + j] * ((x[i * C + j] - middle) * rstd[i]);
+        sum += $dy * (($x - middle) * rstd[i]);
     }
     partial[group][lane] = sum;
     __syncthreads();

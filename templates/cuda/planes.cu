@@ -1,6 +1,6 @@
 // planes: places of an image as columns of a product, and what taps find around them.
 
-//@ planes()
+//@ planes(half, type)
 /* Places of the result of a convolution that are computed alike, along one axis: `places` of them from
  * `place` on; their taps are `tap`, `tap` + the kernel's step and so on, and the first one reads at `from`
  * for the first place. */
@@ -19,10 +19,14 @@ struct conv_planes {
 };
 
 // What a tap finds in a channel around place number j of a part, 0 outside the plane.
-GA_DEVICE real conv_read(const real *x, conv_planes p, const conv_part &part, ga_int64 j, int channel, int tap) {
+GA_DEVICE real conv_read(const $type *x, conv_planes p, const conv_part &part, ga_int64 j, int channel, int tap) {
     const int in_image = part.h.places * part.w.places, place = (int)(j % in_image);
     const int h = place / part.w.places * p.read_h + part.h.from + tap / part.w.taps * p.tap_h;
     const int w = place % part.w.places * p.read_w + part.w.from + tap % part.w.taps * p.tap_w;
     if (h < 0 || h >= p.height || w < 0 || w >= p.width) return 0;
+//% if half then
+    return $(half)_widen(x[((j / in_image * p.channels + channel) * p.height + h) * p.width + w]);
+//% else
     return x[((j / in_image * p.channels + channel) * p.height + h) * p.width + w];
+//% end
 }

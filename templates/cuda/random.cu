@@ -1,6 +1,6 @@
 // random: what is drawn anew for each row of each cycle. Outside of training nothing is drawn.
 
-//@ dropout(fn, params, source, threads, rows, width, p, name, store)
+//@ dropout(fn, params, source, threads, rows, width, p, name, x, store)
 /* $fn: x / (1 - p), or 0 with probability p = $p, for $rows rows of $width
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -11,7 +11,7 @@ GA_KERNEL($threads) $fn($params) {
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) {
         const ga_uint64 key = ga_draw_key(facts->seed, stream, iteration, facts->cycle, facts->row + i / width);
         const bool keep = ga_uniform(ga_rng_at(key, i % width)) >= p;
-        const real value = keep ? x[i] * scale : 0;
+        const real value = keep ? $x * scale : 0;
         $store
     }
 }

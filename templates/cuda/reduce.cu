@@ -1,6 +1,6 @@
 // reduce: sums and greatest values over an axis of (outer, n, inner), copies.
 
-//@ axis_sum(fn, params, source, threads, outer, n, inner, value, store)
+//@ axis_sum(fn, params, source, threads, type, term, outer, n, inner, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner), one block per 32 neighbours
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -9,10 +9,10 @@ GA_KERNEL($threads) $fn($params) {
     __shared__ real partial[GROUPS][GA_LANES];
     const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
     const int o = blockIdx.x / ACROSS, k = blockIdx.x % ACROSS * GA_LANES + lane;
-    const real *column = x + (ga_int64)o * N * INNER + k;
+    const $type *column = x + (ga_int64)o * N * INNER + k;
     real sum = 0;
     if (k < INNER)
-        for (ga_int64 j = group; j < N; j += GROUPS) sum += column[j * INNER];
+        for (ga_int64 j = group; j < N; j += GROUPS) sum += $term;
     partial[group][lane] = sum;
     __syncthreads();
     if (group > 0 || k >= INNER) return;
@@ -23,16 +23,16 @@ GA_KERNEL($threads) $fn($params) {
     $store
 }
 
-//@ row_sum(fn, params, source, threads, outer, n, value, store)
+//@ row_sum(fn, params, source, threads, type, term, outer, n, value, store)
 /* $fn: the sum of each of $outer rows of $n, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { N = $n, THREADS = $threads };
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
-    const real *row = x + i * N;
+    const $type *row = x + i * N;
     real sum = 0;
-    for (int j = threadIdx.x; j < N; j += THREADS) sum += row[j];
+    for (int j = threadIdx.x; j < N; j += THREADS) sum += $term;
     sum = ga_block_sum(sum, scratch);
     if (threadIdx.x == 0) {
         const real value = sum$value;

@@ -14,7 +14,7 @@
 local function tiles(n)
     local draws = n.ins.facts and " attention_draws" or ""
     return { c = (n.ins.facts and "draws " or "") .. "row_sums attention_tiles" .. draws,
-        cuda = "attention_tiles" .. draws }
+        cuda = "attention_tiles:half" .. draws }
 end
 
 -- How many pairs of a query and a key there are.
@@ -45,7 +45,7 @@ op "attend" {
         return { flops = pairs_of(n) * (4 * n.attrs.d + 5),
             elements = n.size.B * n.size.T * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", helper = tiles,
+    lower = "attention", rounds = true, half = "query key value y", helper = tiles,
     sample = [[function(x)
             return flatten {} (attend { heads = 2 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
         end]],
@@ -70,7 +70,7 @@ op "attend_delta" {
         local s = n.size
         return { flops = 2 * s.B * s.T * s.W, elements = s.B * s.T * (2 * s.W + s.H) }
     end,
-    lower = "attention", helper = { c = "row_sums" },
+    lower = "attention", rounds = true, half = "dy y", helper = { c = "row_sums" },
 }
 
 op "attend_dx" {
@@ -84,7 +84,7 @@ op "attend_dx" {
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
             elements = n.size.B * n.size.T * 2 * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", helper = tiles,
+    lower = "attention", rounds = true, half = "dy query key value", helper = tiles,
 }
 
 op "rotary" {
@@ -99,7 +99,7 @@ op "rotary" {
         local s = n.size
         return { flops = 3 * s.B * s.T * s.W, elements = 2 * s.B * s.T * s.W }
     end,
-    lower = "attention",
+    lower = "attention", half = "x y",
     sample = [[function(x)
             return flatten {} (rotary { heads = 2, base = 7 } (reshape { 3, 8 } (linear "r" { 24 } (x))))
         end]],

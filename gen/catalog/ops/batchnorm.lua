@@ -24,7 +24,8 @@ op "batchnorm_stats" {
     doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
     outs = { "mean wide (G, C)", "var wide (G, C)", "rstd wide (G, C)" },
-    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
+    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
+    rounds = true, half = "x", helper = { c = "row_sums" },
 }
 
 op "batchnorm" {
@@ -39,7 +40,7 @@ op "batchnorm" {
             x = b:value("batchnorm_dx", { dy = dy.y, x = n.ins.x, weight = n.ins.weight, mean = n.ins.mean,
                 rstd = n.ins.rstd, sum = sum, moment = moment }, n.attrs) }
     end,
-    cost = cost(4, 2), lower = "batchnorm",
+    cost = cost(4, 2), lower = "batchnorm", rounds = true, half = "x y",
     sample = [[function(x)
         local y = batchnorm 'bn' {} (reshape { 2, 2, 3 } (linear 'planes' { 12 } (x)))
         return flatten {} (tanh(y))
@@ -52,14 +53,15 @@ op "batchnorm" {
 op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
     ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum wide (G, C)", "moment wide (G, C)" },
-    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm", helper = { c = "row_sums" },
+    letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
+    rounds = true, half = "dy x", helper = { c = "row_sums" },
 }
 
 op "batchnorm_dx" {
     doc = "weight rstd (dy - sum / n - N moment / n) with N = (x - mean) rstd",
     ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)" },
     outs = { "y (X)" },
-    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm",
+    letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", rounds = true, half = "dy x y",
 }
 
 op "batchnorm_running" {

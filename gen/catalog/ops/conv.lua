@@ -6,6 +6,8 @@
 -- padding, dilation { height, width }; groups.
 local graph = require "graph.graph"
 
+local PLANES = { c = "planes:half", cuda = "planes:half" }
+
 local PARTIAL_TILES = 64     -- a weight's gradient is cut into about so many pieces of work
 
 local function ceil(a, b) return (a + b - 1) // b end
@@ -85,8 +87,8 @@ op "conv2d" {
         end
         return d
     end,
-    cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, block = "conv2d",
-    gather = forward,
+    cost = cost, lower = "conv", helper = PLANES, block = "conv2d",
+    gather = forward, rounds = true, half = "x weight y",
     sample = [[function(x)
         local y = conv2d 'c' { 3, 2 } (reshape { 2, 3, 4 } (linear 'planes' { 24 } (x)))
         return flatten {} (y * y)
@@ -107,11 +109,11 @@ op "conv2d" {
 
 op "conv2d_turned" {
     doc = "the weight of a convolution with its channels exchanged, taps by the part of the input they reach",
-    ins = { "weight (O, I, R, S)" }, outs = { "y wide (N)" },
+    ins = { "weight (O, I, R, S)" }, outs = { "y (N)" },
     letters = function(n, size)
         n.parts, size.N = parts(n.attrs)
     end,
-    internal = true, lower = "conv", helper = { c = "planes", cuda = "planes" },
+    internal = true, lower = "conv", helper = PLANES, rounds = true, half = "weight y",
     cost = function(n) return { flops = 0, elements = 2 * n.size.N } end,
 }
 
@@ -122,8 +124,8 @@ op "conv2d_dx" {
         local a = n.attrs
         size.C, size.H, size.W = a.channels, a.height, a.width
     end,
-    internal = true, cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, block = "conv2d",
-    gather = backward,
+    internal = true, cost = cost, lower = "conv", helper = PLANES, block = "conv2d",
+    gather = backward, rounds = true, half = "dy weight y",
 }
 
 op "conv2d_dw" {
@@ -136,7 +138,8 @@ op "conv2d_dw" {
         local across = a.groups * ceil(size.L, 16)
         size.N = math.max(1, math.min(ceil(PARTIAL_TILES, across), ceil(size.B * size.P * size.Q, 256)))
     end,
-    internal = true, cost = cost, lower = "conv", helper = { c = "planes", cuda = "planes" }, gather = forward,
+    internal = true, cost = cost, lower = "conv", helper = PLANES, gather = forward,
+    rounds = true, half = "dy x",
 }
 
 op "conv2d_dw_sum" {

@@ -14,7 +14,7 @@ op "embedding" {
             order = order.order.tensor }, { rows = n.size.R, padding = n.attrs.padding }) }
     end,
     cost = function(n) return { flops = 0, elements = ids_of(n) * (2 * n.size.C + 1) } end,
-    lower = "embedding",
+    lower = "embedding", half = "y",
     sample = "function(x) return x * mean { axis = 2 } (embedding 'e' { 4, 5 } (batch.ids)) end",
 }
 
@@ -30,7 +30,7 @@ op "embedding_dw" {
     doc = "the sum of dy over the places of each row of the table; 0 for the row of padding",
     ins = { "dy (..., C)", "first i32 (F)", "order i32 (N)" }, outs = { "y (R, C)" },
     letters = function(n, size) size.R = n.attrs.rows end,
-    internal = true, lower = "embedding",
+    internal = true, lower = "embedding", half = "dy",
     cost = function(n)
         local s = n.size
         return { flops = s.N * s.C, elements = (s.N + s.R) * s.C }

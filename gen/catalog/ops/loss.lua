@@ -16,7 +16,7 @@ op "cross_entropy" {
     cost = function(n)
         return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (n.size.C + 3) }
     end,
-    lower = "loss", computed_once = true, sample = "loss",
+    lower = "loss", half = "logits", computed_once = true, sample = "loss",
     samples = { 'loss { "cross_entropy", label_smoothing = 0.3 }',
         'loss { "cross_entropy", class_weights = { 0.5, 2, 1 } }',
         'loss { "cross_entropy", class_weights = { 0.5, 2, 1 }, label_smoothing = 0.1, ignore = 1 }' },
@@ -26,7 +26,7 @@ op "cross_entropy_dx" {
     doc = "dlogits = dy (softmax(logits) - one_hot(target))",
     ins = { "dy (...)", "logits (..., C)", "target i32 (...)", "lse (...)" },
     outs = { "y (..., C)" },
-    internal = true, lower = "loss",
+    internal = true, lower = "loss", half = "logits y",
     cost = function(n)
         return { flops = 4 * elements(n) * n.size.C, elements = elements(n) * (2 * n.size.C + 3) }
     end,
@@ -66,7 +66,7 @@ op "tally_hits" {
 op "hit" {
     doc = "1 where the largest logit is the target's, else 0",
     ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y wide (...)" },
-    internal = true, lower = "loss",
+    internal = true, lower = "loss", half = "logits",
     cost = function(n)
         return { flops = elements(n) * n.size.C, elements = elements(n) * (n.size.C + 2) }
     end,

@@ -23,7 +23,7 @@ op "linear" {
         if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
         return d
     end,
-    cost = cost, lower = "matmul", block = "linear", product = true, half = "x dy weight y",
+    cost = cost, lower = "matmul", block = "linear", rounds = true, half = "x dy weight y",
     gemm = function(n)
         local s = n.size
         return product(rows(n), s.N, s.K, { s.K, 1 }, { 1, s.K })
@@ -41,7 +41,7 @@ op "linear_in_out" {
         if n.ins.bias then d.bias = b:value("column_sum", { x = dy.y }) end
         return d
     end,
-    cost = cost, lower = "matmul", block = "linear", product = true, half = "x dy weight y",
+    cost = cost, lower = "matmul", block = "linear", rounds = true, half = "x dy weight y",
     gemm = function(n)
         local s = n.size
         return product(rows(n), s.N, s.K, { s.K, 1 }, { s.N, 1 })
@@ -52,7 +52,7 @@ op "linear_in_out" {
 op "linear_dx" {
     doc = "dx = dy weight",
     ins = { "dy (..., N)", "weight (N, K)" }, outs = { "y (..., K)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", product = true,
+    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
@@ -63,7 +63,7 @@ op "linear_dx" {
 op "linear_dw" {
     doc = "dweight = dy^T x, summed over the rows",
     ins = { "dy (..., N)", "x (..., K)" }, outs = { "y (N, K)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", product = true,
+    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
@@ -74,7 +74,7 @@ op "linear_dw" {
 op "linear_in_out_dx" {
     doc = "dx = dy weight^T for a weight stored as (in, out)",
     ins = { "dy (..., N)", "weight (K, N)" }, outs = { "y (..., K)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", product = true,
+    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size
@@ -85,7 +85,7 @@ op "linear_in_out_dx" {
 op "linear_in_out_dw" {
     doc = "dweight = x^T dy, summed over the rows, for a weight stored as (in, out)",
     ins = { "x (..., K)", "dy (..., N)" }, outs = { "y (K, N)" },
-    internal = true, cost = cost, lower = "matmul", block = "linear", product = true,
+    internal = true, cost = cost, lower = "matmul", block = "linear", rounds = true,
     half = "x dy weight y",
     gemm = function(n)
         local s = n.size

@@ -20,7 +20,7 @@ op "column_sum" {
     letters = function(n, size)
         size.outer, size.n, size.inner = 1, graph.elements(size.lead), size.N
     end,
-    internal = true, lower = "reduce", block = "axis_sum", cost = reduced,
+    internal = true, lower = "reduce", block = "axis_sum", cost = reduced, half = "x y",
 }
 
 op "axis_sum" {
@@ -34,7 +34,7 @@ op "axis_sum" {
         return { x = b:value("axis_spread", { x = dy.y }, { shape = n.ins.x.shape,
             first = n.attrs.first, last = n.attrs.last, mean = n.attrs.mean }) }
     end,
-    cost = reduced, lower = "reduce",
+    cost = reduced, lower = "reduce", half = "x y",
     block = function(n) return n.size.inner == 1 and "row_sum" or "axis_sum" end,
     sample = "loss(function(out, batch) return mean(out * out) end)",
     samples = {
