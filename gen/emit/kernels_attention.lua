@@ -90,8 +90,9 @@ function arguments.rotary(kernel, node, _, _, target)
     local first = target.folder == "c" and "at + c" or "at"
     local second = target.folder == "c" and "at + HALF + c" or "at + HALF"
     return { real = text.ident("real"), x_low = text.block(c.load(node.ins.x, ("x[%s]"):format(first))),
-        x_high = text.block(c.load(node.ins.x, ("x[%s]"):format(second))), B = node.size.B, T = node.size.T, heads = a.heads, d = a.d,
-        base = text.number(a.base, "f64"), sign = text.block(a.back and "-" or ""),
+        x_high = text.block(c.load(node.ins.x, ("x[%s]"):format(second))), B = node.size.B,
+        T = node.size.T, heads = a.heads, d = a.d, base = text.number(a.base, "f64"),
+        sign = text.block(a.back and "-" or ""),
         low = c.store(kernel, ("y[%s]"):format(first), "low"),
         high = c.store(kernel, ("y[%s]"):format(second), "high") }
 end

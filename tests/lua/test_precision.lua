@@ -289,6 +289,19 @@ add("A = 1 and A = 4 give one gradient", function(t)
     if not (worst <= 1e-6) then error(("%s differs by %.3g"):format(where, worst)) end
 end)
 
+-- Activations are the same bits; a weight's gradient adds up runs of rows.
+add("logits over some rows at a time give the same gradient on both targets", function(t)
+    local programs, environment = open(t)
+    local whole = programs.dump(programs.build("half_gpt_bf16_c", with(GPT, "bf16") .. 'target "c"\n'),
+        { "--cycles", 1 })
+    for _, target in ipairs { "c", "cuda" } do
+        local p = programs.build("half_chunked_" .. target, with(GPT, "bf16") .. ('target "%s"\n'):format(target)
+            .. 'memory { logits = "chunked", logits_rows = 10 }\n')
+        local found = programs.dump(p, { "--cycles", 1, env = target == "cuda" and environment() or nil })
+        programs.close(found, whole, target == "c" and 1e-6 or 8 * FORMATS.bf16.U, { "gradients" })
+    end
+end)
+
 -- === what is stored ==============================================================================
 
 -- The bytes of the arenas of a plan, by name.
