@@ -318,6 +318,25 @@ add("on a device a program with a scaler has the bits of one without", function(
         programs.dump(p, { env = env }))
 end)
 
+add("on two devices an overflow on one of them is one of both", function(t)
+    if devices.gpus(t) == 1 then t.not_run("one GPU, two are needed") end
+    local programs, environment = devices.open(t)
+    write_rows(t, programs, "scaler_long", LONG)
+    local more = STATE .. THREE
+    local wanted = updates(programs, programs.build("scaler_long", spec("scaler_long", #LONG, more)))
+    local two = programs.build("scaler_two_devices", (spec("scaler_long", #LONG, more .. 'parallel   "ddp"\n')
+        :gsub("batch      %(4%)", "batch (2)")) .. 'target "cuda"\n')
+    local log = t.temp() .. "/log.jsonl"
+    local result = t.run { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--checkpoint", t.temp(),
+        "--log", log, env = environment(devices.checked(1)), timeout = 100 }
+    t.equal(result.status, 0, result.err)
+    local found = {}
+    for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+        if event.event == "update" then found[#found + 1] = event end
+    end
+    for _, name in ipairs { "scale", "skipped", "update" } do t.equal(column(found, name), column(wanted, name)) end
+end)
+
 add("no word, no code", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function text_of(name, more)

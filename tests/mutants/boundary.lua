@@ -58,6 +58,9 @@ return {
         "if (*hysteresis_step < c->hysteresis) return;\n        *hysteresis_step = 0;\n"
         .. "        *scale = fmax(*scale * c->backoff_factor, c->min_scale);",
         "test_scaler: overflows and growth over hysteresis and interval" },
+    { "on a device the scale is not moved as in C", "templates/cuda/update.cu",
+        "if (*hysteresis_step >= $hysteresis) *scale", "if (*hysteresis_step > $hysteresis) *scale",
+        "test_scaler: on a device the scale moves as in C" },
     { "what sums round off is not added at the end", "templates/c/accumulate.c",
         "y[i] = last ? sum + residue[i] : sum;", "y[i] = sum; (void)last;",
         "test_sums: 4,096 micro-steps: the sum of f64, rounded once: c" },
