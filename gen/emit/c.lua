@@ -9,7 +9,7 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     barrier = "ga_barrier(w);", of_half = "_half", nothing = "(void)m, (void)b;",
     i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
-    sweep_step = "w, &m->step", flat = ", m->flat_%s",
+    sweep_step = "w, &m->step", move_step = "w", flat = ", m->flat_%s",
     iteration = "int64_t iteration",
     micro_arguments = "w, m, %s",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true }
@@ -111,6 +111,7 @@ function c.pointer(t)
     if arena == "parameters" then return "m->w." .. t.name .. short_offset(t) end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. short_offset(t) end
     if arena == "residues" then return "m->residue." .. t.param.value.name .. short_offset(t) end
+    if arena == "collected" then return ("m->flat_g + %d%s"):format(t.place.offset, short_offset(t)) end
     if arena == "views" then return "m->v." .. t.name .. short_offset(t) end
     return "m->a." .. t.name .. short_offset(t)
 end

@@ -17,7 +17,7 @@ local THREADS = 256
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q", of_half = "",
     nothing = "(void)q, (void)m, (void)b;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
-    sweep_step = "q, m->block", flat = ", m->device_%s",
+    sweep_step = "q, m->block", move_step = "q, m->block", flat = ", m->device_%s",
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, spelling = c.library_spelling,
@@ -37,6 +37,7 @@ function cuda.pointer(t)
     if arena == "parameters" then return "m->w." .. t.name .. offset end
     if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
     if arena == "residues" then return "m->residue." .. t.param.value.name .. offset end
+    if arena == "collected" then return ("m->device_g + sizeof(real) * %d%s"):format(t.place.offset, offset) end
     if arena == "views" then return "m->v." .. t.name .. offset end
     return "m->a." .. t.name .. offset
 end

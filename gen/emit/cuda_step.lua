@@ -1,6 +1,7 @@
 -- cuda_step: the text of step.c, launch.c and kernels.cu. The host sends the same calls as the C
 -- target makes; what the boundary decides is decided by one thread of the device.
 -- Invariant: the struct step is printed from one list for both sides of the link.
+local batchnorm = require "emit.kernels_batchnorm"
 local clip = require "emit.clip"
 local cuda = require "emit.cuda"
 local ordered = require "base.ordered"
@@ -111,6 +112,12 @@ local function boundary_kernels(g, config, context, sweeps)
     if config.optimizer.own.ema then
         add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
             { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
+    end
+    if #batchnorm.moves(g, cuda) > 0 then
+        local launch, parameters = { blocks = 1, threads = THREADS }, batchnorm.MOVE_PARAMETERS
+        local head = cuda.open("batchnorm_move", launch)
+        add("batchnorm_move", launch, parameters, { threads = THREADS,
+            params = text.block(cuda.wrap("", head, parameters, ""):sub(#head + 1)) })
     end
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
     return list

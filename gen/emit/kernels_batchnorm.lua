@@ -1,5 +1,6 @@
 -- kernels_batchnorm: the template arguments of batchnorm, for both targets.
 local c = require "emit.c"
+local expr = require "base.expr"
 local graph = require "graph.graph"
 local text = require "base.text"
 
@@ -60,6 +61,10 @@ function arguments.batchnorm_running(_, node, _, dtype)
         unbiased = text.number(a.n / (a.n - 1), dtype) }
 end
 
+function arguments.batchnorm_collect(_, node)
+    return { real = text.ident("real"), C = node.size.C, groups = node.size.G, rows = node.attrs.batch }
+end
+
 local function over(n)
     return { blocks = math.min((n + THREADS - 1) // THREADS, BLOCKS_MAX), threads = THREADS }
 end
@@ -71,5 +76,29 @@ function launch.batchnorm(node) return over(node.size.B * node.size.C * node.siz
 launch.batchnorm_dx = launch.batchnorm
 
 function launch.batchnorm_running(node) return over(node.size.C) end
+launch.batchnorm_collect = launch.batchnorm_running
+
+--- The statements that move the running statistics of which a cycle collects groups, where an update is done.
+function batchnorm.moves(g, target)
+    local list = {}
+    graph.walk(g.forward, function(node)
+        if node.op ~= "batchnorm_collect" then return end
+        local mean, a = node.outs.running_mean.tensor.param, node.attrs
+        local function at(name)
+            local flat = node.outs[name].tensor.param.flat
+            return mean.count > 1 and ("%d + l * %d"):format(flat.offset, flat.stride) or tostring(flat.offset)
+        end
+        if mean.count > 1 then list[#list + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(mean.count) end
+        list[#list + 1] = target.wrap(mean.count > 1 and "    " or "", "batchnorm_move(",
+            { target.move_step .. target.flat:format("w") .. target.flat:format("g"), at "running_mean",
+            at "running_var", at "batches", tostring(node.size.C), tostring(a.n), expr.literal(a.momentum, "f64") },
+            ");")
+    end)
+    return list
+end
+
+--- The parameters of batchnorm_move on a device.
+batchnorm.MOVE_PARAMETERS = { "const step *s", "real *flat_w", "const real *flat_g", "ga_int64 mean",
+    "ga_int64 variance", "ga_int64 batches", "int channels", "ga_int64 values", "double momentum" }
 
 return batchnorm

@@ -152,6 +152,10 @@ local function step_fields(g, config, sweeps)
     return table.move(own, 1, #own, #list + 1, list)
 end
 
+-- Parameters for which a cycle collects something, and how many arrays a save inside a cycle has.
+local function collected_of(g) return ordered.collect(g.params, function(p) return p.collected end) end
+local function gradient_arrays(g) return 1 + (g.residues and 1 or 0) + (#collected_of(g) > 0 and 1 or 0) end
+
 local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
     local params = ordered.collect(used_first(g), function(p) return p.value end)
@@ -159,7 +163,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     local more = cuda_program.header(g, config, facts, context, sweeps)
     return context.template("program/model.h")("model", ordered.copy(more, {
         chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
-        residues = g.residues, gradients = g.residues and 2 or 1,
+        residues = g.residues, gradients = gradient_arrays(g),
         by_epoch = config.schedule.fields.by == "epoch",
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
         header = text.block(header("model.h", "sizes, memory and functions of the program")),
@@ -297,7 +301,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     more = ordered.copy(more, scaler.lines(config))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
-        residues = g.residues, gradients = g.residues and 2 or 1,
+        residues = g.residues, gradients = gradient_arrays(g),
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
@@ -316,6 +320,7 @@ local function render_model(g, config, facts, context, sweeps, header)
         end)),
         reader = text.block(data.header(config)), data_tables = data.tables(config),
         open_sources = data.open(config), split = data.split(config), eval_data = data.evaluation(config),
+        collected = #collected_of(g),
         states = lines(saved_states), state_params = lines(state_tables),
         length = length_of(config), nominal = nominal_of(config),
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,

@@ -1,6 +1,7 @@
 -- step: the text of step.c, update.c and kernels.c: forward, backward, the cycle; the boundary. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.batch"
+local batchnorm = require "emit.kernels_batchnorm"
 local clip = require "emit.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
@@ -194,7 +195,9 @@ function step.boundary(g, config, context, sweeps)
     return {
         buckets = #g.collectives, bucket_rows = bucket_rows(g),
         measure_calls = clip.calls(g, config, target), rewrites = clip.writes(config),
-        sweep_calls = update.calls(g, config, sweeps, target), matrices = update.functions(g, target),
+        sweep_calls = block_of { update.calls(g, config, sweeps, target).text,
+            table.unpack(batchnorm.moves(g, target)) },
+        matrices = update.functions(g, target),
         view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
     }
 end
@@ -224,6 +227,9 @@ local function kernels_text(g, config, context, all, sweeps)
     if g.residues then
         local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
         list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
+    end
+    if #batchnorm.moves(g, target) > 0 then
+        list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
     end
     if config.optimizer.own.ema then
         list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")

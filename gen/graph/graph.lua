@@ -1,7 +1,7 @@
 -- graph: the data structure between spec and text. Everything is made here and in build.lua.
 --
 --   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
---     kind   input | value | param | gradient | state | view | scalar
+--     kind   input | value | param | gradient | state | view | scalar | collected
 --     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h); after the pass
 --            precision f32, f64, bf16 or f16 in the place of real
 --     wide   of real numbers: never stored in 16 bits
@@ -17,6 +17,7 @@
 --   Param  = { name, shape, region, at, group, value, gradient, state, kept, views, flat }
 --     kept    where each state lies: { offset, stride, n }, flat's where the state lies over the flat space
 --     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
+--     collected  what a cycle collects for it: it lies where a gradient would
 local graph = {}
 
 local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, bf16 = true, f16 = true }

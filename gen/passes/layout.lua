@@ -20,12 +20,16 @@ layout.ALIGN = 16      -- elements: 64 bytes of f32
 
 local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
 
--- Runs of the flat space in order: one per parameter outside regions, one per region. Parameters
+-- Which part of the flat space a parameter lies in: of those that are not trained, such come first for which a
+-- cycle collects something.
+local function part_of(param) return param.used and "used" or param.collected and "collected" or "rest" end
+
+-- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Parameters
 -- that the loss does not depend on lie behind all others, in no segment and no bucket.
-local function items_of(g, used)
+local function items_of(g, part)
     local items, of_region = {}, {}
     for _, param in ipairs(g.params) do
-        if param.used == used then
+        if part_of(param) == part then
             if not param.region then
                 items[#items + 1] = { params = { param }, count = 1 }
             else
@@ -42,7 +46,7 @@ local function items_of(g, used)
     for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
         table.sort(item.params, function(a, b)
-            if used and a.group ~= b.group then return a.group < b.group end
+            if part == "used" and a.group ~= b.group then return a.group < b.group end
             return a.forward_index < b.forward_index
         end)
     end
@@ -181,9 +185,10 @@ local function narrow_views(g, config)
 end
 
 function layout.run(g, config)
-    local items = items_of(g, true)
+    local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
-    g.flat_elements = place_parameters(items_of(g, false), g.trained_elements)
+    local collected = place_parameters(items_of(g, "collected"), g.trained_elements)
+    g.flat_elements = place_parameters(items_of(g, "rest"), collected)
     place_states(g, items)
     scratch.place(g, aligned)
     segments(g, items)

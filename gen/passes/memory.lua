@@ -181,6 +181,7 @@ local function place_flat(g)
         at(param.value, "parameters")
         if param.gradient then at(param.gradient, "gradients") end
         if param.residue then at(param.residue, "residues") end
+        if param.collected then at(param.collected, "collected") end
         for _, name in ipairs(g.state_names) do
             if param.state[name] then at(param.state[name], name) end
         end

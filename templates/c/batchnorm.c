@@ -99,6 +99,28 @@ static void $fn($params) {
     }
 }
 
+//@ batchnorm_collect(fn, params, source, real, C, groups, rows)
+/* $fn: average and variance of all values of $C channels in the cycle so far: those of $groups more
+ * groups, in training, joined to what micro-steps before have collected
+ * $source */
+static void $fn($params) {
+    enum { C = $C, GROUPS = $groups, ROWS = $rows, TILE = 256 };
+    const int before = (int)(facts->row / ROWS) * GROUPS;
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); facts->training && ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
+        for (int g = 0; g < GROUPS; g++) {
+            const $real k = ($real)(before + g), share = 1 / (k + 1); /* groups before this one */
+            for (int c = from; c < to; c++) {
+                const $real middle = k > 0 ? running_mean[c] : 0, spread = k > 0 ? running_var[c] : 0;
+                const $real apart = mean[g * C + c] - middle;
+                running_mean[c] = middle + apart * share;
+                running_var[c] = (k * spread + var[g * C + c]) * share + apart * apart * (k * share * share);
+            }
+        }
+        if (from == 0) batches[0] = ($real)(before + GROUPS);
+    }
+}
+
 //@ batchnorm_running(fn, params, source, real, C, groups, momentum, rest, unbiased)
 /* $fn: the running statistics of $C channels moved by those of $groups groups, in training
  * $source */

@@ -219,3 +219,18 @@ static void exchange(ga_worker *w, real *a, real *b) {
         }
     }
 }
+
+//@ batchnorm_move()
+/* batchnorm_move: running statistics of the channels of a layer, moved by those of all values of the cycle,
+ * `values` of each group, the variance as that of a sample. The gradient's places have what was collected. */
+static void batchnorm_move(ga_worker *worker, real *flat_w, const real *flat_g, int64_t mean, int64_t variance,
+                           int64_t batches, int channels, int64_t values, double momentum) {
+    if (worker->index != 0) return;
+    const double all = (double)flat_g[batches] * (double)values;
+    const real step_size = (real)momentum, rest = (real)(1 - momentum), unbiased = (real)(all / (all - 1));
+    for (int c = 0; c < channels; c++) {
+        flat_w[mean + c] = rest * flat_w[mean + c] + step_size * flat_g[mean + c];
+        flat_w[variance + c] = rest * flat_w[variance + c] + step_size * (flat_g[variance + c] * unbiased);
+    }
+    flat_w[batches] += 1;
+}

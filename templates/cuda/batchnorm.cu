@@ -73,6 +73,28 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ batchnorm_collect(fn, params, source, threads, C, groups, rows)
+/* $fn: average and variance of all values of $C channels in the cycle so far: those of $groups more
+ * groups, in training, joined to what micro-steps before have collected
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, GROUPS = $groups, ROWS = $rows };
+    const int before = (int)(facts->row / ROWS) * GROUPS;
+    if (!facts->training) return;
+    for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
+        real middle = before > 0 ? running_mean[c] : (real)0, spread = before > 0 ? running_var[c] : (real)0;
+        for (int g = 0; g < GROUPS; g++) {
+            const real k = (real)(before + g), share = 1 / (k + 1); /* groups before this one */
+            const real apart = mean[g * C + c] - middle;
+            middle += apart * share;
+            spread = (k * spread + var[g * C + c]) * share + apart * apart * (k * share * share);
+        }
+        running_mean[c] = middle;
+        running_var[c] = spread;
+        if (c == 0) batches[0] = (real)(before + GROUPS);
+    }
+}
+
 //@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased)
 /* $fn: the running statistics of $C channels moved by those of $groups groups, in training
  * $source */

@@ -338,3 +338,17 @@ GA_KERNEL($threads) exchange(real *a, real *b) {
         b[i] = x;
     }
 }
+
+//@ batchnorm_move(threads, params)
+/* batchnorm_move: running statistics of the channels of a layer, moved by those of all values of the cycle,
+ * `values` of each group, the variance as that of a sample. The gradient's places have what was collected. */
+GA_KERNEL($threads) batchnorm_move($params) {
+    if (s->skip) return;
+    const double all = (double)flat_g[batches] * (double)values;
+    const real step_size = (real)momentum, rest = (real)(1 - momentum), unbiased = (real)(all / (all - 1));
+    for (int c = threadIdx.x; c < channels; c += $threads) {
+        flat_w[mean + c] = rest * flat_w[mean + c] + step_size * flat_g[mean + c];
+        flat_w[variance + c] = rest * flat_w[variance + c] + step_size * (flat_g[variance + c] * unbiased);
+    }
+    if (threadIdx.x == 0) flat_w[batches] += 1;
+}

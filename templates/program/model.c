@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected)
 $header
 #include "probes.h"
 
@@ -194,6 +194,10 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_g};
 //% if residues then
     a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue};
+//% end
+//% if collected > 0 then
+    /* behind the trained ones: what the cycle has collected for running statistics */
+    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g};
 //% end
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};

@@ -115,6 +115,108 @@ add("a skipped update leaves parameters; the statistics have moved before", func
     t.equal(after["bn.num_batches_tracked"].values, { 6.0 })
 end)
 
+-- === running = "cycle" ==========================================================================
+
+local CYCLE = ', running = "cycle"'
+
+add("once per cycle: the average and the variance of all its values", function(t)
+    for name, case in next, { whole = { 10, 3, CYCLE }, groups = { 10, 3, ", rows = 5" .. CYCLE },
+        one = { 30, 1, CYCLE } } do
+        local programs, p = build(t, "cycle_" .. name, table.unpack(case))
+        local mean, variance, count = statistics(programs, p, { "--cycles", 2, "--threads", 3 })
+        t.equal(count, { 2.0 }, "cycles that were seen")
+        local means, variances = { 0, 0, 0, 0 }, { 1, 1, 1, 1 }
+        for first = 0, 30, 30 do
+            local m, v = columns(programs, first, 30)
+            for c = 1, 4 do
+                means[c], variances[c] = 0.75 * means[c] + 0.25 * m[c], 0.75 * variances[c] + 0.25 * v[c]
+            end
+        end
+        for c = 1, 4 do
+            t.near(mean[c], means[c], 1e-14)
+            t.near(variance[c], variances[c], 1e-13)
+        end
+    end
+    local programs, once = build(t, "once", 30, 1, "")      -- as torch would with one batch of 30
+    local _, cycle = build(t, "cycle_whole", 10, 3, CYCLE)
+    local a, b = { statistics(programs, once, { "--cycles", 1 }) }, { statistics(programs, cycle, { "--cycles", 1 }) }
+    for k = 1, 2 do
+        for c = 1, 4 do t.near(b[k][c], a[k][c], 1e-14) end
+    end
+end)
+
+-- Layers in a region, a short last cycle (90 rows are two cycles of 40 and one of 10), evaluations between.
+local function deep(rows, accumulate, more)
+    return ([[
+data       { "csv", train = "tiny.csv", eval = "tiny.csv", target = "last", shuffle = false }
+batch      (%d)
+accumulate { %d, tail = "flush" }
+model      { linear "in" { 6, bias = false }, times(2) "h" { batchnorm "bn" { rows = 5, running = "cycle" }, tanh {},
+             linear "fc" { 6, bias = false } }, batchnorm "last" { rows = 5, momentum = 0.5, running = "cycle" },
+             linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.9 }
+precision  "f64"
+train      { updates = 7, seed = 3 }
+eval       { every = 2 }
+%s]]):format(rows, accumulate, more or "")
+end
+
+add("once per cycle: however it is cut, short ones too", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local expected = programs.dump(programs.build("batchnorm_deep", deep(10, 4)), {})
+    local cut = programs.dump(programs.build("batchnorm_deep_cut", deep(5, 8)), { "--threads", 2 })
+    programs.close(cut, expected, 1e-12, { "parameters", "gradients", "state" })
+    t.equal(programs.tensors(expected .. "/parameters.safetensors")["h.1.bn.num_batches_tracked"].values, { 7.0 })
+    t.equal(programs.tensors(expected .. "/gradients.safetensors")["last.running_mean"], nil)
+end)
+
+add("once per cycle: stopped at every micro-step, the same bits", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("batchnorm_deep", deep(10, 4))
+    local straight = programs.dump(p, { "--threads", 1 })
+    for k = 1, 11 do
+        local checkpoint = t.temp()
+        programs.train(p, { "--stop-micro", k, "--checkpoint", checkpoint, "--threads", 2, status = 75 })
+        programs.identical(programs.dump(p, { "--resume", "latest", "--checkpoint", checkpoint, "--threads", 3 }),
+            straight, { "parameters", "gradients", "state" })
+    end
+end)
+
+add("once per cycle: a skipped update leaves the statistics", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = spec(10, 3, CYCLE, 'init { { "fc2.weight", value = 1.7e308 } }\n'):gsub("train      {",
+        'train { on_nonfinite = "skip",')
+    for _, target in ipairs { "c", "cuda" } do
+        local p = programs.build("batchnorm_held_" .. target, text .. ('target "%s"\n'):format(target))
+        local start, env = t.temp() .. "/start.safetensors", nil
+        if target == "cuda" then env = select(2, dofile("tests/lua/devices.lua").open(t))() end
+        local after = programs.tensors(programs.dump(p, { "--cycles", 2, "--save-init", start, env = env })
+            .. "/parameters.safetensors")
+        local before = programs.tensors(start)
+        for _, name in ipairs { "running_mean", "running_var", "num_batches_tracked" } do
+            t.equal(after["bn." .. name].values, before["bn." .. name].values, name)
+        end
+        assert(after["bn2.num_batches_tracked"].values[1] == 12, "the other layer moves by each group")
+    end
+end)
+
+add("once per cycle: a layer that is applied twice is refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/batchnorm_twice.lua"
+    t.write(path, (spec(10, 3, ""):gsub("model .-\nloss", [[model(function(batch)
+    local norm = batchnorm "bn" { running = "cycle" }
+    return linear "out" { 3 } (tanh(norm(norm(batch.input))))
+end)
+loss]])))
+    t.contains(programs.gagen { "check", path }.err, "batchnorm 'bn': running = \"cycle\" of a layer that is applied "
+        .. "twice, expected one of its own for each")
+end)
+
+add("once per cycle: the CUDA target computes what the C target does", function(t)
+    dofile("tests/lua/devices.lua").same_as_c(t, "batchnorm_cycle", deep(10, 4), 1e-11)
+end)
+
 add("counters of another writer are whole numbers", function(t)
     local programs, p = build(t, "micro", 10, 3, "")
     local start = t.temp() .. "/start.safetensors"

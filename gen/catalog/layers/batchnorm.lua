@@ -33,6 +33,31 @@ local function buffers(b, channels)
         running_var = b:buffer("running_var", { channels }, 1), batches = batches }
 end
 
+-- A number for each element of a buffer that a cycle collects and its boundary uses up: it lies in the place of
+-- the gradient that the buffer does not have.
+local function collected(b, kept)
+    local param = kept.param
+    if param.collected then
+        fail(b, 'running = "cycle" of a layer that is applied twice, expected one of its own for each, or "micro"')
+    end
+    param.collected = graph.tensor(b.graph, { name = "cycle_" .. kept.name, shape = kept.shape, kind = "collected",
+        at = b.at, param = param, scope = param.region })
+    return param.collected
+end
+
+-- What moves the running statistics: each group at once, or all groups of a cycle together at its boundary.
+local function move(b, kept, ins, attrs)
+    if attrs.running == "micro" then
+        local moved = b:node("batchnorm_running", ins, attrs).outs
+        for _, name in ipairs { "running_mean", "running_var", "batches" } do moved[name].tensor = kept[name] end
+        return
+    end
+    local made = b:node("batchnorm_collect", ins, attrs).outs
+    for _, name in ipairs { "running_mean", "running_var", "batches" } do
+        made[name].tensor = collected(b, kept[name])
+    end
+end
+
 layer "batchnorm" {
     doc = "(x - mean) / sqrt(variance + eps) weight + bias for each channel, over the rows and what lies behind; "
         .. "running estimates in evaluation",
@@ -43,6 +68,9 @@ layer "batchnorm" {
           doc = "how far a group's statistics move the running ones" },
         { name = "rows", type = "int", min = 1, max = 2147483647,
           doc = "rows whose statistics are taken together; default: those of a micro-batch" },
+        { name = "running", type = "str", default = "micro", values = { "micro", "cycle" },
+          doc = "what moves the running estimates: each group, as torch; or once per update the average and the "
+              .. "variance of all values of the cycle, not at all if the update is skipped" },
     },
     example = 'local y = flatten {} (batchnorm "bn" {} (reshape { 2, 4 } (x)))',
     apply = function(b, f, x)
@@ -55,9 +83,8 @@ layer "batchnorm" {
             running_var = kept.running_var, facts = facts }, attrs, { mean = b:full_name("mean"),
             var = b:full_name("var"), rstd = b:full_name("rstd") }).outs
         local mean, var = stats.mean.tensor, stats.var.tensor
-        local moved = b:node("batchnorm_running", { mean = mean, var = var, facts = facts },
-            { momentum = f.momentum, n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
-        for _, name in ipairs { "running_mean", "running_var", "batches" } do moved.outs[name].tensor = kept[name] end
+        move(b, kept, { mean = mean, var = var, facts = facts }, { momentum = f.momentum, running = f.running,
+            batch = x.shape[1], n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
         return b:value("batchnorm", { x = x, weight = weight, bias = bias, mean = mean, rstd = stats.rstd.tensor },
             attrs, b:full_name("y"))
     end,

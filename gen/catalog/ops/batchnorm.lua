@@ -64,6 +64,17 @@ op "batchnorm_dx" {
     letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", rounds = true, half = "dy x y",
 }
 
+op "batchnorm_collect" {
+    doc = "average and variance of all values of the cycle so far: those of the groups before, of k groups, and of one "
+        .. "more with d = its mean - mean: mean + d / (k + 1), (k var + its var) / (k + 1) + d^2 k / (k + 1)^2",
+    ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
+    outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
+    internal = true, lower = "batchnorm",
+    cost = function(n)
+        return { flops = 9 * n.size.G * n.size.C, elements = (2 * n.size.G + 4) * n.size.C }
+    end,
+}
+
 op "batchnorm_running" {
     doc = "running = (1 - momentum) running + momentum x group's, the variance with n - 1; batches counts the groups",
     ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
