@@ -137,6 +137,24 @@ end
 --- x as the program's 16-bit type holds it: only printed, as the call of a function.
 function expr.rounded(x) return make("rounded", x) end
 
+--- The product of `factor` for the variable k = 1 .. n; n is a whole number, 1 for n = 0. The factor has no
+--- other variable.
+function expr.product(n, factor) return make("product", n, factor) end
+
+-- The value for n of a product, which goes on from the last n that it was asked for.
+local function product_to(e, n)
+    local memo = e.memo
+    if not memo or memo.n > n then
+        memo = { n = 0, value = 1.0 }
+        e.memo = memo
+    end
+    while memo.n < n do
+        memo.n = memo.n + 1
+        memo.value = memo.value * expr.evaluate(e[2], { k = memo.n })
+    end
+    return memo.value
+end
+
 local BINARY = {
     ["+"] = function(a, b) return a + b end, ["-"] = function(a, b) return a - b end,
     ["*"] = function(a, b) return a * b end, ["/"] = function(a, b) return a / b end,
@@ -150,6 +168,7 @@ function expr.evaluate(e, env)
         if value == nil then error("no value for '" .. e.name .. "'", 2) end
         return value
     end
+    if e.op == "product" then return product_to(e, expr.evaluate(e[1], env)) end
     local values = {}
     for i, child in ipairs(e) do values[i] = expr.evaluate(child, env) end
     if e.op == "neg" then return -values[1] end
@@ -183,6 +202,7 @@ end
 --- The names of the variables of e, each once, in order of appearance.
 function expr.variables(e, found)
     found = found or {}
+    if e.op == "product" then return expr.variables(e[1], found) end
     if e.op == "var" then
         for _, name in ipairs(found) do
             if name == e.name then return found end
@@ -267,7 +287,7 @@ end
 local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
 
 --- Prints e with the fewest parentheses that keep its meaning.
--- spelling = { number = f(value), call = { name -> C name }, variable = f(name) } (all optional).
+-- spelling = { number = f(value), call = { name -> C name }, variable = f(name), product = f(e) } (all optional).
 function expr.text(e, spelling, outer)
     spelling, outer = spelling or {}, outer or 0
     if e.op == "num" then
@@ -275,6 +295,9 @@ function expr.text(e, spelling, outer)
         return e.value < 0 and outer > 2 and "(" .. text .. ")" or text
     elseif e.op == "var" then
         return spelling.variable and spelling.variable(e.name) or e.name
+    elseif e.op == "product" then
+        return spelling.product and spelling.product(e)
+            or ("product of (%s) for k = 1..%s"):format(expr.text(e[2], spelling), expr.text(e[1], spelling))
     elseif e.op == "neg" then
         local text = "-" .. expr.text(e[1], spelling, 3)
         return outer > 2 and "(" .. text .. ")" or text

@@ -2,6 +2,7 @@
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local readable = require "emit.readable"
 local schedule = require "spec.schedule"
 local text = require "base.text"
 
@@ -12,20 +13,53 @@ rate.CALL = { abs = "fabs", min = "fmin", max = "fmax" }
 
 -- "if (a < b) return x;" for each choice that e begins with, then what is left.
 local function add_returns(out, e, spelling)
-    while e.op == "where" do
-        local condition = expr.text(e[1], spelling)
+    local function line(form, ...) out[#out + 1] = readable.lines("    ", form:format(...)) end
+    local rest, parts = readable.parts(e)
+    for _, part in ipairs(parts) do line("const double %s = %s;", part[1], expr.text(part[2], spelling)) end
+    while rest.op == "where" do
+        local condition = expr.text(rest[1], spelling)
         if condition:sub(1, 1) ~= "(" then condition = "(" .. condition .. ")" end
-        out[#out + 1] = ("    if %s return %s;"):format(condition, expr.text(e[2], spelling))
-        e = e[3]
+        line("if %s return %s;", condition, expr.text(rest[2], spelling))
+        rest = rest[3]
     end
-    out[#out + 1] = ("    return %s;"):format(expr.text(e, spelling))
+    line("return %s;", expr.text(rest, spelling))
+end
+
+-- The first product in e, as there is one at most: of a function of the spec.
+local function product_in(e)
+    if e.op == "product" then return e end
+    for _, child in ipairs(e) do
+        local found = product_in(child)
+        if found then return found end
+    end
+end
+
+-- The function of a product. Every update asks for one factor more than the last.
+local function factors_of(e, spelled)
+    local body = expr.text(e[2], { call = rate.CALL, variable = function() return "(double)factors_done" end })
+    return table.concat({
+        "/* The product of the spec's factors for 1..n; goes on from the n of the call before. */",
+        spelled.kept .. spelled.int64 .. " factors_done;",
+        spelled.kept .. "double factors_product;", "",
+        ("%sdouble factors(%s n) {"):format(spelled.helper, spelled.int64),
+        "    if (factors_done == 0 || n < factors_done) {",
+        "        factors_done = 0;",
+        "        factors_product = 1;",
+        "    }",
+        "    while (factors_done < n) {",
+        "        factors_done++;",
+        readable.lines("        ", ("factors_product *= %s;"):format(body)),
+        "    }",
+        "    return factors_product;",
+        "}", "" }, "\n")
 end
 
 -- The text of one function: `head` opens it, `names` says how t, total and more are spelled before it.
 local function function_of(comment, head, e, config, spelled)
-    local out, uses = {}, {}
+    local out, uses, product = {}, {}, product_in(e)
     for _, name in ipairs(expr.variables(e)) do uses[name] = true end
-    if comment then out[1] = comment end
+    if product then out[1] = factors_of(product, spelled) end
+    if comment then out[#out + 1] = comment end
     out[#out + 1] = head .. " {"
     if uses.t and config.schedule.fields.by == "epoch" then
         out[#out + 1] = ("    const %s epoch = cycle%s / %s;"):format(spelled.int64,
@@ -37,9 +71,11 @@ local function function_of(comment, head, e, config, spelled)
             or name == "m" and (uses.total or uses.plateau_rate or uses.t and config.schedule.fields.by == "epoch")
         if not used and spelled.says_unused then out[#out + 1] = ("    (void)%s;"):format(name) end
     end
-    add_returns(out, e, { call = rate.CALL, variable = function(v)
+    local count = config.schedule.fields.by == "epoch" and "epoch" or "t"
+    add_returns(out, e, { call = rate.CALL, product = function() return ("factors(%s)"):format(count) end,
+        variable = function(v)
         if v == "t" then return config.schedule.fields.by == "epoch" and "(double)epoch" or "(double)t" end
-        return v == "total" and v or spelled.numbers .. v
+        return (v == "total" or v:find "^x%d+$") and v or spelled.numbers .. v
     end })
     out[#out + 1] = "}"
     return table.concat(out, "\n")
@@ -56,7 +92,8 @@ end
 function rate.c(config)
     local e, momentum = schedule.expressions(config)
     local spelled = { int64 = "int64_t", epoch_cycles = "m->epoch_cycles", total = "(double)m->schedule_total",
-        numbers = "m->step.", unused = { "m", argument(config) }, says_unused = true }
+        numbers = "m->step.", unused = { "m", argument(config) }, says_unused = true, helper = "static ",
+        kept = "static _Thread_local " }
     local function head(name) return ("double %s_model_%s(const model *m, int64_t %s)"):format(config.name, name,
         argument(config)) end
     local out = { function_of(comment_of(config), head "lr", e, config, spelled) }
@@ -70,7 +107,7 @@ end
 function rate.cuda(config)
     local e, momentum = schedule.expressions(config)
     local spelled = { int64 = "ga_int64", epoch_cycles = "s->epoch_cycles", total = "s->schedule_total",
-        numbers = "s->", unused = {} }
+        numbers = "s->", unused = {}, helper = "GA_DEVICE ", kept = "static __device__ " }
     local function head(name) return ("GA_DEVICE double %s(const step *s, ga_int64 %s)"):format(name,
         argument(config)) end
     local out = { function_of(comment_of(config), head "learning_rate", e, config, spelled) }

@@ -270,8 +270,9 @@ local function schedule_of(given, path, catalog, events)
     local entry = given:get("schedule")
     if not entry or not entry.traced then return select(words.find "schedule", entry, path, catalog, "constant") end
     local where = context("schedule", entry.at)
-    return { rule = schedule.traced(events, entry.event, catalog, entry.at), at = entry.at, where = where,
-        fields = check.fields(words.find("schedule").fields, entry.args, where) }
+    local fields = check.fields(words.find("schedule").fields, entry.args, where)
+    return { rule = schedule.traced(events, entry.event, catalog, entry.at, fields.product), at = entry.at,
+        where = where, fields = fields }
 end
 
 -- What the spec makes of each element of the mean gradient, as an expression of g and w. It is done to the

@@ -153,6 +153,10 @@ end
 --- Completes c.schedule, an entry with the fields of the word.
 function schedule.read(c, registry)
     local entry = c.schedule
+    if entry.fields.product and not entry.rule.traced then
+        diag.fail(entry.where.locate("product"), ("%s: product is for a function: schedule { function(t) return "
+            .. "0.95 end, product = true }"):format(entry.where.what), {})
+    end
     check_epochs(c)
     scale_rate(c)
     local length = schedule.length(c)
@@ -199,10 +203,15 @@ end
 
 -- === a function of the spec =====================================================================
 
---- A function of the spec, whose events begin at number `first`, as an entry without fields.
-function schedule.traced(events, first, catalog, at)
+--- A function of the spec, whose events begin at number `first`, as an entry without fields. product: its values
+--- are factors of the rate before.
+function schedule.traced(events, first, catalog, at, product)
     local result = traced("schedule", { "t", "base" }, events, first, catalog, at)
-    return { name = "function", doc = "of the spec", fields = {}, factor = function(_, t, _, base)
+    if product and ordered.find(expr.variables(result), "base") then
+        diag.fail(at, "schedule: with product = true the function gives factors: expected one of t alone", {})
+    end
+    return { name = "function", doc = "of the spec", fields = {}, traced = true, factor = function(_, t, _, base)
+        if product then return base * expr.product(t, expr.substitute(result, { t = expr.var "k" })) end
         return expr.substitute(result, { t = t, base = base })
     end }
 end

@@ -92,6 +92,8 @@ words.list = {
       doc = "the learning rate over updates", select = "schedules", fields = {
         field("by", "str", { default = "update", values = { "update", "epoch" },
             doc = "what t counts, and with it every length of a schedule" }),
+        field("product", "bool", { default = false, doc = "of a function: its values are factors of the rate before, "
+            .. "from t = 1 on (torch's MultiplicativeLR)" }),
         field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
             doc = "whether t moves when an update is skipped; epochs always do" }),
         field("compat", "list", { default = {}, doc = "names of quirks to reproduce: warmup_from_zero (the first "

@@ -46,6 +46,18 @@ add("every schedule is torch's, Colossal-AI's or Hugging Face's to 1e-12", funct
     end
 end)
 
+add("emitted rates have short lines", function(t, numeric)
+    for _, run in ipairs(figures.runs) do
+        local path = write_spec(t, numeric, { schedule = run.spec, updates = run.updates, optimizer = sgd(run.base) })
+        local _, c = require "spec.load".load(path, {}, {})
+        for _, target in ipairs { "c", "cuda" } do
+            for line in require "emit.rate"[target](c).text:gmatch "[^\n]+" do
+                assert(#line <= 100, run.spec .. ": " .. line)
+            end
+        end
+    end
+end)
+
 add("every schedule of the catalog has figures", function()
     local text = assert(host.read "tests/reference/schedules/figures.lua")
     for name, rule in require "catalog.catalog".load().schedules:each() do
@@ -83,7 +95,7 @@ end
 
 for _, run in ipairs(figures.runs) do
     if run.spec:find "three_phase" or run.spec:find "T_mult = 2" or run.spec:find "triangular2"
-        or run.spec:find '{ "constant" },' then
+        or run.spec:find '{ "constant" },' or run.spec:find "product" then
         add("the program's rates: " .. run.spec, function(t, numeric)
             local program = numeric.build { model = ' { linear "a" { 3 } }', schedule = run.spec,
                 updates = run.updates, optimizer = sgd(run.base) }
@@ -174,6 +186,45 @@ add("what it keeps is in the checkpoint, on both targets", function(t)
     end
 end)
 
+-- Each rate is a product of as many factors as updates were done: the same after a resume, and when asked for
+-- rates out of order.
+add("a product of factors goes on after a resume, on both targets", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local text = PLATEAU:gsub("schedule [^\n]*", "schedule { function(t) return 1 - 1 / (t + 9) end, product = true }")
+    for target, how in next, { c = {}, cuda = { env = environment() } } do
+        local program = programs.build("product_" .. target, text .. ('target "%s"\n'):format(target))
+        local function run(...) return logged(programs, program, { env = how.env, ... }) end
+        local straight, folder, wanted = run(), t.temp(), {}
+        for u = 1, 60 do wanted[u] = 0.1 * 9 / (u + 8) end
+        for u, rate in ipairs(straight) do t.near(rate, wanted[u], 1e-9) end        -- nine digits in the log
+        run("--cycles", 42, "--checkpoint", folder)
+        t.equal(run("--resume", "latest", "--checkpoint", folder), table.move(straight, 43, 60, 1, {}), target)
+    end
+end)
+
+-- The names of Colossal-AI's, torch's and Hugging Face's schedules, and how a spec has them.
+local PEERS = {
+    CosineAnnealingLR = "cosine_annealing", CosineAnnealingWarmupLR = "cosine", FlatAnnealingLR = "flat_annealing",
+    FlatAnnealingWarmupLR = "flat_annealing", LinearWarmupLR = "linear_warmup", MultiStepLR = "multistep",
+    MultiStepWarmupLR = "multistep", PolynomialLR = "polynomial_lr", PolynomialWarmupLR = "polynomial",
+    OneCycleLR = "onecycle", StepLR = "step", ExponentialLR = "exponential", ConstantLR = "constant_lr",
+    LinearLR = "linear_lr", CosineAnnealingWarmRestarts = "cosine_annealing_warm_restarts", CyclicLR = "cyclic",
+    ReduceLROnPlateau = "plateau", SequentialLR = "sequential", ChainedScheduler = "chained", SWALR = "swa",
+    LambdaLR = "function", MultiplicativeLR = "function", WarmupScheduler = "sequential", linear = "linear",
+    cosine = "cosine", cosine_with_restarts = "cosine_with_restarts", polynomial = "polynomial", constant = "constant",
+    constant_with_warmup = "constant_with_warmup",
+}
+
+add("every schedule that others name has figures, and its place in docs/PORTING.md", function()
+    local specs, porting = {}, assert(host.read "docs/PORTING.md")
+    for _, run in ipairs(figures.runs) do specs[run.spec:match '^{ "([%w_]+)"' or "function"] = true end
+    for peer, name in next, PEERS do
+        assert(specs[name] or name == "plateau" and #figures.plateaus > 0, peer)
+        assert(porting:find(peer, 1, true), "docs/PORTING.md does not name " .. peer)
+    end
+end)
+
 local REFUSED = {
     { '{ "plateau" }', "looks at evaluations: the word eval is missing" },
     { '{ "cosine", warmup = 20 }', "warmup is 20, expected less than the 20 updates of the schedule" },
@@ -192,6 +243,8 @@ local REFUSED = {
     { '{ "constant", base_rows = 4 }', "auto_lr and base_rows belong together" },
     { '{ "onecycle" }', "moves the momentum, but the optimizer's is 0", '{ "sgd", lr = 0.1 }' },
     { '{ "onecycle" }', "moves the momentum, but 'adagrad' has none", '{ "adagrad" }' },
+    { '{ "cosine", product = true }', "product is for a function" },
+    { '{ function(t, base) return base end, product = true }', "expected one of t alone" },
     { '{ "step", by = "epoch" }', "needs one accumulate for all cycles", nil, "{ 1, later = { [3] = 2 } }" },
     { '(function(t, base) return dropout(0.5)(t) end)', "schedule" },
 }
