@@ -106,6 +106,16 @@ add("from the gradient of the output: the same to rounding", function(t)
     assert(worst > 0, "not computed here at all")
 end)
 
+-- The output is read, and its gradient taken, in numbers; a gradient that ends up beside a tie of the other
+-- rounding moves a parameter by about that part of a step.
+add("in 16 bits: rows of one's own are train's, bit for bit; from the gradient of the output: to rounding", function(t)
+    local programs, p = build(t, "library_bf16", spec() .. 'precision "bf16"\n')
+    same(t, drive(t, programs, p, "own"), trained(programs, p))
+    local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
+    local worst, where = programs.difference(drive(t, programs, p, "grad") .. name, trained(programs, p) .. name)
+    assert(worst < 2.0 ^ -8, ("%s differs by %g"):format(where, worst))
+end)
+
 add("misuse is told and does no harm", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "misuse", { bare = true })
