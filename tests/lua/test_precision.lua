@@ -65,7 +65,8 @@ local CONV = [[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (8)
 accumulate (2)
-model      { reshape { 1, 8, 8 }, conv2d "c1" { 6, 3, padding = 1, bias = false }, batchnorm "bn" {}, gelu {}, avgpool2d { 2 },
+model      { reshape { 1, 8, 8 }, conv2d "c1" { 6, 3, padding = 1, bias = false }, batchnorm "bn" {}, gelu {},
+             avgpool2d { 2 },
              conv2d "c2" { 8, 3, padding = 1 }, tanh {}, avgpool2d { "global" }, flatten {}, linear "fc" { 10 } }
 loss       "cross_entropy"
 optimizer  { "sgd", lr = 0.1 }
@@ -374,7 +375,8 @@ add("force_outputs_fp32: what the model gives is not rounded", function(t)
     t.equal(output "parallel { force_outputs_fp32 = true }\n", false)
     local carried = GPT:gsub("return unembed.-\n", "return x\n")
     t.write(programs.folder() .. "/half_carried.lua",
-        with(carried:gsub("{ 24, 16 }", "{ 24, 24 }"):gsub("16", "24"), "bf16") .. "parallel { force_outputs_fp32 = true }\n")
+        with(carried:gsub("{ 24, 16 }", "{ 24, 24 }"):gsub("16", "24"), "bf16")
+            .. "parallel { force_outputs_fp32 = true }\n")
     local result = programs.gagen { programs.folder() .. "/half_carried.lua", "-o", t.temp() .. "/out" }
     t.equal(result.status ~= 0, true)
     t.contains(result.err, "force_outputs_fp32")
