@@ -106,8 +106,8 @@ function probe.render(g, config, context, kernels, facts, header, files)
         sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
             #kernels, #found.list, dumped)),
         device = config.target == "cuda", half = g.half and text.ident(g.half) or false,
-        halves = text.block(table.concat(ordered.collect(found.list, function(t)
-            return graph.is_half(t) and "true" or "false"
+        halves = text.block(table.concat(ordered.collect(found.list, function(result)
+            return graph.is_half(result.tensor) and "true" or "false"
         end), ", ")) }).text)
 end
 
