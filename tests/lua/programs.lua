@@ -74,8 +74,9 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
-    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (make as it
-    --- stands, with its own runtime).
+    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true
+    --- (make as it stands, with its own runtime), level = "-O3" (as users compile; "-O0": most programs of tests run
+    --- for milliseconds, and compiling them is most of the time).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
@@ -84,7 +85,7 @@ return function(t)
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
-        local make = { "make", "-s", "-C", folder, "CFLAGS=-O1 -Werror", "LDFLAGS=" .. (how.ldflags or "") }
+        local make = { "make", "-s", "-C", folder, "CFLAGS=" .. (how.level or "-O0") .. " -Werror", "LDFLAGS=" .. (how.ldflags or "") }
         if how.lib then table.move({ "train", "lib" }, 1, 2, #make + 1, make) end
         if how.probe then table.move({ "train", "probe" }, 1, 2, #make + 1, make) end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end

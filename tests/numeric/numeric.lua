@@ -36,7 +36,7 @@ return function(t)
     local function compile(folder, case)
         return t.run { "make", "-s", "-j2", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
             "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. t.root .. "/" .. t.build .. "/libruntime.a",
-            "OPTIONS=" .. (case.flags or "-O1"), timeout = 300 }
+            "OPTIONS=" .. (case.flags or "-O0"), timeout = 300 }
     end
 
     local Program = {}
