@@ -99,6 +99,7 @@ local function source(g, config, context, header)
         buckets = #g.collectives, residues = g.residues, scaled = config.scaler ~= nil,
         scale = text.block(scaler.present(config, "m->step.")),
         last_scale = text.block(scaler.last(config, "s->")),
+        ema = config.optimizer.own.ema ~= nil,
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
         chunked = g.head ~= nil,
     })).text

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -305,9 +305,32 @@ static int measure_batch($name *p, const $(name)_batch *b, bool needs_target, do
     return code;
 }
 
+//% if ema then
+/* The same with the averages in the place of the parameters, as in the program's own evaluations. */
+static int measure_averages($name *p, const $(name)_batch *b, bool needs_target, double sums[SUMS], ga_err *e) {
+    GA_TRY($(name)_model_exchange(&p->m, e));
+    const int code = measure_batch(p, b, needs_target, sums, e);
+    ga_err again;
+    const int back = $(name)_model_exchange(&p->m, code < 0 ? &again : e);
+    return code < 0 ? code : back;
+}
+
+//% end
+
+//% if output.text ~= "" then
+static void copy_output(const model *m, float *out) {
+    const $output_type *output = $output;
+    for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
+}
+
+//% end
 int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *out, ga_err *e) {
     double sums[SUMS];
+//% if ema then
+    GA_TRY(measure_averages(p, b, true, sums, e));
+//% else
     GA_TRY(measure_batch(p, b, true, sums, e));
+//% end
     *out = ($(name)_metrics){.loss_sum = sums[SUM_LOSS], .weight = sums[SUM_WEIGHT],
         .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT],
         .correct = (int64_t)sums[SUM_HITS]};
@@ -319,13 +342,11 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
     return 0;
 }
 
-int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
+int $(name)_forward_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
 //% if output.text ~= "" then
     double sums[SUMS];
-    const model *m = &p->m;
     GA_TRY(measure_batch(p, b, false, sums, e));
-    const $output_type *output = $output;
-    for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
+    copy_output(&p->m, out);
     return 0;
 //% elseif chunked then
     (void)p, (void)b, (void)out;
@@ -334,6 +355,17 @@ int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e
 //% else
     (void)p, (void)b, (void)out;
     return ga_fail(e, GA_INPUT, "predict: the model gives several tensors, one was expected");
+//% end
+}
+
+int $(name)_predict_step($name *p, const $(name)_batch *b, float *out, ga_err *e) {
+//% if ema and output.text ~= "" then
+    double sums[SUMS];
+    GA_TRY(measure_averages(p, b, false, sums, e));
+    copy_output(&p->m, out);
+    return 0;
+//% else
+    return $(name)_forward_step(p, b, out, e);
 //% end
 }
 
@@ -395,8 +427,13 @@ int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context
 int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
+//% if ema then
+    for (int64_t i = 0; i < FLAT; i++) /* the average of what is changed begins again */
+        if (p->values[i] != (float)m->flat_w[i]) m->flat_ema[i] = m->flat_w[i] = (real)p->values[i];
+//% else
     for (int64_t i = 0; i < FLAT; i++)
         if (p->values[i] != (float)m->flat_w[i]) m->flat_w[i] = (real)p->values[i];
+//% end
     return $(name)_model_refresh(m, e);
 }
 

@@ -3,6 +3,7 @@
  *   library next CYCLES FOLDER       the program's own rows
  *   library cycles CYCLES FOLDER     whole cycles
  *   library resumed CYCLES FOLDER    own, but saved, closed and loaded again inside the second cycle
+ *   library averages CYCLES FOLDER   own, measuring after each cycle
  *   library grad CYCLES FOLDER       own, with the gradient of the output computed here
  *   library misuse | handler | dict | measure | ranks | scaled      print "ok"
  * Exit 0, or 1 with what was wrong. */
@@ -78,7 +79,7 @@ static int by_grad(looped *m, int64_t micros, ga_err *e) {
     for (int64_t k = 0; k < micros; k++) {
         looped_batch b = batch_at(m, k);
         float y[BATCH * CLASSES], d[BATCH * CLASSES];
-        GA_TRY(looped_predict_step(m, &b, y, e));
+        GA_TRY(looped_forward_step(m, &b, y, e));
         for (int i = 0; i < BATCH; i++) {
             double sum = 0;
             for (int c = 0; c < CLASSES; c++) sum += exp(y[i * CLASSES + c]);
@@ -307,11 +308,36 @@ static void scaled(looped *m) {
     CHECK(own(m, 0, ACCUMULATE, &e) == 0 && looped_count(m)->scale == 1024 && looped_count(m)->update == 3);
 }
 
+/* Trains as own, and measures after each cycle: predict and validation go by the averages, forward by the
+ * parameters. Prints the loss over the file. */
+static int averages(looped *m, int64_t cycles, ga_err *e) {
+    float y[BATCH * CLASSES], x[BATCH * CLASSES];
+    double loss = 0;
+    for (int64_t cycle = 0; cycle < cycles; cycle++) {
+        const looped_batch b = batch_at(m, cycle);
+        GA_TRY(own(m, cycle * ACCUMULATE, (cycle + 1) * ACCUMULATE - 2, e));
+        GA_TRY(looped_predict_step(m, &b, y, e)); /* inside a cycle: its sums and gradients stay */
+        GA_TRY(own(m, (cycle + 1) * ACCUMULATE - 2, (cycle + 1) * ACCUMULATE, e));
+        GA_TRY(looped_forward_step(m, &b, x, e));
+        GA_TRY(looped_predict_step(m, &b, y, e));
+        if (memcmp(x, y, sizeof x) == 0) return ga_fail(e, GA_BUG, "predict and forward are the same");
+    }
+    for (int64_t k = 0; k < ROWS / BATCH; k++) {
+        const looped_batch b = {input[k * BATCH], target + k * BATCH, BATCH};
+        looped_metrics v;
+        GA_TRY(looped_validation_step(m, &b, &v, e));
+        loss += v.loss_sum / ROWS;
+    }
+    printf("loss %.9g\n", loss);
+    return 0;
+}
+
 static int drive(looped **m, const looped_options *o, const char *what, int64_t cycles, const char *folder,
                  ga_err *e) {
     int code = GA_INPUT;
     if (strcmp(what, "own") == 0) code = own(*m, 0, cycles * ACCUMULATE, e);
     if (strcmp(what, "next") == 0) code = next(*m, cycles, e);
+    if (strcmp(what, "averages") == 0) code = averages(*m, cycles, e);
     if (strcmp(what, "grad") == 0) code = by_grad(*m, cycles * ACCUMULATE, e);
     if (strcmp(what, "resumed") == 0) code = resumed(m, o, cycles, folder, e);
     if (strcmp(what, "cycles") == 0)

@@ -46,7 +46,7 @@ local function drive(t, programs, p, what, o)
     local result = t.run(command)
     t.equal(result.status, 0, what .. "\n" .. result.out .. result.err)
     t.contains(result.out, "ok\n")
-    return folder
+    return folder, result.out
 end
 
 -- The newest checkpoints of two folders must hold the same bytes.
@@ -150,6 +150,19 @@ end)
 add("measuring between micro-steps changes nothing", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "measure", { bare = true })
+end)
+
+add("with averages: what is measured goes by them, as in the program's own evaluations", function(t)
+    local text = spec():gsub("lr = 1e%-2", "%0, ema = 0.6")
+    local programs, p = build(t, "library_averages", text)
+    local folder, out = drive(t, programs, p, "averages")
+    same(t, folder, trained(programs, p))
+    local evaluation = programs.events(p, { "--eval", "--resume", "latest", "--checkpoint", folder })
+    local loss
+    for _, event in ipairs(evaluation) do loss = event.event == "eval" and event.loss or loss end
+    t.near(tonumber(out:match "loss (%S+)"), loss, 1e-6)
+    drive(t, programs, p, "dict", { bare = true })
+    same(t, drive(t, programs, p, "resumed"), folder)
 end)
 
 add("two ranks: the loop is train's, nothing is sent off the boundary", function(t)
