@@ -101,6 +101,17 @@ add("an overflow inside a cycle skips that update and changes nothing else", fun
     for i, k in ipairs { 1, 3, 4, 6 } do t.equal(found[k].lr, wanted[i].lr) end
 end)
 
+add("an overflow moves no running statistics of a cycle", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_rows(t, programs, "scaler_some", ".O..O.")
+    write_rows(t, programs, "scaler_none", ".O..O.", true)
+    local more = 'model      { linear "fc1" { 16 }, batchnorm "bn" { running = "cycle" }, relu {}, linear "fc2" { 4 } }\n'
+    local with = programs.build("scaler_bn_some", spec("scaler_some", 6, more .. THREE))
+    local without = programs.build("scaler_bn_none", spec("scaler_none", 4, more))
+    programs.identical(programs.dump(with, {}), programs.dump(without, {}))
+    t.equal(column(updates(programs, with), "skipped"), { 0, 1, 1, 1, 2, 2 })
+end)
+
 add("a cycle without a target does not move the scale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_ignored", "..iii...")
