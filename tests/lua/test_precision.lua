@@ -382,6 +382,21 @@ add("force_outputs_fp32: what the model gives is not rounded", function(t)
     t.contains(result.err, "force_outputs_fp32")
 end)
 
+add("tokens written by a model in 16 bits are the same on both targets", function(t)
+    local programs, environment = open(t)
+    local said = {}
+    for _, target in ipairs { "c", "cuda" } do
+        local p = programs.build("half_gpt_bf16_" .. target, with(GPT, "bf16") .. ('target "%s"\n'):format(target))
+        local env = target == "cuda" and environment() or { "GAGEN_TIMEOUT=30" }
+        local start = t.temp() .. "/start.safetensors"
+        programs.train(p, { "--cycles", 1, "--save-init", start, env = env })
+        local result = programs.train(p, { "--sample", 30, "--temperature", 0, "--init", start, env = env })
+        said[#said + 1] = result.out:match("([a-w]+)\n$")
+    end
+    assert(#said[1] == 31, "written: " .. tostring(said[1]))
+    t.equal(said[2], said[1])
+end)
+
 -- === training ====================================================================================
 
 add("the digits and letters are learned as well as in f32", function(t)
