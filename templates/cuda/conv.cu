@@ -28,14 +28,7 @@ GA_KERNEL($threads) $fn($params) {
                 ? conv_read($x, planes, part, j, g * IN + k / taps, k % taps) : (real)0;
         }
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            real a[TALL], b[WIDE];
-            for (int u = 0; u < TALL; u++) a[u] = a_tile[k][down + u * DOWN_STEP];
-            for (int v = 0; v < WIDE; v++) b[v] = b_tile[k][across + v * ACROSS_STEP];
-            for (int u = 0; u < TALL; u++)
-                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(a[u], b[v], sum[u][v]);
-        }
+        ga_tile_product(sum, a_tile, b_tile, down, across);
         __syncthreads();
     }
     for (int v = 0; v < WIDE; v++) {
@@ -105,14 +98,7 @@ GA_KERNEL($threads) $fn($params) {
                 ? $d : (real)0;
         }
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            real a[TALL], b[WIDE];
-            for (int u = 0; u < TALL; u++) a[u] = a_tile[k][down + u * DOWN_STEP];
-            for (int v = 0; v < WIDE; v++) b[v] = b_tile[k][across + v * ACROSS_STEP];
-            for (int u = 0; u < TALL; u++)
-                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(a[u], b[v], sum[u][v]);
-        }
+        ga_tile_product(sum, a_tile, b_tile, down, across);
         __syncthreads();
     }
     for (int u = 0; u < TALL; u++) {

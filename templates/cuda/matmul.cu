@@ -22,14 +22,7 @@ GA_KERNEL($threads) $fn($params) {
             b_tile[deep][column] = k < K && j < N ? $b : (real)0;
         }
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < DEPTH; k++) {
-            real x[TALL], y[WIDE];
-            for (int u = 0; u < TALL; u++) x[u] = a_tile[k][down + u * DOWN_STEP];
-            for (int v = 0; v < WIDE; v++) y[v] = b_tile[k][across + v * ACROSS_STEP];
-            for (int u = 0; u < TALL; u++)
-                for (int v = 0; v < WIDE; v++) sum[u][v] = fma(x[u], y[v], sum[u][v]);
-        }
+        ga_tile_product(sum, a_tile, b_tile, down, across);
         __syncthreads();
     }
     for (int u = 0; u < TALL; u++) {

@@ -74,6 +74,21 @@ template <typename T> GA_DEVICE T ga_block_max(T v, T *scratch) {
     return greatest;
 }
 
+// Adds the product of a slice of A and one of B, in shared memory with one column to spare, to the part of a tile
+// of C that a thread has: TALL x WIDE elements, evenly spread from (down, across) on.
+template <int TALL, int WIDE, int DEPTH, int ROWS, int COLUMNS, typename T>
+GA_DEVICE void ga_tile_product(T (&sum)[TALL][WIDE], const T (&a)[DEPTH][ROWS], const T (&b)[DEPTH][COLUMNS],
+                               int down, int across) {
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+        T x[TALL], y[WIDE];
+        for (int u = 0; u < TALL; u++) x[u] = a[k][down + u * ((ROWS - 1) / TALL)];
+        for (int v = 0; v < WIDE; v++) y[v] = b[k][across + v * ((COLUMNS - 1) / WIDE)];
+        for (int u = 0; u < TALL; u++)
+            for (int v = 0; v < WIDE; v++) sum[u][v] = fma(x[u], y[v], sum[u][v]);
+    }
+}
+
 // Random numbers as on the host (runtime/rng.h): functions of a key and an index, nothing is stored.
 GA_DEVICE ga_uint64 ga_rng_mix(ga_uint64 z) {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
