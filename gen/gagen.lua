@@ -60,8 +60,8 @@ function COMMANDS.check(o)
     local numbers = o.equiv and equiv.parse(o.equiv)
     if o.json and not numbers then diag.fail("gagen", "check: --json needs --equiv", {}) end
     local g, c = compile(o.spec, o)
-    program.render(g, c)
-    if numbers then return equiv.run(o, numbers, g, c) and 0 or 1 end
+    local _, facts = program.render(g, c)
+    if numbers then return equiv.run(o, numbers, g, c, facts.totals.flops_per_cycle) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
     return 0
 end

@@ -84,7 +84,8 @@ commands.list = {
             .. "folder (a C compiler is needed), with the rows of a cycle held constant: B rows x A "
             .. "micro-steps. All start from the same values, run three cycles on the same data and are "
             .. "compared with the first: max|a - b| / max|b| of each tensor of gradients and "
-            .. "parameters. Exit 0 if no difference is above 1e-12, else 1." },
+            .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Where that would be more than 2e12 "
+            .. "operations it is one cycle of as few rows as all A divide, which the report says." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json"),
         doc = "every byte, kernel and collective, before anything runs",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },

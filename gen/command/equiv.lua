@@ -18,6 +18,13 @@ local equiv = {}
 
 local LIMIT, CYCLES, NOISE = 1e-12, 3, 1e-13
 
+-- Operations of all programs up to which they run the spec's cycles: some minutes on a small machine. Beyond,
+-- they run one cycle of as few rows as the numbers of micro-steps allow.
+local WORK = 2e12
+
+-- Elements that are compared at once: parts with the same bytes are passed over.
+local PART = 4096
+
 --- "A=1,2,4" -> { 1, 2, 4 }.
 function equiv.parse(argument)
     local list = {}
@@ -70,42 +77,56 @@ local function quiet(argv, what)
 end
 
 -- Builds all programs with one make, whatever make this runs under.
-local function build(programs, temporary)
+local function build(programs, temporary, flags)
     local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
     host.write(temporary, "Makefile", "all: " .. table.concat(names, " ") .. "\n"
-        .. "%/train: ; @$(MAKE) -s -C $* CFLAGS=-O1 train\n")
+        .. "%/train: ; @$(MAKE) -s -C $* CFLAGS=" .. flags .. " train\n")
     quiet({ "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-j4", "-f",
         temporary .. "/Makefile" }, "make")
 end
 
 local function train(p, cycles)
+    io.stderr:write(("A = %d: %d cycle%s of %d x %d rows\n"):format(p.a, cycles, cycles > 1 and "s" or "", p.a, p.rows))
     quiet({ p.folder .. "/train", "--cycles", tostring(cycles), "--quiet", "--checkpoint",
         p.folder .. "/checkpoints", "--dump", p.folder .. "/dump" }, p.folder .. "/train")
-    p.gradients = safetensors.read(p.folder .. "/dump/gradients.safetensors")
-    p.parameters = safetensors.read(p.folder .. "/dump/parameters.safetensors")
+    p.gradients = safetensors.open(p.folder .. "/dump/gradients.safetensors")
+    p.parameters = safetensors.open(p.folder .. "/dump/parameters.safetensors")
 end
 
-local function largest(values)
+local function largest(tensor)
     local size = 0
-    for _, v in ipairs(values) do size = v ~= v and v or math.max(size, math.abs(v)) end
+    tensor:each(0, tensor.n, function(v) size = v ~= v and v or math.max(size, math.abs(v)) end)
     return size
 end
 
--- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements
--- for which counts(name, i) is false are left out; `floor` is the least that is divided by.
+-- The largest |a - b| of a part of two tensors, where counts(i) is true, and how many differ where it is not.
+local function gap_of(a, b, first, counts)
+    local gap, left_out = 0, 0
+    b:each(first, PART, function(v, i)
+        local d = math.abs(a:element(i) - v)
+        if d ~= 0 and not counts(i) then
+            left_out = left_out + 1
+        elseif d > gap or d ~= d then
+            gap = d
+        end
+    end)
+    return gap, left_out
+end
+
+-- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements that
+-- differ where counts(name, i) is false are left out; `floor` is the least that is divided by.
 local function compare(a, b, floor, counts)
     local worst = { difference = 0, tensor = "", left_out = 0 }
-    for name, values in b:each() do
+    for name, tensor in b:each() do
         local other, gap = a:get(name), 0
-        for i, v in ipairs(values) do
-            local d = math.abs(other[i] - v)
-            if not counts(name, i) then
-                worst.left_out = worst.left_out + 1
-            elseif d > gap or d ~= d then
-                gap = d
+        for first = 0, tensor.n - 1, PART do
+            if other:bytes(first, PART) ~= tensor:bytes(first, PART) then
+                local here, left_out = gap_of(other, tensor, first, function(i) return counts(name, i) end)
+                gap = (here > gap or here ~= here) and here or gap
+                worst.left_out = worst.left_out + left_out
             end
         end
-        local relative = gap == 0 and 0 or gap / math.max(largest(values), floor)
+        local relative = gap == 0 and 0 or gap / math.max(largest(tensor), floor)
         if relative > worst.difference or relative ~= relative then
             worst.difference, worst.tensor = relative, name
         end
@@ -115,16 +136,19 @@ end
 
 local function compare_all(programs)
     local first, all = programs[1], 0
-    for _, values in first.gradients:each() do all = math.max(all, largest(values)) end
+    for _, tensor in first.gradients:each() do
+        local size = largest(tensor)
+        all = size ~= size and size or math.max(all, size)
+    end
     for i = 2, #programs do
         local p = programs[i]
         p.gradient = compare(p.gradients, first.gradients, NOISE * all, function() return true end)
         p.parameter = compare(p.parameters, first.parameters, 0, function(name, k)
-            local g = first.gradients:has(name) and first.gradients:get(name)[k] or 0
-            local h = p.gradients:has(name) and p.gradients:get(name)[k] or 0
+            local g = first.gradients:has(name) and first.gradients:get(name):element(k) or 0
+            local h = p.gradients:has(name) and p.gradients:get(name):element(k) or 0
             return g == 0 and h == 0 or math.max(math.abs(g), math.abs(h)) > NOISE * all
         end)
-        p.equal = p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
+        p.equal = all == all and p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
     end
 end
 
@@ -146,21 +170,35 @@ local function reasons(g, c)
     return list
 end
 
-local function facts(programs, path, c, cycles)
+-- Rows of a cycle and cycles: the spec's, or, where that is too much, as few as do.
+local function extent(list, c, work)
+    local rows, cycles = c.batch * c.accumulate, math.min(CYCLES, c.cycles)
+    if work * cycles * #list <= WORK then return rows, cycles end
+    local least = 1
+    for _, a in ipairs(list) do
+        local x, y = least, a
+        while y > 0 do x, y = y, x % y end
+        least = least // x * a
+    end
+    return rows % least == 0 and least or rows, 1
+end
+
+local function facts(programs, path, c, cycles, rows)
     local runs, equal = {}, true
     for i, p in ipairs(programs) do
         runs[i] = { accumulate = p.a, rows = p.rows, gradients = p.gradient, parameters = p.parameter }
         equal = equal and (i == 1 or p.equal)
     end
     return { format = 1, spec = path, precision = "f64", cycles = cycles, limit = LIMIT, runs = runs,
-        global_rows = c.batch * c.accumulate, seed = c.train.seed, equal = equal }
+        global_rows = rows, spec_rows = c.batch * c.accumulate, seed = c.train.seed, equal = equal }
 end
 
 local function report(f)
     local out = {}
     local function line(...) out[#out + 1] = string.format(...):gsub(" +$", "") .. "\n" end
-    line("%s: f64, %d cycles of %d rows, seed %d; all compared with A = %d", f.spec, f.cycles,
-        f.global_rows, f.seed, f.runs[1].accumulate)
+    line("%s: f64, %d cycle%s of %d rows%s, seed %d; all compared with A = %d", f.spec, f.cycles,
+        f.cycles > 1 and "s" or "", f.global_rows, f.global_rows < f.spec_rows and (" (the spec's have %d)")
+        :format(f.spec_rows) or "", f.seed, f.runs[1].accumulate)
     line("%7s%7s   %-11s%-28s%-11s%s", "A", "rows", "gradients", "worst in", "parameters", "worst in")
     for i, run in ipairs(f.runs) do
         if i == 1 then
@@ -177,9 +215,9 @@ local function report(f)
     return table.concat(out)
 end
 
---- Checks and prints; `list` is that of equiv.parse, g and c the graph and configuration of the spec.
---- Returns whether all agree.
-function equiv.run(o, list, g, c)
+--- Checks and prints; `list` is that of equiv.parse, g and c the graph and configuration of the spec, `work` the
+--- operations of a cycle. Returns whether all agree.
+function equiv.run(o, list, g, c, work)
     local cycle = c.batch * c.accumulate
     for _, a in ipairs(list) do
         if cycle % a ~= 0 then
@@ -189,15 +227,15 @@ function equiv.run(o, list, g, c)
     end
     local temporary, message = host.temporary()
     if not temporary then diag.fail("--equiv", message, { kind = "environment" }) end
-    local cycles = math.min(CYCLES, c.cycles)
+    local rows, cycles = extent(list, c, work)
     local done, result = xpcall(function()
         local programs = ordered.collect(list, function(a)
-            return write(o.spec, o, c, temporary, cycle // a, a)
+            return write(o.spec, o, c, temporary, rows // a, a)
         end)
-        build(programs, temporary)
+        build(programs, temporary, rows < cycle and "-O2" or "-O1")
         for _, p in ipairs(programs) do train(p, cycles) end
         compare_all(programs)
-        return facts(programs, o.spec, c, cycles)
+        return facts(programs, o.spec, c, cycles, rows)
     end, function(problem) return diag.is(problem) and problem or debug.traceback(problem) end)
     remove(temporary)
     if not done then error(result, 0) end

@@ -7,8 +7,33 @@ local safetensors = {}
 local FORMAT, SIZE = { F32 = "<f", F64 = "<d" }, { F32 = 4, F64 = 8 }
 local LIMIT = 1099511627776
 
---- The tensors of a file in an ordered map from name to an array of numbers.
-function safetensors.read(path)
+local Tensor = {}
+Tensor.__index = Tensor
+
+--- The bytes of at most `count` elements from number `first` on, from 0; "" behind the last.
+function Tensor:bytes(first, count)
+    local size = SIZE[self.dtype]
+    local last = math.min(first + count, self.n)
+    return self.text:sub(self.at + first * size, self.at + last * size - 1)
+end
+
+--- Calls f(element, number from 0) for each element of self:bytes(first, count).
+function Tensor:each(first, count, f)
+    local format, at = FORMAT[self.dtype], self.at + first * SIZE[self.dtype]
+    for i = first, math.min(first + count, self.n) - 1 do
+        local v
+        v, at = string.unpack(format, self.text, at)
+        f(v, i)
+    end
+end
+
+--- Element number i, from 0.
+function Tensor:element(i)
+    return (string.unpack(FORMAT[self.dtype], self.text, self.at + i * SIZE[self.dtype]))
+end
+
+--- The tensors of a file in an ordered map by name: { n = elements, ... }, looked at where they lie.
+function safetensors.open(path)
     local text, message = host.read(path, LIMIT)
     if not text then diag.fail(path, message, { kind = "environment" }) end
     local length = #text >= 8 and string.unpack("<i8", text) or 0
@@ -17,11 +42,9 @@ function safetensors.read(path)
     local list = ordered.map()
     for name, entry in ordered.each(header) do
         if name ~= "__metadata__" then
-            local format, at, values = FORMAT[entry.dtype], 9 + length + entry.data_offsets[1], {}
-            for i = 1, (entry.data_offsets[2] - entry.data_offsets[1]) // SIZE[entry.dtype] do
-                values[i], at = string.unpack(format, text, at)
-            end
-            list:set(name, values)
+            local from, to = entry.data_offsets[1], entry.data_offsets[2]
+            list:set(name, setmetatable({ text = text, at = 9 + length + from, dtype = entry.dtype,
+                n = (to - from) // SIZE[entry.dtype] }, Tensor))
         end
     end
     return list

@@ -56,12 +56,12 @@ add("the same gradients for any number of micro-steps", function(t)
     end
 end)
 
-for name, change in next, {
-    ["gradients that are not added"] = { "gen/emit/matmul.lua", '"k > 0 || add"', '"k > 0"' },
-    ["a mean over the micro-batch"] = { "templates/program/model.c", "1 / m%->nominal", "1.0 / B" },
+for _, case in ipairs {
+    { "gradients that are not added", "gen/emit/matmul.lua", '"k > 0 || add"', '"k > 0"' },
+    { "a mean over the micro-batch", "gen/emit/scaler.lua", "%(real%)%(%%s / m%->nominal%)", "(real)(%%s / (double)B)" },
 } do
-    add(name .. " are seen", function(t)
-        local how = changed(t, table.unpack(change))
+    add(case[1] .. " are seen", function(t)
+        local how = changed(t, table.unpack(case, 2))
         local result, facts = equiv(t, { "--equiv", "A=1,3", table.unpack(how) })
         t.equal(result.status, 1, result.err)
         t.equal(facts.equal, false)
@@ -99,6 +99,42 @@ add("dropout draws the same for any number of micro-steps", function(t)
         'accumulate={ tail = "flush" }', timeout = 300 }
     t.equal(result.status, 0, result.err .. result.out)
 end)
+
+-- Where all of the spec's cycles would take too long: one cycle of as few rows as do, which is said.
+add("large cycles are cut to the rows that the numbers of micro-steps need", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/equiv_large.lua"
+    t.write(path, (SPEC:gsub("global = 12", "global = 24"):gsub('linear "in" { 6 } %(batch.input%)',
+        'linear "in" { 6 } (relu(linear "wide" { 200 } (relu(linear "first" { 200 } (batch.input)))))')))
+    local folder = t.temp()
+    for _, room in ipairs { "gen", "runtime", "templates" } do
+        t.equal(t.run { "cp", "-r", room, folder .. "/" .. room }.status, 0)
+    end
+    local text, count = host.read("gen/command/equiv.lua"):gsub("WORK = 2e12", "WORK = 1e6")
+    t.equal(count, 1)
+    t.write(folder .. "/gen/command/equiv.lua", text)
+    local result = programs.gagen { "check", path, "--equiv", "A=2,1,4", "--dev", folder, timeout = 300 }
+    t.equal(result.status, 0, result.err .. result.out)
+    t.contains(result.out, "f64, 1 cycle of 4 rows (the spec's have 24), seed 5; all compared with A = 2")
+    t.contains(result.err, "A = 4: 1 cycle of 4 x 1 rows")
+    t.contains(result.out, "equal: no difference above 1e-12")
+end)
+
+-- Long: the shipped specs whose data is there, but for those that say why their results depend on A.
+for _, file in ipairs(host.list "specs") do
+    local name = file:match("^(.*)%.lua$")
+    if name then
+        add("shipped: " .. name, function(t)
+            if not t.environment("GAGEN_TEST_ALL") then t.not_run("long; make test-all runs it") end
+            local data = t.environment("GAGEN_DATA")
+            local result = t.run { t.root .. "/" .. t.gagen, "check", "specs/" .. file, "--equiv", "A=1,2,4", "--json",
+                timeout = 3600, env = data and { "GAGEN_DATA=" .. data } or {} }
+            if result.err:find("is not there", 1, true) then t.not_run(result.err:match("[^\n]*")) end
+            local facts = t.load("tests/lua/json.lua").read(result.out)
+            assert(facts.equal or #facts.notes > 0, result.out)
+        end)
+    end
+end
 
 add("what --equiv refuses", function(t)
     for _, case in ipairs {
