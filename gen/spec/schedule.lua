@@ -150,6 +150,24 @@ local function check_epochs(c)
     end
 end
 
+-- A function of the spec may give what is no rate: its first values are looked at, and the last.
+local FIRST = 1000
+
+local function check_function(c)
+    local entry = c.schedule
+    if not entry.rule.traced then return end
+    local rate = schedule.expressions(c)
+    local function check(t)
+        local value = expr.evaluate(rate, { t = t, total = entry.total })
+        if value ~= value or value == math.huge or value == -math.huge then
+            diag.fail(entry.at, ("schedule: the function gives %s for t = %d, expected a finite number"):format(value,
+                t), {})
+        end
+    end
+    for t = 0, math.min(entry.total, FIRST) - 1 do check(t) end
+    check(entry.total - 1)
+end
+
 --- Completes c.schedule, an entry with the fields of the word.
 function schedule.read(c, registry)
     local entry = c.schedule
@@ -184,6 +202,7 @@ function schedule.read(c, registry)
             .. "measure: metrics = { \"loss\", \"accuracy\" }", {})
     end
     entry.total = total or length
+    check_function(c)
 end
 
 --- The rate as an expression of t, total; and the momentum, or nil.

@@ -226,6 +226,7 @@ add("every schedule that others name has figures, and its place in docs/PORTING.
 end)
 
 local REFUSED = {
+    { "(function(t, base) return base / (t - 3) end)", "the function gives inf for t = 3, expected a finite number" },
     { '{ "plateau" }', "looks at evaluations: the word eval is missing" },
     { '{ "cosine", warmup = 20 }', "warmup is 20, expected less than the 20 updates of the schedule" },
     { '{ "cosine", warmup = 2.5 }', "warmup is 2.5, expected an integer or a fraction below 1" },
