@@ -45,6 +45,7 @@ local function find(g)
     found.tally = readers(g.forward, g.loss.rows)[1]
     found.hit = readers(g.evaluation, scores)[1]
     found.slope = readers(g.backward, scores)[1]
+    if not found.slope then return nil, "nothing is trained" end
     for _, node in ipairs(readers(g.backward, found.slope.outs.y.tensor)) do
         assert(GRADIENTS[node.op], "an unknown gradient of the logits")
         table.insert(found.gradients, node)
