@@ -52,6 +52,13 @@ static double bf16_value(uint16_t bits) {
     return value;
 }
 
+/* The nearest, ties to even; a NaN stays one. */
+static uint16_t bf16_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)(isnan(value) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 /* IEEE 754 binary16: 1 sign, 5 exponent (bias 15), 10 mantissa bits. */
 static double f16_value(uint16_t bits) {
     const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
@@ -73,6 +80,8 @@ double ga_get(const void *base, ga_dtype t, int64_t i) {
 void ga_set(void *base, ga_dtype t, int64_t i, double value) {
     if (t == GA_F64)
         ((double *)base)[i] = value;
+    else if (t == GA_BF16)
+        ((uint16_t *)base)[i] = bf16_bits((float)value);
     else
         ((float *)base)[i] = (float)value;
 }

@@ -54,7 +54,7 @@ typedef struct ga_tensor {
 } ga_tensor;
 
 /* Reads element i of base (F32, F64, BF16 or F16; every value is exact), or writes it, rounding to
- * the type (F32 or F64). */
+ * the type (F32 or F64; BF16 from what it is as F32). */
 double ga_get(const void *base, ga_dtype t, int64_t i);
 void ga_set(void *base, ga_dtype t, int64_t i, double value);
 

@@ -24,7 +24,7 @@ typedef struct ga_array {
     const ga_param *params;
     int count;
     const char *suffix; /* appended to each name, e.g. ".m"; "" for parameters */
-    ga_dtype dtype;     /* of memory: GA_F32 or GA_F64 */
+    ga_dtype dtype;     /* of memory: GA_F32, GA_F64 or GA_BF16 */
     void *base;         /* element 0 of the flat space */
 } ga_array;
 

@@ -108,7 +108,13 @@ int64_t ga_safetensors_bytes(const ga_array *arrays, int count, const ga_note *n
 static bool all_finite(const void *data, ga_dtype t, int64_t n) {
     uint32_t bad32 = 0;
     uint64_t bad64 = 0;
-    if (t == GA_F64)
+    if (t == GA_BF16)
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t bits;
+            memcpy(&bits, (const char *)data + 2 * i, 2);
+            bad32 |= (bits & 0x7f80u) == 0x7f80u;
+        }
+    else if (t == GA_F64)
         for (int64_t i = 0; i < n; i++) {
             uint64_t bits;
             memcpy(&bits, (const char *)data + 8 * i, 8);

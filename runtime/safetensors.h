@@ -1,5 +1,5 @@
 /* safetensors.h: named arrays in a .safetensors file, written and read whole.
- * Files are written as F32 or F64, as memory is; files are also read from F16 and BF16. */
+ * Files are written as F32, F64 or BF16, as memory is; files are also read from F16. */
 #ifndef GA_SAFETENSORS_H
 #define GA_SAFETENSORS_H
 

@@ -105,7 +105,7 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
         return;
     else if (!float_type(dtype_text(entry), &dtype))
         ga_text_add(&t, "is %s, F16, BF16, F32 or F64 expected", dtype_text(entry));
-    else if (ga_dtype_bytes(dtype) > ga_dtype_bytes(a->dtype) && !c->rules.narrow)
+    else if (dtype != a->dtype && ga_dtype_bytes(dtype) >= ga_dtype_bytes(a->dtype) && !c->rules.narrow)
         ga_text_add(&t, "is %s, which %s would round", ga_dtype_name(dtype),
                     ga_dtype_name(a->dtype));
     else

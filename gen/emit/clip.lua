@@ -98,13 +98,14 @@ end
 
 --- The parameters of gradient_partials beside those of the target.
 function clip.parameters(config)
+    if config.accum == "bf16" then return { "double *partials", "const bf16 *gradients" } end
     if not clip.writes(config) then return { "double *partials", "const real *gradients" } end
     return { "const step *s", "double *partials", "real *gradients", reads_w(config) and "const real *flat_w" or nil }
 end
 
 -- The lines that read element `at` of the gradient, change it as the spec wants, and count what is not finite.
 local function read_lines(g, config, target, at)
-    local element, limit = ("gradients[%s]"):format(at), limit_of(config)
+    local element, limit = (g.half_sums and "bf16_widen(gradients[%s])" or "gradients[%s]"):format(at), limit_of(config)
     if not clip.writes(config) then
         return { ("const double g = %s;"):format(element), target.count_nonfinite("g") }
     end
@@ -169,7 +170,7 @@ end
 function clip.work(g, config)
     local elements = 0
     for _, s in ipairs((clip.ranges(g, config))) do elements = elements + s.n * s.count end
-    local size = g.real == "f64" and 8 or 4
+    local size = g.half_sums and 2 or g.real == "f64" and 8 or 4
     local calls = clip.calls_count(g, config)
     return 2 * elements // calls, elements * size * (clip.writes(config) and 2 or 1) // calls
 end

@@ -208,6 +208,7 @@ for _, family in ipairs { conv, pool, batchnorm } do LAUNCH = ordered.copy(LAUNC
 
 function LAUNCH.map(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end
 function LAUNCH.accumulate(node) return over(graph.elements(node.size.S)) end
+LAUNCH.accumulate_half = LAUNCH.accumulate
 function LAUNCH.dropout(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.copy(node) return over(graph.elements(node.ins.x.shape)) end
 function LAUNCH.attend_delta(node) return over(graph.elements(node.outs.delta.tensor.shape)) end

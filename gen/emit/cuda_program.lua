@@ -2,6 +2,7 @@
 -- program with a device. For the C target the same functions give "nothing".
 -- Invariant: every template argument made here is there for both targets.
 local cuda_step = require "emit.cuda_step"
+local gradients = require "emit.gradients"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local update = require "emit.update"
@@ -143,7 +144,7 @@ end
 --- Whether a header of the runtime belongs to the program.
 function cuda_program.wants_header(config, name)
     local half = name:match("(b?f16)%.h$")
-    if half then return half == config.precision end
+    if half then return half == gradients.half_of(config) end
     if has_device(config) then return not name:match("team") end
     return not (name:match("device") or name:match("cuda") or name:match("nccl")
         or name:match("rendezvous") or name:match("sha256"))

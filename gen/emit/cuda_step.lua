@@ -4,6 +4,7 @@
 local batchnorm = require "emit.kernels_batchnorm"
 local clip = require "emit.clip"
 local cuda = require "emit.cuda"
+local gradients = require "emit.gradients"
 local ordered = require "base.ordered"
 local outliers = require "emit.outliers"
 local rate = require "emit.rate"
@@ -136,9 +137,10 @@ end
 
 local function kernels_text(g, config, context, kernels, sweeps, header)
     local fields, bytes = cuda_step.block(g, config, sweeps)
+    local half = gradients.half(g)
     local out = {
         header("kernels.cu", "one kernel per function; compiled for the device at start"),
-        context.embedded("cuda/prelude.cu") .. (g.half and context.template("cuda/half.cu")(g.half, {}).text or ""),
+        context.embedded("cuda/prelude.cu") .. (half and context.template("cuda/half.cu")(half, {}).text or ""),
         constants(g, config),
         "/* What an update needs beside the gradient, as model.h has it. */",
         "typedef struct step {\n    " .. fields.text:gsub("\n", "\n    ") .. "\n} step;",
@@ -220,13 +222,13 @@ end
 -- Copies of the arrays of an update to the device, or back from it.
 local function transfers(g, up)
     local out = {}
-    local function add(name, kind, elements)
+    local function add(name, kind, elements, type_name)
         local device, here = "m->device_" .. name, ("m->%s_%s"):format(kind, name)
-        out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(real) * %s, e));"):format(
-            up and "upload" or "download", up and device or here, up and here or device, elements)
+        out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
+            up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
     add("w", "flat", "FLAT")
-    add("g", "flat", "FLAT")
+    add("g", "flat", "FLAT", g.half_sums and "bf16" or nil)
     if g.residues then add("residue", "flat", "FLAT") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)

@@ -35,7 +35,7 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 local function function_name(node, section)
     local out = graph.writes(node)[1].tensor
     if out.kind == "scalar" then return node.op end
-    if node.op == "accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
+    if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
     local name = out.name
     if node.run and node.run.rest and not name:find("_rest$") then name = name .. "_rest" end
     section = node.section or section

@@ -18,6 +18,10 @@ end
 
 function arguments.accumulate(_, node) return { n = graph.elements(node.size.S) } end
 
+function arguments.accumulate_half(_, node)
+    return { n = graph.elements(node.size.S), draws = node.ins.facts ~= nil, name = text.string(node.attrs.name) }
+end
+
 function arguments.concat(_, node)
     local s = node.size
     local first = node.ins.a.shape[node.attrs.axis] * s.inner

@@ -4,6 +4,7 @@ local batch = require "emit.batch"
 local c = require "emit.c"
 local diag = require "base.diag"
 local expr = require "base.expr"
+local gradients = require "emit.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local scaler = require "emit.scaler"
@@ -101,7 +102,7 @@ local function source(g, config, context, header)
         last_scale = text.block(scaler.last(config, "s->")),
         ema = config.optimizer.own.ema ~= nil,
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
-        chunked = g.head ~= nil,
+        chunked = g.head ~= nil, gradient_dtype = gradients.dtype(g),
     })).text
 end
 
@@ -139,7 +140,7 @@ function library.render(g, config, context, header, files)
     files:set(own, context.template("program/library.h")("library", { name = name,
         header = text.block(header(own, "the program for a loop of your own: make lib")),
         guard = text.ident(config.name:upper() .. "_H"), upper = text.ident(config.name:upper()),
-        accumulate = g.accumulate, fields = block_of(header_fields(g)) }).text)
+        accumulate = g.accumulate, fields = block_of(header_fields(g)), half_sums = g.half_sums }).text)
     files:set("library.c", source(g, config, context, header))
     files:set("example.c", example(g, config, context, header))
 end

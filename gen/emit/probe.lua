@@ -1,5 +1,6 @@
 -- probe: the text of probes.c: a table of kernels and their results, and for each kernel a macro that
 -- puts a look at its results around its calls. step.c reads the same with and without it.
+local gradients = require "emit.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"
@@ -96,7 +97,7 @@ function probe.render(g, config, context, kernels, facts, header, files)
             flops, bytes)
         macros[i] = macro_of(kernel, g.real, i, found, context.target.worker)
     end
-    local name = text.ident(config.name)
+    local name, half = text.ident(config.name), gradients.half(g)
     files:set("probes.h", context.template("program/probes.h")("probes", { name = name,
         guard = text.ident(config.name:upper() .. "_PROBES_H"),
         header = text.block(header("probes.h", "what train-probe has beyond train")) }).text)
@@ -105,7 +106,7 @@ function probe.render(g, config, context, kernels, facts, header, files)
         kernels = block_of(rows), tensors = result_rows(found), macros = block_of(macros),
         sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
             #kernels, #found.list, dumped)),
-        device = config.target == "cuda", half = g.half and text.ident(g.half) or false,
+        device = config.target == "cuda", half = half and text.ident(half) or false,
         halves = text.block(table.concat(ordered.collect(found.list, function(result)
             return graph.is_half(result.tensor) and "true" or "false"
         end), ", ")) }).text)

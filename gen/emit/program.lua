@@ -9,6 +9,7 @@ local cuda_step = require "emit.cuda_step"
 local data = require "emit.data"
 local expr = require "base.expr"
 local glob = require "base.glob"
+local gradients = require "emit.gradients"
 local graph = require "graph.graph"
 local library = require "emit.library"
 local ordered = require "base.ordered"
@@ -160,7 +161,8 @@ local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
     local params = ordered.collect(used_first(g), function(p) return p.value end)
     local target = context.target
-    local more = cuda_program.header(g, config, facts, context, sweeps)
+    local more = ordered.copy(cuda_program.header(g, config, facts, context, sweeps),
+        gradients.header(g, config, used_first(g)))
     return context.template("program/model.h")("model", ordered.copy(more, {
         chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         residues = g.residues, gradients = gradient_arrays(g),
@@ -176,7 +178,6 @@ local function render_header(g, config, facts, context, sweeps, header)
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
         over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
-        half = g.half and text.ident(g.half) or false,
     })).text
 end
 
@@ -281,7 +282,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local params = used_first(g)
     local target = context.target
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
-        "m->flat_g = (real *)m->memory[ARENA_GRADIENTS].base;" }
+        ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
     if g.residues then flat[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
     local state_places = states.places(g, config)
     table.move(state_places, 1, #state_places, #flat + 1, flat)
@@ -298,7 +299,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local device_flat = cuda_program.flat(g, config)
     table.move(device_flat, 1, #device_flat, #flat + 1, flat)
     local more = ordered.copy(cuda_program.model(config, facts), number_lines(config, sweeps))
-    more = ordered.copy(more, scaler.lines(config))
+    more = ordered.copy(ordered.copy(more, scaler.lines(config)), gradients.model(g, config, params))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         residues = g.residues, gradients = gradient_arrays(g),

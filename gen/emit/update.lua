@@ -155,18 +155,20 @@ local function element_access(g, config, context, kernel, writes, lines)
         if named(name) then
             local parameter, index = array_access(g, name)
             kernel.items[#kernel.items + 1] = name
-            params[#params + 1] = (writes[name] and "real *" or "const real *") .. parameter
+            local half = name == "g" and g.half_sums
+            params[#params + 1] = (writes[name] and "real *" or half and "const bf16 *" or "const real *") .. parameter
             if name == "w" then
                 given[#given + 1] = "w = flat_w[i]"
             elseif name == "g" then
-                given[#given + 1] = ("g = %s * flat_g[i]"):format(clip.factor(config, kernel.group))
+                given[#given + 1] = (half and "g = %s * bf16_widen(flat_g[i])" or "g = %s * flat_g[i]"):format(
+                    clip.factor(config, kernel.group))
             else
                 loads[#loads + 1] = ("%sreal %s = %s[%s];"):format(writes[name] and "" or "const ", name, parameter,
                     index)
             end
         end
     end
-    kernel.traffic = #kernel.items + #ordered.keys(writes)
+    kernel.traffic = #kernel.items + #ordered.keys(writes) - (g.half_sums and named "g" and 0.5 or 0)
     if kernel.group.rule.scope == "matrix" and named "x" then
         kernel.items[#kernel.items + 1] = writes.x and "started" or "x"
         params[#params + 1] = (writes.x and "real *" or "const real *") .. "direction"
@@ -330,7 +332,8 @@ function update.sweeps(g, config, context)
     end
     for _, kernel in ipairs(list) do
         local calls, elements = runs.extent(g, kernel)
-        kernel.calls, kernel.work, kernel.moved = calls, kernel.flops * elements, kernel.traffic * elements
+        kernel.calls, kernel.work, kernel.moved = calls, kernel.flops * elements,
+            math.floor(kernel.traffic * elements)
     end
     local iterations = orthogonal.kernels(g, config, context)
     return table.move(iterations, 1, #iterations, #list + 1, list)

@@ -1,11 +1,14 @@
--- accumulate: with accum = "kahan" the sum over the micro-steps is a step of its own, compensated.
+-- accumulate: with accum = "kahan" the sum over the micro-steps is a step of its own, compensated; with accum =
+-- "bf16" one that rounds it to 16 bits.
 --
 --   d_w = linear_dw(d_y, x)   ->   d_w_micro = linear_dw(d_y, x)            of this micro-step alone
 --                                  d_w, residue = accumulate(d_w_micro)     acc: first
+--                                  d_w bf16 = accumulate_half(d_w_micro)    the same with accum = "bf16"
 --
 -- It stands behind the last writer of the gradient, in the scope of the parameter, so that the gradient of a
 -- micro-step is a value like others, whose memory is free again behind it. The residue lies over the flat space.
--- Where no cycle has two micro-steps there is nothing to add, and kernels write the gradient itself.
+-- Where no cycle has two micro-steps there is nothing to compensate, and kernels write the gradient itself.
+local diag = require "base.diag"
 local graph = require "graph.graph"
 
 local accumulate = { name = "accumulate", doc = "sums over the micro-steps, with what they round off" }
@@ -28,7 +31,24 @@ local function rename(body, gradient, part)
     part.def, gradient.def = gradient.def, nil
 end
 
-local function add(g, b, body, scope, param)
+-- The node that adds `part` to the gradient, and its first writer.
+local function sum_of(g, b, param, part, config)
+    local acc = { first = true, regions = {} }
+    if config.accum == "kahan" then
+        param.residue = graph.tensor(g, { name = "residue_" .. param.value.name, shape = param.shape,
+            dtype = param.gradient.dtype, kind = "state", at = param.at, param = param, scope = param.region })
+        local node = b:node("accumulate", { x = part })
+        node.outs = { y = { tensor = param.gradient, acc = acc }, residue = { tensor = param.residue } }
+        return node
+    end
+    param.gradient.dtype = "bf16"
+    local node = b:node("accumulate_half", { x = part, facts = config.stochastic and g.facts or nil },
+        { name = "sum of " .. param.name })
+    node.outs = { y = { tensor = param.gradient, acc = acc } }
+    return node
+end
+
+local function add(g, b, body, scope, param, config)
     local gradient, last = param.gradient, nil
     for i, node in ipairs(body) do
         if writes(node, gradient) then last = i end
@@ -36,29 +56,31 @@ local function add(g, b, body, scope, param)
     local part = graph.tensor(g, { name = gradient.name .. "_micro", shape = param.shape, dtype = gradient.dtype,
         kind = "value", at = param.at, scope = scope, wide = true })
     rename(body, gradient, part)
-    param.residue = graph.tensor(g, { name = "residue_" .. param.value.name, shape = param.shape,
-        dtype = gradient.dtype, kind = "state", at = param.at, param = param, scope = param.region })
     b.body, b.scope, b.path, b.at = {}, scope, {}, param.at
-    local node = b:node("accumulate", { x = part })
-    node.outs = { y = { tensor = gradient, acc = { first = true, regions = {} } },
-        residue = { tensor = param.residue } }
+    local node = sum_of(g, b, param, part, config)
     gradient.def = node
     table.insert(body, last + 1, node)
 end
 
 -- The gradients of the parameters of a forward scope, in the body that is its reverse.
-local function add_all(g, b, body, forward, scope)
+local function add_all(g, config, body, forward, scope)
     for _, node in ipairs(body) do
-        if node.op == "times" and node.reverse_of then add_all(g, b, node.body, node.reverse_of, node) end
+        if node.op == "times" and node.reverse_of then add_all(g, config, node.body, node.reverse_of, node) end
     end
     for _, param in ipairs(g.params) do
-        if param.gradient and param.region == forward then add(g, b, body, scope, param) end
+        if param.gradient and param.region == forward then add(g, config.builder, body, scope, param, config) end
     end
 end
 
 function accumulate.run(g, config)
-    g.residues = config.accum == "kahan" and config.largest > 1
-    if g.residues then add_all(g, config.builder, g.backward, nil, nil) end
+    g.residues, g.half_sums = config.accum == "kahan" and config.largest > 1, config.accum == "bf16"
+    for _, param in ipairs(g.half_sums and g.params or {}) do
+        if param.collected then
+            diag.fail(param.at, ('batchnorm: running = "cycle" together with precision { accum = "bf16" } is not '
+                .. "possible: its sums lie beside the gradient, in f32; expected accum = \"f32\" or \"kahan\""), {})
+        end
+    end
+    if g.residues or g.half_sums then add_all(g, config, g.backward, nil, nil) end
 end
 
 return accumulate

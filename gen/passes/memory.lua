@@ -176,7 +176,8 @@ local function place_flat(g)
     for _, param in ipairs(g.params) do
         local function at(t, arena)
             local flat = param.kept[arena] or param.flat
-            t.place = { arena = arena, offset = flat.offset, stride = flat.stride, slots = param.count }
+            local each = graph.is_half(t) and 2 or 1 -- in one of the program's type
+            t.place = { arena = arena, offset = flat.offset // each, stride = flat.stride // each, slots = param.count }
         end
         at(param.value, "parameters")
         if param.gradient then at(param.gradient, "gradients") end
@@ -208,7 +209,7 @@ function memory.run(g)
     local views = place_flat(g)
     g.arenas = {
         { name = "parameters", elements = g.flat_elements },
-        { name = "gradients", elements = g.flat_elements },
+        { name = "gradients", elements = g.half_sums and (g.flat_elements + 1) // 2 or g.flat_elements },
     }
     if g.residues then g.arenas[3] = { name = "residues", elements = g.flat_elements } end
     for _, name in ipairs(g.state_names) do

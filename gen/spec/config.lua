@@ -9,6 +9,7 @@ local groups = require "spec.groups"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
+local sums = require "spec.sums"
 local traced = require "spec.traced"
 local words = require "spec.words"
 
@@ -323,8 +324,8 @@ function config.read(path, events, catalog, default_name, choice)
     check_name(c, given, path)
     check_alone(given, path)
     require_words(given, path)
-    local precision = simple(given, path, "precision")
-    c.precision, c.accum = precision.compute, precision.accum
+    local precision, precision_at = simple(given, path, "precision")
+    c.precision, c.accum, c.stochastic = precision.compute, precision.accum, precision.stochastic
     local d, at = simple(given, path, "data")
     c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
     local parallel, parallel_at = simple(given, path, "parallel")
@@ -357,6 +358,7 @@ function config.read(path, events, catalog, default_name, choice)
     local target = simple(given, path, "target")
     c.target, c.march, c.threads = target.kind, target.march, target.threads
     c.arch = target.arch
+    sums.check(c, precision_at)
     return c
 end
 

@@ -122,9 +122,13 @@ words.list = {
         field("compute", "str", { position = 1, default = "f32", values = { "f32", "f64", "bf16", "f16" },
             doc = "f32 or f64; bf16, f16: arithmetic is f32, but activations, their gradients and weights as "
                 .. "products read them are stored in 16 bits; parameters, their gradients and state stay f32" }),
-        field("accum", "str", { default = "f32", values = { "f32", "kahan" },
+        field("accum", "str", { default = "f32", values = { "f32", "bf16", "kahan" },
             doc = "how gradients are summed up over the micro-steps: plainly, in the type of the arithmetic; or kahan, "
-                .. "with a second array for what the sums round off" }),
+                .. "with a second array for what the sums round off; or bf16, in half the memory: each sum is rounded "
+                .. "to 8 bits, so that what is below 1/512 of it is lost" }),
+        field("stochastic", "bool", { default = false,
+            doc = "sums of bf16 are rounded up or down at random, as likely as they are near, so that what is small "
+                .. "counts on average" }),
     } },
     { name = "scaler", example = 'scaler { initial_scale = 1024, growth_interval = 500 }',
       doc = "the loss of a cycle is multiplied by a scale, its gradient divided by it before anything looks at it; an "

@@ -1,4 +1,4 @@
-// accumulate: sums over the micro-steps of a cycle that lose nothing.
+// accumulate: sums over the micro-steps of a cycle that lose nothing, or that are kept in 16 bits.
 
 //@ accumulate(fn, params, source, n)
 /* $fn: y += x; residue += what that rounds off; behind the last micro-step y has both
@@ -13,6 +13,33 @@ static void $fn($params) {
             const real lost = (before - (sum - added)) + (x[i] - added);
             residue[i] = add ? residue[i] + lost : 0;
             y[i] = last ? sum + residue[i] : sum;
+        }
+    }
+}
+
+//@ accumulate_half(fn, params, source, n, draws, name)
+//% if draws then
+/* $fn: y += x, rounded to 16 bits: up with the probability of the part of the way
+ * $source */
+//% else
+/* $fn: y += x, rounded to 16 bits
+ * $source */
+//% end
+static void $fn($params) {
+    enum { N = $n, TILE = 4096 };
+//% if draws then
+    const uint64_t key = ga_draw_key(facts->seed, ga_rng_stream($name), (uint64_t)iteration,
+                                     (uint64_t)facts->cycle, (uint64_t)facts->row);
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t from = t.index * TILE, to = from + TILE < N ? from + TILE : N;
+        for (int64_t i = from; i < to; i++) {
+            const float sum = add ? bf16_widen(y[i]) + x[i] : x[i];
+//% if draws then
+            y[i] = bf16_narrow_between(sum, (uint32_t)(ga_rng_at(key, (uint64_t)i) >> 48));
+//% else
+            y[i] = bf16_narrow(sum);
+//% end
         }
     }
 }

@@ -1,4 +1,4 @@
-// accumulate: sums over the micro-steps of a cycle that lose nothing.
+// accumulate: sums over the micro-steps of a cycle that lose nothing, or that are kept in 16 bits.
 
 //@ accumulate(fn, params, source, threads, n)
 /* $fn: y += x; residue += what that rounds off; behind the last micro-step y has both
@@ -11,5 +11,28 @@ GA_KERNEL($threads) $fn($params) {
         const real rest = add ? residue[i] + lost : (real)0;
         residue[i] = rest;
         y[i] = last ? sum + rest : sum;
+    }
+}
+
+//@ accumulate_half(fn, params, source, threads, n, draws, name)
+//% if draws then
+/* $fn: y += x, rounded to 16 bits: up with the probability of the part of the way
+ * $source */
+//% else
+/* $fn: y += x, rounded to 16 bits
+ * $source */
+//% end
+GA_KERNEL($threads) $fn($params) {
+//% if draws then
+    constexpr ga_uint64 stream = ga_rng_stream($name);
+    const ga_uint64 key = ga_draw_key(facts->seed, stream, iteration, facts->cycle, facts->row);
+//% end
+    for (ga_int64 i = ga_thread_first(); i < $n; i += ga_thread_count()) {
+        const float sum = add ? bf16_widen(y[i]) + x[i] : x[i];
+//% if draws then
+        y[i] = bf16_narrow_between(sum, (ga_uint32)(ga_rng_at(key, i) >> 48));
+//% else
+        y[i] = bf16_narrow(sum);
+//% end
     }
 }

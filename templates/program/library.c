@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -381,7 +381,7 @@ static void describe($name *p) {
         for (int l = 0; l < all->params[i].count; l++) {
             const ga_param *q = &all->params[i];
             const int n = p->tensors++;
-            p->gradients[n] = (ga_tensor){.name = ga_param_name(q, l, "", p->names[n]), .dtype = REAL,
+            p->gradients[n] = (ga_tensor){.name = ga_param_name(q, l, "", p->names[n]), .dtype = $gradient_dtype,
                 .rank = q->rank, .data = p->m.flat_g + ga_layout_index(q, l, 0)};
             memcpy(p->gradients[n].shape, q->shape, sizeof q->shape);
         }

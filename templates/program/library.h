@@ -1,4 +1,4 @@
-//@ library(header, guard, name, upper, accumulate, fields)
+//@ library(header, guard, name, upper, accumulate, fields, half_sums)
 $header
 #ifndef $guard
 #define $guard
@@ -76,8 +76,13 @@ int $(name)_cycle($name *m, ga_err *e);
 double $(name)_lr(const $name *m, int group, int64_t update); /* of update 1, 2, ...; before layer_decay */
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
+//% if half_sums then
+/* Called at boundaries only, by one thread: mean gradients as bf16, the upper 16 bits of an f32, before clipping, in
+ * place. A negative return ends the step. NULL: none. */
+//% else
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
  * before clipping, in place. A negative return ends the step. NULL: none. */
+//% end
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
 

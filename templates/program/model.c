@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected, half_sums, gradient_places, gradient_dtype, gradient_form)
 $header
 #include "probes.h"
 
@@ -42,11 +42,23 @@ static parameters parameters_at(real *flat) {
     };
 }
 
+//% if half_sums then
+//% if device then
+static gradients gradients_at(ga_address flat) {
+//% else
+static gradients gradients_at(bf16 *flat) {
+//% end
+    return (gradients){
+        $gradient_places
+    };
+}
+
+//% end
 static void place(model *m) {
     $flat_places
 //% if device then
     m->w = parameters_at(m->device_w);
-    m->g = parameters_at(m->device_g);
+    m->g = $(gradient_form)_at(m->device_g);
 //% if residues then
     m->residue = parameters_at(m->device_residue);
 //% end
@@ -54,7 +66,7 @@ static void place(model *m) {
     const ga_address a = m->device_memory[DEVICE_ACTIVATIONS];
 //% else
     m->w = parameters_at(m->flat_w);
-    m->g = parameters_at(m->flat_g);
+    m->g = $(gradient_form)_at(m->flat_g);
 //% if residues then
     m->residue = parameters_at(m->flat_residue);
 //% end
@@ -191,7 +203,7 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
-    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_g};
+    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", $gradient_dtype, m->flat_g};
 //% if residues then
     a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue};
 //% end

@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked, half_sums, gradient_fields)
 $header
 #ifndef $guard
 #define $guard
@@ -58,6 +58,13 @@ typedef struct parameters {
     $parameters
 } parameters;
 
+//% if half_sums then
+/* The gradient of a cycle: the same in 16 bits. */
+typedef struct gradients {
+    $gradient_fields
+} gradients;
+
+//% end
 //% if views.text ~= "" then
 /* Copies of weights in the layout that a kernel reads, made again after every update. */
 typedef struct views {
@@ -121,13 +128,21 @@ typedef struct saved {
 
 typedef struct model {
     ga_arena memory[ARENAS];
+//% if half_sums then
+    real *flat_w;            /* the flat space of parameters: FLAT elements */
+    bf16 *flat_g;            /* and of gradients */
+//% else
     real *flat_w, *flat_g;   /* the flat space of parameters and gradients: FLAT elements each */
+//% end
 //% if residues then
     real *flat_residue;      /* what the sums over the micro-steps have rounded off */
 //% end
     $state_fields
 //% if residues then
     parameters w, g, residue;
+//% elseif half_sums then
+    parameters w;
+    gradients g;
 //% else
     parameters w, g;
 //% end

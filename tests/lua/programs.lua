@@ -168,6 +168,11 @@ return function(t)
 
     local UNPACK = { F32 = "<f", F64 = "<d" }
 
+    -- An element of 16 bits is the upper half of one of 32.
+    local function widened(text)
+        return (text:gsub("..", "\0\0%0"))
+    end
+
     --- The tensors of a safetensors file, by name: { dtype, count, values }.
     function programs.tensors(path)
         local text = assert(host.read(path))
@@ -176,9 +181,12 @@ return function(t)
         for name, entry in next, json.read(text:sub(9, start)) do
             if name ~= "__metadata__" then
                 local first, last = entry.data_offsets[1], entry.data_offsets[2]
-                local format = UNPACK[entry.dtype] or error(name .. ": dtype " .. entry.dtype)
-                local values, at = {}, start + first + 1
-                while at <= start + last do values[#values + 1], at = string.unpack(format, text, at) end
+                local bytes = text:sub(start + first + 1, start + last)
+                if entry.dtype == "BF16" then bytes = widened(bytes) end
+                local format = entry.dtype == "BF16" and "<f" or UNPACK[entry.dtype]
+                    or error(name .. ": dtype " .. entry.dtype)
+                local values, at = {}, 1
+                while at <= #bytes do values[#values + 1], at = string.unpack(format, bytes, at) end
                 list[name] = { dtype = entry.dtype, count = #values, values = values }
             end
         end

@@ -88,6 +88,16 @@ add("with compensated sums and a flushed tail the loop is train's, bit for bit",
     same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
 end)
 
+add("with sums of 16 bits and a flushed tail the loop is train's, bit for bit; a handler gets them", function(t)
+    local precision = 'precision { accum = "bf16", stochastic = true }\n'
+    local programs, p = build(t, "library_half_sums", spec(', tail = "flush"', true) .. precision)
+    local expected = trained(programs, p, { cycles = 20 })
+    same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
+    local _, own = build(t, "library_half_own", spec() .. precision)
+    same(t, drive(t, programs, own, "own"), trained(programs, own))
+    drive(t, programs, own, "handler", { bare = true })
+end)
+
 -- 30 micro-batches an epoch: eight cycles, the last one short.
 add("rows that pass by are train's, bit for bit", function(t)
     local text = spec(', tail = "flush"'):gsub("shuffle = false", 'eval = "tiny.csv", stream = true')

@@ -1,5 +1,6 @@
--- Sums over the micro-steps that lose nothing: precision { accum = "kahan" }. Where each micro-step's gradient is a
--- row of the data, exactly, the gradient of a cycle must be the sum of the rows as f64 has it, rounded once.
+-- Sums over the micro-steps that lose nothing, precision { accum = "kahan" }, or that are kept in 16 bits, "bf16".
+-- Where each micro-step's gradient is a row of the data, exactly, the gradient of a cycle must be the sum of the rows
+-- as f64 has it, rounded once; in 16 bits, with each sum rounded.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -214,6 +215,246 @@ add("two ranks, stopped inside a cycle and not", function(t)
     programs.train(two, { ranks = 2, "--threads", 1, "--stop-micro", 6, "--checkpoint", folder, status = false })
     programs.close(programs.dump(two, { ranks = 2, "--threads", 1, "--checkpoint", folder, "--resume", "latest" }),
         expected, 1e-12)
+end)
+
+-- === sums of 16 bits ==============================================================================
+
+-- x in bf16: the nearest, ties to even; with `drawn` in [0, 1) further from 0 as likely as x has gone of the way.
+local function bf16(x, drawn)
+    local bits = string.unpack("<I4", string.pack("<f", x))
+    bits = bits + (drawn and math.floor(drawn * 65536) or 0x7fff + bits // 65536 % 2)
+    return (string.unpack("<f", string.pack("<I4", bits // 65536 * 65536)))
+end
+
+-- The gradient of a cycle of `a` rows by definition, column by column: each sum rounded. draw(row, element): or nil.
+local function summed(a, width, draw)
+    local out = {}
+    for c, value in ipairs(COLUMNS) do
+        for j = 0, width - 1 do
+            local sum = 0
+            for k = 0, a - 1 do
+                local row = f32(tonumber(("%.9g"):format(f32(value(k)))))
+                sum = bf16(f32(sum + row), draw and draw(k, j * #COLUMNS + c - 1))
+            end
+            out[j * #COLUMNS + c] = sum
+        end
+    end
+    return out
+end
+
+local function wide(text, width) return (text:gsub('{ 1, bias', "{ " .. width .. ", bias")) end
+
+local function same_values(t, found, expected)
+    t.equal(#found, #expected)
+    for i, value in ipairs(expected) do
+        if found[i] ~= value then error(("element %d: %.9g, expected %.9g"):format(i, found[i], value)) end
+    end
+end
+
+for _, target in ipairs { "c", "cuda" } do
+    add("in bf16 each sum is rounded: by definition: " .. target, function(t)
+        local programs, environment = dofile "tests/lua/devices.lua".open(t)
+        local draw = t.load("tests/lua/rng.lua")
+        write_rows(t, programs)
+        local env = target == "cuda" and environment() or nil
+        for _, a in ipairs { 1, 4, 50 } do
+            for _, name in ipairs { "nearest", "drawn" } do
+                local drawn = name == "drawn"
+                local precision = ('{ accum = "bf16", stochastic = %s }'):format(drawn)
+                local text = wide(spec(precision, a, ("target     %q\n"):format(target)), 3)
+                local p = programs.build(("sums_%s_%d_%s"):format(name, a, target),
+                    (text:gsub("updates = 1", "%0, seed = 11")))
+                local expected = summed(a, 3, drawn and function(row, element)
+                    return draw(11, "sum of w.weight", 0, 0, row, element)
+                end or nil)
+                same_values(t, gradient(programs, p, { env = env }), expected)
+            end
+        end
+    end)
+end
+
+-- Each rounding is at most 1/64, the distance of neighbours below 4, so its variance is at most 2^-14 and that of 512
+-- at most 2^-5; the mean over 256 elements is within 5 of its deviations, 0.055, of the exact sum.
+add("what is too small for bf16 counts where it is drawn", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local lines = {}
+    for k = 0, 512 do lines[k + 1] = (k == 0 and "1" or "0.001953125") .. ",0" end
+    t.write(programs.folder() .. "/data/small.csv", table.concat(lines, "\n") .. "\n")
+    local function values(name, precision)
+        local text = wide(spec(precision, 513), 256):gsub("sums.csv", "small.csv")
+        return gradient(programs, programs.build("sums_small_" .. name, text), {})
+    end
+    for _, value in ipairs(values("nearest", '{ accum = "bf16" }')) do t.equal(value, 1.0) end
+    local sum, different = 0, {}
+    local list = values("drawn", '{ accum = "bf16", stochastic = true }')
+    for _, value in ipairs(list) do sum, different[value] = sum + value, true end
+    t.equal(#list, 256)
+    t.near(sum / 256, 2, 0.055)
+    local count = 0
+    for _ in next, different do count = count + 1 end
+    assert(count > 5, "elements draw the same")
+end)
+
+local STOCHASTIC = '{ accum = "bf16", stochastic = true }'
+
+add("in bf16 any number of threads gives the same bits", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for _, precision in ipairs { STOCHASTIC, '{ "bf16", accum = "bf16" }' } do
+        local text = model("mlp", precision):gsub("12", "120")
+        local p = programs.build("sums_threads" .. #precision, text)
+        programs.identical(programs.dump(p, { "--threads", 1 }), programs.dump(p, { "--threads", 3 }),
+            { "parameters", "state", "gradients" })
+    end
+end)
+
+-- Four sums, each within 2^-9 of what it is: in a tensor's largest element at most about 2^-7.
+for _, name in ipairs { "mlp", "shared", "tied" } do
+    add("in bf16 nearly the gradient of f32, where it belongs: " .. name, function(t)
+        local programs, environment = dofile "tests/lua/devices.lua".open(t)
+        write_text(t, programs)
+        local plain = programs.dump(programs.build("sums_f32_" .. name, model(name, '"f32"')), { "--cycles", 1 })
+        for _, target in ipairs { "c", "cuda" } do
+            local p = programs.build(("sums_half_%s_%s"):format(name, target),
+                model(name, STOCHASTIC, ("target %q\n"):format(target)))
+            local found = programs.dump(p, { "--cycles", 1, env = target == "cuda" and environment() or nil })
+            local exact = programs.tensors(plain .. "/gradients.safetensors")
+            for key, tensor in next, programs.tensors(found .. "/gradients.safetensors") do
+                t.equal(tensor.dtype, "BF16")
+                local largest, gap = 0, 0
+                for i, value in ipairs(exact[key].values) do
+                    largest, gap = math.max(largest, math.abs(value)), math.max(gap, math.abs(value - tensor.values[i]))
+                end
+                if gap > largest / 64 then error(("%s %s: %g of %g"):format(target, key, gap, largest)) end
+            end
+        end
+    end)
+end
+
+-- The norm is that of what is stored; an update moves parameters as one of f32 does, within a part of the move.
+for _, name in ipairs { "sgd", "lamb", "adafactor" } do
+    add("in bf16 the boundary reads what is stored: " .. name, function(t)
+        local programs, environment = dofile "tests/lua/devices.lua".open(t)
+        local function text(precision, more)
+            return (model("mlp", precision, more):gsub("adamw", name):gsub("clip [^\n]*\n", ""))
+        end
+        local start = t.temp() .. "/start.safetensors"
+        local plain = programs.dump(programs.build("sums_f32_" .. name, text '"f32"'),
+            { "--cycles", 1, "--save-init", start })
+        local before, after = programs.tensors(start), programs.tensors(plain .. "/parameters.safetensors")
+        for _, target in ipairs { "c", "cuda" } do
+            local p = programs.build(("sums_half_%s_%s"):format(name, target),
+                text('{ accum = "bf16" }', ("target %q\n"):format(target)))
+            local env = target == "cuda" and environment() or nil
+            local folder, log = t.temp(), t.temp() .. "/log"
+            programs.train(p, { "--cycles", 1, "--dump", folder, "--log", log, env = env })
+            local squares, norm = 0, nil
+            for _, tensor in next, programs.tensors(folder .. "/gradients.safetensors") do
+                for _, value in ipairs(tensor.values) do squares = squares + value * value end
+            end
+            for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+                norm = event.event == "update" and event.grad_norm or norm
+            end
+            t.near(norm, math.sqrt(squares), 1e-6 * norm)
+            for key, tensor in next, programs.tensors(folder .. "/parameters.safetensors") do
+                local moved, gap = 0, 0
+                for i, value in ipairs(tensor.values) do
+                    moved = moved + (after[key].values[i] - before[key].values[i]) ^ 2
+                    gap = gap + (after[key].values[i] - value) ^ 2
+                end
+                if not (moved > 0 and gap < moved / 1000) then
+                    error(("%s %s: %g of %g"):format(target, key, gap, moved))
+                end
+            end
+        end
+    end)
+end
+
+-- Small whole numbers, and so their sums, are bf16 already: nothing is rounded, whatever is drawn.
+local WHOLE = { sgd = '"sgd", lr = 1e-2, momentum = 0.9', adamw = '"adamw", lr = 1e-2', lamb = '"lamb", lr = 1e-2',
+    adafactor = '"adafactor", lr = 1e-2', muon = '"muon", lr = 1e-2, rest = { "sgd", lr = 1e-2 }' }
+for _, name in ipairs { "sgd", "adamw", "lamb", "adafactor", "muon" } do
+    add("in bf16 sums that need no rounding train as in f32, bit for bit: " .. name, function(t)
+        local programs, environment = dofile "tests/lua/devices.lua".open(t)
+        local lines = {}
+        for k = 0, 39 do lines[k + 1] = ("%d,%d,%d,%d,0"):format(k % 7, k * k % 11 - 5, k % 3 * 9, k * 5 % 13 - 6) end
+        t.write(programs.folder() .. "/data/whole.csv", table.concat(lines, "\n") .. "\n")
+        for _, target in ipairs { "c", "cuda" } do
+            local env, dumps = target == "cuda" and environment() or nil, {}
+            for i, precision in ipairs { '"f32"', STOCHASTIC } do
+                local text = wide(spec(precision, 4, ("clip (3)\ntarget %q\n"):format(target)), 6)
+                    :gsub("sums.csv", "whole.csv"):gsub('"sgd", lr = 1e%-3', WHOLE[name])
+                    :gsub("bias = false", "bias = true"):gsub("updates = 1", "updates = 5")
+                local p = programs.build(("sums_whole%d_%s_%s"):format(i, name, target), text)
+                dumps[i] = programs.dump(p, { env = env })
+            end
+            programs.identical(dumps[2], dumps[1])
+        end
+    end)
+end
+
+add("in bf16 resumed inside a cycle: the same bits; a sum of f32 is refused by name", function(t)
+    local programs, environment = dofile "tests/lua/devices.lua".open(t)
+    for i, more in ipairs { "", 'target "cuda"\n' } do
+        local p = programs.build("sums_half_resumed" .. i, model("mlp", STOCHASTIC, more))
+        local env = i == 2 and environment() or nil
+        local whole = programs.dump(p, { env = env })
+        for _, k in ipairs(i == 1 and { 2, 3, 4, 29, 30 } or { 3 }) do
+            local folder = t.temp() .. "/checkpoints"
+            programs.train(p, { "--stop-micro", k, "--checkpoint", folder, status = 75, env = env })
+            programs.identical(programs.dump(p, { "--checkpoint", folder, "--resume", "latest", env = env }), whole,
+                { "parameters", "state", "gradients" })
+        end
+    end
+    local plain, folder = programs.build("sums_plain_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
+    programs.train(plain, { "--stop-micro", 3, "--checkpoint", folder, status = 75 })
+    local p = programs.build("sums_half_resumed1", model("mlp", STOCHASTIC))
+    local result = programs.train(p, { "--checkpoint", folder, "--resume", "latest", status = 1 })
+    t.contains(result.err, "in.weight")
+    t.contains(result.err, "is F32, which BF16 would round")
+end)
+
+-- Flags of the linker as in test_plan.
+local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"
+
+add("in bf16 the gradient is half as large, and what is planned is mapped", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function large(precision) return (model("mlp", precision):gsub("12", "512")) end
+    local p = programs.build("sums_large_half", large '{ accum = "bf16" }',
+        { ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
+    local bytes = t.match(programs.train(p, { "--cycles", 2 }).err, "counted: (%d+) bytes")
+    t.equal(tonumber(bytes), programs.plan(p).totals.bytes)
+    local function arenas(build, name)
+        for _, arena in ipairs(programs.plan(build).arenas) do
+            if arena.name == name then return arena.bytes end
+        end
+    end
+    local plain = programs.build("sums_large", large '"f32"')
+    local whole, half = arenas(plain, "gradients"), arenas(p, "gradients")
+    assert(whole > 100000 and half >= whole // 2 and half < whole // 2 + 4096, ("%d, %d"):format(whole, half))
+    t.equal(arenas(p, "parameters"), arenas(plain, "parameters"))
+end)
+
+add("what sums of bf16 refuse", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/sums_refused.lua"
+    local function refused(precision, more, expected)
+        t.write(path, (model("mlp", precision, more):gsub("clip [^\n]*\n", "", 1)))
+        local result = programs.gagen { path, "-o", t.temp() .. "/refused" }
+        t.equal(result.status, 1)
+        t.contains(result.err, expected)
+        t.contains(result.err, "sums_refused.lua:")
+    end
+    local HALF = '{ accum = "bf16" }'
+    refused("{ stochastic = true }", "", 'precision: stochastic with accum = "f32", expected accum = "bf16"')
+    refused('{ accum = "kahan", stochastic = true }', "", 'stochastic with accum = "kahan"')
+    for _, compute in ipairs { "f64", "f16" } do
+        refused(('{ %q, accum = "bf16" }'):format(compute), "",
+            ('accum = "bf16" together with arithmetic "%s" is not possible'):format(compute))
+    end
+    refused(HALF, 'parallel "ddp"\n', 'accum = "bf16" together with parallel is not possible')
+    refused(HALF, "clip { value = 0.5 }\n", 'accum = "bf16" together with clip { value = ... } is not possible')
+    refused(HALF, "gradient (function(g, w) return g + 0.01 * w end)\n", "together with gradient is not possible")
+    refused(HALF, "scaler { initial_scale = 1024 }\n", "together with scaler is not possible")
 end)
 
 return tests

@@ -12,3 +12,15 @@ op "accumulate" {
         return { flops = 7 * elements, elements = 5 * elements }
     end,
 }
+
+op "accumulate_half" {
+    doc = "y + x, stored in 16 bits: the nearest, or with facts one of the two around it, drawn for each element",
+    ins = { "x (*)", "facts facts (1) ?" }, outs = { "y (S)" },
+    letters = function(n, size) size.S = n.ins.x.shape end,
+    internal = true, never_adds = true, draws = true, lower = "accumulate", half = "y",
+    helper = function(n) return n.ins.facts and { c = "draws narrow_between", cuda = "narrow_between" } or {} end,
+    cost = function(n)
+        local elements = graph.elements(n.size.S)
+        return { flops = elements, elements = 3 * elements }
+    end,
+}
