@@ -437,8 +437,8 @@ end)
 add("what sums of bf16 refuse", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/sums_refused.lua"
-    local function refused(precision, more, expected)
-        t.write(path, (model("mlp", precision, more):gsub("clip [^\n]*\n", "", 1)))
+    local function refused(precision, more, expected, name)
+        t.write(path, (model(name or "mlp", precision, more):gsub("clip [^\n]*\n", "", 1)))
         local result = programs.gagen { path, "-o", t.temp() .. "/refused" }
         t.equal(result.status, 1)
         t.contains(result.err, expected)
@@ -455,6 +455,8 @@ add("what sums of bf16 refuse", function(t)
     refused(HALF, "clip { value = 0.5 }\n", 'accum = "bf16" together with clip { value = ... } is not possible')
     refused(HALF, "gradient (function(g, w) return g + 0.01 * w end)\n", "together with gradient is not possible")
     refused(HALF, "scaler { initial_scale = 1024 }\n", "together with scaler is not possible")
+    MODELS.moving = MODELS.mlp:gsub('times%(3%)', 'batchnorm "bn" { running = "cycle" }, %0')
+    refused(HALF, "", 'batchnorm: running = "cycle" together with precision { accum = "bf16" } is not possible', "moving")
 end)
 
 return tests
