@@ -170,18 +170,28 @@ local function launcher(kernel)
         "}", "" }, "\n")
 end
 
+local BLOCKS_OVER = [[
+/* Blocks of an update over n elements; a thread goes on where the grid ends. */
+static unsigned blocks_over(int64_t n) {
+    const int64_t blocks = (n + 1023) / 1024;
+    return blocks < 65535 ? (unsigned)blocks : 65535;
+}
+
+]]
+
 local function launch_text(kernels, header)
-    local numbers, names, functions = {}, {}, {}
+    local numbers, names, functions, over = {}, {}, {}, ""
     for i, kernel in ipairs(kernels) do
         numbers[i] = "K_" .. kernel.name:upper()
         names[i] = '"' .. kernel.name .. '"'
         functions[i] = launcher(kernel)
+        if not kernel.launch.blocks then over = BLOCKS_OVER end
     end
     return table.concat({
         header("launch.c", "how each kernel of kernels.cu is launched: its arguments, blocks, threads"),
         cuda.wrap("", "enum { ", numbers, " };"), "",
         cuda.wrap("", "static const char *const KERNEL_NAMES[KERNELS] = {", names, "};"), "",
-        table.concat(functions, "\n") }, "\n")
+        over .. table.concat(functions, "\n") }, "\n")
 end
 
 --- The graphs that the program captures: two per size of a cycle (one per slot of the ring), one per

@@ -253,6 +253,12 @@ local function evaluation_of(c, given, path)
     end
 end
 
+-- Words of C, and what every program has beside its own name: types, functions, variables.
+local TAKEN = " auto break case char const continue default do double else enum extern float for goto if inline int "
+    .. "long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
+    .. "while a b e m o p w activations batch bf16 f16 field gradients main out own parameters real saved step "
+    .. "train views "
+
 local function check_name(c, given, path)
     local at = path
     if given:has("name") then
@@ -262,6 +268,10 @@ local function check_name(c, given, path)
     end
     if not c.name:match("^[a-z][a-z0-9_]*$") or #c.name > 48 or c.name:find("__", 1, true) then
         diag.fail(at, ("name: '%s': letters, digits and _ expected, a small letter first, at most 48")
+            :format(c.name), {})
+    end
+    if TAKEN:find(" " .. c.name .. " ", 1, true) then
+        diag.fail(at, ("name: '%s' is a word of C, or one that every program has: expected another")
             :format(c.name), {})
     end
 end

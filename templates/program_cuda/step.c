@@ -27,12 +27,6 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
         q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
 }
 
-/* Blocks of an update over n elements; a thread goes on where the grid ends. */
-static unsigned blocks_over(int64_t n) {
-    const int64_t blocks = (n + 1023) / 1024;
-    return blocks < 65535 ? (unsigned)blocks : 65535;
-}
-
 //% if parallel then
 /* `then` goes on after what `first` holds now. */
 static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
