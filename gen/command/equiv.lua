@@ -2,9 +2,10 @@
 -- program for each A, in double precision, with the rows of a micro-step times A held constant; all
 -- start from the same values, run the same cycles on the same data, and are compared with the first.
 --
--- An element whose gradient is below NOISE times the largest of all gradients is the rounding error
--- of a sum that is zero (the bias of keys in attention, say). Adam's division by sqrt(v) makes a step
--- of it, so its parameter is not compared, and counted.
+-- A gradient below NOISE times the largest of all is the rounding error of a sum that is zero (the bias of
+-- keys in attention, say), and one that two sums of the same terms cancel to has fewer digits than LIMIT asks
+-- for. Adam's division by sqrt(v) makes a whole step of either, so such an element's parameter is not
+-- compared, and counted. A gradient is compared unless it is noise.
 local batchnorm = require "spec.batchnorm"
 local compile = require "command.compile"
 local diag = require "base.diag"
@@ -114,8 +115,8 @@ local function gap_of(a, b, first, counts)
 end
 
 -- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements that
--- differ where counts(name, i) is false are left out; `floor` is the least that is divided by.
-local function compare(a, b, floor, counts)
+-- differ where counts(name, i) is false are left out.
+local function compare(a, b, counts)
     local worst = { difference = 0, tensor = "", left_out = 0 }
     for name, tensor in b:each() do
         local other, gap = a:get(name), 0
@@ -126,7 +127,7 @@ local function compare(a, b, floor, counts)
                 worst.left_out = worst.left_out + left_out
             end
         end
-        local relative = gap == 0 and 0 or gap / math.max(largest(tensor), floor)
+        local relative = gap == 0 and 0 or gap / largest(tensor)
         if relative > worst.difference or relative ~= relative then
             worst.difference, worst.tensor = relative, name
         end
@@ -142,11 +143,16 @@ local function compare_all(programs)
     end
     for i = 2, #programs do
         local p = programs[i]
-        p.gradient = compare(p.gradients, first.gradients, NOISE * all, function() return true end)
-        p.parameter = compare(p.parameters, first.parameters, 0, function(name, k)
-            local g = first.gradients:has(name) and first.gradients:get(name):element(k) or 0
-            local h = p.gradients:has(name) and p.gradients:get(name):element(k) or 0
-            return g == 0 and h == 0 or math.max(math.abs(g), math.abs(h)) > NOISE * all
+        local function pair(name, k)
+            return first.gradients:has(name) and first.gradients:get(name):element(k) or 0,
+                p.gradients:has(name) and p.gradients:get(name):element(k) or 0
+        end
+        local function is_noise(g, h) return math.abs(g) <= NOISE * all and math.abs(h) <= NOISE * all end
+        p.gradient = compare(p.gradients, first.gradients, function(name, k) return not is_noise(pair(name, k)) end)
+        p.parameter = compare(p.parameters, first.parameters, function(name, k)
+            local g, h = pair(name, k)
+            local has_digits = not (math.abs(g - h) > LIMIT * math.max(math.abs(g), math.abs(h)))
+            return g == 0 and h == 0 or not is_noise(g, h) and has_digits
         end)
         p.equal = all == all and p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
     end
@@ -199,12 +205,12 @@ local function report(f)
     line("%s: f64, %d cycle%s of %d rows%s, seed %d; all compared with A = %d", f.spec, f.cycles,
         f.cycles > 1 and "s" or "", f.global_rows, f.global_rows < f.spec_rows and (" (the spec's have %d)")
         :format(f.spec_rows) or "", f.seed, f.runs[1].accumulate)
-    line("%7s%7s   %-11s%-28s%-11s%s", "A", "rows", "gradients", "worst in", "parameters", "worst in")
+    line("%7s%7s   %-11s%-27s %-11s%s", "A", "rows", "gradients", "worst in", "parameters", "worst in")
     for i, run in ipairs(f.runs) do
         if i == 1 then
             line("%7d%7d   %s", run.accumulate, run.rows, "-")
         else
-            line("%7d%7d   %-11.2g%-28s%-11.2g%s%s", run.accumulate, run.rows, run.gradients.difference,
+            line("%7d%7d   %-11.2g%-27s %-11.2g%s%s", run.accumulate, run.rows, run.gradients.difference,
                 run.gradients.tensor, run.parameters.difference, run.parameters.tensor,
                 run.parameters.left_out > 0 and (", without %d elements whose gradient is rounding error")
                 :format(run.parameters.left_out) or "")
