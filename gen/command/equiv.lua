@@ -176,16 +176,21 @@ local function reasons(g, c)
     return list
 end
 
--- Rows of a cycle and cycles: the spec's, or, where that is too much, as few as do.
-local function extent(list, c, work)
+local function common_multiple(x, y)
+    local a, b = x, y
+    while b > 0 do a, b = b, a % b end
+    return x // a * y
+end
+
+-- Rows of a cycle and cycles: the spec's, or, where that is too much, as few as do: a micro-step has a row, or
+-- whole groups of each batchnorm.
+local function extent(list, g, c, work)
     local rows, cycles = c.batch * c.accumulate, math.min(CYCLES, c.cycles)
     if work * cycles * #list <= WORK then return rows, cycles end
-    local least = 1
-    for _, a in ipairs(list) do
-        local x, y = least, a
-        while y > 0 do x, y = y, x % y end
-        least = least // x * a
-    end
+    local least, group = 1, 1
+    for _, a in ipairs(list) do least = common_multiple(least, a) end
+    for _, node in ipairs(batchnorm.nodes(g)) do group = common_multiple(group, node.attrs.given_rows or 1) end
+    least = least * group
     return rows % least == 0 and least or rows, 1
 end
 
@@ -233,7 +238,7 @@ function equiv.run(o, list, g, c, work)
     end
     local temporary, message = host.temporary()
     if not temporary then diag.fail("--equiv", message, { kind = "environment" }) end
-    local rows, cycles = extent(list, c, work)
+    local rows, cycles = extent(list, g, c, work)
     local done, result = xpcall(function()
         local programs = ordered.collect(list, function(a)
             return write(o.spec, o, c, temporary, rows // a, a)
