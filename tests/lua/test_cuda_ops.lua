@@ -14,14 +14,7 @@ local PARTS = 8
 for part = 1, PARTS do
     add(("every op of the catalog equals the C target, part %d of %d"):format(part, PARTS), function(t)
         local samples = t.load("tests/numeric/samples.lua")
-        local list, taken = {}, 0
-        for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do
-            if sample.kind == "model" then
-                taken = taken + 1
-                if taken % PARTS == part - 1 then list[#list + 1] = sample end
-            end
-        end
-        assert(taken >= 20 and #list > 0)
+        local list = samples.models(part, PARTS)
         same_as_c(t, "cuda_ops" .. part, [[
 data      { "tensors", train = "tiny.safetensors" }
 batch     (6)

@@ -62,4 +62,17 @@ function samples.case(list)
     return case
 end
 
+--- Those of models that are part `part` of `parts`: one program of all compiles for too long.
+function samples.models(part, parts)
+    local list, taken = {}, 0
+    for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do
+        if sample.kind == "model" then
+            taken = taken + 1
+            if taken % parts == part - 1 then list[#list + 1] = sample end
+        end
+    end
+    assert(taken >= 20 and #list > 0)
+    return list
+end
+
 return samples
