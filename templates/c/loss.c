@@ -100,7 +100,7 @@ static void $fn($params) {
     enum { LOSSES = $rows };
     const int64_t n = $counted;
 //% if micro then
-    const $real each = ($real)($seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+    const $real each = sums[SUM_MICRO] > 0 ? ($real)($seed / sums[SUM_MICRO]) : 0; /* 0: nothing counts */
 //% else
     const $real each = $seed;
 //% end

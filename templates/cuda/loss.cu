@@ -104,7 +104,7 @@ GA_KERNEL($threads) $fn($params) {
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 all = $(rows)ll, n = $counted;
 //% if micro then
-    const real each = (real)($seed / sums[SUM_MICRO]); /* not read where nothing is counted */
+    const real each = sums[SUM_MICRO] > 0 ? (real)($seed / sums[SUM_MICRO]) : (real)0; /* 0: nothing counts */
 //% else
     const real each = $seed;
 //% end

@@ -21,12 +21,11 @@ local function csv(target)
     return table.concat(list, "\n") .. "\n"
 end
 
--- What the program says of its first cycle, and the outputs of the model at its initial values.
-local function first_cycle(t, name, file, outputs, loss)
-    local programs, json = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/json.lua")
+local function build(t, name, file, outputs, loss, more)
+    local programs = t.load("tests/lua/programs.lua")(t)
     t.write(programs.folder() .. "/data/losses_class.csv", csv(class))
     t.write(programs.folder() .. "/data/losses_number.csv", csv(function(i) return ("%.3f"):format(number(i)) end))
-    local p = programs.build("loss_" .. name, ([[
+    return programs, programs.build("loss_" .. name, ([[
 data { "csv", train = "%s", target = "last", shuffle = false }
 batch (4)
 accumulate (2)
@@ -35,8 +34,13 @@ loss %s
 optimizer { "sgd", lr = 0.1 }
 precision "f64"
 train { updates = 1 }
-]]):format(file, outputs, loss))
-    local folder = t.temp()
+%s]]):format(file, outputs, loss, more or ""))
+end
+
+-- What the program says of its first cycle, and the outputs of the model at its initial values.
+local function first_cycle(t, name, file, outputs, loss)
+    local json, folder = t.load("tests/lua/json.lua"), t.temp()
+    local programs, p = build(t, name, file, outputs, loss)
     programs.train(p, { "--save-init", folder .. "/init.safetensors", "--log", folder .. "/log" })
     local w, rows = programs.tensors(folder .. "/init.safetensors")["fc.weight"].values, {}
     for i = 1, ROWS do
@@ -115,6 +119,22 @@ add("cross_entropy: the four weights", function(t)
             local expected = { token = total / count, sample = total / count, sum = total,
                 micro = (micro[1][1] / micro[1][2] + micro[2][1] / micro[2][2]) / 2 }
             near(t, event.loss, expected[weight])
+        end
+    end
+end)
+
+-- Of the classes 1 and 2 are the targets of the first micro-step; of the second one counts.
+add("a micro-step whose classes all have weight 0 does not count", function(t)
+    local programs, environment = dofile("tests/lua/devices.lua").open(t)
+    for how, more in next, { whole = "", chunked = 'memory { logits = "chunked", logits_rows = 2 }\n' } do
+        for target, env in next, { c = false, cuda = environment() } do
+            local function gradient(weight)
+                local _, p = build(t, ("%s_%s_%s"):format(weight, how, target), "losses_class.csv", 3,
+                    ('{ "cross_entropy", weight = "%s", class_weights = { 1, 0, 0 } }'):format(weight),
+                    ('target "%s"\n'):format(target) .. more)
+                return programs.dump(p, { env = env or nil })
+            end
+            programs.close(gradient("micro"), gradient("token"), 1e-14, { "parameters" })
         end
     end
 end)

@@ -151,6 +151,25 @@ add("stopped twice inside one cycle", function(t)
         straight, FILES)
 end)
 
+add("an evaluation of a checkpoint inside a cycle measures its own rows alone", function(t)
+    local programs, environment = dofile("tests/lua/devices.lua").open(t)
+    local text = spec('eval       { metrics = { "loss", "accuracy" } }\n'):gsub('"tiny.csv"', '%0, eval = "tiny.csv"')
+    for target, env in next, { c = false, cuda = environment() } do
+        local p, found = programs.build("resume_eval_" .. target, text .. ('target "%s"\n'):format(target)), {}
+        for i, options in ipairs { { "--stop-micro", 6, status = 75 }, { "--cycles", 1 } } do
+            local folder = t.temp()
+            options.env = env or nil
+            programs.train(p, table.move({ "--checkpoint", folder }, 1, 2, #options + 1, options))
+            for _, event in ipairs(programs.events(p, { "--eval", "--resume", "latest", "--checkpoint", folder,
+                env = env or nil })) do
+                if event.event == "eval" then found[i] = event end
+            end
+        end
+        t.equal(found[1], found[2])
+        t.equal(found[1].rows, 90)
+    end
+end)
+
 add("two ranks stopped inside a cycle", function(t)
     local _, p = small(t, 'parallel "ddp"\n', { comm = "mpi" })
     stop_at(t, p, CYCLES, { 3, 4, 6 }, { ranks = 2 })
