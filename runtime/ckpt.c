@@ -239,8 +239,7 @@ static int write_file(save *v, const char *name, const ga_array *arrays, int cou
     if (fd < 0) return fail_at(v, name, "cannot be created");
     gradient_notes(v->s, notes);
     snprintf(path, sizeof path, "%s/%s/%s", v->c->c.folder, v->temporary, name);
-    /* with a scale of the loss a gradient that overflowed is as usual as another */
-    const bool finite_only = !gradient || v->s->scaler == GA_NO_SCALE;
+    const bool finite_only = !gradient || !v->c->c.overflows;
     int code = ga_safetensors_write(fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, finite_only,
                                     &written, v->e);
     code = finish_file(v, fd, name, code);

@@ -70,6 +70,7 @@ typedef struct ga_ckpt_config {
     int gradient_count;
     ga_comm *comm;
     const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: always now's accumulate */
+    bool overflows;          /* what is not finite in a gradient is a skipped update: it may be saved in a cycle */
 } ga_ckpt_config;
 
 typedef struct ga_ckpt ga_ckpt;
@@ -85,7 +86,7 @@ void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
 /* Writes a checkpoint, mid-cycle if s->r > 0, and deletes older ones beyond `keep`. On failure what
  * was there stays as it was; the caller may go on training and try again later. No allocation. The
  * path of the new checkpoint, GA_PATH_MAX bytes, is left in path (NULL allowed). GA_NONFINITE:
- * refused for a value in it; in the gradient of a cycle with a scale of its loss, any may be. */
+ * refused for a value in it; in the gradient of a cycle whose boundary may skip its update, any may be. */
 int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
 
 /* Where `--resume what` points: "latest" is the checkpoint of `folder` with the highest micro whose

@@ -68,7 +68,9 @@ end
 --- The arguments of the device's ga_scaler_take.
 function scaler.device(config)
     local arguments = {}
-    for _, field in ipairs(settings(config)) do arguments[field[1]] = text.block(field[2]) end
+    for _, field in ipairs(settings(config)) do
+        arguments[field[1]] = text.block(field[2] == "INFINITY" and "ga_infinity(0.0)" or field[2])
+    end
     return arguments
 end
 
@@ -99,7 +101,9 @@ function scaler.lines(config)
         saved = (".scaler = GA_STATIC_SCALE, .scale = %s,"):format(number(config.scaler.static))
     end
     return { scale_started = block_of(started), scale_saved = text.block(saved), scale_loaded = block_of(loaded),
-        scaled = config.scaler ~= nil, scale = text.block(scaler.present(config, "m->step.")),
+        scaled = config.scaler ~= nil, overflows = text.ident(tostring(config.scaler ~= nil
+            or config.train.on_nonfinite == "skip")),
+        scale = text.block(scaler.present(config, "m->step.")),
         last_scale = text.block(clip.writes(config) and "1" or scaler.last(config, "m->step.")) }
 end
 

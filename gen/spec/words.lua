@@ -111,7 +111,7 @@ words.list = {
       doc = "gradient clipping at the boundary, of the mean gradient: elements first, then the norm; the "
           .. "factor is min(1, norm / (what it is + 1e-6))", fields = {
         field("norm", "num", { position = 1, above = 0, doc = "largest norm" }),
-        field("p", "num", { default = 2, above = 0, alternatives = { "inf" },
+        field("p", "num", { default = 2, above = 0, max = 16, alternatives = { "inf" },
             doc = "the norm: (sum of |g|^p)^(1/p), or the largest |g|" }),
         field("value", "num", { above = 0, doc = "largest size of an element" }),
         field("per_group", "bool", { default = false,

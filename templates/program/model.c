@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected, half_sums, gradient_places, gradient_dtype, gradient_form)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected, half_sums, gradient_places, gradient_dtype, gradient_form, overflows)
 $header
 #include "probes.h"
 
@@ -215,7 +215,7 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
     return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, a->gradient, $gradients,
-                            m->comm, &m->epochs};
+                            m->comm, &m->epochs, $overflows};
 }
 
 static ga_ckpt_state state_of(const model *m) {
@@ -224,7 +224,7 @@ static ga_ckpt_state state_of(const model *m) {
         .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
         .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
         .epoch = p.epoch, .position = p.position,
-        .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, p.cycle), .r = m->count.r,
+        .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, m->count.cycle), .r = m->count.r,
         .sums = {m->sums[SUM_WEIGHT], m->sums[SUM_LOSS], m->sums[SUM_ROWS]},
         .seed = m->seed, $scale_saved
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
@@ -242,10 +242,16 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
     const ga_ckpt_state now = state_of(m);
     ga_ckpt_state s;
     GA_TRY(ga_ckpt_load(path, &c, &now, &s, e));
-    m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r, A};
+    m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r,
+                          ga_epochs_accumulate(&m->epochs, s.cycle)};
     m->sums[SUM_WEIGHT] = s.sums[GA_SAVED_WEIGHT];
     m->sums[SUM_LOSS] = s.sums[GA_SAVED_LOSS];
     m->sums[SUM_ROWS] = s.sums[GA_SAVED_ROWS];
+#ifndef GA_LIBRARY
+    if (m->sums[SUM_WEIGHT] < 0)
+        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle of backward_by_grad, which only a loop of that kind can "
+                       "go on with: use a checkpoint of a whole cycle", path);
+#endif
     $numbers_loaded
     $scale_loaded
     if (m->seed != s.seed)
@@ -297,6 +303,10 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
+    for (int i = 0; i < SUMS; i++) m->sums[i] = 0; /* those of a cycle in which --resume has begun */
+//% if device then
+    GA_TRY($(name)_model_push_step(m, e));
+//% end
 //% if ema then
     GA_TRY($(name)_model_exchange(m, e));
 //% end

@@ -303,7 +303,8 @@ add("on a device the scale moves as in C", function(t)
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_long", LONG)
     for i, scaler in ipairs { THREE, 'scaler     { preset = "torch", growth_interval = 2, max_scale = 65536 }\n',
-        "scaler     { growth_interval = 3, hysteresis = 0, min_scale = 16384 }\n" } do
+        "scaler     { growth_interval = 3, hysteresis = 0, min_scale = 16384 }\n",
+        'scaler     { growth_interval = 2, preset = "torch" }\n' } do
         local text = spec("scaler_long", #LONG, STATE .. scaler .. 'train      { updates = 14, on_nonfinite = "skip" }\n')
         local c = programs.build("scaler_host" .. i, text)
         local p = programs.build("scaler_device" .. i, text .. 'target "cuda"\n')

@@ -58,6 +58,21 @@ for _, how in ipairs { "ignored", "overflow" } do
     end)
 end
 
+add("stopped inside a cycle that is lost: the same bits", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_rows(t, programs, "overflow")
+    local p, folder = programs.build("skip_overflow", spec("overflow", true, "hold")), t.temp() .. "/checkpoints"
+    programs.train(p, { "--stop-micro", 3, "--checkpoint", folder, status = 75 })
+    local found = programs.tensors(folder .. "/cycle-000000001-r1/gradient-1of1.safetensors")["fc1.weight"].values
+    local finite = true
+    for _, x in ipairs(found) do finite = finite and x - x == 0 end
+    t.equal(finite, false, "the overflow is in the micro-step that was done")
+    programs.identical(programs.dump(p, { "--checkpoint", folder, "--resume", "latest" }), programs.dump(p, {}))
+    local stops = programs.build("skip_not", (spec("overflow", true, "hold"):gsub('"skip"', '"stop"')))
+    local result = programs.train(stops, { "--stop-micro", 3, status = 4 })
+    t.contains(result.err, "not finite: not saved")
+end)
+
 add("on_skip = \"advance\" counts cycles", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "ignored")
