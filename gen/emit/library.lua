@@ -1,6 +1,7 @@
 -- library: NAME.h and library.c, the program as a library for a loop of the user's own, and an example.
 -- Only the C target has it. backward_by_grad is the backward pass behind the gradient of the output.
 local batch = require "emit.batch"
+local batchnorm = require "spec.batchnorm"
 local c = require "emit.c"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -102,7 +103,7 @@ local function source(g, config, context, header)
         last_scale = text.block(scaler.last(config, "s->")),
         ema = config.optimizer.own.ema ~= nil,
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
-        chunked = g.head ~= nil, gradient_dtype = gradients.dtype(g),
+        chunked = g.head ~= nil, gradient_dtype = gradients.dtype(g), full_batches = #batchnorm.nodes(g) > 0,
     })).text
 end
 
@@ -140,7 +141,8 @@ function library.render(g, config, context, header, files)
     files:set(own, context.template("program/library.h")("library", { name = name,
         header = text.block(header(own, "the program for a loop of your own: make lib")),
         guard = text.ident(config.name:upper() .. "_H"), upper = text.ident(config.name:upper()),
-        accumulate = g.accumulate, fields = block_of(header_fields(g)), half_sums = g.half_sums }).text)
+        accumulate = g.accumulate, fields = block_of(header_fields(g)), half_sums = g.half_sums,
+        full_batches = #batchnorm.nodes(g) > 0 }).text)
     files:set("library.c", source(g, config, context, header))
     files:set("example.c", example(g, config, context, header))
 end

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype, full_batches)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -8,6 +8,7 @@ $header
 
 /* step.c includes this file for libNAME.a; $(name).h says what each function does. */
 enum { $sizes }; /* elements of the model's output; parameters, each iteration apart */
+enum { BY_GRAD = -1 }; /* the weight of a cycle of backward_by_grad, where the gradient has its weight from outside */
 
 struct $name {
     model m;               /* first: a pointer to it is one to this record */
@@ -18,7 +19,7 @@ struct $name {
     int left;              /* of the cycle that next is in */
     int64_t epoch;
     bool has_served;
-    int by_grad;           /* of the present cycle's micro-steps; only the two kinds apart */
+    bool by_grad;          /* of the present cycle's micro-steps: the weight is BY_GRAD until the boundary */
     real *d_output;        /* where backward_by_grad starts */
     $(name)_handler *handler;
     void *context;
@@ -65,6 +66,11 @@ static int take_batch($name *p, const $(name)_batch *b, bool training, bool need
     const void *const from[] = {$from};
     if (b->rows < 0 || b->rows > B)
         return ga_fail(e, GA_INPUT, "batch: %d rows, expected 0 to %d", b->rows, B);
+//% if full_batches then
+    if (training && b->rows < B)
+        return ga_fail(e, GA_INPUT, "batch: %d rows, expected %d: batchnorm takes statistics over all of them",
+                       b->rows, B);
+//% end
     for (int i = 0; i < FIELD_COUNT; i++)
         GA_TRY(take_field(p->own, &FIELDS[i], from[i], b->rows, needs_target, e));
     const int64_t world = ga_comm_size(m->comm), rank = ga_comm_rank(m->comm);
@@ -165,6 +171,7 @@ static int own_micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) 
     GA_TRY(begin_micro(p, by_grad, e));
     GA_TRY(take_batch(p, b, true, !by_grad, e));
     GA_TRY(run(&p->m, own_step, p, e));
+    if (by_grad) p->m.sums[SUM_WEIGHT] = BY_GRAD;
     return ga_cycle_micro_done(&p->m.count, e);
 }
 
@@ -195,6 +202,17 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 bool $(name)_accumulation_boundary(const $name *p) { return p->m.count.r == 0; }
 bool $(name)_should_step(const $name *p) { return p->m.count.r > 0 && ga_cycle_boundary(&p->m.count); }
 
+//% if stops_at_nonfinite then
+static int check_finite(const model *m, ga_err *e) {
+    if ($hopeless)
+        return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
+                       $at_least
+                       "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
+                       m->step.nonfinite);
+    return 0;
+}
+
+//% end
 static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     model *m = &p->m;
     m->at_boundary = handle_gradients;
@@ -205,11 +223,7 @@ static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e)
     GA_TRY(run(m, body, m, e));
     GA_TRY(commit(m, e));
 //% if stops_at_nonfinite then
-    if ($hopeless)
-        return ga_fail(e, GA_NONFINITE, "cycle %lld: %g elements of the gradient are not finite; "
-                       $at_least
-                       "train.on_nonfinite = \"skip\" would go on", (long long)m->count.cycle,
-                       m->step.nonfinite);
+    GA_TRY(check_finite(m, e));
 //% end
     return m->step.skip ? 2 : 1;
 }
@@ -263,10 +277,12 @@ int $(name)_cycle($name *p, ga_err *e) {
     if (batches < 0) return batches;
     m->at_boundary = handle_gradients;
     p->has_served = true;
-    p->by_grad = 0;
     GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
     p->epoch = ga_loader_place(m->loader).epoch;
+//% if stops_at_nonfinite then
+    GA_TRY(check_finite(m, e));
+//% end
     return 1;
 }
 
@@ -438,9 +454,20 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
 }
 
 int $(name)_save($name *p, const char *folder, ga_err *e) {
+    const ga_cycle *c = &p->m.count;
+    if ($(name)_should_step(p))
+        return ga_fail(e, GA_INPUT, "save: %d of %d micro-steps accumulated: call step before", c->r, c->a);
     if (!folder) folder = p->folder;
     if (!folder) return ga_fail(e, GA_INPUT, "save: no folder: give one here or in the options");
     return $(name)_model_save_to(&p->m, folder, p->has_served, e);
+}
+
+/* Behind a load: whose the micro-steps are that the present cycle begins with. */
+static int know_cycle($name *p, ga_err *e) {
+    double ranks = p->m.sums[SUM_WEIGHT] < 0;
+    GA_TRY(ga_comm_all_reduce(p->m.comm, &ranks, 1, GA_F64, e));
+    p->by_grad = ranks > 0;
+    return 0;
 }
 
 int $(name)_load($name *p, const char *path, ga_err *e) {
@@ -453,7 +480,7 @@ int $(name)_load($name *p, const char *path, ga_err *e) {
     GA_TRY($(name)_model_refresh(m, e));
     p->left = 0;
     p->epoch = ga_loader_place(m->loader).epoch;
-    return 0;
+    return know_cycle(p, e);
 }
 
 /* -- ranks ------------------------------------------------------------------------------------- */
@@ -553,6 +580,7 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
             .resume = o->resume, .init = o->init, .fresh = o->fresh, .log = o->log, .threads = o->threads,
             .quiet = o->quiet,
             .seed = o->seed ? (int64_t)o->seed : -1, .eval = true}, e); /* eval: no folder is locked */
+    if (code >= 0) code = know_cycle(p, e);
     if (code < 0) {
         $(name)_close(p);
         return code;

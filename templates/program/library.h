@@ -1,4 +1,4 @@
-//@ library(header, guard, name, upper, accumulate, fields, half_sums)
+//@ library(header, guard, name, upper, accumulate, fields, half_sums, full_batches)
 $header
 #ifndef $guard
 #define $guard
@@ -10,7 +10,11 @@ $header
  * and closed. Each rank calls the same functions in the same order, from the thread that opened it. */
 typedef struct $name $name;
 
+//% if full_batches then
+/* One micro-batch of B rows, in host memory, or fewer where nothing is trained. */
+//% else
 /* One micro-batch of up to B rows, in host memory; rows < B: the rest has weight 0. */
+//% end
 typedef struct $(name)_batch {
     $fields
     int rows;
@@ -69,8 +73,8 @@ int $(name)_step($name *m, ga_err *e);
 int $(name)_flush($name *m, ga_err *e);
 void $(name)_zero_grad($name *m); /* nothing to do: the first micro-step writes */
 void $(name)_discard($name *m);   /* drops the partial cycle */
-/* A whole cycle of the spec's own data: 1, or 0 at the end of training. Only where nothing is
- * accumulated. */
+/* A whole cycle of the spec's own data: 1, or 0 at the end of training; it may have been skipped, as count says.
+ * Only where nothing is accumulated. */
 int $(name)_cycle($name *m, ga_err *e);
 
 double $(name)_lr(const $name *m, int group, int64_t update); /* of update 1, 2, ...; before layer_decay */
@@ -100,7 +104,8 @@ int64_t $(name)_output_elements(const $name *m); /* of predict's out and of d_ou
 int $(name)_state_dict($name *m, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e);
 int $(name)_load_state_dict($name *m, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e);
-int $(name)_save($name *m, const char *folder, ga_err *e); /* also inside a cycle; NULL: of the options */
+/* Also inside a cycle, but not of a full one before its step; folder NULL: of the options. */
+int $(name)_save($name *m, const char *folder, ga_err *e);
 int $(name)_load($name *m, const char *path, ga_err *e);   /* a partial cycle is dropped before */
 
 int $(name)_all_gather($name *m, const void *in, void *out, size_t n, ga_dtype t, ga_err *e); /* by rank */

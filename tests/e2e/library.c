@@ -5,7 +5,9 @@
  *   library resumed CYCLES FOLDER    own, but saved, closed and loaded again inside the second cycle
  *   library averages CYCLES FOLDER   own, measuring after each cycle
  *   library grad CYCLES FOLDER       own, with the gradient of the output computed here
- *   library misuse | handler | dict | measure | ranks | scaled      print "ok"
+ *   library grad-resumed CYCLES FOLDER   the same, but loaded again inside the second cycle
+ *   library later CYCLES FOLDER      with accumulate { 4, later = { [1] = 3 } }: loaded again inside the second cycle
+ *   library misuse | handler | dict | measure | ranks | scaled | short | lost      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
@@ -75,8 +77,8 @@ static int next(looped *m, int64_t cycles, ga_err *e) {
 }
 
 /* The gradient of the mean of cross-entropies, from the output that predict gives. */
-static int by_grad(looped *m, int64_t micros, ga_err *e) {
-    for (int64_t k = 0; k < micros; k++) {
+static int by_grad(looped *m, int64_t from, int64_t to, ga_err *e) {
+    for (int64_t k = from; k < to; k++) {
         looped_batch b = batch_at(m, k);
         float y[BATCH * CLASSES], d[BATCH * CLASSES];
         GA_TRY(looped_forward_step(m, &b, y, e));
@@ -95,18 +97,44 @@ static int by_grad(looped *m, int64_t micros, ga_err *e) {
     return 0;
 }
 
+static int open_again(looped **m, const looped_options *o, ga_err *e) {
+    GA_TRY(looped_save(*m, NULL, e));
+    looped_close(*m);
+    looped_options again = *o;
+    again.resume = "latest";
+    return looped_open(m, &again, e);
+}
+
 static int resumed(looped **m, const looped_options *o, int64_t cycles, const char *folder, ga_err *e) {
     GA_TRY(own(*m, 0, ACCUMULATE + 2, e));
     GA_TRY(looped_save(*m, folder, e));
     GA_TRY(own(*m, ACCUMULATE + 2, 2 * ACCUMULATE + 1, e)); /* lost again */
     GA_TRY(looped_load(*m, "latest", e));
     GA_TRY(own(*m, ACCUMULATE + 2, ACCUMULATE + 3, e));
-    GA_TRY(looped_save(*m, NULL, e));
-    looped_close(*m);
-    looped_options again = *o;
-    again.resume = "latest";
-    GA_TRY(looped_open(m, &again, e));
+    GA_TRY(open_again(m, o, e));
     return own(*m, ACCUMULATE + 3, cycles * ACCUMULATE, e);
+}
+
+static int by_grad_resumed(looped **m, const looped_options *o, int64_t cycles, ga_err *e) {
+    GA_TRY(by_grad(*m, 0, ACCUMULATE + 2, e));
+    GA_TRY(open_again(m, o, e));
+    const looped_batch b = batch_at(*m, 0);
+    if (looped_backward(*m, &b, e) != GA_INPUT || !strstr(e->msg, "not by both"))
+        return ga_fail(e, GA_BUG, "the kind of the cycle is lost");
+    return by_grad(*m, ACCUMULATE + 2, cycles * ACCUMULATE, e);
+}
+
+static int later(looped **m, const looped_options *o, int64_t cycles, ga_err *e) {
+    for (int64_t k = 0; k < ACCUMULATE + 3 * (cycles - 1); k++) {
+        const looped_batch b = batch_at(*m, k);
+        GA_TRY(looped_backward(*m, &b, e));
+        if (k == ACCUMULATE + 1) GA_TRY(open_again(m, o, e));
+        const bool full = k >= ACCUMULATE ? (k - ACCUMULATE) % 3 == 2 : k == ACCUMULATE - 1;
+        const int done = looped_step(*m, e);
+        if (done < 0) return done;
+        if ((done > 0) != full) return ga_fail(e, GA_BUG, "step gives %d after micro-step %lld", done, (long long)k);
+    }
+    return 0;
 }
 
 static void misuse(looped *m) {
@@ -125,6 +153,7 @@ static void misuse(looped *m) {
     CHECK(looped_should_step(m));
     FAILS(looped_backward(m, &b, &e), "4 of 4 micro-steps accumulated: call step");
     FAILS(looped_cycle(m, &e), "4 micro-steps are accumulated");
+    FAILS(looped_save(m, ".", &e), "4 of 4 micro-steps accumulated: call step");
     CHECK(looped_count(m)->r == 4 && looped_count(m)->micro == 4);
     CHECK(looped_step(m, &e) == 1 && looped_count(m)->update == 1 && looped_accumulation_boundary(m));
     CHECK(looped_backward(m, &b, &e) == 0);
@@ -308,6 +337,27 @@ static void scaled(looped *m) {
     CHECK(own(m, 0, ACCUMULATE, &e) == 0 && looped_count(m)->scale == 1024 && looped_count(m)->update == 3);
 }
 
+/* With batchnorm: its statistics are those of all rows, so there must be all of them; not where nothing is trained. */
+static void short_batches(looped *m) {
+    ga_err e = {0};
+    looped_batch b = batch_at(m, 0);
+    looped_metrics v;
+    b.rows = BATCH - 1;
+    FAILS(looped_backward(m, &b, &e), "2 rows, expected 3: batchnorm takes statistics over all of them");
+    CHECK(looped_validation_step(m, &b, &v, &e) == 0 && v.rows == BATCH - 1);
+}
+
+/* With a loss that overflows and on_nonfinite = "stop". */
+static void lost(looped *m) {
+    ga_err e = {0};
+    for (int i = 0; i < 2; i++) {
+        memset(&e, 0, sizeof e);
+        CHECK((i ? own(m, 0, ACCUMULATE, &e) : looped_cycle(m, &e)) == GA_NONFINITE);
+        CHECK(strstr(e.msg, "elements of the gradient are not finite") != NULL);
+    }
+    CHECK(looped_count(m)->skipped == 2 && looped_count(m)->update == 0);
+}
+
 /* Trains as own, and measures after each cycle: predict and validation go by the averages, forward by the
  * parameters. Prints the loss over the file. */
 static int averages(looped *m, int64_t cycles, ga_err *e) {
@@ -338,7 +388,9 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
     if (strcmp(what, "own") == 0) code = own(*m, 0, cycles * ACCUMULATE, e);
     if (strcmp(what, "next") == 0) code = next(*m, cycles, e);
     if (strcmp(what, "averages") == 0) code = averages(*m, cycles, e);
-    if (strcmp(what, "grad") == 0) code = by_grad(*m, cycles * ACCUMULATE, e);
+    if (strcmp(what, "grad") == 0) code = by_grad(*m, 0, cycles * ACCUMULATE, e);
+    if (strcmp(what, "grad-resumed") == 0) code = by_grad_resumed(m, o, cycles, e);
+    if (strcmp(what, "later") == 0) code = later(m, o, cycles, e);
     if (strcmp(what, "resumed") == 0) code = resumed(m, o, cycles, folder, e);
     if (strcmp(what, "cycles") == 0)
         for (code = 1; code > 0 && looped_count(*m)->cycle < cycles;) code = looped_cycle(*m, e);
@@ -348,7 +400,7 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(looped *m); } checks[] = {
         {"misuse", misuse}, {"handler", handler}, {"dict", dict}, {"measure", measure}, {"ranks", ranks},
-        {"scaled", scaled}};
+        {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
     ga_err e = {0};
     looped *m = NULL;
     if (argc < 2) return 2;

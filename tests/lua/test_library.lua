@@ -116,6 +116,31 @@ add("from the gradient of the output: the same to rounding", function(t)
     assert(worst > 0, "not computed here at all")
 end)
 
+add("from the gradient of the output, loaded again inside a cycle: the same bits; train refuses it there", function(t)
+    local programs, p = build(t, "library", spec())
+    local folder = drive(t, programs, p, "grad-resumed")
+    same(t, folder, (drive(t, programs, p, "grad")))
+    local result = programs.train(p, { "--checkpoint", folder, "--resume", folder .. "/cycle-000000001-r2", status = 1 })
+    t.contains(result.err, "lies inside a cycle of backward_by_grad")
+end)
+
+add("rows of one's own in cycles of a table, loaded again inside one: train's, bit for bit", function(t)
+    local programs, p = build(t, "library_later", spec(", later = { [1] = 3 }"))
+    same(t, drive(t, programs, p, "later"), trained(programs, p))
+end)
+
+add("batchnorm takes no micro-batch that is not full", function(t)
+    local bn = spec():gsub("tanh {}", 'batchnorm "bn" { rows = 3 }, %0')
+    local programs, p = build(t, "library_batchnorm", bn)
+    drive(t, programs, p, "short", { bare = true })
+    same(t, drive(t, programs, p, "resumed"), trained(programs, p))
+end)
+
+add("a gradient that is not finite ends cycle as it ends step", function(t)
+    local programs, p = build(t, "library_lost", spec() .. 'init { { "fc2.weight", value = 3e38 } }\n')
+    drive(t, programs, p, "lost", { bare = true })
+end)
+
 -- The output is read, and its gradient taken, in numbers; a gradient that ends up beside a tie of the other
 -- rounding moves a parameter by about that part of a step.
 add("in 16 bits: rows of one's own are train's, bit for bit; from the gradient of the output: to rounding", function(t)
