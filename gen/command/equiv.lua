@@ -23,7 +23,7 @@ local LIMIT, CYCLES, NOISE = 1e-12, 3, 1e-13
 -- they run one cycle of as few rows as the numbers of micro-steps allow.
 local WORK = 2e12
 
--- Elements that are compared at once: parts with the same bytes are passed over.
+-- Elements that are compared at once: in a part that has one too far apart they are looked at one by one.
 local PART = 4096
 
 --- "A=1,2,4" -> { 1, 2, 4 }.
@@ -94,40 +94,37 @@ local function train(p, cycles)
     p.parameters = safetensors.open(p.folder .. "/dump/parameters.safetensors")
 end
 
-local function largest(tensor)
-    local size = 0
-    tensor:each(0, tensor.n, function(v) size = v ~= v and v or math.max(size, math.abs(v)) end)
-    return size
-end
-
--- The largest |a - b| of a part of two tensors, where counts(i) is true, and how many differ where it is not.
-local function gap_of(a, b, first, counts)
+-- The largest |a - b| of a part of two tensors, without the elements further apart than `bound` that are not
+-- to be compared, and how many these are.
+local function gap_of(a, b, first, bound, is_compared)
     local gap, left_out = 0, 0
-    b:each(first, PART, function(v, i)
-        local d = math.abs(a:element(i) - v)
-        if d ~= 0 and not counts(i) then
+    for i = first, math.min(first + PART, b.n) - 1 do
+        local d = math.abs(a:element(i) - b:element(i))
+        if d > bound and not is_compared(i) then
             left_out = left_out + 1
         elseif d > gap or d ~= d then
             gap = d
         end
-    end)
+    end
     return gap, left_out
 end
 
--- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements that
--- differ where counts(name, i) is false are left out.
-local function compare(a, b, counts)
+-- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements further
+-- apart than LIMIT where is_compared(name, i) is false are left out and counted.
+local function compare(a, b, is_compared)
     local worst = { difference = 0, tensor = "", left_out = 0 }
     for name, tensor in b:each() do
         local other, gap = a:get(name), 0
+        local _, size = other:distance(tensor)
         for first = 0, tensor.n - 1, PART do
-            if other:bytes(first, PART) ~= tensor:bytes(first, PART) then
-                local here, left_out = gap_of(other, tensor, first, function(i) return counts(name, i) end)
-                gap = (here > gap or here ~= here) and here or gap
-                worst.left_out = worst.left_out + left_out
+            local here, left_out = other:distance(tensor, first, PART), 0
+            if not (here <= LIMIT * size) then
+                here, left_out = gap_of(other, tensor, first, LIMIT * size, function(i) return is_compared(name, i) end)
             end
+            gap = (here > gap or here ~= here) and here or gap
+            worst.left_out = worst.left_out + left_out
         end
-        local relative = gap == 0 and 0 or gap / largest(tensor)
+        local relative = gap == 0 and 0 or gap / size
         if relative > worst.difference or relative ~= relative then
             worst.difference, worst.tensor = relative, name
         end
@@ -137,10 +134,7 @@ end
 
 local function compare_all(programs)
     local first, all = programs[1], 0
-    for _, tensor in first.gradients:each() do
-        local size = largest(tensor)
-        all = size ~= size and size or math.max(all, size)
-    end
+    for _, tensor in first.gradients:each() do all = math.max(all, (select(2, tensor:distance(tensor)))) end
     for i = 2, #programs do
         local p = programs[i]
         local function pair(name, k)
@@ -154,7 +148,7 @@ local function compare_all(programs)
             local has_digits = not (math.abs(g - h) > LIMIT * math.max(math.abs(g), math.abs(h)))
             return g == 0 and h == 0 or not is_noise(g, h) and has_digits
         end)
-        p.equal = all == all and p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
+        p.equal = p.gradient.difference <= LIMIT and p.parameter.difference <= LIMIT
     end
 end
 

@@ -10,21 +10,13 @@ local LIMIT = 1099511627776
 local Tensor = {}
 Tensor.__index = Tensor
 
---- The bytes of at most `count` elements from number `first` on, from 0; "" behind the last.
-function Tensor:bytes(first, count)
-    local size = SIZE[self.dtype]
-    local last = math.min(first + count, self.n)
-    return self.text:sub(self.at + first * size, self.at + last * size - 1)
-end
-
---- Calls f(element, number from 0) for each element of self:bytes(first, count).
-function Tensor:each(first, count, f)
-    local format, at = FORMAT[self.dtype], self.at + first * SIZE[self.dtype]
-    for i = first, math.min(first + count, self.n) - 1 do
-        local v
-        v, at = string.unpack(format, self.text, at)
-        f(v, i)
-    end
+--- The largest |a - b| of at most `count` elements of two tensors of one shape and type, from number `first`
+--- on, from 0 (all of them without both); NaN if one is. And the largest |b|.
+function Tensor:distance(other, first, count)
+    first = first or 0
+    local from = first * SIZE[self.dtype]
+    return host.distance(self.dtype, self.text, self.at + from, other.text, other.at + from,
+        math.min(count or self.n, self.n - first))
 end
 
 --- Element number i, from 0.

@@ -145,7 +145,7 @@ end
 function cuda_program.wants_header(config, name)
     local half = name:match("(b?f16)%.h$")
     if half then return half == gradients.half_of(config) end
-    if has_device(config) then return not name:match("team") end
+    if has_device(config) then return not (name:match("team") or name:match("collect")) end
     return not (name:match("device") or name:match("cuda") or name:match("nccl")
         or name:match("rendezvous") or name:match("sha256"))
 end

@@ -478,6 +478,7 @@ function program.render(g, config)
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
     files:set("runtime/probe.c", host.embedded("runtime/probe.c"))
+    if not device then files:set("runtime/collect.c", host.embedded("runtime/collect.c")) end
     for _, list in ipairs { runtime_of(config), cuda_program.engines(config) } do
         for _, name in ipairs(list) do
             files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))

@@ -70,6 +70,7 @@ static const luaL_Reg host_functions[] = {
     { "data_scan", ga_data_scan_host },
     { "byte_pairs", ga_byte_pairs },
     { "word_pieces", ga_word_pieces },
+    { "distance", ga_distance },
     { "run", ga_process_host },
     { "cpu", ga_cpu_features },
     { "terminal", host_terminal },

@@ -36,6 +36,9 @@
  *                          the first learned first; both packed as integers of 32 bits
  *   word_pieces(list, unknown)  the tokenizer of BERT's uncased models: a function from text, UTF-8, to
  *                          ids of 32 bits, packed. list: the texts of ids 0, 1, ...; unknown: an id
+ *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64",
+ *                          that lie in two texts from the bytes at_x and at_y on (from 1), NaN if one
+ *                          is; and the largest |y|, NaN apart
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
@@ -108,6 +111,7 @@ int ga_cpu_features(lua_State *L);
 int ga_data_scan_host(lua_State *L);
 int ga_byte_pairs(lua_State *L);
 int ga_word_pieces(lua_State *L);
+int ga_distance(lua_State *L);
 int ga_box_evaluate(lua_State *L);
 
 #endif

@@ -5,6 +5,7 @@ $header
 #include <string.h>
 
 #include "$(name).h"
+#include "runtime/collect.h"
 
 /* step.c includes this file for libNAME.a; $(name).h says what each function does. */
 enum { $sizes }; /* elements of the model's output; parameters, each iteration apart */
@@ -486,50 +487,15 @@ int $(name)_load($name *p, const char *path, ga_err *e) {
 /* -- ranks ------------------------------------------------------------------------------------- */
 
 int $(name)_all_gather($name *p, const void *in, void *out, size_t n, ga_dtype t, ga_err *e) {
-    const size_t bytes = n * ga_dtype_bytes(t);
-    memmove((char *)out + (size_t)ga_comm_rank(p->m.comm) * bytes, in, bytes);
-    for (int rank = 0; rank < ga_comm_size(p->m.comm); rank++)
-        GA_TRY(ga_comm_broadcast(p->m.comm, (char *)out + (size_t)rank * bytes, bytes, rank, e));
-    return 0;
-}
-
-/* The greatest or smallest of each element, in pieces. */
-static int extreme($name *p, void *buf, size_t n, ga_dtype t, bool greatest, ga_err *e) {
-    enum { PIECE = 512 };
-    double best[PIECE], other[PIECE];
-    for (size_t from = 0; from < n; from += PIECE) {
-        const size_t count = n - from < PIECE ? n - from : PIECE;
-        for (int rank = 0; rank < ga_comm_size(p->m.comm); rank++) {
-            for (size_t i = 0; i < count; i++) other[i] = ga_get(buf, t, (int64_t)(from + i));
-            GA_TRY(ga_comm_broadcast(p->m.comm, other, count * sizeof *other, rank, e));
-            for (size_t i = 0; i < count; i++)
-                if (rank == 0 || (greatest ? other[i] > best[i] : other[i] < best[i]) || other[i] != other[i])
-                    best[i] = other[i];
-        }
-        for (size_t i = 0; i < count; i++) ga_set(buf, t, (int64_t)(from + i), best[i]);
-    }
-    return 0;
+    return ga_collect_gather(p->m.comm, in, out, n * ga_dtype_bytes(t), e);
 }
 
 int $(name)_reduce($name *p, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
-    const int world = ga_comm_size(p->m.comm);
-    if (to < -1 || to >= world)
-        return ga_fail(e, GA_INPUT, "reduce: rank %d, expected -1 to %d", to, world - 1);
-    if (t != GA_F32 && t != GA_F64 && !(op == GA_SUM && (t == GA_I32 || t == GA_I64)))
-        return ga_fail(e, GA_INPUT, "reduce: %s, expected F32 or F64, for sums also I32 or I64",
-                       ga_dtype_name(t));
-    if (op == GA_MAX || op == GA_MIN) return extreme(p, buf, n, t, op == GA_MAX, e);
-    GA_TRY(ga_comm_all_reduce(p->m.comm, buf, n, t, e));
-    for (size_t i = 0; op == GA_MEAN && i < n; i++)
-        ga_set(buf, t, (int64_t)i, ga_get(buf, t, (int64_t)i) / world);
-    return 0;
+    return ga_collect_reduce(p->m.comm, buf, n, t, op, to, e);
 }
 
 int $(name)_broadcast($name *p, void *buf, size_t bytes, int from, ga_err *e) {
-    const int world = ga_comm_size(p->m.comm);
-    if (from < 0 || from >= world)
-        return ga_fail(e, GA_INPUT, "broadcast: rank %d, expected 0 to %d", from, world - 1);
-    return ga_comm_broadcast(p->m.comm, buf, bytes, from, e);
+    return ga_collect_broadcast(p->m.comm, buf, bytes, from, e);
 }
 
 int $(name)_rank(const $name *p) { return ga_comm_rank(p->m.comm); }
