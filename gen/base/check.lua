@@ -1,7 +1,8 @@
 -- check: declared fields of words, layers, ops and optimizers, and the one function that applies
 -- them. A schema is an array of { name, type, default = , position = , required = , min = , max = ,
 -- above = , below = , values = , rest = , doc = }; types: int, num, bool, str, glob, size, name, any,
--- list. A field with `rest` takes all positions no other field has: { 2, 3 } is a list of two.
+-- list (positions alone), table (whose keys the field's owner checks). A field with `rest` takes all positions
+-- no other field has: { 2, 3 } is a list of two.
 -- Invariant: no unknown field is ignored, no missing required field gets a silent value.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -31,7 +32,7 @@ end
 local NOUN = {
     int = "an integer", num = "a number", bool = "true or false", str = "a string",
     glob = "a name pattern", size = "a number of elements or a size such as \"25MiB\"",
-    name = "a name", list = "a list",
+    name = "a name", list = "a list", table = "a table",
 }
 
 -- Alternatives that are types of Lua.
@@ -71,7 +72,8 @@ local function right_type(field, value)
             (math.type(value) == "float" and math.tointeger(value) ~= nil)
     elseif kind == "num" then return type(value) == "number"
     elseif kind == "bool" then return type(value) == "boolean"
-    elseif kind == "list" then return type(value) == "table" and not value.tensor and not value.layer
+    elseif kind == "list" or kind == "table" then
+        return type(value) == "table" and not value.tensor and not value.layer
     elseif kind == "size" then
         return math.type(value) == "integer" or
             (type(value) == "string" and value:match("^%d+[KMG]?i?B$") ~= nil)
@@ -114,6 +116,18 @@ local function fail(context, field, value, suffix)
         { hint = hint, found = type(value) == "string" and value or nil })
 end
 
+-- A list has values one behind the other: nothing reads what stands under a name.
+local function check_positions(field, list, context)
+    local n = 0
+    for key in ordered.each(list) do
+        n = n + 1
+        if key ~= n then
+            diag.fail(context.locate(field.name), ("%s: %s has the key %s, expected a list: values without names")
+                :format(context.what, field.name, math.type(key) and "[" .. key .. "]" or "'" .. key .. "'"), {})
+        end
+    end
+end
+
 --- The value of one field, checked and made canonical (integers as integers, sizes as tables).
 function check.value(field, value, context)
     if type(value) == "number" and (value ~= value or value == math.huge or value == -math.huge)
@@ -129,6 +143,7 @@ function check.value(field, value, context)
     if not right_type(field, value) or not in_range(field, value) then
         fail(context, field, value)
     end
+    if field.type == "list" then check_positions(field, value, context) end
     if field.type == "int" then return math.tointeger(value) end
     if field.type == "size" then return size_value(value) end
     return value

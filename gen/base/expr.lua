@@ -244,13 +244,18 @@ function expr.hoist(e, is_element, hoisted, prefix)
     return setmetatable(node, mt)
 end
 
+local blamed
+
+--- The place whose numbers are printed: what expr.literal refuses is its fault. Holds until the next call; nil: none.
+function expr.blame(at) blamed = at end
+
 --- The shortest text that reads back as x: "f64" or "f32" (with suffix f). A number that is not finite
---- or that f32 turns into 0 or infinity is refused; `at` is the place to blame.
+--- or that f32 turns into 0 or infinity is refused; `at` is the place to blame, or that of expr.blame.
 function expr.literal(x, dtype, at)
     local f32 = dtype == "f32"
     local goal = f32 and string.unpack("f", string.pack("f", x)) or x
     if goal ~= goal or goal == math.huge or goal == -math.huge or goal == 0 and x ~= 0 then
-        diag.fail(at or "the spec", ("the number %.6g is %s in %s%s"):format(x,
+        diag.fail(at or blamed or "the spec", ("the number %.6g is %s in %s%s"):format(x,
             goal == 0 and "0" or "not finite", f32 and "f32" or "f64",
             f32 and ", which holds 1.4e-45 to 3.4e38: another number, or precision \"f64\"" or ""), {})
     end

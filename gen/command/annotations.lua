@@ -4,7 +4,7 @@ local ordered = require "base.ordered"
 local reference = require "command.reference"
 
 local TYPE = { int = "integer", num = "number", bool = "boolean", str = "string", glob = "string",
-    size = "integer|string", name = "string", list = "table", any = "any" }
+    size = "integer|string", name = "string", list = "table", table = "table", any = "any" }
 
 -- The type of a field; texts that it may be are named one by one.
 local function type_of(field)

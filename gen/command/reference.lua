@@ -28,7 +28,7 @@ local function value_of(f)
     if f.values then return f.values[1] end
     if f.type == "int" then return math.max(f.min or 8, math.min(8, f.max or 8)) end
     if f.type == "num" then return f.above and f.above + 0.1 or f.min and f.min + 0.1 or 0.1 end
-    return ({ bool = true, list = {}, str = "name", glob = "*", size = 1024 })[f.type]
+    return ({ bool = true, list = {}, table = {}, str = "name", glob = "*", size = 1024 })[f.type]
 end
 
 -- The arguments of a derived example: what is required, and a learning rate.

@@ -263,6 +263,7 @@ end
 --- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
+    expr.blame(node.at)
     local kernel = { node = node, section = section, profile = context.profile, half = context.half,
         draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
         name = graph.unique(context, function_name(node, section)) }
@@ -285,6 +286,7 @@ function kernels.make(node, section, context)
     if context.half and op.gemm then block = block .. target.of_half end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     kernel.text = helper_text(node, op, context, target) .. own
+    expr.blame(nil)
     return kernel
 end
 

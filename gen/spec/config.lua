@@ -58,11 +58,12 @@ end
 local function select(word, entry, path, catalog, default)
     local name, at = word.name, entry and entry.at or path
     local registry = catalog[word.select]
-    local args = ordered.copy(entry and entry.args or { default })
+    local args = ordered.copy(entry and entry.args or {})
     local chosen = table.remove(args, 1)
+    if chosen == nil then chosen = default end
     if type(chosen) ~= "string" or not registry:has(chosen) then
-        diag.fail(diag.field(at, 1), ("%s: %s is unknown, expected one of %s"):format(name,
-            type(chosen) == "string" and "'" .. chosen .. "'" or "a " .. type(chosen),
+        diag.fail(diag.field(at, 1), ("%s: %s, expected one of %s"):format(name, chosen == nil and "no name"
+            or (type(chosen) == "string" and "'" .. chosen .. "'" or "a " .. type(chosen)) .. " is unknown",
             table.concat(registry.keys, ", ")), { found = type(chosen) == "string" and chosen or nil,
             hint = type(chosen) == "string" and diag.suggest(chosen, registry.keys) or nil })
     end
@@ -79,7 +80,7 @@ local function select(word, entry, path, catalog, default)
     local complaint = rule.check and rule.check(fields)
     if complaint then diag.fail(at, ("%s '%s': %s"):format(name, chosen, complaint), {}) end
     for _, f in ipairs(word.own or {}) do
-        if f.type ~= "list" and own[f.name] ~= nil then own[f.name] = check.value(f, own[f.name], where) end
+        if own[f.name] ~= nil then own[f.name] = check.value(f, own[f.name], where) end
     end
     return { rule = rule, fields = fields, at = at, own = own, where = where }
 end
@@ -156,6 +157,12 @@ local function init_of(given, path)
     if not entry then return list end
     local rules = entry.args
     if type(rules[1]) == "string" then rules = { rules } end
+    for key in ordered.each(rules) do
+        if type(key) == "string" then
+            diag.fail(entry.at, ("init: unknown field '%s', expected { { glob, normal | uniform | value = }, ... }")
+                :format(key), { found = key })
+        end
+    end
     for i, rule in ipairs(rules) do
         local where = context(("init: entry %d"):format(i), entry.at)
         if type(rule) ~= "table" then

@@ -63,12 +63,7 @@ end
 
 --- optimizer.groups: { glob | rank = n, lr_scale =, rest =, field = } in order.
 function groups.read(optimizer)
-    local list = optimizer.own.groups or {}
-    if type(list) ~= "table" then
-        diag.fail(optimizer.where.locate("groups"), "optimizer: groups is a " .. type(list) ..
-            ", expected a list of { glob, ... }", {})
-    end
-    return ordered.collect(list, function(group, i) return read_group(optimizer, i, group) end)
+    return ordered.collect(optimizer.own.groups or {}, function(group, i) return read_group(optimizer, i, group) end)
 end
 
 --- The number of the first group that takes the parameter; 0: none, the optimizer's own fields hold.

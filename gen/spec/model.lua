@@ -113,17 +113,26 @@ function Player:pointwise(entry, fields, operands, at)
         { entry = bound, fields = fields })
 end
 
-function Player:chain(list, x, event)
+-- Refuses what a list of layers has beside positions: names are fields, which only `known` are.
+local function check_list(at, kind, list, known)
+    for name in ordered.each(list) do
+        if type(name) == "string" and not ordered.find(known, name) then
+            diag.fail(at, ("%s: unknown field '%s', expected a list of layers"):format(kind, name),
+                { found = name, hint = diag.suggest(name, known) })
+        end
+    end
+end
+
+-- A layer or a list of such, applied to x; known: the fields that the list may have.
+function Player:chain(list, x, event, known)
+    if list.layer then return self:apply(list.layer, { x }) end
+    check_list(self.path .. ":" .. event.line, event.kind, list, known or {})
     for i, item in ipairs(list) do
-        if type(item) ~= "table" then
+        if type(item) ~= "table" or item.tensor then
             diag.fail(self.path .. ":" .. event.line,
                 ("%s: position %d is not a layer"):format(event.kind, i), {})
         end
-        if item.layer then
-            x = self:apply(item.layer, { x })
-        else
-            x = self:chain(item, x, event)
-        end
+        x = self:chain(item, x, event)
     end
     return x
 end
@@ -181,9 +190,15 @@ end
 
 function STRUCTURE.residual(self, event, ins)
     local x = ins[1]
-    local y = self:chain(event.args, x, event)
+    local y = self:chain(event.args, x, event, { "shortcut" })
     local shortcut = event.args.shortcut
-    if shortcut then x = self:chain(shortcut, x, event) end
+    if shortcut ~= nil then
+        if type(shortcut) ~= "table" or shortcut.tensor then
+            diag.fail(diag.field(self.path .. ":" .. event.line, "shortcut"), ("residual: shortcut is a %s, expected "
+                .. "a layer or a list of layers"):format(type(shortcut) == "table" and "tensor" or type(shortcut)), {})
+        end
+        x = self:chain(shortcut, x, event)
+    end
     local wanted, found = graph.shape_text(x.shape), graph.shape_text(y.shape)
     if wanted ~= found then
         diag.fail(self.path .. ":" .. event.line, ("residual: the layers give shape %s, expected %s as %s")

@@ -197,7 +197,8 @@ function schedule.read(c, registry)
     if entry.rule.plateau and not c.eval then
         diag.fail(entry.at, entry.where.what .. " looks at evaluations: the word eval is missing", {})
     end
-    if entry.rule.plateau and entry.fields.metric == "accuracy" and not c.wants_accuracy then
+    if entry.rule.plateau and entry.fields.metric == "accuracy"
+        and not (c.eval and ordered.find(c.eval.metrics, "accuracy")) then
         diag.fail(entry.where.locate("metric"), entry.where.what .. " looks at the accuracy, which eval does not "
             .. "measure: metrics = { \"loss\", \"accuracy\" }", {})
     end

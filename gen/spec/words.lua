@@ -37,9 +37,9 @@ words.list = {
         field("scale", "num", { doc = "factor of the inputs; cifar10: 1/255, the others: 1" }),
         field("mean", "list", { doc = "taken from the scaled inputs, one per channel or one for all" }),
         field("std", "list", { doc = "what they are then divided by" }),
-        field("crop", "list", { doc = "{ size, padding = 0 }: a random square of a training image" }),
+        field("crop", "table", { doc = "{ size, padding = 0 }: a random square of a training image" }),
         field("flip", "bool", { doc = "half of the training images are mirrored" }),
-        field("split", "list", { doc = "{ fold, of, seed } or { eval = rows, seed }; text, tokens: "
+        field("split", "table", { doc = "{ fold, of, seed } or { eval = rows, seed }; text, tokens: "
             .. "{ eval = rows } takes the last ones" }),
         field("shuffle", "bool", { doc = "a new order each epoch; default: true, with stream false" }),
         field("last", "str", { default = "drop", values = { "drop", "pad" },
@@ -59,7 +59,7 @@ words.list = {
       doc = "micro-steps per update", fields = {
         field("count", "int", { position = 1, min = 1, max = 65536,
             doc = "micro-steps of one cycle; default 1" }),
-        field("later", "list", {
+        field("later", "table", {
             doc = "{ [cycle] = count }: from that cycle on, so many" }),
         field("tail", "str", { default = "drop", values = { "drop", "flush", "carry" },
             doc = "the last incomplete cycle of an epoch is left out, ends early, or goes on in the next" }),
@@ -80,7 +80,7 @@ words.list = {
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
             .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
-        field("rest", "list", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
+        field("rest", "table", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
             .. "optimizer of what is no matrix and of groups with rest = true; its lr is to muon's as here in "
             .. "every update. Default: \"adamw\"" }),
         field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of what lies k layers of times below what "

@@ -186,6 +186,23 @@ add("what it keeps is in the checkpoint, on both targets", function(t)
     end
 end)
 
+-- What ReduceLROnPlateau makes of the accuracies that a program logs.
+add("a schedule that looks at the accuracy: more is better", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = PLATEAU:gsub("schedule [^\n]*", 'schedule { "plateau", metric = "accuracy", patience = 1, factor = 0.5 }')
+        :gsub("every = 4", '%0, metrics = { "accuracy" }')
+    local program = programs.build("plateau_accuracy", text)
+    local rate, best, bad, falls = 0.1, -math.huge, 0, 0
+    for _, event in ipairs(programs.events(program, {})) do
+        if event.event == "update" then t.near(event.lr, rate, 1e-9) end
+        if event.event == "eval" then
+            if event.accuracy > best * (1 + 1e-4) then best, bad = event.accuracy, 0 else bad = bad + 1 end
+            if bad > 1 then rate, bad, falls = rate * 0.5, 0, falls + 1 end
+        end
+    end
+    assert(best > 0.5 and falls > 1, ("best %g, %d times less"):format(best, falls))
+end)
+
 -- Each rate is a product of as many factors as updates were done: the same after a resume, and when asked for
 -- rates out of order.
 add("a product of factors goes on after a resume, on both targets", function(t)
@@ -228,6 +245,8 @@ end)
 local REFUSED = {
     { "(function(t, base) return base / (t - 3) end)", "the function gives inf for t = 3, expected a finite number" },
     { '{ "plateau" }', "looks at evaluations: the word eval is missing" },
+    { '{ "plateau", metric = "accuracy" }', "looks at the accuracy, which eval does not measure", nil, nil,
+        "eval { every = 5 }" },
     { '{ "cosine", warmup = 20 }', "warmup is 20, expected less than the 20 updates of the schedule" },
     { '{ "cosine", warmup = 2.5 }', "warmup is 2.5, expected an integer or a fraction below 1" },
     { '{ "multistep", milestones = {} }', "milestones is empty" },
@@ -253,7 +272,7 @@ local REFUSED = {
 add("what is refused", function(t, numeric)
     for _, refused in ipairs(REFUSED) do
         local path = write_spec(t, numeric, { schedule = refused[1], optimizer = refused[3] or sgd(0.1),
-            accumulate = refused[4] })
+            accumulate = refused[4], more = refused[5] })
         local result = t.run { t.gagen, "check", path }
         t.equal(result.status, 1, refused[1] .. result.err)
         t.contains(result.err, refused[2])

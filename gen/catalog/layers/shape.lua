@@ -37,6 +37,9 @@ local function extents(b, given, x)
     for i, extent in ipairs(given) do
         if extent == -1 and free or extent == 0 then
             fail(b, "reshape", "extent %d is %d, expected numbers from 1, one of them -1 at most", i, extent)
+        elseif extent > width then
+            fail(b, "reshape", "extent %d is %d, but %s has %d elements per row", i, extent,
+                graph.shape_text(x.shape), width)
         end
         if extent == -1 then free = i else known = known * extent end
     end

@@ -24,7 +24,8 @@ loss "cross_entropy" {
     check = function(f)
         for i, w in ipairs(f.class_weights or {}) do
             if type(w) ~= "number" or not (w >= 0 and w < math.huge) then
-                return ("class_weights: number %d is %s, expected a number >= 0"):format(i, tostring(w))
+                return ("class_weights: number %d is %s, expected a number >= 0"):format(i,
+                    type(w) == "number" and ("%g"):format(w) or "a " .. type(w))
             end
         end
     end,

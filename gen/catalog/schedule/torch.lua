@@ -190,7 +190,7 @@ schedule "swa" {
     end,
 }
 
-local STAGES = { name = "stages", type = "list", rest = true, required = true,
+local STAGES = { name = "stages", type = "table", rest = true, required = true,
     doc = "{ name, field = value }: a schedule" }
 
 schedule "sequential" {
