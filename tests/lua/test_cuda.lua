@@ -272,7 +272,7 @@ add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t
     local programs, _, build = open(t)
     for _, case in ipairs { { "cuda_digits_cuda", digits() }, { "cuda_regions64_cuda", regions(4, 4, F64) } } do
         local p = programs.build(case[1], case[2] .. CUDA)
-        local result = t.run { build .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "80", "90a" }
+        local result = t.run { build .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "80", "90a", timeout = 300 }
         if result.status == 77 then t.not_run("no libnvrtc here") end
         t.equal(result.status, 0, result.out .. result.err)
         t.match(result.out, "sm_80 decide%s+%d+ registers")
