@@ -297,6 +297,7 @@ static void begin_manifest(save *v) {
     add_int(t, "r", s->r);
     for (int i = 0; i < GA_SAVED_SUMS; i++)
         add_number(t, ga_saved_sum_names[i], s->sums[i], ",\n");
+    add_number(t, "nominal", s->nominal, ",\n");
     add_int(t, "seed", (int64_t)s->seed);
     ga_text_add(t, "\"scaler\":{");
     if (s->scaler != GA_NO_SCALE) ga_text_add(t, "\"kind\":\"%s\",", ga_scale_kind_names[s->scaler]);

@@ -40,6 +40,7 @@ typedef struct ga_ckpt_state {
     int batch;         /* rows of a micro-step and rank */
     int accumulate, r; /* micro-steps of a full cycle, and those done of the present one */
     double sums[GA_SAVED_SUMS];
+    double nominal; /* weight of a full cycle over all ranks, which the partial gradient is divided by; 0: not said */
     uint64_t seed; /* below 2^63 */
     ga_scale_kind scaler;
     double scale;  /* of the loss; 1 without */
@@ -101,9 +102,9 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 /* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is
  * what this run has. Data files must be equal, and so the names of its numbers. Other differences are
  * said on stderr: at a boundary the place goes down to a whole cycle, and a scale of the loss that one of the
- * two has not, or that moves in one of them only, is now's. Inside a cycle the global batch, the rows of a
- * micro-step and the scale of the loss must be the same; then the gradient is loaded too, bit by bit with the
- * same number of ranks, else summed in the order of ranks. */
+ * two has not, or that moves in one of them only, is now's. Inside a cycle the global batch and its weight, the
+ * rows of a micro-step and the scale of the loss must be the same; then the gradient is loaded too, bit by bit
+ * with the same number of ranks, else summed in the order of ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

@@ -125,6 +125,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->accumulate = (int)get_int(o, "accumulate", &ok);
     s->r = (int)get_int(o, "r", &ok);
     for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = get_number(o, ga_saved_sum_names[i], &ok);
+    if (json_object_get(o, "nominal")) s->nominal = get_number(o, "nominal", &ok); /* older programs did not say */
     s->seed = (uint64_t)get_int(o, "seed", &ok);
     s->scaler = get_scale_kind(scaler, &ok);
     s->scale = get_number(scaler, "scale", &ok);

@@ -76,6 +76,15 @@ static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     return GA_OK;
 }
 
+/* Inside a cycle the gradient has been divided by what a whole one weighs. */
+static int compare_weight(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
+    if (then->r == 0 || then->nominal == 0 || now->nominal == then->nominal) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "resume: the checkpoint lies inside a cycle whose weight is %g when it is full, and %g in this run: "
+                   "use the same loss.weight and accumulate, or a checkpoint of a whole cycle",
+                   then->nominal, now->nominal);
+}
+
 /* Leaves the scale of this run in `then`. A scale that moves goes on; inside a cycle the gradient has the
  * checkpoint's scale in it. */
 static int convert_scale(const ga_ckpt_state *now, ga_ckpt_state *then, bool say, ga_err *e) {
@@ -193,6 +202,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
         code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
     if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
     if (code == GA_OK) code = convert_place(now, accumulate, out, e);
+    if (code == GA_OK) code = compare_weight(now, out, e);
     if (code == GA_OK) code = convert_scale(now, out, ga_comm_rank(c->comm) == 0, e);
     if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = compare_numbers(path, now, out, e);

@@ -226,7 +226,7 @@ static ga_ckpt_state state_of(const model *m) {
         .epoch = p.epoch, .position = p.position,
         .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, m->count.cycle), .r = m->count.r,
         .sums = {m->sums[SUM_WEIGHT], m->sums[SUM_LOSS], m->sums[SUM_ROWS]},
-        .seed = m->seed, $scale_saved
+        .nominal = m->nominal, .seed = m->seed, $scale_saved
         .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };

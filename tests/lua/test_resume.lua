@@ -327,8 +327,8 @@ local MANIFEST = {
     format = "number", version = "string", run = "string", spec_sha256 = "string", model_hash = "string",
     micro = "number", cycle = "number", update = "number", skipped = "number", skipped_in_row = "number",
     epoch = "number", position = "number", batch = "number", accumulate = "number", r = "number", weight = "number",
-    loss_sum = "number", rows = "number", seed = "number", scaler = "table", world = "number", target = "string",
-    profile = "string", tuning_sha256 = "string", finite = "boolean", data = "table", files = "table",
+    loss_sum = "number", rows = "number", nominal = "number", seed = "number", scaler = "table", world = "number",
+    target = "string", profile = "string", tuning_sha256 = "string", finite = "boolean", data = "table", files = "table",
     numbers = "table", checksum = "string",
 }
 
@@ -342,9 +342,9 @@ add("a manifest says all that there is to say", function(t)
     for name in next, manifest do assert(MANIFEST[name], name .. " is not described") end
     local found = {}
     for name in next, { micro = 0, cycle = 0, update = 0, epoch = 0, position = 0, batch = 0, accumulate = 0, r = 0,
-        weight = 0, rows = 0, seed = 0, world = 0 } do found[name] = manifest[name] end
+        weight = 0, rows = 0, nominal = 0, seed = 0, world = 0 } do found[name] = manifest[name] end
     t.equal(found, { micro = 30, cycle = 7, update = 7, epoch = 1, position = 2, batch = 3, accumulate = 4, r = 2,
-        weight = 6, rows = 6, seed = 3, world = 1 })
+        weight = 6, rows = 6, nominal = 12, seed = 3, world = 1 })
     t.equal(#manifest.files, 3)
     for i, name in ipairs { "model", "optimizer", "gradient-1of1" } do
         local file = manifest.files[i]
@@ -353,6 +353,18 @@ add("a manifest says all that there is to say", function(t)
     end
     t.equal({ #manifest.data, manifest.data[1].path, manifest.data[1].bytes },
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
+end)
+
+add("inside a cycle what a cycle weighs may not differ", function(t)
+    local programs, p = small(t)
+    local folder = t.temp()
+    programs.train(p, { "--stop-micro", 6, "--checkpoint", folder, status = 75 })
+    local other_weight = other(t, "weight", { ['"cross_entropy"'] = '{ %0, weight = "micro" }' })
+    local result = programs.train(other_weight, { "--resume", "latest", "--checkpoint", folder, status = 1 })
+    t.contains(result.err, "lies inside a cycle whose weight is 12 when it is full, and 4 in this run: "
+        .. "use the same loss.weight and accumulate, or a checkpoint of a whole cycle")
+    programs.train(p, { "--resume", "latest", "--checkpoint", folder, "--cycles", 2 })
+    programs.train(other_weight, { "--resume", "latest", "--checkpoint", folder, "--cycles", 3 })
 end)
 
 add("what differs from the spec of a checkpoint and may", function(t)
