@@ -116,11 +116,25 @@ end
 local function cycles_of(c, given, path, choice)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
-    accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at), choice.rows,
-        choice.ranks or c.ranks)
+    accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at), choice.rows, c.ranks)
 end
 
-local function lengths(c, given, path)
+-- How many processes there are: the spec's number, or that of the option --ranks, which wins over it.
+local function ranks_of(c, given, path, option)
+    local parallel, at = simple(given, path, "parallel")
+    c.parallel, c.ranks = parallel.mode, option or parallel.ranks or 1
+    c.ranks_required = parallel.ranks and c.ranks
+    c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, at
+    if c.parallel == "none" and (parallel.ranks or 1) > 1 then
+        diag.fail(at, "parallel: ranks is given, but the mode is \"none\"", {})
+    end
+    if c.parallel == "none" and c.ranks > 1 then
+        diag.fail("gagen", "--ranks: the spec has no parallel \"ddp\"", {})
+    end
+    return parallel
+end
+
+local function lengths(c, given, path, option)
     local train, at = simple(given, path, "train")
     if (train.updates == nil) == (train.epochs == nil) then
         diag.fail(at, "train: expected updates or epochs, one of them", {})
@@ -134,7 +148,9 @@ local function lengths(c, given, path)
             .. '"stop" or "skip"', {})
     end
     c.train, c.train_at = train, at
-    config.set_length(c, function(complaint) diag.fail(c.batch_at, "batch: " .. complaint, {}) end)
+    config.set_length(c, function(complaint)
+        diag.fail(option and "gagen" or c.batch_at, (option and "--ranks: " or "batch: ") .. complaint, {})
+    end)
     if c.cycles < 1 then
         diag.fail(at, ("train: %g epochs are %g updates, expected at least 1"):format(train.epochs,
             train.epochs * c.cycles_per_epoch), {})
@@ -333,7 +349,7 @@ local function clip_of(given, path)
 end
 
 --- Reads all words. What the spec leaves open is decided by `choice`: rows of a micro-step, depth of
--- recomputation (passes/recompute.lua), logits "chunked"; ranks: those of an option.
+-- recomputation (passes/recompute.lua), logits "chunked"; ranks: those of the option --ranks.
 function config.read(path, events, catalog, default_name, choice)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }
@@ -345,15 +361,9 @@ function config.read(path, events, catalog, default_name, choice)
     c.precision, c.accum, c.stochastic = precision.compute, precision.accum, precision.stochastic
     local d, at = simple(given, path, "data")
     c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
-    local parallel, parallel_at = simple(given, path, "parallel")
-    c.parallel, c.ranks_required = parallel.mode, parallel.ranks
-    c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, parallel_at
-    c.ranks = parallel.ranks or 1
-    if c.parallel == "none" and c.ranks > 1 then
-        diag.fail(given:get("parallel").at, "parallel: ranks is given, but the mode is \"none\"", {})
-    end
+    local parallel = ranks_of(c, given, path, choice.ranks)
     cycles_of(c, given, path, choice)
-    lengths(c, given, path)
+    lengths(c, given, path, choice.ranks)
     c.scaler = scaler.read(given:get "scaler", c.precision, c.train, c.train_at)
     loss_of(c, given, path, catalog)
     data.check_ignored(c.data, c.loss.fields.ignore or -100)

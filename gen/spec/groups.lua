@@ -111,6 +111,21 @@ function groups.update_of(config, param)
             or shared_fields(config, entry, param) }
 end
 
+--- Warns of groups that take no parameter: what they say changes nothing.
+function groups.check_used(config, params)
+    for i, entry in ipairs(config.groups) do
+        local fits, taken = false, false
+        for _, param in ipairs(params) do
+            fits = fits or entry.glob ~= nil or #param.shape == entry.rank
+            taken = taken or groups.of(config, param) == i
+        end
+        if not taken then
+            diag.warn(config.optimizer.at, ("%s changes nothing: %s"):format(entry.what, fits
+                and "the groups before it take all that fits" or "no parameter has rank " .. entry.rank))
+        end
+    end
+end
+
 --- Marks the parameters of frozen groups: no gradient, no state, no update.
 function groups.freeze(config, params)
     for _, param in ipairs(params) do

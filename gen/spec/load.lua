@@ -115,6 +115,7 @@ local function check_patterns(g, c)
             glob.check(group.glob, g.params, c.optimizer.at, ("optimizer: group %d"):format(i))
         end
     end
+    groups.check_used(c, g.params)
 end
 
 -- Kernels count the elements of a value in an int, and those of the flat space in 64 bits.

@@ -1,8 +1,6 @@
 -- options: what an option of the command line changes in a configuration.
-local config = require "spec.config"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
-local schedule = require "spec.schedule"
 local words = require "spec.words"
 
 local options = {}
@@ -17,19 +15,11 @@ local function allowed(field, value, name)
     return value
 end
 
---- Options win over the spec's target and parallel words.
+--- Options win over the spec's word target; --ranks is read with the words (config.read).
 function options.apply(c, o)
     if o.target then c.target = allowed("kind", o.target, "--target") end
     if o.march then c.march = allowed("march", o.march, "--march") end
     if o.threads then c.threads = o.threads end
-    if o.ranks then
-        if c.parallel == "none" and o.ranks > 1 then
-            diag.fail("gagen", "--ranks: the spec has no parallel \"ddp\"", {})
-        end
-        c.ranks = o.ranks
-        config.set_length(c, function(complaint) diag.fail("gagen", "--ranks: " .. complaint, {}) end)
-        c.schedule.total = c.schedule.fields.total or schedule.length(c)
-    end
 end
 
 return options

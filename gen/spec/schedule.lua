@@ -38,11 +38,12 @@ local function set_warmup(entry, length, unit)
             where.what, warmup), {})
     end
     f.warmup_length = whole
+    f.warmup_part = entry.open and not f.total and (f.warmup or 0) < 1 and f.warmup or nil
     if whole > 0 and whole >= length then
         diag.fail(where.locate("warmup"), ("%s: warmup is %d, expected less than the %d %s of the schedule"):format(
             where.what, whole, length, unit), {})
     end
-    local complaint = entry.rule.check_warmup and entry.rule.check_warmup(f, whole)
+    local complaint = entry.rule.check_warmup and entry.rule.check_warmup(f, whole, length)
     if complaint then diag.fail(entry.at, where.what .. ": " .. complaint, {}) end
 end
 
@@ -54,8 +55,8 @@ local function number_of(entry, i, args)
     return args[1]
 end
 
--- Stage i of a schedule that has stages.
-local function stage(c, registry, entry, i, args, length, unit)
+-- Stage i of a schedule that has stages; open: its length is that of the run, or what is left of it.
+local function stage(c, registry, entry, i, args, length, unit, open)
     local name = number_of(entry, i, args)
     if not registry:has(name) or registry:get(name).plateau then
         diag.fail(entry.at, ("%s: stage %d: '%s' is unknown, expected one of %s"):format(entry.where.what, i, name,
@@ -66,14 +67,18 @@ local function stage(c, registry, entry, i, args, length, unit)
     local where = check.context(("%s: stage %d, '%s'"):format(entry.where.what, i, name), entry.at)
     local schema = table.move(rule.fields, 1, #rule.fields, 1, {})
     schema[#schema + 1] = { name = "compat", type = "list", default = {} }
-    local made = { rule = rule, fields = check.fields(schema, rest, where), at = entry.at, where = where }
+    local made = { rule = rule, fields = check.fields(schema, rest, where), at = entry.at, where = where,
+        open = open }
+    if made.fields.cycle_momentum then
+        diag.fail(entry.at, where.what .. ": moves no momentum as a stage, expected cycle_momentum = false", {})
+    end
     schedule.prepare(c, registry, made, length, unit)
     return made
 end
 
 -- Stages are factors of the base rate: twice the base must give twice the rate.
 local function check_proportional(entry, made)
-    for _, t in ipairs { 0, 1, 7, 1000 } do
+    for _, t in ipairs { 0, 1, 7, 1000, 1999 } do
         local function rate(base) return expr.evaluate(expr.lift(schedule.play(made, expr.lift(t), expr.lift(2000),
             expr.lift(base))), {}) end
         if math.abs(rate(2.0) - 2 * rate(1.0)) > 1e-12 * math.abs(rate(2.0)) then
@@ -83,7 +88,8 @@ local function check_proportional(entry, made)
     end
 end
 
---- Completes an entry { rule, fields, at, where }: its switches, its warm-up, its stages.
+--- Completes an entry { rule, fields, at, where, open }: its switches, its warm-up, its stages. open: whether how
+--- long the run is depends on the number of ranks, which is known when it starts.
 function schedule.prepare(c, registry, entry, length, unit)
     local f, rule = entry.fields, entry.rule
     local complaint = rule.check and rule.check(f)
@@ -91,11 +97,14 @@ function schedule.prepare(c, registry, entry, length, unit)
     set_compat(entry)
     set_warmup(entry, f.total or length, unit)
     if not f.stages then return end
-    f.play = {}
+    f.play, f.continues = {}, {}
     for i, args in ipairs(f.stages) do
-        local own = length
-        if f.milestones then own = (f.milestones[i] or length) - (f.milestones[i - 1] or 0) end
-        local made = stage(c, registry, entry, i, args, own, unit)
+        local own, open = length, entry.open
+        if f.milestones then
+            own, open = (f.milestones[i] or length) - (f.milestones[i - 1] or 0), open and not f.milestones[i]
+        end
+        local made = stage(c, registry, entry, i, args, own, unit, open)
+        f.continues[i] = made.rule.continues or false
         if rule.proportional then check_proportional(entry, made) end
         f.play[i] = function(t, total, base) return schedule.play(made, t, total, base) end
     end
@@ -105,6 +114,10 @@ end
 function schedule.play(entry, t, total, base)
     local rule, f = entry.rule, entry.fields
     local warmup, length = f.warmup_length, f.total or total
+    if f.warmup_part then
+        warmup = expr.floor(length * f.warmup_part + 0.5)
+        f = ordered.copy(f, { warmup_length = warmup })
+    end
     if warmup == 0 then return expr.lift(rule.factor(f, t, length, base)) end
     local ramp
     if rule.ramp then
@@ -117,7 +130,8 @@ end
 
 -- How many epochs a run has, a begun one counted.
 local function epochs_of(c)
-    return math.ceil(c.train.epochs or c.cycles / c.cycles_per_epoch)
+    if c.train.epochs then return math.ceil(c.train.epochs) end
+    return (c.cycles * c.epoch_times + c.epoch_cycles - 1) // c.epoch_cycles
 end
 
 --- The length that a schedule has if none is given, in what it counts.
@@ -134,9 +148,30 @@ local function scale_rate(c)
     if c.parallel ~= "none" and not c.ranks_required then
         diag.fail(c.schedule.at, "schedule: auto_lr needs to know the ranks: parallel { ..., ranks = n }", {})
     end
+    if #c.table > 1 then
+        diag.fail(c.schedule.at, "schedule: auto_lr needs one accumulate for all cycles: with accumulate.later the "
+            .. "rows of an update change", {})
+    end
     local ratio = c.batch * c.accumulate * c.ranks / f.base_rows
     if f.auto_lr == "sqrt" then ratio = math.sqrt(ratio) end
     c.optimizer.fields.lr = c.optimizer.fields.lr * ratio
+end
+
+-- Whether there is something for auto_lr to scale.
+local function check_scaled(c)
+    local entry = c.schedule
+    if entry.fields.auto_lr == "none" or entry.rule.plateau then return end
+    local rate = schedule.play(entry, expr.var "t", expr.var "total", expr.var "base")
+    if not ordered.find(expr.variables(rate), "base") then
+        diag.fail(entry.at, "schedule: auto_lr changes the optimizer's lr, on which this schedule does not depend: "
+            .. "expected one that does", {})
+    end
+end
+
+-- Whether the length of the schedule depends on the number of ranks, and that is not known.
+local function is_open(c)
+    local counts_epochs, gives_epochs = c.schedule.fields.by == "epoch", c.train.epochs ~= nil
+    return c.parallel ~= "none" and not c.ranks_required and counts_epochs ~= gives_epochs
 end
 
 -- The rates that the cycles of a run have are counted by its epochs only if all epochs are alike.
@@ -179,7 +214,9 @@ function schedule.read(c, registry)
     scale_rate(c)
     local length = schedule.length(c)
     local unit = entry.fields.by == "epoch" and "epochs" or "updates"
+    entry.open = is_open(c)
     schedule.prepare(c, registry, entry, length, unit)
+    check_scaled(c)
     local total = entry.fields.total
     if total and total < length then
         diag.warn(entry.at, ("schedule: total is %d, training has %d %s: the last %d use the last rate"):format(

@@ -138,6 +138,22 @@ add("layer_decay is groups with rates of their own", function(t)
     end
 end)
 
+-- The first group that fits wins.
+add("a group that takes no parameter is warned of", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function warned(groups)
+        local path = programs.folder() .. "/averages_groups.lua"
+        t.write(path, spec(", groups = " .. groups))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 0, result.err)
+        return result.err
+    end
+    t.contains(warned '{ { "fc1.*", lr_scale = 2 }, { "*c1.bias", lr_scale = 3 } }',
+        "optimizer: group 2 changes nothing: the groups before it take all that fits")
+    t.contains(warned "{ { rank = 4, lr_scale = 2 } }", "optimizer: group 1 changes nothing: no parameter has rank 4")
+    assert(not warned('{ { "fc1.bias", lr_scale = 2 }, { "fc1.*", lr_scale = 3 } }'):find "nothing")
+end)
+
 add("what is refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/averages_refused.lua"

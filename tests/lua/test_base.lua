@@ -93,5 +93,8 @@ return {
         t.fails(function() check.fields(schema, {}, context) end, "out is missing")
         t.fails(function() check.fields(schema, { 4, 5 }, context) end, "unexpected value 5")
         t.fails(function() check.fields(schema, { 0 / 0 }, context) end, "out is not finite")
+        local list = { { name = "decays", type = "list" }, { name = "split", type = "table" } }
+        t.equal(check.fields(list, { decays = { 1, 2 }, split = { fold = 1 } }, context).decays, { 1, 2 })
+        t.fails(function() check.fields(list, { decays = { 1, x = 2 } }, context) end, "decays has the key 'x'")
     end },
 }

@@ -111,7 +111,7 @@ end
 local tried = {}
 for number, run in ipairs(figures) do
     local kind = run.rule .. (run.model and "_" .. run.model or "")
-    if ALL or ON_A_DEVICE[kind] and not tried[kind] or run.schedule and run.rule == "adam" then
+    if ALL or ON_A_DEVICE[kind] and not tried[kind] or run.schedule and (run.rule == "adam" or run.rule == "nadam") then
         tests[#tests + 1] = { ("on a device: %s%s%s"):format(run.rule, run.fields, run.schedule or ""), function(t)
             on_device(t, number, run)
         end }

@@ -132,6 +132,22 @@ add("by epoch: what t counts with each tail", function(t, numeric)
     end
 end)
 
+-- 64 rows in micro-batches of 6: 10 an epoch. Five cycles of 4 are two epochs with "carry", more with "drop".
+add("by epoch: how long a run of so many updates is with each tail", function(t, numeric)
+    for tail, wanted in next, { carry = { 2, 2, 2, 1, 1 }, drop = { 3, 3, 2, 2, 1 } } do
+        local case = { batch = 6, schedule = '{ "linear", by = "epoch" }', updates = 5,
+            accumulate = ('{ 4, tail = "%s" }'):format(tail), optimizer = sgd(0.1) }
+        for i, part in ipairs { table.unpack(wanted) } do wanted[i] = 0.1 * part / (tail == "carry" and 2 or 3) end
+        case.model = ' { linear "a" { 3 } }'
+        near(t, rates_of(t, numeric.build(case), 5), wanted, tail)
+        local printed = {}
+        for rate in t.run { t.gagen, "lr", write_spec(t, numeric, case) }.out:gmatch "\t(%S+)" do
+            printed[#printed + 1] = tonumber(rate)
+        end
+        for i, rate in ipairs(wanted) do t.near(printed[i], rate, 1e-9) end
+    end
+end)
+
 add("auto_lr: the rows of an update over those that lr is meant for", function(t, numeric)
     for kind, factor in next, { linear = 36 / 9, sqrt = 2 } do
         local path = write_spec(t, numeric, { accumulate = "(3)", updates = 1, optimizer = sgd(0.1),
@@ -220,6 +236,60 @@ add("a product of factors goes on after a resume, on both targets", function(t)
     end
 end)
 
+local RANKS = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (3)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+schedule   %s
+train      { epochs = 1 }
+parallel   "ddp"
+]]
+
+-- 30 updates with one rank, 15 with two: the warm-up of each is a fifth of them.
+local PARTS = {
+    ['{ "cosine", warmup = 0.2 }'] = function(p) return 0.05 * (1 + math.cos(math.pi * p)) end,
+    ['{ "sequential", { "constant" }, { "linear", warmup = 0.4 }, milestones = { 5 } }'] = false,
+}
+
+add("a warm-up that is a part of the run is one with every number of ranks", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    for text, behind in next, PARTS do
+        local program = programs.build("schedule_ranks" .. (behind and "" or "_stages"), RANKS:format(text),
+            { comm = "mpi" })
+        for ranks, updates in ipairs { 30, 15 } do
+            local wanted, printed = {}, {}
+            for u = 0, updates - 1 do
+                local from = behind and 0 or 5
+                local length, at = updates - from, u - from
+                local warm = behind and 0.2 * length or 0.4 * length
+                local p = (at - warm) / (length - warm)
+                wanted[u + 1] = at < 0 and 0.1 or at < warm and 0.1 * (at + 1) / warm
+                    or behind and behind(p) or 0.1 * (1 - p)
+            end
+            for rate in programs.gagen { "lr", program.spec, "--ranks", tostring(ranks) }.out:gmatch "\t(%S+)" do
+                printed[#printed + 1] = tonumber(rate)
+            end
+            local found = logged(programs, program, { ranks = ranks, "--threads", 1 })
+            t.equal({ #printed, #found }, { updates, updates }, text)
+            for u, rate in ipairs(wanted) do
+                t.near(printed[u], rate, 1e-9)
+                t.near(found[u], rate, 1e-9)
+            end
+        end
+    end
+end)
+
+add("the option for the ranks wins over the spec's, for auto_lr too", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/schedule_auto_ranks.lua"
+    t.write(path, (RANKS:gsub('"ddp"', '{ "ddp", ranks = 2 }')
+        :format '{ "constant", auto_lr = "linear", base_rows = 3 }'))
+    t.contains(programs.gagen { "lr", path }.out, "15\t0.2\n")
+    t.contains(programs.gagen { "lr", path, "--ranks", "3" }.out, "10\t0.3\n")
+end)
+
 -- The names of Colossal-AI's, torch's and Hugging Face's schedules, and how a spec has them.
 local PEERS = {
     CosineAnnealingLR = "cosine_annealing", CosineAnnealingWarmupLR = "cosine", FlatAnnealingLR = "flat_annealing",
@@ -257,10 +327,20 @@ local REFUSED = {
     { '{ "sequential", { "linear_lr" }, { "cosine" }, milestones = {} }', "2 schedules need 1 milestones" },
     { '{ "sequential", { "linear_lr" }, { "cosin" }, milestones = { 5 } }', "stage 2: 'cosin' is unknown" },
     { '{ "sequential", { "linear_lr", total = 3 }, { "cosine" }, milestones = { 5 } }', "unknown field 'total'" },
+    { '{ "sequential", { "onecycle" }, { "cosine" }, milestones = { 5 } }', "moves no momentum as a stage" },
+    { '{ "chained", { "cyclic", max_lr = 0.3 } }', "moves no momentum as a stage" },
+    { '{ "chained", { "wsd", min = 0.01 } }', "'wsd' has a rate of its own" },
+    { '{ "chained", { "flat_annealing", eta_min = 0.01 } }', "'flat_annealing' has a rate of its own" },
+    { '{ "wsd", warmup = 5, decay = 16 }', "decay is 16, but 15 updates or epochs follow the warm-up" },
+    { '{ "cosine", compat = { warmup_from_zero = true } }', "compat has the key 'warmup_from_zero'" },
     { '{ "sequential", 4, { "cosine" }, milestones = { 5 } }', "stages is 4" },
     { '{ "chained", { "cosine", min = 0.1 } }', "'cosine' has a rate of its own" },
     { '{ "constant", auto_lr = "linear" }', "auto_lr and base_rows belong together" },
     { '{ "constant", base_rows = 4 }', "auto_lr and base_rows belong together" },
+    { '{ "constant", auto_lr = "linear", base_rows = 4 }', "auto_lr needs one accumulate for all cycles", nil,
+        "{ 1, later = { [3] = 2 } }" },
+    { '{ "onecycle", max_lr = 0.3, auto_lr = "linear", base_rows = 4 }', "on which this schedule does not depend" },
+    { '{ function(t) return 0.1 end, auto_lr = "sqrt", base_rows = 4 }', "on which this schedule does not depend" },
     { '{ "onecycle" }', "moves the momentum, but the optimizer's is 0", '{ "sgd", lr = 0.1 }' },
     { '{ "onecycle" }', "moves the momentum, but 'adagrad' has none", '{ "adagrad" }' },
     { '{ "cosine", product = true }', "product is for a function" },

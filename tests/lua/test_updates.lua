@@ -171,7 +171,8 @@ add("what a group cannot change is refused", function(t, numeric)
 end)
 
 -- p = [1, -2], g = [.1, -.2] then [.05, .3], lr .01, weight decay .1
--- The parameter after updates 1 and 2; one program has the vectors of a line as its groups.
+-- The parameter after updates 1 and 2; one program has the vectors of an entry as its groups. Lars has a bound of 10
+-- for elements of a step.
 local VECTORS = {
     { "adamw", { weight_decay = .1 }, { { .989000001, -1.988000001 }, { .978689206, -1.988489019 } } },
     { "hybrid_adam", { weight_decay = .1 }, { { .989000001, -1.988000001 }, { .978689206, -1.988489019 } },
@@ -183,7 +184,11 @@ local VECTORS = {
         { wd_after_momentum = true }, { { .998, -1.996 }, { .995602, -1.995204 } } },
     { "lamb", { weight_decay = .1 }, { { .984430330, -1.983950534 }, { .962757454, -1.988511535 } },
         { bias_correction = true }, { { .995076438, -1.994924713 }, { .989942566, -1.996003452 } } },
-    { "lars", { weight_decay = .1, momentum = .9 }, { { .999990, -1.999980 }, { .999976018, -1.999968984 } } },
+    { "lars", { weight_decay = .1, momentum = .9 }, { { .999990, -1.999980 }, { .999976018, -1.999968984 } },
+        { lars = false }, { { .999, -1.998 }, { .9976, -1.9992 } } },
+    { "lars", { weight_decay = .1, momentum = .9 },
+        { { .999999000999, -1.999999000999 }, { .999611313, -1.999621906 } },
+        { lars = false }, { { .9, -1.9 }, { .8095, -1.813 } }, gradients = { { 100, -200 }, { .05, .3 } } },
     { "fused_lamb", { weight_decay = .1 }, { { .984890378, -1.983516695 }, { .962769959, -1.984575849 } } },
     { "fused_lamb", { weight_decay = .1, max_grad_norm = .1 },
         { { .984890428, -1.983516649 }, { .962851332, -1.981345710 } } },
@@ -199,7 +204,8 @@ local function check_vectors(t, numeric, vector)
     end
     layers[#layers + 1] = 'linear "e" { 3, bias = false }'
     local program = numeric.build { model = " { " .. table.concat(layers, ", ") .. " }", optimizer = spec_of(variant) }
-    local found = updates_of(t, program, { 1, -2 }, { { .1, -.2 }, { .05, .3 } })
+    local found = updates_of(t, program, { 1, -2 },
+        vector.gradients or { { .1, -.2 }, { .05, .3 } })
     for k = 0, #layers - 1 do
         local name = (k == 0 and "e" or ("abcd"):sub(k, k)) .. ".weight"
         for u = 1, 2 do
@@ -209,7 +215,8 @@ local function check_vectors(t, numeric, vector)
 end
 
 for _, vector in ipairs(VECTORS) do
-    add("known vectors of " .. vector[1] .. list_of(vector[2]), function(t, numeric)
+    local far = vector.gradients and ", great gradients" or ""
+    add("known vectors of " .. vector[1] .. list_of(vector[2]) .. far, function(t, numeric)
         check_vectors(t, numeric, vector)
     end)
 end

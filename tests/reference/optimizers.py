@@ -98,6 +98,8 @@ RUNS += [
     ("sgd", {"lr": 0.1, "momentum": 0.5, "nesterov": True, **WD}, ONE_CYCLE),
     ("rmsprop", {"lr": 0.01, "momentum": 0.5, **WD}, CYCLIC),
     ("adam", {"lr": 0.1, "amsgrad": True, **WD}, ONE_CYCLE), ("adamw", {"lr": 0.01, **WD}, CYCLIC),
+    ("nadam", {"lr": 0.1, **WD}, ONE_CYCLE), ("radam", {"lr": 0.01, **WD}, CYCLIC),
+    ("adamax", {"lr": 0.1, **WD}, ONE_CYCLE),
 ]
 
 

@@ -80,7 +80,7 @@ def lars(o, s, w, g, t):
         if wn > 0 and gn > 0:
             ratio = o["eeta"] * wn / (gn + wd * wn + o["epsilon"])
         ratio = min(max(ratio, 0.0), 50.0)
-    d = (g + wd * w).clamp(-10, 10) if o["lars"] else g
+    d = (g + wd * w).clamp(-10, 10)
     if o["momentum"]:
         s["buf"] = d if t == 1 else o["momentum"] * s["buf"] + d
         d = s["buf"]

@@ -161,6 +161,9 @@ RUNS = [
               milestones=[4, 9])),
     ('{ "sequential", { "constant_lr", factor = 0.5, total_iters = 2 }, { "cosine_annealing" }, milestones = { 3 } }',
      0.1, 12, sequence(lambda o: L.ConstantLR(o, 0.5, 2), cosine(9), milestones=[3])),
+    ('{ "sequential", { "cosine_annealing", T_max = 6 }, { "swa", swa_lr = 0.05, anneal_epochs = 4 }, '
+     'milestones = { 5 } }', 0.1, 14,
+     sequence(cosine(6), lambda o: torch.optim.swa_utils.SWALR(o, 0.05, 4), milestones=[5])),
     ('{ "chained", { "constant_lr", factor = 0.1, total_iters = 3 }, { "exponential", gamma = 0.9 } }', 0.1, 9,
      plain(lambda o: L.ChainedScheduler([L.ConstantLR(o, 0.1, 3), L.ExponentialLR(o, 0.9)]))),
     ('{ "swa", swa_lr = 0.05 }', 0.1, 15, plain(lambda o: torch.optim.swa_utils.SWALR(o, 0.05))),

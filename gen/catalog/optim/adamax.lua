@@ -7,7 +7,7 @@ optimizer "adamax" {
         moments.lr(2e-3), moments.betas(0.9, 0.999), moments.eps(1e-8, "added to |g|"), moments.weight_decay(0),
         moments.flag("maximize", false, "climb instead of descend"),
     },
-    scope = "element",
+    scope = "element", cycled = "betas",
     zero = false,                                   -- u becomes eps
     check = moments.check_betas,
     state = function() return { "m", "u" } end,

@@ -10,7 +10,7 @@ optimizer "lars" {
         { name = "eeta", type = "num", default = 1e-3, above = 0, max = 1, doc = "the trust in a tensor's rate" },
         moments.weight_decay(0, "added to g as weight_decay w, where lars is on"),
         { name = "epsilon", type = "num", default = 0, min = 0, doc = "added to the divisor of r" },
-        moments.flag("lars", true, "false: r = 1, no bounds and no decay: plain momentum"),
+        moments.flag("lars", true, "false: r = 1 and no decay"),
     },
     scope = "tensor", zero = true, cycled = "momentum",
     state = function(o) return o.momentum ~= 0 and { "buf" } or {} end,
@@ -22,10 +22,9 @@ optimizer "lars" {
             scales = { { "ratio", o.lars and ratio or 1 } } }
     end,
     update = function(o, w, g, s, lr)
-        local d, list = g, {}
-        if o.lars then
-            list[1], d = { "d", max(min(g + o.weight_decay * w, 10), -10) }, var "d"
-        end
+        local decayed = o.lars and o.weight_decay ~= 0 and g + o.weight_decay * w or g
+        local list, d = {}, var "d"
+        list[1] = { "d", where(gt(decayed, 10), 10, where(lt(decayed, -10), -10, decayed)) }     -- nan stays nan
         if o.momentum ~= 0 then
             list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0: the first is d
             d = var "buf"

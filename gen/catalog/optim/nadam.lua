@@ -11,7 +11,7 @@ optimizer "nadam" {
         moments.flag("decoupled_weight_decay", false, "w is made smaller instead of g changed"),
         moments.flag("maximize", false, "climb instead of descend"),
     },
-    scope = "element", zero = true,
+    scope = "element", zero = true, cycled = "betas",
     check = moments.check_betas,
     state = function() return { "m", "v" } end,
     -- the product of all mu so far

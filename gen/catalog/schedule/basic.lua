@@ -15,7 +15,7 @@ schedule "constant_with_warmup" {
 }
 
 schedule "cosine" {
-    doc = "min + (base - min) (1 + cos(2 pi cycles t / total)) / 2, after a linear warm-up; min past the end; "
+    doc = "min + (base - min) (1 + cos(2 pi cycles t / total)) / 2, after a linear warm-up; past the end as there; "
         .. "Colossal-AI's CosineAnnealingWarmupLR",
     fields = { anneal.warmup,
         { name = "min", type = "num", default = 0, min = 0, doc = "the last rate" },
@@ -71,7 +71,9 @@ schedule "inverse_sqrt" {
     fields = { anneal.warmup,
         { name = "timescale", type = "num", above = 0, doc = "default: the warm-up, or 10000 without one" } },
     factor = function(f, t, _, base)
-        local scale = f.timescale or f.warmup_length > 0 and f.warmup_length or 10000
+        local scale, behind = f.timescale, f.warmup_length
+        if not scale and expr.is(behind) then scale = max(behind, 1) end
+        scale = scale or behind > 0 and behind or 10000
         return base / sqrt((t + scale) / scale)
     end,
 }
@@ -84,6 +86,11 @@ schedule "wsd" {
         { name = "form", type = "str", default = "linear", values = { "linear", "cos", "1-sqrt" },
             doc = "how it falls" },
         { name = "min", type = "num", default = 0, min = 0, doc = "the last rate" }, anneal.total },
+    check_warmup = function(f, warmup, length)
+        if f.decay > length - warmup then
+            return ("decay is %g, but %d updates or epochs follow the warm-up"):format(f.decay, length - warmup)
+        end
+    end,
     factor = function(f, t, total, base)
         local length = f.decay < 1 and f.decay * total or f.decay
         local p = min(max((t - (total - length)) / length, 0), 1)

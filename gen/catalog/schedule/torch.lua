@@ -41,7 +41,7 @@ schedule "multistep" {
         local reached = expr.lift(0)
         for _, m in ipairs(f.milestones) do
             local behind = m - f.warmup_length
-            if behind >= 0 then reached = reached + where(ge(t, behind), 1, 0) end
+            if expr.is(behind) or behind >= 0 then reached = reached + where(ge(t, behind), 1, 0) end
         end
         return base * pow(f.gamma, reached)
     end,
@@ -180,7 +180,9 @@ schedule "onecycle" {
 }
 
 schedule "swa" {
-    doc = "from base to swa_lr over anneal_epochs, which then holds: SWALR",
+    doc = "from base, in a sequence from the last rate before it, to swa_lr over anneal_epochs, which then holds: "
+        .. "SWALR",
+    continues = true,
     fields = { number("swa_lr", nil, "the last rate", { required = true, min = 0 }),
         { name = "anneal_epochs", type = "int", default = 10, min = 0, doc = "how long" },
         { name = "anneal_strategy", type = "str", default = "cos", values = { "cos", "linear" }, doc = "the form" } },
@@ -192,6 +194,17 @@ schedule "swa" {
 
 local STAGES = { name = "stages", type = "table", rest = true, required = true,
     doc = "{ name, field = value }: a schedule" }
+
+-- The base rate of each stage of a sequence: that of all, or where a stage continues, the last rate before it.
+local function bases_of(f, from, base)
+    local bases = { base }
+    for i = 2, #from do
+        local length = from[i] - from[i - 1]
+        bases[i] = f.continues[i] and expr.lift(f.play[i - 1](expr.lift(length - 1), length, bases[i - 1])) or base
+        if f.continues[i] and #expr.variables(bases[i]) == 0 then bases[i] = expr.lift(expr.evaluate(bases[i], {})) end
+    end
+    return bases
+end
 
 schedule "sequential" {
     doc = "one schedule after the other, each from its own t = 0: SequentialLR",
@@ -211,9 +224,10 @@ schedule "sequential" {
     -- f.play[i](t, total, base): stage i; without a total of its own it lasts to the next milestone
     factor = function(f, t, total, base)
         local from, rate = { 0, table.unpack(f.milestones) }, nil
+        local bases = bases_of(f, from, base)
         for i = #from, 1, -1 do
             local length = (from[i + 1] or total) - from[i]
-            local here = f.play[i](from[i] == 0 and t or t - from[i], length, base)
+            local here = f.play[i](from[i] == 0 and t or t - from[i], length, bases[i])
             rate = rate and where(lt(t, from[i + 1]), here, rate) or here
         end
         return rate
