@@ -64,16 +64,23 @@ static void fill_row(const ga_source *s, int64_t rows, char *batch, int64_t b, i
     s->decode(s, row, draw, out);
 }
 
-/* Says what the batch holds: the rows from `first` of n on; those behind the end become zeros. */
+/* Says what the batch holds: the rows from `first` of n on. */
 static ga_micro *begin_batch(const ga_source *s, int64_t rows, char *batch, int64_t n,
                              int64_t first) {
     ga_micro *micro = (ga_micro *)(batch + ga_batch_offset(s, s->fields, rows));
     const int64_t there = n <= first ? 0 : n - first < rows ? n - first : rows;
-    for (int f = 0; f < s->fields; f++)
-        memset(batch + ga_batch_offset(s, f, rows) + field_bytes(s, f, there), 0,
-               field_bytes(s, f, rows - there));
     *micro = (ga_micro){.rows = there};
     return micro;
+}
+
+/* Rows that are missing behind the first become copies of it. A model may make no number of zeros,
+ * which weight 0 would not take away. */
+static void fill_rest(const ga_source *s, int64_t rows, char *batch, int64_t there) {
+    for (int f = 0; f < s->fields; f++) {
+        char *const first = batch + ga_batch_offset(s, f, rows);
+        for (int64_t b = there > 0 ? there : 1; b < rows; b++)
+            memcpy(first + field_bytes(s, f, b), first, field_bytes(s, f, 1));
+    }
 }
 
 /* The same for the micro-batch at place p: rows from `first` of n. */
@@ -93,14 +100,15 @@ void ga_batch_fill(const ga_loader_config *c, const ga_place *p, char *batch) {
     const uint64_t order = ga_rng_stream("epoch") + (uint64_t)p->epoch;
     const uint64_t augment = ga_rng_stream("augment");
     const ga_micro *micro = begin_training(c, p, batch, n, first);
-    for (int64_t b = 0; b < micro->rows; b++) {
-        uint64_t at = (uint64_t)(first + b);
+    for (int64_t b = 0; b == 0 || b < micro->rows; b++) {
+        uint64_t at = (uint64_t)(micro->rows > 0 ? first + b : p->position * c->world * c->batch);
         if (c->shuffle) at = ga_permute(c->seed, order, (uint64_t)n, at);
         const uint64_t draw = ga_draw_key(c->seed, augment, 0, (uint64_t)p->cycle,
                                           (uint64_t)(micro->row + b));
         fill_row(c->data.source, c->batch, batch, b,
                  ga_split_row(&c->data.split, false, (int64_t)at), &draw);
     }
+    fill_rest(c->data.source, c->batch, batch, micro->rows);
 }
 
 int64_t ga_batch_read(const ga_loader_config *c, const ga_place *p, char *batch, ga_err *e) {
@@ -110,12 +118,13 @@ int64_t ga_batch_read(const ga_loader_config *c, const ga_place *p, char *batch,
     int64_t n = 0;
     for (; n < all; n++) {
         const bool own = n >= first && n < first + c->batch;
-        if (own) row_places(s, c->batch, batch, n - first, out);
-        const int code = s->feed.next(s->feed.self, own ? out : NULL, e);
+        const bool kept = own || n == 0; /* the first one is for copies, where this rank has none */
+        if (kept) row_places(s, c->batch, batch, own ? n - first : 0, out);
+        const int code = s->feed.next(s->feed.self, kept ? out : NULL, e);
         GA_TRY(code);
         if (code == 0) break;
     }
-    begin_training(c, p, batch, n, first);
+    fill_rest(s, c->batch, batch, begin_training(c, p, batch, n, first)->rows);
     return n;
 }
 
@@ -132,8 +141,9 @@ int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch) {
     ga_micro *micro = begin_batch(c->data.source, c->batch, batch, n, first);
     micro->row = first;
     micro->seed = c->seed;
-    for (int64_t b = 0; b < micro->rows; b++)
+    for (int64_t b = 0; b == 0 || b < micro->rows; b++)
         fill_row(c->data.source, c->batch, batch, b,
-                 ga_split_row(&c->data.split, true, first + b), NULL);
+                 ga_split_row(&c->data.split, true, micro->rows > 0 ? first + b : 0), NULL);
+    fill_rest(c->data.source, c->batch, batch, micro->rows);
     return micro->rows;
 }

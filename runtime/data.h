@@ -65,7 +65,8 @@ typedef struct ga_loader_config {
 ga_epochs ga_loader_epochs(const ga_loader_config *c);
 
 /* A micro-batch in memory: of each field B x width elements at a multiple of 64 bytes, one field
- * behind the other, then its ga_micro; a multiple of 64 bytes. Missing rows are zeros. */
+ * behind the other, then its ga_micro; a multiple of 64 bytes. Missing rows are copies of the first one;
+ * where all are missing, of one that another rank has. */
 size_t ga_batch_bytes(const ga_source *s, int64_t rows);
 
 typedef struct ga_loader ga_loader;

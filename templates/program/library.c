@@ -57,6 +57,8 @@ static int take_field(char *own, const struct field *f, const void *from, int ro
     if (from && f->things > 0) GA_TRY(check_things(f, from, rows, e));
     memset(to, 0, B * f->bytes);
     if (from) memcpy(to, from, bytes);
+    for (size_t row = (size_t)rows; from && rows > 0 && row < B; row++) /* not zeros: see runtime/data.c */
+        memcpy(to + row * f->bytes, to, f->bytes);
     for (size_t i = 0; !from && f->target && f->things > 0 && i < B * f->bytes / sizeof(int32_t); i++)
         ((int32_t *)to)[i] = IGNORE;
     return 0;

@@ -197,4 +197,29 @@ for _, model in ipairs(NAMES) do
     end)
 end
 
+-- Of rows that are not there nothing may be left, though of zeros the model would make what is no number. 80 rows:
+-- with 12 a micro-step, the last of seven has 8; with 80, one has all of them.
+add("missing rows weigh nothing in a model that has no value for zeros", function(t)
+    local programs, environment = dofile("tests/lua/devices.lua").open(t)
+    local lines = {}
+    for i = 1, ROWS do lines[i] = ("%.3f,%.3f,%d"):format(1.5 + math.sin(i), 1.5 + math.cos(3 * i), label(i)) end
+    t.write(programs.folder() .. "/data/positive.csv", table.concat(lines, "\n") .. "\n")
+    local function of(name, rows, accumulate, more)
+        return programs.build("accumulate_inverse_" .. name, ([[
+data       { "csv", train = "positive.csv", eval = "positive.csv", target = "last", last = "pad"%s }
+batch      (%d)
+accumulate { %d, tail = "flush" }
+model(function(batch) return linear "fc" { 6 } (1 / batch.input) end)
+loss       { "cross_entropy", ignore = %d }
+optimizer  { "sgd", lr = 0.1, momentum = 0.9 }
+precision  "f64"
+train      { updates = 3, seed = 3 }
+%s]]):format(name == "stream" and ", stream = true" or "", rows, accumulate, IGNORED, more or ""))
+    end
+    local one = programs.dump(of("one", 80, 1), {})
+    programs.close(programs.dump(of("cut", 12, 7), {}), one, BOUND)
+    programs.close(programs.dump(of("stream", 12, 7), {}), programs.dump(of("stream_one", 80, 1), {}), BOUND)
+    programs.close(programs.dump(of("device", 12, 7, 'target "cuda"\n'), { env = environment() }), one, 1e-10)
+end)
+
 return tests
