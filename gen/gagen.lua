@@ -76,13 +76,11 @@ end
 function COMMANDS.lr(o)
     local _, c = compile(o.spec, o)
     local rate, momentum = schedule.expressions(c)
-    local lines = {}
     for cycle = 0, c.cycles - 1 do
         local env = { t = schedule.time(c, cycle), total = c.schedule.total, plateau_rate = c.optimizer.fields.lr }
-        lines[#lines + 1] = ("%d\t%.9g%s\n"):format(cycle + 1, expr.evaluate(rate, env),
-            momentum and ("\t%.9g"):format(expr.evaluate(momentum, env)) or "")
+        io.write(("%d\t%.9g%s\n"):format(cycle + 1, expr.evaluate(rate, env),
+            momentum and ("\t%.9g"):format(expr.evaluate(momentum, env)) or ""))
     end
-    io.write(table.concat(lines))
     return 0
 end
 

@@ -83,10 +83,12 @@ end
 
 local UNIT = { [""] = 1, K = 10 ^ 3, M = 10 ^ 6, G = 10 ^ 9, Ki = 2 ^ 10, Mi = 2 ^ 20, Gi = 2 ^ 30 }
 
+-- nil: it is 0, or no integer holds it.
 local function size_value(value)
-    if type(value) == "number" then return { elements = value } end
+    if type(value) == "number" then return value > 0 and { elements = value } or nil end
     local n, unit = value:match("^(%d+)([KMG]?i?)B$")
-    return { bytes = math.tointeger(tonumber(n) * UNIT[unit]) }
+    local bytes = math.tointeger(tonumber(n) * UNIT[unit])
+    return bytes and bytes > 0 and { bytes = bytes } or nil
 end
 
 local function in_range(field, value)
@@ -145,7 +147,10 @@ function check.value(field, value, context)
     end
     if field.type == "list" then check_positions(field, value, context) end
     if field.type == "int" then return math.tointeger(value) end
-    if field.type == "size" then return size_value(value) end
+    if field.type == "size" then
+        return size_value(value) or diag.fail(context.locate(field.name), ("%s: %s is %s, expected more than 0 and "
+            .. "less than 2^63"):format(context.what, field.name, describe(value)), {})
+    end
     return value
 end
 

@@ -342,10 +342,10 @@ function program.facts_text(config, facts)
         ("#define PROFILE %s"):format(text.string(config.profile).text),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
         ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
+        ("#define SEED %d"):format(train.seed),
         "",
         "enum {",
-        ("    SEED = %d, SHUFFLE = %d, KEEP = %d,"):format(train.seed,
-            config.data.shuffle and 1 or 0,
+        ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint and config.checkpoint.keep or 3),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
             config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,

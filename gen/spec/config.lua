@@ -151,7 +151,10 @@ local function lengths(c, given, path, option)
     config.set_length(c, function(complaint)
         diag.fail(option and "gagen" or c.batch_at, (option and "--ranks: " or "batch: ") .. complaint, {})
     end)
-    if c.cycles < 1 then
+    if c.cycles > words.MOST_CYCLES then
+        diag.fail(diag.field(at, "epochs"), ("train: %g epochs are %g updates, expected at most %d"):format(
+            train.epochs, c.cycles, words.MOST_CYCLES), {})
+    elseif c.cycles < 1 then
         diag.fail(at, ("train: %g epochs are %g updates, expected at least 1"):format(train.epochs,
             train.epochs * c.cycles_per_epoch), {})
     end

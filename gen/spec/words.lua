@@ -18,6 +18,9 @@ end
 
 local LIMIT = require("base.check").INT_MAX
 
+--- Cycles of a run at most: their numbers are also kept in doubles, one by one.
+words.MOST_CYCLES = 9007199254740992
+
 words.list = {
     { name = "name", example = 'name "my_model"',
       doc = "the program's name; default: the spec's file name", fields = {
@@ -171,7 +174,7 @@ words.list = {
     } },
     { name = "train", example = 'train { epochs = 30, seed = 1 }',
       required = true, doc = "how long", fields = {
-        field("updates", "int", { min = 1, doc = "cycles" }),
+        field("updates", "int", { min = 1, max = words.MOST_CYCLES, doc = "cycles" }),
         field("epochs", "num", { above = 0, doc = "passes over the training rows" }),
         field("seed", "int", { default = 1, min = 0, doc = "of initial values and order" }),
         field("on_nonfinite", "str", { default = "stop", values = { "stop", "skip", "ignore" },
@@ -183,14 +186,14 @@ words.list = {
       doc = "measuring on rows not trained on", fields = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
-        field("batches", "int", { min = 1, doc = "at most so many batches; default: all" }),
+        field("batches", "int", { min = 1, max = LIMIT, doc = "at most so many batches; default: all" }),
         field("metrics", "list", { default = { "loss" },
             doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {
         field("every", "int", { min = 1, doc = "cycles between checkpoints" }),
-        field("keep", "int", { default = 3, min = 1, doc = "how many stay" }),
+        field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "how many stay" }),
     } },
     { name = "log", example = 'log { every = 10 }',
       doc = "how often a line is written", fields = {
