@@ -39,6 +39,17 @@ int ga_file_open(int at, const char *path, const char *shown, int64_t *bytes, ga
     return code;
 }
 
+int ga_file_folder(const char *path, const char *option, ga_err *e) {
+    struct stat st;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        return ga_fail(e, ga_file_status(), "%s %.300s: the folder cannot be made: %s", option, path, strerror(errno));
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return ga_fail(e, GA_INPUT, "%s %.300s: is there, and no folder", option, path);
+    if (access(path, W_OK | X_OK) != 0)
+        return ga_fail(e, GA_INPUT, "%s %.300s: cannot be written to: %s", option, path, strerror(errno));
+    return GA_OK;
+}
+
 int64_t ga_file_read(int fd, void *to, int64_t n, int64_t from) {
     int64_t done = 0;
     while (done < n) {

@@ -14,6 +14,9 @@ ga_status ga_file_status(void);
  * status. */
 int ga_file_open(int at, const char *path, const char *shown, int64_t *bytes, ga_err *e);
 
+/* Makes the folder `path` unless it is there, and says whether files can be made in it; `option` is what named it. */
+int ga_file_folder(const char *path, const char *option, ga_err *e);
+
 /* Reads n bytes from place `from`: their number, fewer only at the end of the file; -1 with errno. */
 int64_t ga_file_read(int fd, void *to, int64_t n, int64_t from);
 

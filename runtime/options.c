@@ -147,6 +147,28 @@ static int set_option(ga_options *o, const option *p, const char *text, ga_err *
     return GA_OK;
 }
 
+static bool given(const bool *seen, const char *name) {
+    for (int i = 0; i < OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0) return seen[i];
+    return false;
+}
+
+/* Options that say nothing without another, or beside one that trains nothing. */
+static int check_together(const bool *seen, ga_err *e) {
+    static const char *const training[] = {"watch", "dump", "stop-micro"}, *const instead[] = {"eval", "sample"};
+    if (given(seen, "fresh") && !given(seen, "init"))
+        return ga_fail(e, GA_INPUT, "--fresh: there is no --init, whose file may lack such parameters");
+    if (given(seen, "temperature") && !given(seen, "sample"))
+        return ga_fail(e, GA_INPUT, "--temperature: there is no --sample, whose tokens it is about");
+    if (given(seen, "eval") && given(seen, "sample"))
+        return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
+    for (int i = 0; i < 6; i++)
+        if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
+            return ga_fail(e, GA_INPUT, "--%s: is about training, and with --%s nothing is trained", training[i / 2],
+                           instead[i % 2]);
+    return GA_OK;
+}
+
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
     bool seen[OPTIONS] = {false};
     *o = (ga_options){.seed = -1, .temperature = 1};
@@ -174,9 +196,7 @@ int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
         }
         GA_TRY(set_option(o, p, value, e));
     }
-    if (o->fresh && !o->init)
-        return ga_fail(e, GA_INPUT, "--fresh: there is no --init, whose file may lack such parameters");
-    return GA_OK;
+    return check_together(seen, e);
 }
 
 void ga_options_help(const char *program) {

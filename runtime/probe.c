@@ -1,12 +1,13 @@
 /* probe.c: see probe.h. A file of values has its header first; the values follow in any order. */
 #include "probe.h"
 
+#include "file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct ga_probe_use {
@@ -35,9 +36,7 @@ static size_t tensor_bytes(const ga_probe_config *c, int i) {
 int ga_probe_open(ga_probe **out, const ga_probe_config *c, ga_err *e) {
     size_t largest = 0;
     *out = NULL;
-    if (c->dump && mkdir(c->dump, 0777) != 0 && errno != EEXIST)
-        return ga_fail(e, GA_INPUT, "--dump %s: the folder cannot be made: %s", c->dump,
-                       strerror(errno));
+    if (c->dump) GA_TRY(ga_file_folder(c->dump, "--dump", e));
     for (int i = 0; i < c->tensor_count; i++)
         if (tensor_bytes(c, i) > largest) largest = tensor_bytes(c, i);
     const size_t use = sizeof(ga_probe_use) * (size_t)c->kernel_count;

@@ -2,12 +2,14 @@
  * file, so it needs no memory; the reader is safetensors_load.c. */
 #include "safetensors.h"
 
+#include "file.h"
 #include "text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -185,9 +187,11 @@ int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_
     char temporary[4096];
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
         return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
+    struct stat st; /* a device or a pipe would be gone behind the rename */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return ga_fail(e, GA_INPUT, "%s: is there, and no regular file", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be created: %s", temporary, strerror(errno));
+    if (fd < 0) return ga_fail(e, ga_file_status(), "%s: cannot be created: %s", temporary, strerror(errno));
     int code = ga_safetensors_write(fd, path, arrays, count, NULL, 0, false, NULL, e);
     if (code == GA_OK && fsync(fd))
         code = ga_fail(e, GA_ENVIRONMENT, "%s: sync failed: %s", temporary, strerror(errno));

@@ -2,11 +2,9 @@
 $header
 #include "probes.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/file.h"
@@ -339,9 +337,6 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
 
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     if (ga_comm_rank(m->comm) != 0) return 0;
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return ga_fail(e, ga_file_status(), "--dump %s: the folder cannot be made: %s", folder,
-                       strerror(errno));
     char path[GA_PATH_MAX];
 //% if device then
     GA_TRY($(name)_model_download(m, e));
@@ -464,6 +459,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     int i, l;
     memset(m, 0, sizeof *m);
     if (o->watch) GA_TRY(find_watched(o, watched, &i, &l, e));
+    if (o->dump) GA_TRY(ga_file_folder(o->dump, "--dump", e));
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
     GA_TRY(open_parts(m, o, resumed, e));

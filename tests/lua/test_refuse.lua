@@ -72,6 +72,15 @@ add("wrong options of a program", function(t)
             "--watch", "fc9.weight" },
         { "--log: /nonexistent/log: cannot be opened: ", "--log", "/nonexistent/log" },
         { "/nonexistent.safetensors", "--init", "/nonexistent.safetensors" },
+        { "--dump /nonexistent/x: the folder cannot be made: ", "--cycles", "1", "--dump", "/nonexistent/x" },
+        { "--dump " .. t.gagen:gsub("%p", "%%%0") .. ": is there, and no folder\n$", "--cycles", "1", "--dump", t.gagen },
+        { "/nonexistent/x.tmp: cannot be created: ", "--cycles", "1", "--save-init", "/nonexistent/x" },
+        { "--temperature: there is no %-%-sample", "--temperature", "0.5" },
+        { "--fresh: there is no %-%-init", "--fresh", "fc2.*" },
+        { "--sample: given beside %-%-eval", "--eval", "--sample", "3" },
+        { "--watch: is about training, and with %-%-eval nothing is trained\n$", "--eval", "--watch", "fc1.weight" },
+        { "--dump: is about training, and with %-%-sample nothing is trained\n$", "--sample", "3", "--dump", "x" },
+        { "--stop%-micro: is about training, ", "--eval", "--stop-micro", "3" },
     }
     for _, case in ipairs(cases) do
         local result = t.run { p.train, "--checkpoint", t.temp(), table.unpack(case, 2) }
@@ -80,6 +89,16 @@ add("wrong options of a program", function(t)
         t.equal(select(2, result.err:gsub("^ready\n", ""):gsub("\n", "")), 1, "one line")
     end
     t.equal(t.run { p.train, "--help" }.status, 0)
+end)
+
+add("what is no file is never replaced by one", function(t)
+    local _, p = digits(t)
+    local pipe = t.temp() .. "/pipe"
+    t.equal(t.run { "mkfifo", pipe }.status, 0)
+    local result = t.run { p.train, "--checkpoint", t.temp(), "--cycles", "1", "--save-init", pipe }
+    t.equal(result.status, 1)
+    t.match(result.err, "^digits_fold1: " .. pipe:gsub("%p", "%%%0") .. ": is there, and no regular file\n$")
+    t.equal(t.run { "test", "-p", pipe }.status, 0)
 end)
 
 -- Runs the program on a changed copy of its data; the change is a shell command from the text to a file.
