@@ -77,6 +77,20 @@ add("evaluations use the averages, now and after a resume", function(t)
     assert(math.abs(plain[2] - slow[1]) > 1e-3, "without averages an evaluation finds something else")
 end)
 
+add("probed, averages are the same", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    for target, env in next, { c = false, cuda = environment() } do
+        local p = programs.build("averages_probed_" .. target, spec(", ema = 0.75", ('target "%s"\n'):format(target)),
+            { probe = true })
+        local plain, probed = programs.dump(p, { env = env or nil }), programs.dump({ train = p.probe },
+            { env = env or nil })
+        programs.identical(probed, plain)
+        t.equal(evaluations(programs, { train = p.probe }, { env = env or nil }),
+            evaluations(programs, p, { env = env or nil }))
+    end
+end)
+
 add("a frozen group stays what it is, bit by bit", function(t)
     local programs, list = both(t, "frozen", ', groups = { { "h.*", frozen = true }, { "fc2.bias", frozen = true } }')
     local whole = programs.build("averages_plain", spec "")

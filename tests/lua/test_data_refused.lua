@@ -66,7 +66,7 @@ local CASES = {
     { IDX .. "crop = { 9, padding = 1 }", "data: crop is 9, an image with its padding has 8" },
     { IDX .. "crop = { 4, 4 }", "data: crop: unexpected value 4 at position 2" },
     { IDX .. "crop = {}", "data: crop: size is missing, expected an integer" },
-    { IDX .. "crop = 4", "data: crop is 4, expected a list" },
+    { IDX .. "crop = 4", "data: crop is 4, expected a table" },
     { IDX .. "flip = 1", "data: flip is 1, expected true or false" },
     { '"idx", train = { "wrong/images", "wrong/labels", "x" }', "data 'idx': train = { images, labels }: unexpected "
         .. "value 'x' at position 3" },
