@@ -13,7 +13,8 @@ end
 function anneal.part(t, total) return expr.min(t / total, 1) end
 
 anneal.warmup = { name = "warmup", type = "num", default = 0, min = 0,
-    doc = "length of a linear warm-up to the base rate; below 1 a fraction of all" }
+    doc = "length of a linear warm-up, base (t + 1) / warmup, behind which t and total of the formula begin; below 1 "
+        .. "a fraction of all" }
 anneal.total = { name = "total", type = "int", min = 1, doc = "its length; default: the run's" }
 
 function anneal.eta_min() return { name = "eta_min", type = "num", default = 0, min = 0, doc = "the last rate" } end

@@ -51,7 +51,7 @@ local function of_entry(entry)
     if #entry.fields > 0 then out[#out + 1] = "\n" end
     for _, f in ipairs(entry.fields) do
         local default = reference.default(f)
-        out[#out + 1] = ("  %-16s%s%s\n  %-16s%s\n"):format(f.name .. (f.required and "*" or ""),
+        out[#out + 1] = ("  %-16s %s%s\n  %-16s %s\n"):format(f.name .. (f.required and "*" or ""),
             reference.expected(f), default and ", default " .. default or "", "", f.doc)
     end
     if entry.select then

@@ -12,7 +12,7 @@ local schedule = {}
 local function set_compat(entry)
     local rule, fields, known = entry.rule, entry.fields, ordered.copy(entry.rule.compat or {})
     for _, f in ipairs(rule.fields) do
-        if f.name == "warmup" then known.warmup_from_zero = true end
+        if f.name == "warmup" and not rule.ramp then known.warmup_from_zero = true end
     end
     local names, set = ordered.keys(known), {}
     for _, name in ipairs(fields.compat or {}) do

@@ -89,7 +89,7 @@ words.list = {
         field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of what lies k layers of times below what "
             .. "follows the last one is layer_decay^k of the whole" }),
         field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "
-            .. "(w - e): saved as NAME.ema; evaluations and --sample use the averages" }),
+            .. "(w - e) from the initial w on: saved as NAME.ema; evaluations and --sample use the averages" }),
     } },
     { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
       doc = "the learning rate over updates", select = "schedules", fields = {

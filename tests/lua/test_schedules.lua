@@ -323,6 +323,7 @@ local REFUSED = {
     { '{ "multistep", warmup = 5, milestones = { 3 } }', "the milestone 3 lies inside the warm-up of 5" },
     { '{ "multistep", milestones = { 5, 3 } }', "in ascending order" },
     { '{ "linear", compat = { "negative" } }', "compat has 'negative', expected warmup_from_zero" },
+    { '{ "linear_warmup", warmup = 2, compat = { "warmup_from_zero" } }', "'warmup_from_zero', expected negative" },
     { '{ "step", compat = { 3 } }', "compat has a number, expected warmup_from_zero" },
     { '{ "sequential", { "linear_lr" }, { "cosine" }, milestones = {} }', "2 schedules need 1 milestones" },
     { '{ "sequential", { "linear_lr" }, { "cosin" }, milestones = { 5 } }', "stage 2: 'cosin' is unknown" },

@@ -14,7 +14,7 @@ local function sgd(name, doc, option)
         fields = {
             moments.lr(), moments.momentum(0),
             { name = "dampening", type = "num", default = 0, doc = "damping of new gradients" },
-            moments.weight_decay(0), moments.flag("nesterov", false, "look-ahead momentum"), option,
+            moments.weight_decay(0), moments.flag("nesterov", false, "look-ahead: w -= lr (g + momentum buf)"), option,
         },
         scope = "element", zero = true, cycled = "momentum",
         check = check,
