@@ -389,7 +389,9 @@ local function render_main(g, config, context, header)
         scale = text.block(config.scaler and scaler.last(config, "s->") or ""),
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         fields = text.block((sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
+            .. (rate.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "")
             .. (config.scaler and " | GA_HAS_SCALE" or "")),
+        momentum = rate.moves_momentum(config),
         positions = sample.positions(config), sample = sample.possible(g, config),
         stream = config.data.stream,
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,

@@ -293,7 +293,7 @@ int $(name)_cycle($name *p, ga_err *e) {
 
 double $(name)_lr(const $name *p, int group, int64_t update) {
     static const double SCALES[] = {$scales}; /* of each group of parameters */
-    return group >= 0 && group < $groups ? SCALES[group] * $(name)_model_lr(&p->m, update - 1) : 0;
+    return group >= 0 && group < $groups && update > 0 ? SCALES[group] * $(name)_model_lr(&p->m, update - 1) : 0;
 }
 
 int $(name)_report($name *p, double metric, ga_err *e) {

@@ -77,7 +77,9 @@ void $(name)_discard($name *m);   /* drops the partial cycle */
  * Only where nothing is accumulated. */
 int $(name)_cycle($name *m, ga_err *e);
 
-double $(name)_lr(const $name *m, int group, int64_t update); /* of update 1, 2, ...; before layer_decay */
+/* The rate of a group in update 1, 2, ..., before layer_decay; 0 for any other number. A schedule by epoch, or with
+ * on_skip = "advance", counts cycles: skipped updates too. */
+double $(name)_lr(const $name *m, int group, int64_t update);
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
 //% if half_sums then

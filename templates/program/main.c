@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, device, parallel, fields, scale, positions, sample, stream, plateau, metric, ema)
+//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, device, parallel, fields, scale, positions, sample, stream, plateau, metric, ema, momentum)
 $header
 #include "probes.h"
 
@@ -46,6 +46,9 @@ static void log_update(model *m, double start, ga_comm_counts before) {
         .fields = GA_HAS_GRAD_NORM$(fields), .cycle = m->count.cycle, .cycles = m->cycles,
         .update = m->count.update, .micro = m->count.micro, .epoch = ga_loader_place(m->loader).epoch,
         .rows = rows, .loss = s->loss, .lr = s->lr, .grad_norm = s->grad_norm,
+//% if momentum then
+        .momentum = s->momentum,
+//% end
 //% if scale.text ~= "" then
         .scale = $scale,
 //% end

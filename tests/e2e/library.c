@@ -172,7 +172,7 @@ static void misuse(looped *m) {
     FAILS(looped_load(m, inside, &e), inside);
     FAILS(looped_report(m, 1, &e), "constant");
     FAILS(looped_broadcast(m, d, 4, 1, &e), "rank 1, expected 0 to 0");
-    CHECK(looped_lr(m, 0, 1) == 0.01 && looped_lr(m, 7, 1) == 0);
+    CHECK(looped_lr(m, 0, 1) == 0.01 && looped_lr(m, 7, 1) == 0 && looped_lr(m, 0, 0) == 0);
     CHECK(looped_root_device(m) == -1 && looped_rank(m) == 0 && looped_world(m) == 1);
     CHECK(looped_count(m)->skipped == 0);
     CHECK(own(m, 0, ACCUMULATE, &e) == 0); /* all that did no harm */

@@ -236,6 +236,30 @@ add("a product of factors goes on after a resume, on both targets", function(t)
     end
 end)
 
+add("the log has the momentum that was used, on both targets", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local text = PLATEAU:gsub("schedule [^\n]*", 'schedule { "onecycle", three_phase = true }')
+    for target, how in next, { c = {}, cuda = { env = environment() } } do
+        local program = programs.build("momentum_" .. target, text .. ('target "%s"\n'):format(target))
+        local events, wanted = {}, {}
+        for _, event in ipairs(programs.events(program, { env = how.env })) do
+            if event.event == "update" then events[#events + 1] = event end
+        end
+        for rate, momentum in programs.gagen { "lr", program.spec }.out:gmatch "\t(%S+)\t(%S+)" do
+            wanted[#wanted + 1] = { tonumber(rate), tonumber(momentum) }
+        end
+        t.equal({ #events, #wanted }, { 60, 60 }, target)
+        for u, event in ipairs(events) do
+            t.near(event.lr, wanted[u][1], 1e-9)
+            t.near(assert(event.momentum, "no momentum"), wanted[u][2], 1e-9)
+        end
+    end
+    for _, event in ipairs(programs.events(programs.build("plateau_c", PLATEAU .. 'target "c"\n'), {})) do
+        assert(not event.momentum, "a schedule that moves none")
+    end
+end)
+
 local RANKS = [[
 data       { "csv", train = "tiny.csv", target = "last" }
 batch      (3)
