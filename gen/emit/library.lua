@@ -100,6 +100,7 @@ local function source(g, config, context, header)
         number = text.block(g.output and c.load(g.output, "output[i]") or ""),
         buckets = #g.collectives, residues = g.residues, scaled = config.scaler ~= nil,
         scale = text.block(scaler.present(config, "m->step.")),
+        own_scale = text.block(scaler.present(config, "p->m.step.")),
         last_scale = text.block(scaler.last(config, "s->")),
         ema = config.optimizer.own.ema ~= nil,
         schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,

@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype, full_batches)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype, full_batches, own_scale)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -184,8 +184,7 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 //% if has_by_grad then
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
 //% if scaled then
-    const model *m = &p->m;
-    const double scale = $scale;
+    const double scale = $own_scale;
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)(scale * d_output[i]) : 0;
 //% else
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)d_output[i] : 0;

@@ -175,6 +175,9 @@ add("with a scaler: the loop is train's, the handler and the counters see what i
     assert(worst > 0 and worst < 1e-5, worst)
     drive(t, programs, p, "handler", { bare = true })
     drive(t, programs, p, "scaled", { bare = true })
+    local _, still = build(t, "library_static", spec() .. "scaler { static = 256 }\n")
+    same(t, drive(t, programs, still, "resumed"), expected)
+    t.equal(programs.difference(drive(t, programs, still, "grad") .. name, expected .. name) < 1e-5, true)
 end)
 
 add("parameters out and in", function(t)
