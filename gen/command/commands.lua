@@ -91,6 +91,9 @@ commands.list = {
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
+        details = "A third column is the momentum, or beta1, where the schedule moves it. The rate is that of the "
+            .. "optimizer; groups have it times their lr_scale. Of \"plateau\" it is the rate before any "
+            .. "evaluation. No update is taken to be skipped.",
         example = "gagen lr specs/digits_mlp.lua" },
     { name = "kernels", arguments = { "SPEC" }, options = with(),
         doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua" },

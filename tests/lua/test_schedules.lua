@@ -279,6 +279,9 @@ local PARTS = {
 
 add("a warm-up that is a part of the run is one with every number of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local on_device = programs.build("schedule_ranks_cuda", RANKS:format '{ "cosine", warmup = 0.2 }'
+        .. 'target "cuda"\n')
     for text, behind in next, PARTS do
         local program = programs.build("schedule_ranks" .. (behind and "" or "_stages"), RANKS:format(text),
             { comm = "mpi" })
@@ -296,6 +299,9 @@ add("a warm-up that is a part of the run is one with every number of ranks", fun
                 printed[#printed + 1] = tonumber(rate)
             end
             local found = logged(programs, program, { ranks = ranks, "--threads", 1 })
+            if ranks == 1 and behind then
+                t.equal(logged(programs, on_device, { env = environment() }), found, "on a device")
+            end
             t.equal({ #printed, #found }, { updates, updates }, text)
             for u, rate in ipairs(wanted) do
                 t.near(printed[u], rate, 1e-9)
@@ -303,6 +309,25 @@ add("a warm-up that is a part of the run is one with every number of ranks", fun
             end
         end
     end
+end)
+
+-- The length of a warm-up is a number where the ranks are known, else an expression of the run's length.
+add("every schedule with a warm-up has the same rates whether the spec says the ranks or not", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local MORE = { multistep = ', milestones = { 2, 4, 9 }, compat = { "drop_milestones" }' }
+    local path, seen = programs.folder() .. "/schedule_open.lua", 0
+    for name, rule in require "catalog.catalog".load().schedules:each() do
+        local text = ('{ "%s", warmup = 0.2%s }'):format(name, MORE[name] or "")
+        local open, known = RANKS:format(text), RANKS:gsub('"ddp"', '{ "ddp", ranks = 2 }'):format(text)
+        if rule.fields[1].name == "warmup" then
+            t.write(path, open)
+            local found = programs.gagen { "lr", path, "--ranks", "2" }
+            t.write(path, known)
+            t.equal(found.out, programs.gagen { "lr", path }.out, text .. found.err)
+            seen = seen + (found.status == 0 and 1 or 0)
+        end
+    end
+    assert(seen >= 10, "schedules with a warm-up")
 end)
 
 add("the option for the ranks wins over the spec's, for auto_lr too", function(t)

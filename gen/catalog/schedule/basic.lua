@@ -15,8 +15,8 @@ schedule "constant_with_warmup" {
 }
 
 schedule "cosine" {
-    doc = "min + (base - min) (1 + cos(2 pi cycles t / total)) / 2, after a linear warm-up; past the end as there; "
-        .. "Colossal-AI's CosineAnnealingWarmupLR",
+    doc = "min + (base - min) (1 + cos(2 pi cycles t / total)) / 2, after a linear warm-up; its last "
+        .. "value past the end; Colossal-AI's CosineAnnealingWarmupLR",
     fields = { anneal.warmup,
         { name = "min", type = "num", default = 0, min = 0, doc = "the last rate" },
         { name = "cycles", type = "num", default = 0.5, above = 0, doc = "waves: a half one ends at min" },

@@ -41,7 +41,9 @@ schedule "multistep" {
         local reached = expr.lift(0)
         for _, m in ipairs(f.milestones) do
             local behind = m - f.warmup_length
-            if expr.is(behind) or behind >= 0 then reached = reached + where(ge(t, behind), 1, 0) end
+            local counts = not expr.is(behind) and (behind >= 0 and 1 or 0)
+                or f.compat.drop_milestones and where(ge(behind, 0), 1, 0) or 1
+            if counts ~= 0 then reached = reached + where(ge(t, behind), counts, 0) end
         end
         return base * pow(f.gamma, reached)
     end,
