@@ -1,4 +1,4 @@
-//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype, full_batches, own_scale)
+//@ library(header, name, fields, sizes, from, handed, scales, groups, by_grad, has_by_grad, half_gradient, output_type, number, d_output, output, buckets, residues, stops_at_nonfinite, hopeless, at_least, scaled, scale, last_scale, schedule, f1, plateau, chunked, ema, gradient_dtype, full_batches, by_sum, divisor, half_sums)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -121,26 +121,38 @@ static void own_evaluation(ga_worker *w, void *arg) {
     measure(w, &p->m, &b);
 }
 
-//% if scaled then
 static void multiply_gradient(model *m, double by) {
+    if (by == 1) return;
+//% if half_sums then
+    for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] = bf16_narrow((float)(bf16_widen(m->flat_g[i]) * by));
+//% else
     for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] = (real)(m->flat_g[i] * by);
+//% end
 }
 
-/* Before the gradient's norm is taken. The handler sees the gradient without the scale of the loss. */
+/* Worker 0: the handler sees the mean gradient, which has been divided by the weight of a full cycle until now, and
+ * is left so. */
+static int handle($name *p, ga_err *e) {
+    model *m = &p->m;
+//% if by_sum then
+    const double mean = 1$divisor;
 //% else
-/* Before the gradient's norm is taken. */
+    double weight = m->sums[SUM_WEIGHT];
+    GA_TRY(ga_comm_all_reduce(m->comm, &weight, 1, GA_F64, e));
+    const double mean = weight > 0 ? m->nominal / weight$divisor : 1;
 //% end
+    multiply_gradient(m, mean);
+    const int code = p->handler(p->context, p->gradients, p->tensors, e);
+    multiply_gradient(m, 1 / mean);
+    return code < 0 ? code : 0;
+}
+
+/* Before the gradient's norm is taken. */
 static void handle_gradients(ga_worker *w, model *m) {
     $name *p = ($name *)m;
     if (p->handler && w->index == 0) {
-//% if scaled then
-        multiply_gradient(m, 1 / $scale);
-//% end
-        const int code = p->handler(p->context, p->gradients, p->tensors, &m->error);
+        const int code = handle(p, &m->error);
         if (code < 0) ga_team_fail(w, code);
-//% if scaled then
-        multiply_gradient(m, $scale);
-//% end
     }
     ga_barrier(w);
 }
@@ -184,7 +196,7 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 //% if has_by_grad then
     const int64_t there = b->rows * (int64_t)(OUTPUT / B); /* the rest has weight 0 */
 //% if scaled then
-    const double scale = $own_scale;
+    const double scale = $scale;
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)(scale * d_output[i]) : 0;
 //% else
     for (int64_t i = 0; i < OUTPUT; i++) p->d_output[i] = i < there ? (real)d_output[i] : 0;

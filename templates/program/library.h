@@ -87,7 +87,7 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
  * place. A negative return ends the step. NULL: none. */
 //% else
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
- * before clipping, in place. A negative return ends the step. NULL: none. */
+ * before clipping, in place; their weight is one more small sum. A negative return ends the step. NULL: none. */
 //% end
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
