@@ -96,7 +96,8 @@ int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
  * (ema), these are measured, as in the program's own evaluations. out of predict: the model's output, whole. */
 int $(name)_validation_step($name *m, const $(name)_batch *b, $(name)_metrics *out, ga_err *e);
 int $(name)_predict_step($name *m, const $(name)_batch *b, float *out, ga_err *e);
-/* As predict, always of the parameters themselves: the output that d_output of backward_by_grad belongs to. */
+/* As predict, always of the parameters themselves: the output that d_output of backward_by_grad belongs to, but for
+ * dropout, and batchnorm by the statistics of the micro-batch, which that has and this has not. */
 int $(name)_forward_step($name *m, const $(name)_batch *b, float *out, ga_err *e);
 int64_t $(name)_output_elements(const $name *m); /* of predict's out and of d_output */
 
