@@ -27,7 +27,7 @@ commands.options = {
         doc = "c or cuda" },
     { name = "--march", key = "march", value = "NAME", values = target_values("march"),
         doc = "the profile to build for" },
-    { name = "--ranks", key = "ranks", value = "N", most = 1024, doc = "number of processes" },
+    { name = "--ranks", key = "ranks", value = "N", most = 256, doc = "number of processes" },
     { name = "--threads", key = "threads", value = "N", most = 1024, doc = "threads per process" },
     { name = "--without", key = "without", value = "PASS", many = true, values = passes.names(true),
         doc = "leave an optional pass out" },

@@ -117,6 +117,13 @@ local function cycles_of(c, given, path, choice)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
     accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at), choice.rows, c.ranks)
+    if c.global and c.parallel ~= "none" then
+        if not c.ranks_required and not choice.ranks then
+            diag.fail(diag.field(batch_at, "global"), "batch: global is divided by the number of processes: expected "
+                .. 'parallel { "' .. c.parallel .. '", ranks = n }, or the option --ranks n', {})
+        end
+        c.ranks_required = c.ranks
+    end
 end
 
 -- How many processes there are: the spec's number, or that of the option --ranks, which wins over it.

@@ -83,7 +83,7 @@ add("wrong words on the command line", function(t)
     for _, case in ipairs {
         { "expected a spec or a command" },
         { "unknown option '--jsn'", "plan", SPEC, "--jsn" },
-        { "--ranks: '0', expected 1..1024", "plan", SPEC, "--ranks", "0" },
+        { "--ranks: '0', expected 1..256", "plan", SPEC, "--ranks", "0" },
         { "--ranks: the spec has no parallel", "plan", SPEC, "--ranks", "2" },
         { "--march: 'sapphire', expected one of", "plan", SPEC, "--march", "sapphire" },
         { "-o: given twice", SPEC, "-o", "a", "-o", "b" },

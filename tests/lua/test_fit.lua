@@ -152,6 +152,10 @@ add("global is divided by the ranks of an option", function(t)
         local result = planned(t, text, "fit_ranks", "--ranks", tostring(ranks))
         t.equal(t.load("tests/lua/json.lua").read(result.out).cycle.accumulate, a)
     end
+    -- with other ranks the rows of an update would be others: the program refuses them
+    local _, path = planned(t, text, "fit_ranks")
+    t.contains(t.load("tests/lua/programs.lua")(t).gagen { "show", path, "model.c", "--ranks", "2" }.out, "RANKS = 2,")
+    t.contains(planned(t, text, "fit_ranks").err, 'batch: global is divided by the number of processes')
     t.contains(planned(t, text, "fit_ranks", "--ranks", "3").err, "which 32 rows x 3 ranks = 96 does not divide")
 end)
 
