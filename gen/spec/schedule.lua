@@ -88,6 +88,17 @@ local function check_proportional(entry, made)
     end
 end
 
+-- A rate that ends above where it begins may be wanted, but a default that is one is hardly seen.
+local function warn_of_rising(c, entry)
+    for _, name in ipairs { "min", "eta_min", "end_lr" } do
+        local last, base = entry.fields[name], c.optimizer.fields.lr
+        if last and last > base then
+            diag.warn(entry.where.locate(name), ("%s: %s is %g, more than the optimizer's lr, %g: the rate rises")
+                :format(entry.where.what, name, last, base))
+        end
+    end
+end
+
 --- Completes an entry { rule, fields, at, where, open }: its switches, its warm-up, its stages. open: whether how
 --- long the run is depends on the number of ranks, which is known when it starts.
 function schedule.prepare(c, registry, entry, length, unit)
@@ -96,6 +107,7 @@ function schedule.prepare(c, registry, entry, length, unit)
     if complaint then diag.fail(entry.at, ("%s: %s"):format(entry.where.what, complaint), {}) end
     set_compat(entry)
     set_warmup(entry, f.total or length, unit)
+    warn_of_rising(c, entry)
     if not f.stages then return end
     f.play, f.continues = {}, {}
     for i, args in ipairs(f.stages) do

@@ -399,6 +399,17 @@ local REFUSED = {
     { '(function(t, base) return dropout(0.5)(t) end)', "schedule" },
 }
 
+add("a rate that ends above where it begins is warned of", function(t, numeric)
+    local function said(schedule, lr)
+        local path = write_spec(t, numeric, { schedule = schedule, optimizer = sgd(lr) })
+        return t.run { t.gagen, "check", path }.err
+    end
+    local text = "end_lr is 0.0001, more than the optimizer's lr, 5e-05: the rate rises"
+    t.contains(said('"polynomial"', 5e-5), "schedule 'polynomial': " .. text)
+    t.contains(said('{ "sequential", { "constant" }, { "polynomial" }, milestones = { 3 } }', 5e-5), text)
+    assert(not said('"polynomial"', 1e-3):find "rises")
+end)
+
 add("what is refused", function(t, numeric)
     for _, refused in ipairs(REFUSED) do
         local path = write_spec(t, numeric, { schedule = refused[1], optimizer = refused[3] or sgd(0.1),
