@@ -27,12 +27,14 @@ end
 
 -- Files that differ from what gagen wrote there: somebody edited them, or they were never gagen's.
 local function edited_files(folder, manifest, files)
-    return ordered.collect(files.keys, function(name)
+    local list = ordered.collect(files.keys, function(name)
         local now = host.exists(folder .. "/" .. name) and host.read(folder .. "/" .. name)
         if now and host.sha256(now) ~= manifest:get(name) and now ~= files:get(name) then
             return name
         end
     end)
+    if manifest:size() == 0 and host.read(folder .. "/MANIFEST") then list[#list + 1] = "MANIFEST" end
+    return list
 end
 
 -- What a message says after the path that it begins with.

@@ -158,8 +158,12 @@ add("a file that was never gagen's is kept", function(t)
     t.contains(refused.err, "1 file was there before gagen, which would overwrite it: main.c")
     t.equal(host.read(folder .. "/main.c"), "mine")
     t.equal(host.exists(folder .. "/step.c"), false)
+    t.write(folder .. "/MANIFEST", "mine too")
+    t.contains(programs.gagen { SPEC, "-o", folder }.err, "2 files were there before gagen, which would overwrite "
+        .. "them: main.c, MANIFEST")
     gagen(t, SPEC, "-o", folder, "--force")
     t.equal(host.read(folder .. "/edited/main.c"), "mine")
+    t.equal(host.read(folder .. "/edited/MANIFEST"), "mine too")
     gagen(t, SPEC, "-o", folder)
 end)
 
