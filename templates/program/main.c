@@ -177,7 +177,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 }
 
 static int run(model *m, const ga_options *o, ga_err *e) {
-    GA_TRY(ga_stop_open(e));
+    if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");

@@ -1,6 +1,8 @@
 //@ sample(header, name, positions, width, ids, output, text, device, half, chunked, features, weight, next, step, bias)
 $header
 
+#include <errno.h>
+
 #include "runtime/stop.h"
 
 /* Part of model.c. Row 0 of a micro-batch holds the last tokens; the model's output at the last of them says
@@ -28,6 +30,11 @@ static void write_token(int32_t id) {
 //% else
     printf("%d ", id);
 //% end
+}
+
+static int flush(ga_err *e) {
+    if (fflush(stdout) == 0) return 0;
+    return ga_fail(e, GA_ENVIRONMENT, "standard output: %s", strerror(errno));
 }
 
 //% if chunked then
@@ -107,8 +114,8 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
         if (n == POSITIONS) memmove(input, input + 1, (size_t)--n * sizeof *input);
         input[n] = draw(x, o->temperature, m->seed, i);
         write_token(input[n++]);
-        fflush(stdout);
+        GA_TRY(flush(e));
     }
     putchar('\n');
-    return 0;
+    return flush(e);
 }

@@ -60,6 +60,17 @@ add("a device says the same", function(t)
     t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
 end)
 
+add("what cannot be written ends it, and so does a signal", function(t)
+    local _, p = build(t, "sample", spec())
+    local function shell(script) return t.run { "timeout", "20", "bash", "-c", (script:gsub("TRAIN", p.train
+        .. " --sample 100000000")) } end
+    local gone = shell "TRAIN | head -c 9; exit ${PIPESTATUS[0]}"
+    t.equal(gone.status, 3)
+    t.contains(gone.err, "sample: standard output: ")
+    local stopped = shell "coproc exec TRAIN; head -c 9 <&${COPROC[0]}; kill -TERM $COPROC_PID; wait $COPROC_PID"
+    t.equal(stopped.status, 0)
+end)
+
 -- At the start the head is 0: every letter is as likely as any other.
 add("each token is drawn as often as the model says", function(t)
     local programs, p = build(t, "sample_even", spec('init { { "head.*", value = 0 } }\n'))

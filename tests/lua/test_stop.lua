@@ -81,6 +81,18 @@ local function damaged(t, programs, p)
     return file
 end
 
+-- An evaluation has nothing to save. This one takes minutes: 90 rows, 65,536 layers that share their weight.
+add("a signal ends an evaluation at once", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text = changed("model [^\n]*", 'local shared = linear "q" { 64 }\n'
+        .. 'model { linear "in" { 64 }, times(65536) "h" { shared, tanh {} }, linear "out" { 3 } }')
+    local p = programs.build("eval_long", (text:gsub("batch %b()", "batch (1)")))
+    local result = t.run { "timeout", "60", "bash", "-c", ("coproc exec %s --eval --threads 1 --checkpoint %s 2>&1; "
+        .. "read -r line <&${COPROC[0]}; echo $line; kill -TERM $COPROC_PID; wait $COPROC_PID"):format(p.train, t.temp()) }
+    t.equal(result.out, "ready\n")
+    t.equal(result.status, 128 + 15)
+end)
+
 add("50 skipped updates in a row end the run, the last one in the log", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("stop_skips", changed("seed = 3", 'seed = 3, on_nonfinite = "skip"'))
