@@ -155,13 +155,13 @@ tests[#tests + 1] = { "norms of tensors: a region is its layers, threads change 
     programs.close(programs.dump(flat, {}), one, 1e-13)
 end }
 
--- === zeros ======================================================================================
+-- === zeros, and what is no number ===============================================================
 
--- Whether a weight, gradient and state of 0 stay 0 in update t, beside elements that are not: what a rule for
+-- What update t makes of a weight and state of 0 and this gradient, beside elements that are not 0: what a rule for
 -- matrices makes of those are x, row and column.
-local function keeps_zero(rule, o, t)
+local function updated(rule, o, t, g)
     local expr = require "base.expr"
-    local states, env = {}, { w = 0, g = 0, lr = 0.1, t = t, grad_norm = 3, ratio = 0.7, scale = 0.7, unit = 0.7,
+    local states, env = {}, { w = 0, g = g, lr = 0.1, t = t, grad_norm = 3, ratio = 0.7, scale = 0.7, unit = 0.7,
         adjust = 1.5, x = 0.3, row = 0.6, column = 0.8 }
     for _, name in ipairs(rule.state(o)) do states[name], env[name] = expr.var(name), 0 end
     for _, s in ipairs(rule.scalars and rule.scalars(o) or {}) do
@@ -173,6 +173,11 @@ local function keeps_zero(rule, o, t)
     for _, list in ipairs(lists) do
         for _, s in ipairs(list) do env[s[1]] = expr.evaluate(expr.lift(s[2]), env) end
     end
+    return env
+end
+
+local function keeps_zero(rule, o, t)
+    local env = updated(rule, o, t, 0)
     local zero = env.w == 0
     for _, name in ipairs(rule.state(o)) do zero = zero and env[name] == 0 end
     return zero
@@ -195,6 +200,18 @@ tests[#tests + 1] = { "zero maps to zero where a rule says so, and only there", 
     for _, rule in require "catalog.catalog".load().optimizers:each() do
         check_zero(rule, rule)
         if rule.matrix then check_zero(rule, rule.matrix) end
+    end
+end }
+
+-- With on_nonfinite = "ignore" it must not look as if nothing had happened.
+tests[#tests + 1] = { "a gradient that is no number makes a parameter that is none", function()
+    for name, rule in require "catalog.catalog".load().optimizers:each() do
+        -- where the rule has a start, all elements of a matrix are none by its iteration
+        for number, setting in ipairs(rule.start and {} or require "catalog.catalog".settings(rule)) do
+            if rule.settle then assert(not rule.settle(setting[2], "f64")) end
+            local w = updated(rule, setting[2], 2, 0 / 0).w
+            if w == w then error(("%s, setting %d: %g"):format(name, number, w), 0) end
+        end
     end
 end }
 

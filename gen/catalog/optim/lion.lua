@@ -13,9 +13,10 @@ optimizer "lion" {
     state = function() return { "m" } end,
     update = function(o, w, g, s, lr)
         local u = var "u"
+        local sign = where(gt(u, 0), 1, where(lt(u, 0), -1, u))        -- of nan: nan
         return {
             { "u", moments.average(o.betas[1], s.m, g) },
-            { "w", moments.decayed(o, w, lr) - lr * where(gt(u, 0), 1, where(lt(u, 0), -1, 0)) },
+            { "w", moments.decayed(o, w, lr) - lr * sign },
             { "m", moments.average(o.betas[2], s.m, g) },
         }
     end,
