@@ -1,7 +1,7 @@
 # make demo      installs what is missing, builds, trains on real digits
 # make           out/gagen            make test      all tests but the long ones      make test-all
 # make docs      docs/COMMANDS.md; in out: the manual page, completions, annotations for editors
-# make clean     removes all that was built
+# make clean     removes gagen and what it was built from; programs in out stay
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
 BUILD    ?= out/.build

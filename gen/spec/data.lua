@@ -305,7 +305,7 @@ local function split_of(d, where)
         { name = "fold", type = "int", min = 1 }, { name = "of", type = "int", min = 2, max = 1000 },
         { name = "eval", type = "int", min = 1 },
         { name = "seed", type = "int", min = 0 },
-    }, d.split, check.context("data: split", d.at))
+    }, d.split, { what = "data: split", locate = function() return where.locate("split") end })
     local at = where.locate("split")
     if d.eval then diag.fail(at, "data: split and eval exclude each other", {}) end
     if WINDOWS[d.kind] and (s.fold or s.of or s.seed) then

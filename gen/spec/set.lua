@@ -62,7 +62,9 @@ function set.read_all(arguments)
     local seen, list = ordered.map(), {}
     for i, argument in ipairs(arguments) do
         local s = set.read(argument)
-        local target = s.word .. (s.field and "." .. s.field or "")
+        local first = not s.field and type(s.value) ~= "table" and find_field(words.find(s.word))
+        local field = s.field or first and first.name
+        local target = s.word .. (field and "." .. field or "")
         if seen:has(target) then
             diag.fail("--set " .. argument, target .. ": set twice, expected once", {})
         end

@@ -102,9 +102,11 @@ add("what --set refuses", function(t)
         t.match(result.err, "^%-%-set " .. case[1]:match("^%w+"))
         assert(not result.err:find("\x1b", 1, true))
     end
-    local twice = programs.gagen { "check", SPEC, "--set", "batch=1", "--set", "batch=2" }
-    t.equal(twice.status, 1)
-    t.contains(twice.err, "batch: set twice, expected once")
+    for _, second in ipairs { "batch=2", "batch.rows=2" } do
+        local twice = programs.gagen { "check", SPEC, "--set", "batch=1", "--set", second }
+        t.equal(twice.status, 1)
+        t.contains(twice.err, "batch.rows: set twice, expected once")
+    end
 end)
 
 add("a function of the spec is not replaced by a value", function(t)
