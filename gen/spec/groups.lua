@@ -41,6 +41,10 @@ local function read_group(optimizer, i, group)
     if type(group) ~= "table" then
         diag.fail(optimizer.at, ("%s is a %s, expected { glob, ... }"):format(where.what, type(group)), {})
     end
+    if group.lr ~= nil then
+        diag.fail(optimizer.at, where.what .. ": lr is the same for all groups, expected lr_scale: what it is "
+            .. "multiplied with", {})
+    end
     local chosen = all_rest(optimizer, group) and optimizer.rest or optimizer
     local schema = {
         { name = "glob", type = "glob", position = 1 },

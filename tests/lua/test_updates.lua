@@ -159,6 +159,7 @@ local REFUSED = {
         .. '{ "b.*", momentum = 0 } } }',
         "group 2: keeps nothing for each parameter, the optimizer's own fields keep buf" },
     { '{ "sgd", lr = 0.1, groups = { { "a.*", nesterov = true } } }', "nesterov needs momentum" },
+    { '{ "sgd", lr = 0.1, groups = { { "a.*", lr = 0.2 } } }', "expected lr_scale: what it is multiplied with" },
     { '{ "adamw", lr = 0.1, groups = { { "a.*", betas = { 2, 3 } } } }', "each of betas" },
 }
 
