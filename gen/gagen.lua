@@ -16,6 +16,7 @@ local print_graph = require "graph.print"
 local program = require "emit.program"
 local program_folder = require "emit.program_folder"
 local show = require "command.show"
+local text = require "base.text"
 local schedule = require "spec.schedule"
 local tokenize = require "command.tokenize"
 local expr = require "base.expr"
@@ -39,7 +40,7 @@ function COMMANDS.generate(o)
     local folder, facts, files = generate(o)
     if folder then
         io.stderr:write(("wrote %s: %d files, %d parameters, %d bytes planned; next: make -C %s\n")
-            :format(folder, files:size() + 1, facts.totals.parameters, facts.totals.bytes, folder))
+            :format(folder, files:size() + 1, facts.totals.parameters, facts.totals.bytes, text.shell_word(folder)))
     end
     return 0
 end

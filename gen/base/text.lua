@@ -14,6 +14,12 @@ local function value(kind, s) return setmetatable({ kind = kind, text = s }, typ
 --- Whether v is a typed value.
 function text.is(v) return getmetatable(v) == typed end
 
+--- A word for a shell, in quotes where it needs them: plain text, for people.
+function text.shell_word(word)
+    if word:find("^[%w_./=+,:@-]+$") then return word end
+    return "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
 --- A C identifier; anything else is a bug of the caller.
 function text.ident(s)
     if not s:match("^[%a_][%w_]*$") then error("not an identifier: " .. s, 2) end

@@ -7,21 +7,16 @@ local ordered = require "base.ordered"
 local passes = require "passes.passes"
 local profile = require "emit.profile"
 local set = require "spec.set"
+local text = require "base.text"
 
 -- Options that change the program, by their keys: shown in it as the command that wrote it.
 local SHOWN = { { "target", "--target" }, { "march", "--march" }, { "ranks", "--ranks" },
     { "threads", "--threads" } }
 
--- A word for a shell, in quotes where it needs them.
-local function quoted(word)
-    if word:find("^[%w_./=+,:@-]+$") then return word end
-    return "'" .. word:gsub("'", "'\\''") .. "'"
-end
-
 -- The command that writes this program again, from the same folder.
 local function shown_command(path, sets, o)
-    local parts = { "gagen", quoted(path) }
-    local function add(option, value) parts[#parts + 1] = option .. " " .. quoted(tostring(value)) end
+    local parts = { "gagen", text.shell_word(path) }
+    local function add(option, value) parts[#parts + 1] = option .. " " .. text.shell_word(tostring(value)) end
     for _, s in ipairs(sets) do add("--set", s.text) end
     for _, option in ipairs(SHOWN) do
         if o[option[1]] then add(option[2], o[option[1]]) end

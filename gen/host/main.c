@@ -3,6 +3,7 @@
 #include "host.h"
 
 #include <string.h>
+#include <unistd.h>
 
 /* Takes `--dev DIR` out of the arguments. */
 static void take_dev(ga_host *host) {
@@ -14,9 +15,20 @@ static void take_dev(ga_host *host) {
     host->argc = kept;
 }
 
+/* Whether the folder has what gagen starts with. */
+static int is_checkout(const char *folder) {
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s/gen/gagen.lua", folder);
+    return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+}
+
 int main(int argc, char **argv) {
     ga_host host = { .argc = argc > 0 ? argc - 1 : 0, .argv = argv + 1 };
     take_dev(&host);
+    if (host.dev && !is_checkout(host.dev)) {
+        fputs("gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n", stderr);
+        return GA_EXIT_USER;
+    }
     lua_State *L = ga_host_open(&host);
     if (!L) {
         fprintf(stderr, "gagen: not enough memory\n");

@@ -167,6 +167,12 @@ add("a file that was never gagen's is kept", function(t)
     gagen(t, SPEC, "-o", folder)
 end)
 
+add("what is to be done next can be pasted into a shell", function(t)
+    local folder = t.temp() .. "/it's here"
+    local result = t.load("tests/lua/programs.lua")(t).gagen { SPEC, "-o", folder }
+    t.equal(t.shell("printf %s " .. t.match(result.err, "next: make %-C (.*)\n$")).out, folder)
+end)
+
 add("a second generation touches no file", function(t)
     local folder = t.temp() .. "/p"
     gagen(t, SPEC, "-o", folder)

@@ -90,4 +90,10 @@ tests[1] = { "an op, an optimizer and a schedule are one file each", function(t)
     t.near(weight, expected(), 1e-14)
 end }
 
+tests[#tests + 1] = { "a folder that is no checkout is refused", function(t)
+    local result = t.run { t.root .. "/" .. t.gagen, "--dev", t.temp(), "version" }
+    t.equal(result.status, 1)
+    t.equal(result.err, "gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n")
+end }
+
 return tests
