@@ -86,6 +86,13 @@ add("each token is drawn as often as the model says", function(t)
     assert(chi < 27 + 4 * math.sqrt(2 * 27), ("chi-square %g with 27 degrees of freedom"):format(chi))
 end)
 
+add("the logged loss is the mean of the update's targets", function(t)
+    local programs, p = build(t, "sample_even", spec('init { { "head.*", value = 0 } }\n'))
+    for _, event in ipairs(programs.events(p, { "--cycles", 1 })) do
+        if event.event == "update" then t.near(event.loss, math.log(28), 1e-6) end
+    end
+end)
+
 add("tokens per second are those of all rows", function(t)
     local programs, p = build(t, "sample", spec())
     for _, event in ipairs(programs.events(p, { "--cycles", 3 })) do
