@@ -146,6 +146,7 @@ static int open_first(ga_ckpt *c, ga_err *e) {
     if (c->folder < 0)
         return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", c->c.folder, strerror(errno));
     GA_TRY(take_lock(c, e));
+    if (!c->c.resumes) GA_TRY(ga_ckpt_check_owner(c->folder, c->c.folder, c->c.program, e));
     ga_folder_each(c->folder, remove_temporary, c);
     return check_space(c, e);
 }
@@ -282,6 +283,7 @@ static void begin_manifest(save *v) {
     *t = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
     ga_text_add(t, "{\"format\":1,\n");
     add_text(t, "version", s->version);
+    add_text(t, "program", v->c->c.program);
     add_text(t, "run", v->c->run);
     add_text(t, "spec_sha256", s->spec_sha256);
     ga_text_add(t, "\"model_hash\":\"%016llx\",\n", (unsigned long long)v->c->model);

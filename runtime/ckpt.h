@@ -53,6 +53,7 @@ typedef struct ga_ckpt_state {
     ga_data_file data[GA_DATA_FILES];
     int file_count; /* of the files that all ranks share; filled in by loading, not looked at by saving */
     char files[GA_CKPT_FILES][GA_CKPT_NAME];
+    char program[GA_CKPT_NAME]; /* as the files; "": not said */
 } ga_ckpt_state;
 
 /* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. */
@@ -72,6 +73,8 @@ typedef struct ga_ckpt_config {
     ga_comm *comm;
     const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: always now's accumulate */
     bool overflows;          /* what is not finite in a gradient is a skipped update: it may be saved in a cycle */
+    const char *program;     /* its name */
+    bool resumes;            /* begins with a checkpoint, which another program may have written */
 } ga_ckpt_config;
 
 typedef struct ga_ckpt ga_ckpt;
@@ -89,6 +92,9 @@ void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
  * path of the new checkpoint, GA_PATH_MAX bytes, is left in path (NULL allowed). GA_NONFINITE:
  * refused for a value in it; in the gradient of a cycle whose boundary may skip its update, any may be. */
 int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
+
+/* GA_INPUT if the open folder, at `path`, has a checkpoint of a program with another name. */
+int ga_ckpt_check_owner(int folder, const char *path, const char *program, ga_err *e);
 
 /* Where `--resume what` points: "latest" is the checkpoint of `folder` with the highest micro whose
  * manifest, sizes and checksums are right (each one rejected is named on stderr), else a path,

@@ -133,6 +133,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);
     fill_numbers(json_object_get(o, "numbers"), s, &ok);
     s->world = (int)get_int(o, "world", &ok);
+    if (json_object_get(o, "program")) get_text(o, "program", s->program, sizeof s->program, &ok);
     get_text(o, "version", s->version, sizeof s->version, &ok);
     get_text(o, "spec_sha256", s->spec_sha256, sizeof s->spec_sha256, &ok);
     get_text(o, "target", s->target, sizeof s->target, &ok);
@@ -293,6 +294,33 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e) {
     ga_err why;
     int code = verify(AT_FDCWD, path, false, out, &why);
     return code < 0 ? ga_fail(e, (ga_status)code, "%.200s: %.250s", path, why.msg) : GA_OK;
+}
+
+typedef struct {
+    const char *path, *program;
+    ga_err *e;
+} owner_check;
+
+static int check_owner(void *arg, const char *name) {
+    const owner_check *check = arg;
+    int64_t cycle;
+    int r;
+    char path[GA_PATH_MAX + NAME];
+    ga_ckpt_state s;
+    ga_err damaged;
+    if (!ga_ckpt_name_parse(name, &cycle, &r)) return GA_OK;
+    snprintf(path, sizeof path, "%s/%s", check->path, name);
+    if (ga_ckpt_read(path, &s, &damaged) < 0 || !*s.program || strcmp(s.program, check->program) == 0) return GA_OK;
+    return ga_fail(check->e, GA_INPUT,
+                   "%.200s: holds checkpoints of '%s' (%s), which '%s' would replace by its own: name another folder "
+                   "with --checkpoint, or go on from one with --resume",
+                   check->path, s.program, name, check->program);
+}
+
+int ga_ckpt_check_owner(int folder, const char *path, const char *program, ga_err *e) {
+    const int code = ga_folder_each(folder, check_owner, &(owner_check){path, program, e});
+    if (code != GA_ENVIRONMENT) return code;
+    return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be listed: %s", path, strerror(errno));
 }
 
 /* Looks for the highest (micro, name) below a bound. */

@@ -213,7 +213,7 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
     return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, a->gradient, $gradients,
-                            m->comm, &m->epochs, $overflows};
+                            m->comm, &m->epochs, $overflows, "$name", false};
 }
 
 static ga_ckpt_state state_of(const model *m) {
@@ -443,7 +443,8 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% end
     GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
     strcat(m->folder, "/checkpoints");
-    const ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
+    ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
+    c.resumes = o->resume != NULL;
     if (o->resume) {
         GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));

@@ -324,7 +324,7 @@ add("what cannot be resumed is refused with its reason", function(t)
 end)
 
 local MANIFEST = {
-    format = "number", version = "string", run = "string", spec_sha256 = "string", model_hash = "string",
+    format = "number", version = "string", program = "string", run = "string", spec_sha256 = "string", model_hash = "string",
     micro = "number", cycle = "number", update = "number", skipped = "number", skipped_in_row = "number",
     epoch = "number", position = "number", batch = "number", accumulate = "number", r = "number", weight = "number",
     loss_sum = "number", rows = "number", nominal = "number", seed = "number", scaler = "table", world = "number",
@@ -353,6 +353,20 @@ add("a manifest says all that there is to say", function(t)
     end
     t.equal({ #manifest.data, manifest.data[1].path, manifest.data[1].bytes },
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
+end)
+
+-- Another program would delete them one after the other.
+add("a folder with checkpoints of another program is refused, and left as it is", function(t)
+    local programs, p = small(t)
+    local folder = t.temp()
+    programs.train(p, { "--cycles", 2, "--checkpoint", folder })
+    local another = other(t, "another", {})
+    local result = programs.train(another, { "--cycles", 1, "--checkpoint", folder, status = 1 })
+    t.contains(result.err, folder .. ": holds checkpoints of 'resume' (cycle-000000002), which 'resume_another' "
+        .. "would replace by its own: name another folder with --checkpoint, or go on from one with --resume")
+    t.equal(host.list(folder), { ".lock", "cycle-000000002" })
+    programs.train(another, { "--cycles", 3, "--resume", "latest", "--checkpoint", folder })
+    t.equal(host.list(folder), { ".lock", "cycle-000000002", "cycle-000000003" })
 end)
 
 add("inside a cycle what a cycle weighs may not differ", function(t)
