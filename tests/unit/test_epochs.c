@@ -94,7 +94,8 @@ static void check_micro(const setting *s, int rank, const served *b) {
     assert_int_equal(b->micro.row, (b->place.r * s->world + rank) * B);
     assert_int_equal(b->micro.cycle, b->place.cycle);
     assert_true(b->micro.training == 1 && b->micro.seed == 7);
-    for (int64_t i = b->micro.rows; i < B; i++) assert_int_equal(b->ids[i], 0);
+    assert_in_range(b->ids[0], 0, s->rows - 1);
+    for (int64_t i = b->micro.rows; i < B; i++) assert_int_equal(b->ids[i], b->ids[0]);
 }
 
 /* Every micro-batch again, each after a seek to its place. */
