@@ -5,7 +5,7 @@ local load_spec = require "spec.load"
 local options = require "spec.options"
 local ordered = require "base.ordered"
 local passes = require "passes.passes"
-local profile = require "emit.profile"
+local profile = require "emit.program.profile"
 local set = require "spec.set"
 local text = require "base.text"
 

@@ -4,8 +4,8 @@ local compile = require "command.compile"
 local diag = require "base.diag"
 local lines = require "base.lines"
 local ordered = require "base.ordered"
-local program = require "emit.program"
-local program_folder = require "emit.program_folder"
+local program = require "emit.program.program"
+local program_folder = require "emit.program.folder"
 local text = require "base.text"
 
 local diff = {}

@@ -11,8 +11,8 @@ local compile = require "command.compile"
 local diag = require "base.diag"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
-local program = require "emit.program"
-local program_folder = require "emit.program_folder"
+local program = require "emit.program.program"
+local program_folder = require "emit.program.folder"
 local safetensors = require "command.safetensors"
 
 local equiv = {}

@@ -6,7 +6,7 @@
 --                                  32 rows, all kept             1.8 GiB   <- fits, and is the fastest
 --                                  64 rows, light values again   2.3 GiB
 local diag = require "base.diag"
-local program = require "emit.program"
+local program = require "emit.program.program"
 local text = require "base.text"
 
 local DEPTHS, LOGITS = { "none", "light", "blocks" }, { "whole", "chunked" }

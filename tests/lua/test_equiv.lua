@@ -57,8 +57,8 @@ add("the same gradients for any number of micro-steps", function(t)
 end)
 
 for _, case in ipairs {
-    { "gradients that are not added", "gen/emit/matmul.lua", '"k > 0 || add"', '"k > 0"' },
-    { "a mean over the micro-batch", "gen/emit/scaler.lua", "%(real%)%(%%s / m%->nominal%)", "(real)(%%s / (double)B)" },
+    { "gradients that are not added", "gen/emit/targets/c/matmul.lua", '"k > 0 || add"', '"k > 0"' },
+    { "a mean over the micro-batch", "gen/emit/boundary/scaler.lua", "%(real%)%(%%s / m%->nominal%)", "(real)(%%s / (double)B)" },
 } do
     add(case[1] .. " are seen", function(t)
         local how = changed(t, table.unpack(case, 2))

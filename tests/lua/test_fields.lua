@@ -107,7 +107,7 @@ end
 
 -- Tries the specs from number `first` to `last`: returns how many were taken, and what is wrong.
 local function try(list, first, last, stride, path, write)
-    local compile, program, diag = require "command.compile", require "emit.program", require "base.diag"
+    local compile, program, diag = require "command.compile", require "emit.program.program", require "base.diag"
     local wrong, taken = {}, 0
     for i = first, last, stride do
         local what, text = table.unpack(list[i])

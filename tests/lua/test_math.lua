@@ -1,7 +1,7 @@
 -- The elementary functions that programs in f32 bring along: their error over all floats, and that
 -- compilers make vector code of loops over them without being allowed to change a value.
-local math_file = require "emit.math"
-local profile = require "emit.profile"
+local math_file = require "emit.targets.c.math"
+local profile = require "emit.program.profile"
 local template = require "base.template"
 
 local FLAGS = { "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-fno-math-errno",

@@ -145,7 +145,7 @@ end
 -- What `gagen check` does, without starting it.
 local function check(path)
     return function()
-        local compile, program = require "command.compile", require "emit.program"
+        local compile, program = require "command.compile", require "emit.program.program"
         program.render(compile(path, {}))
         return 0
     end

@@ -1,8 +1,8 @@
 -- Blocked products against plain sums, bit by bit, for each profile this machine can run: the sizes of
 -- tiles, panels and strips must change neither the order nor the rounding of a sum.
-local math_file = require "emit.math"
-local matmul = require "emit.matmul"
-local profile = require "emit.profile"
+local math_file = require "emit.targets.c.math"
+local matmul = require "emit.targets.c.matmul"
+local profile = require "emit.program.profile"
 local template = require "base.template"
 local text = require "base.text"
 

@@ -51,7 +51,7 @@ add("emitted rates have short lines", function(t, numeric)
         local path = write_spec(t, numeric, { schedule = run.spec, updates = run.updates, optimizer = sgd(run.base) })
         local _, c = require "spec.load".load(path, {}, {})
         for _, target in ipairs { "c", "cuda" } do
-            for line in require "emit.rate"[target](c).text:gmatch "[^\n]+" do
+            for line in require "emit.boundary.rate"[target](c).text:gmatch "[^\n]+" do
                 assert(#line <= 100, run.spec .. ": " .. line)
             end
         end

@@ -1,13 +1,13 @@
--- cuda: how the CUDA target spells kernels, launches and addresses: the same interface as emit/c.lua.
+-- cuda: how the CUDA target spells kernels, launches and addresses: the same interface as emit/targets/c/c.lua.
 -- A kernel's launch is { blocks, threads }: one-dimensional, whole warps, decided by its shape alone.
 -- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
-local attention = require "emit.kernels_attention"
-local batchnorm = require "emit.kernels_batchnorm"
-local c = require "emit.c"
-local conv = require "emit.kernels_conv"
+local attention = require "emit.kernels.attention"
+local batchnorm = require "emit.kernels.batchnorm"
+local c = require "emit.targets.c.c"
+local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
-local pool = require "emit.kernels_pool"
+local pool = require "emit.kernels.pool"
 local scratch = require "passes.scratch"
 local text = require "base.text"
 

@@ -1,15 +1,15 @@
 -- library: NAME.h and library.c, the program as a library for a loop of the user's own, and an example.
 -- Only the C target has it. backward_by_grad is the backward pass behind the gradient of the output.
-local batch = require "emit.batch"
+local batch = require "emit.program.batch"
 local batchnorm = require "spec.batchnorm"
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local diag = require "base.diag"
 local expr = require "base.expr"
-local gradients = require "emit.gradients"
+local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
-local scaler = require "emit.scaler"
-local step = require "emit.step"
+local scaler = require "emit.boundary.scaler"
+local step = require "emit.program.step"
 local text = require "base.text"
 
 local library = {}

@@ -2,7 +2,7 @@
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
 local ordered = require "base.ordered"
-local readable = require "emit.readable"
+local readable = require "emit.boundary.readable"
 local schedule = require "spec.schedule"
 local text = require "base.text"
 

@@ -1,5 +1,5 @@
 -- kernels_batchnorm: the template arguments of batchnorm, for both targets.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local text = require "base.text"

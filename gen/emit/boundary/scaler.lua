@@ -2,7 +2,7 @@
 -- times too large until the boundary divides it, in the factor that also makes the mean of it. What a scale that
 -- moves keeps are fields of the struct step; it moves behind everything else that is decided about an update, so
 -- a cycle has one scale. Without the word, nothing of it is in a program.
-local clip = require "emit.clip"
+local clip = require "emit.boundary.clip"
 local expr = require "base.expr"
 local text = require "base.text"
 

@@ -1,15 +1,15 @@
 -- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
 -- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
-local attention = require "emit.kernels_attention"
-local batchnorm = require "emit.kernels_batchnorm"
-local c = require "emit.c"
-local conv = require "emit.kernels_conv"
+local attention = require "emit.kernels.attention"
+local batchnorm = require "emit.kernels.batchnorm"
+local c = require "emit.targets.c.c"
+local conv = require "emit.kernels.conv"
 local expr = require "base.expr"
 local graph = require "graph.graph"
-local matmul = require "emit.matmul"
-local norm = require "emit.kernels_norm"
+local matmul = require "emit.targets.c.matmul"
+local norm = require "emit.kernels.norm"
 local ordered = require "base.ordered"
-local pool = require "emit.kernels_pool"
+local pool = require "emit.kernels.pool"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -46,7 +46,7 @@ local function function_name(node, section)
 end
 
 -- Arguments of each op's template beside fn, params and source.
-local ARGUMENTS = ordered.copy((require "emit.kernels_shape"), attention.arguments)
+local ARGUMENTS = ordered.copy((require "emit.kernels.shape"), attention.arguments)
 for _, family in ipairs { conv, pool, batchnorm, norm } do
     ARGUMENTS = ordered.copy(ARGUMENTS, family.arguments)
 end

@@ -1,5 +1,5 @@
 -- doctor: what this machine has for building and running programs.
-local profile = require "emit.profile"
+local profile = require "emit.program.profile"
 
 local doctor = {}
 

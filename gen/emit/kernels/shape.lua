@@ -1,6 +1,6 @@
 -- kernels_shape: what the templates of ops that move values, reduce axes or look rows up are given.
--- A map from op to function(kernel, node, op, dtype), as in emit/kernels.lua.
-local c = require "emit.c"
+-- A map from op to function(kernel, node, op, dtype), as in emit/kernels/kernels.lua.
+local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
 local text = require "base.text"
 

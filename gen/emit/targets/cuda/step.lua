@@ -1,17 +1,17 @@
 -- cuda_step: the text of step.c, launch.c and kernels.cu. The host sends the same calls as the C
 -- target makes; what the boundary decides is decided by one thread of the device.
 -- Invariant: the struct step is printed from one list for both sides of the link.
-local batchnorm = require "emit.kernels_batchnorm"
-local clip = require "emit.clip"
-local cuda = require "emit.cuda"
-local gradients = require "emit.gradients"
+local batchnorm = require "emit.kernels.batchnorm"
+local clip = require "emit.boundary.clip"
+local cuda = require "emit.targets.cuda.cuda"
+local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
-local outliers = require "emit.outliers"
-local rate = require "emit.rate"
-local scaler = require "emit.scaler"
-local step = require "emit.step"
+local outliers = require "emit.boundary.outliers"
+local rate = require "emit.boundary.rate"
+local scaler = require "emit.boundary.scaler"
+local step = require "emit.program.step"
 local text = require "base.text"
-local update = require "emit.update"
+local update = require "emit.boundary.update"
 
 local cuda_step = {}
 

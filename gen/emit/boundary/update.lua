@@ -8,14 +8,14 @@
 --   matrix    update_0_start   x of each element, between _scales and the iteration that changes it
 --
 -- What reads no element is computed once per update, in double, where the update is decided.
-local clip = require "emit.clip"
-local c = require "emit.c"
+local clip = require "emit.boundary.clip"
+local c = require "emit.targets.c.c"
 local expr = require "base.expr"
-local factors = require "emit.factors"
+local factors = require "emit.boundary.factors"
 local ordered = require "base.ordered"
-local orthogonal = require "emit.orthogonal"
-local rate = require "emit.rate"
-local runs = require "emit.update_runs"
+local orthogonal = require "emit.boundary.orthogonal"
+local rate = require "emit.boundary.rate"
+local runs = require "emit.boundary.runs"
 local text = require "base.text"
 
 local update = {}

@@ -1,5 +1,5 @@
 -- kernels_attention: the template arguments of attention and of what belongs to it, for both targets.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
 local text = require "base.text"
 

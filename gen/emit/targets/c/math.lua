@@ -1,7 +1,7 @@
 -- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that the kernels of a program
 -- name, in an order in which each stands before what uses it.
-local c = require "emit.c"
-local matmul = require "emit.matmul"
+local c = require "emit.targets.c.c"
+local matmul = require "emit.targets.c.matmul"
 local text = require "base.text"
 
 local math_file = {}

@@ -1,7 +1,7 @@
 -- kernels_conv: the template arguments of convolutions and pools, for both targets.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
-local matmul = require "emit.matmul"
+local matmul = require "emit.targets.c.matmul"
 local text = require "base.text"
 
 local conv = { arguments = {}, launch = {} }

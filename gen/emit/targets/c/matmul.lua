@@ -2,7 +2,7 @@
 --
 --   a panel (depth x columns of B) is copied once into the first cache; strips (rows x columns of C)
 --   go over it with their sums in registers; a tile is `tall` rows of strips by one panel's columns.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local text = require "base.text"
 
 local matmul = {}

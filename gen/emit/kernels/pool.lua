@@ -1,5 +1,5 @@
 -- kernels_pool: the template arguments of pools and padding, for both targets.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
 local text = require "base.text"
 

@@ -8,7 +8,7 @@
 -- | is a barrier; a kernel says by the names of its `items` what it is called with.
 local expr = require "base.expr"
 local graph = require "graph.graph"
-local orthogonal = require "emit.orthogonal"
+local orthogonal = require "emit.boundary.orthogonal"
 local scratch = require "passes.scratch"
 local text = require "base.text"
 

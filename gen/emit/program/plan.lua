@@ -1,12 +1,12 @@
 -- plan: every byte, kernel and collective of the program, before it runs. The emitted program
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
 local accumulation = require "spec.accumulation"
-local batch = require "emit.batch"
-local clip = require "emit.clip"
+local batch = require "emit.program.batch"
+local clip = require "emit.boundary.clip"
 local graph = require "graph.graph"
-local profile = require "emit.profile"
+local profile = require "emit.program.profile"
 local text = require "base.text"
-local update = require "emit.update"
+local update = require "emit.boundary.update"
 
 local plan = {}
 

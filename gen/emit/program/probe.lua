@@ -1,6 +1,6 @@
 -- probe: the text of probes.c: a table of kernels and their results, and for each kernel a macro that
 -- puts a look at its results around its calls. step.c reads the same with and without it.
-local gradients = require "emit.gradients"
+local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"

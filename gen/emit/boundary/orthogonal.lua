@@ -4,7 +4,7 @@
 --   gram = x x', square = gram gram, square = a I + b gram + c square, y = square x; then x and y change places
 --
 -- A matrix with more rows than columns is multiplied from the other side: gram = x' x, y = x square.
-local matmul = require "emit.matmul"
+local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
 local scratch = require "passes.scratch"
 local text = require "base.text"

@@ -12,7 +12,7 @@ local factors = {}
 
 local function shown(name, e) return (" *   %s = %s"):format(name, expr.shown(expr.lift(e))) end
 
---- The three kernels of a group; make: functions of emit/update.lua.
+--- The three kernels of a group; make: functions of emit/boundary/update.lua.
 function factors.kernels(g, config, context, group, r, l, make)
     local f, target = r.factors, context.target
     local function value(e, ...)

@@ -1,18 +1,18 @@
 -- step: the text of step.c, update.c and kernels.c: forward, backward, the cycle; the boundary. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
-local batch = require "emit.batch"
-local batchnorm = require "emit.kernels_batchnorm"
-local clip = require "emit.clip"
+local batch = require "emit.program.batch"
+local batchnorm = require "emit.kernels.batchnorm"
+local clip = require "emit.boundary.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
-local kernels = require "emit.kernels"
-local math_file = require "emit.math"
+local kernels = require "emit.kernels.kernels"
+local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
-local outliers = require "emit.outliers"
-local rate = require "emit.rate"
-local scaler = require "emit.scaler"
+local outliers = require "emit.boundary.outliers"
+local rate = require "emit.boundary.rate"
+local scaler = require "emit.boundary.scaler"
 local text = require "base.text"
-local update = require "emit.update"
+local update = require "emit.boundary.update"
 
 local step = {}
 

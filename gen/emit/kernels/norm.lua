@@ -1,5 +1,5 @@
 -- kernels_norm: the template arguments of layernorm and rmsnorm, for both targets.
-local c = require "emit.c"
+local c = require "emit.targets.c.c"
 local graph = require "graph.graph"
 local text = require "base.text"
 

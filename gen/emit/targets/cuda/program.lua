@@ -1,11 +1,11 @@
 -- cuda_program: what the files around the step (model, main, Makefile) say more or otherwise for a
 -- program with a device. For the C target the same functions give "nothing".
 -- Invariant: every template argument made here is there for both targets.
-local cuda_step = require "emit.cuda_step"
-local gradients = require "emit.gradients"
+local cuda_step = require "emit.targets.cuda.step"
+local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
 local text = require "base.text"
-local update = require "emit.update"
+local update = require "emit.boundary.update"
 
 local cuda_program = {}
 
