@@ -1,4 +1,4 @@
-//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, tensors, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected, half_sums, gradient_places, gradient_dtype, gradient_form, overflows)
+//@ model(header, facts, name, params, init, zeros, places, view_places, activation_places, flat_places, arenas, reader, data_tables, open_sources, split, eval_data, states, state_params, length, accumulate, serving, measured, f1, device, parallel, device_arenas, target, nominal, sample, residues, gradients, numbers_saved, numbers_loaded, numbers_started, scale_saved, scale_loaded, scale_started, schedule_lines, plateau, plateau_fields, ema, scaled, scale, last_scale, collected, half_sums, gradient_places, gradient_dtype, gradient_form, overflows)
 $header
 #include "probes.h"
 
@@ -76,17 +76,11 @@ static void place(model *m) {
     };
 //% if device then
     m->device_partials = m->device_memory[DEVICE_PARTIALS];
-//% if tensors then
-    m->device_tensors = m->device_partials + 2 * sizeof(double) * NORM_TILES;
-//% end
     m->device_batches = m->device_memory[DEVICE_BATCHES];
     m->block = m->device_memory[DEVICE_STEP];
     m->transfer = (transfer *)m->memory[ARENA_TRANSFER].base;
 //% else
     m->partials = (double *)m->memory[ARENA_PARTIALS].base;
-//% if tensors then
-    m->tensors = m->partials + 2 * NORM_TILES;
-//% end
 //% end
 }
 

@@ -1,4 +1,4 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, tensors, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked, half_sums, gradient_fields)
+//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked, half_sums, gradient_fields)
 $header
 #ifndef $guard
 #define $guard
@@ -153,10 +153,7 @@ typedef struct model {
 //% if device then
     $device_fields
 //% else
-    double *partials;        /* 2 per tile of the gradient: for its norm, elements not finite */
-//% if tensors then
-    double *tensors;         /* sums of each tensor's tiles, then what the update makes of them */
-//% end
+    double *partials;        /* sums over tiles of the gradient, then of tensors */
 //% end
     double sums[SUMS];       /* of the present cycle, or of an evaluation */
     double nominal;          /* weight of a full cycle over all ranks */

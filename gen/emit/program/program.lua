@@ -1,6 +1,7 @@
 -- program: the list of files of an emitted program and their header. Output depends on spec, options,
 -- profile and version alone.
 local batch = require "emit.program.batch"
+local boundary = require "emit.boundary.boundary"
 local c = require "emit.targets.c.c"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
@@ -20,6 +21,7 @@ local profile = require "emit.program.profile"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
+local schedule = require "spec.schedule"
 local states = require "emit.boundary.states"
 local step = require "emit.program.step"
 local template = require "base.template"
@@ -122,7 +124,7 @@ local function size_lines(g, config, context)
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
-        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, select(2, clip.ranges(g, config))),
+        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, g.norm.tiles),
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
@@ -164,7 +166,7 @@ local function render_header(g, config, facts, context, sweeps, header)
     local more = ordered.copy(cuda_program.header(g, config, facts, context, sweeps),
         gradients.header(g, config, used_first(g)))
     return context.template("program/model.h")("model", ordered.copy(more, {
-        chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        chunked = g.head ~= nil, sample = sample.possible(g, config),
         residues = g.residues, gradients = gradient_arrays(g),
         by_epoch = config.schedule.fields.by == "epoch",
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
@@ -174,7 +176,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states.fields(g, config)),
+        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states.fields(g)),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
         over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
@@ -284,7 +286,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
     if g.residues then flat[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
-    local state_places = states.places(g, config)
+    local state_places = states.places(g)
     table.move(state_places, 1, #state_places, #flat + 1, flat)
     local state_tables, saved_states = states.tables(g, params)
     local views = view_tensors(g)
@@ -301,7 +303,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local more = ordered.copy(cuda_program.model(config, facts), number_lines(config, sweeps))
     more = ordered.copy(ordered.copy(more, scaler.lines(config)), gradients.model(g, config, params))
     return context.template("program/model.c")("model", ordered.copy(more, {
-        sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
+        sample = sample.possible(g, config),
         residues = g.residues, gradients = gradient_arrays(g),
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
@@ -389,9 +391,9 @@ local function render_main(g, config, context, header)
         scale = text.block(config.scaler and scaler.last(config, "s->") or ""),
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         fields = text.block((sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
-            .. (rate.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "")
+            .. (schedule.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "")
             .. (config.scaler and " | GA_HAS_SCALE" or "")),
-        momentum = rate.moves_momentum(config),
+        momentum = schedule.moves_momentum(config),
         positions = sample.positions(config), sample = sample.possible(g, config),
         stream = config.data.stream,
         plateau = config.schedule.rule.plateau or false, ema = config.optimizer.own.ema ~= nil,
@@ -436,7 +438,7 @@ local function show_places(g, config)
         if at:sub(1, #config.path) ~= config.path then return at end      -- given by --set
         return config.shown_path .. at:sub(#config.path + 1)
     end
-    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.views } do
+    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do
         graph.walk(body, function(node) node.at = shown(node.at) end)
     end
     config.optimizer.at, config.schedule.at = shown(config.optimizer.at), shown(config.schedule.at)
@@ -450,8 +452,8 @@ local function planned(g, config)
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
-    local sweeps = update.sweeps(g, config, context)
-    return plan.facts(g, config, all, sweeps), context, all, sweeps
+    local found = boundary.kernels(g, config, context)
+    return plan.facts(g, config, all), context, all, found
 end
 
 --- The plan's facts of a graph that no program is written of.
@@ -462,15 +464,15 @@ function program.render(g, config)
     show_places(g, config)
     local device = config.target == "cuda"
     local emitter = device and cuda_step or step
-    local facts, context, all, sweeps = planned(g, config)
-    if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
+    local facts, context, all, found = planned(g, config)
+    if device then context.kernels = cuda_step.kernels(g, config, context, all, found) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
-    files:set("model.h", render_header(g, config, facts, context, sweeps, header))
-    emitter.render(g, config, context, all, sweeps, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(g, config, all, sweeps), facts, header,
+    files:set("model.h", render_header(g, config, facts, context, found.updates, header))
+    emitter.render(g, config, context, all, found, header, files)
+    probe.render(g, config, context, device and context.kernels or step.calls(all, found), header,
         files)
-    files:set("model.c", render_model(g, config, facts, context, sweeps, header))
+    files:set("model.c", render_model(g, config, facts, context, found.updates, header))
     files:set("main.c", render_main(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)
