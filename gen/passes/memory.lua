@@ -174,8 +174,8 @@ end
 local function place_flat(g)
     local views = 0
     for _, param in ipairs(g.params) do
-        local function at(t, arena)
-            local flat = param.kept[arena] or param.flat
+        local function at(t, arena, flat)
+            flat = flat or param.flat
             local each = graph.is_half(t) and 2 or 1 -- in one of the program's type
             t.place = { arena = arena, offset = flat.offset // each, stride = flat.stride // each, slots = param.count }
         end
@@ -184,7 +184,7 @@ local function place_flat(g)
         if param.residue then at(param.residue, "residues") end
         if param.collected then at(param.collected, "collected") end
         for _, name in ipairs(g.state_names) do
-            if param.state[name] then at(param.state[name], name) end
+            if param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
         for _, name in ipairs { "in_out", "narrow" } do
             local view = param.views[name]
@@ -213,7 +213,7 @@ function memory.run(g)
     }
     if g.residues then g.arenas[3] = { name = "residues", elements = g.flat_elements } end
     for _, name in ipairs(g.state_names) do
-        g.arenas[#g.arenas + 1] = { name = name, elements = g.states:get(name).elements, state = true }
+        g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true }
     end
     g.arenas[#g.arenas + 1] = { name = "views", elements = views }
     g.arenas[#g.arenas + 1] = { name = "activations", elements = height }

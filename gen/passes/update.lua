@@ -39,9 +39,9 @@ local function elements(g, context, s, name, is_state)
     local state = is_state and g.states:get(name)
     if state and not state.dense then
         local kept = s.param.kept[name]
-        return range(context, { "kept", name }, name, g.real, kept.n, kept.offset, kept.stride)
+        return range(context, { "state", name }, "state_" .. name, g.real, kept.n, kept.offset, kept.stride)
     end
-    return range(context, { "flat", name }, is_state and name or ARENA[name],
+    return range(context, { is_state and "state" or "flat", name }, is_state and "state_" .. name or ARENA[name],
         name == "g" and g.half_sums and "bf16" or g.real, s.n, s.offset, s.stride)
 end
 

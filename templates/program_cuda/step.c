@@ -263,7 +263,7 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
-    exchange(q, m->device_w, m->device_ema);
+    exchange(q, m->device_w, m->device_state_ema);
     pack_views(q, m);
     return q->code;
 }

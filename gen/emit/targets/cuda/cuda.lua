@@ -30,7 +30,7 @@ local SIZEOF = { bf16 = "bf16", f16 = "f16" }
 -- The address of a run of an array.
 local function range_pointer(t)
     local p, element = t.place, SIZEOF[t.dtype] or t.array[1] == "partials" and "double" or "real"
-    local base = "m->device_" .. t.array[2]
+    local base = "m->device_" .. (t.array[1] == "state" and "state_" or "") .. t.array[2]
     if p.slots > 1 then return ("%s + sizeof(%s) * (%d + (size_t)l * %d)"):format(base, element, p.offset, p.stride) end
     return base .. (p.offset > 0 and (" + sizeof(%s) * %d"):format(element, p.offset) or "")
 end

@@ -26,7 +26,7 @@ local function model_fields(g, config)
     }
     if g.residues then list[#list + 1] = "ga_address device_residue;" end
     for _, name in ipairs(g.state_names) do
-        list[#list + 1] = ("ga_address device_%s;"):format(name)
+        list[#list + 1] = ("ga_address device_state_%s;"):format(name)
     end
     local common = {
         "ga_address device_partials; /* sums over tiles of the gradient and of tensors; see PARTIALS */",
@@ -93,7 +93,7 @@ function cuda_program.flat(g, config)
         "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
     if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.state_names) do
-        list[#list + 1] = ("m->device_%s = m->device_memory[DEVICE_%s];"):format(name, name:upper())
+        list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
     end
     return list
 end

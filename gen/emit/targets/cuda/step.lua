@@ -233,17 +233,17 @@ end
 -- Copies of the arrays of an update to the device, or back from it.
 local function transfers(g, up)
     local out = {}
-    local function add(name, kind, elements, type_name)
-        local device, here = "m->device_" .. name, ("m->%s_%s"):format(kind, name)
+    local function add(name, here, elements, type_name)
+        local device = "m->device_" .. name
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "flat", "FLAT")
-    add("g", "flat", "FLAT", g.half_sums and "bf16" or nil)
-    if g.residues then add("residue", "flat", "FLAT") end
+    add("w", "m->flat_w", "FLAT")
+    add("g", "m->flat_g", "FLAT", g.half_sums and "bf16" or nil)
+    if g.residues then add("residue", "m->flat_residue", "FLAT") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
-        add(name, state.dense and "flat" or "kept", state.dense and "FLAT" or state.elements)
+        add("state_" .. name, "m->state_" .. name, state.dense and "FLAT" or state.elements)
     end
     return block_of(out)
 end
