@@ -5,7 +5,7 @@ $header
 #include <string.h>
 
 #include "$(name).h"
-#include "runtime/collect.h"
+#include "runtime/ranks/collect.h"
 
 /* step.c includes this file for libNAME.a; $(name).h says what each function does. */
 enum { $sizes }; /* elements of the model's output; parameters, each iteration apart */
@@ -57,7 +57,7 @@ static int take_field(char *own, const struct field *f, const void *from, int ro
     if (from && f->things > 0) GA_TRY(check_things(f, from, rows, e));
     memset(to, 0, B * f->bytes);
     if (from) memcpy(to, from, bytes);
-    for (size_t row = (size_t)rows; from && rows > 0 && row < B; row++) /* not zeros: see runtime/data.c */
+    for (size_t row = (size_t)rows; from && rows > 0 && row < B; row++) /* not zeros: see runtime/data/data.c */
         memcpy(to + row * f->bytes, to, f->bytes);
     for (size_t i = 0; !from && f->target && f->things > 0 && i < B * f->bytes / sizeof(int32_t); i++)
         ((int32_t *)to)[i] = IGNORE;

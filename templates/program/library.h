@@ -3,7 +3,7 @@ $header
 #ifndef $guard
 #define $guard
 
-#include "runtime/ga.h"
+#include "runtime/base/ga.h"
 
 /* "$name" for a loop of your own: `make lib`, then link lib$name.a; example.c is one. Functions return 0
  * or more, or a negative ga_status with the text in e; after any failure the object can still be saved

@@ -6,7 +6,7 @@ $header
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 enum { RUNNING, DONE, STOPPED };
 

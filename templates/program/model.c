@@ -7,12 +7,12 @@ $header
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/file.h"
+#include "runtime/files/file.h"
 //% if plateau then
-#include "runtime/plateau.h"
+#include "runtime/loop/plateau.h"
 //% end
-#include "runtime/$reader"
-#include "runtime/rng.h"
+#include "runtime/data/$reader"
+#include "runtime/base/rng.h"
 
 $facts
 

@@ -4,22 +4,22 @@ $header
 #define $guard
 
 //% if half then
-#include "runtime/$half.h"
+#include "runtime/base/$half.h"
 //% end
-#include "runtime/ckpt.h"
-#include "runtime/comm.h"
-#include "runtime/cycle.h"
-#include "runtime/data.h"
+#include "runtime/files/ckpt.h"
+#include "runtime/ranks/comm.h"
+#include "runtime/loop/cycle.h"
+#include "runtime/data/data.h"
 //% if device then
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 //% end
 //% if parallel then
-#include "runtime/device_nccl.h"
+#include "runtime/device/device_nccl.h"
 //% end
-#include "runtime/log.h"
-#include "runtime/options.h"
+#include "runtime/log/log.h"
+#include "runtime/log/options.h"
 //% if not device then
-#include "runtime/team.h"
+#include "runtime/base/team.h"
 //% end
 
 typedef $real real;

@@ -3,7 +3,7 @@ $header
 #ifdef GA_PROBES
 #include "probes.h"
 
-#include "runtime/probe.h"
+#include "runtime/log/probe.h"
 
 enum { $sizes };
 

@@ -3,7 +3,7 @@ $header
 
 #include <errno.h>
 
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 /* Part of model.c. Row 0 of a micro-batch holds the last tokens; the model's output at the last of them says
  * what may follow. */

@@ -90,7 +90,7 @@ add("cifar10: files of a pattern in the order of names, normalised by channel", 
     t.contains(host.read(p.folder .. "/model.c"), '"formats/cifar_a.bin",\n    "formats/cifar_b.bin",\n')
 end)
 
--- The random numbers of runtime/rng.h, in Lua's own arithmetic modulo 2^64.
+-- The random numbers of runtime/base/rng.h, in Lua's own arithmetic modulo 2^64.
 local GOLDEN <const> = 0x9e3779b97f4a7c15
 
 local function mix(z)

@@ -357,7 +357,7 @@ add("no word, no code", function(t)
         for _, file in ipairs { "update.c", "main.c", "model.h", "library.c" } do
             text = text .. host.read(p.folder .. "/" .. file)
         end
-        return text, host.exists(p.folder .. "/runtime/scaler.h")
+        return text, host.exists(p.folder .. "/runtime/loop/scaler.h")
     end
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local text, header = text_of("scaler_plain1", "")

@@ -7,12 +7,12 @@ local data = {}
 
 -- What a program needs of the runtime for each kind: its header and its own files.
 local NEEDS = {
-    csv = { "csv.h", "csv", "csv_source", "stream" },
-    idx = { "images.h", "idx", "images", "stream" },
-    cifar10 = { "images.h", "cifar", "images", "stream" },
-    text = { "windows.h", "stream", "windows" }, tokens = { "windows.h", "stream", "windows" },
-    npy = { "arrays.h", "arrays", "npy", "stream" },
-    tensors = { "arrays.h", "arrays", "tensors" },
+    csv = { "csv.h", "data/csv", "data/csv_source", "data/stream" },
+    idx = { "images.h", "data/idx", "data/images", "data/stream" },
+    cifar10 = { "images.h", "data/cifar", "data/images", "data/stream" },
+    text = { "windows.h", "data/stream", "data/windows" }, tokens = { "windows.h", "data/stream", "data/windows" },
+    npy = { "arrays.h", "data/arrays", "data/npy", "data/stream" },
+    tensors = { "arrays.h", "data/arrays", "data/tensors" },
 }
 
 --- Files of the runtime that only programs with such data have.

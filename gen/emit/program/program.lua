@@ -39,15 +39,16 @@ local function template_of(name)
 end
 
 -- The runtime that every program has.
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
-    "ga", "launcher", "layout", "loader", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
-    "safetensors_load", "safetensors_names", "stop", "team", "text", "watchdog" }
+local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/team", "base/text", "data/data", "data/loader",
+    "files/ckpt", "files/ckpt_load", "files/ckpt_resume", "files/file", "files/folder", "files/layout",
+    "files/safetensors", "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "log/log",
+    "log/options", "log/progress", "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
 
 -- The files of the runtime that this program is built from.
 local function runtime_of(config)
     local own = ordered.copy(data.runtime(config))
-    if config.schedule.rule.plateau then own[#own + 1] = "plateau" end
-    if scaler.moves(config) and config.target == "c" then own[#own + 1] = "scaler" end
+    if config.schedule.rule.plateau then own[#own + 1] = "loop/plateau" end
+    if scaler.moves(config) and config.target == "c" then own[#own + 1] = "loop/scaler" end
     return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
 end
 
@@ -479,8 +480,8 @@ function program.render(g, config)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
-    files:set("runtime/probe.c", host.embedded("runtime/probe.c"))
-    if not device then files:set("runtime/collect.c", host.embedded("runtime/collect.c")) end
+    files:set("runtime/log/probe.c", host.embedded("runtime/log/probe.c"))
+    if not device then files:set("runtime/ranks/collect.c", host.embedded("runtime/ranks/collect.c")) end
     for _, list in ipairs { runtime_of(config), cuda_program.engines(config) } do
         for _, name in ipairs(list) do
             files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
@@ -488,7 +489,7 @@ function program.render(g, config)
     end
     for _, name in ipairs(host.embedded_names("runtime/")) do
         if name:match("%.h$") and cuda_program.wants_header(config, name)
-            and (name ~= "runtime/scaler.h" or scaler.moves(config)) then
+            and (name ~= "runtime/loop/scaler.h" or scaler.moves(config)) then
             files:set(name, host.embedded(name))
         end
     end
