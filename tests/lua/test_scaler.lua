@@ -354,7 +354,7 @@ add("no word, no code", function(t)
     local function text_of(name, more)
         local p = programs.build(name, spec("scaler_clean", 14, more))
         local text = ""
-        for _, file in ipairs { "update.c", "main.c", "model.h", "library.c" } do
+        for _, file in ipairs { "update.c", "main.c", "model.h", "model.c", "save.c", "library.c", "library_steps.c" } do
             text = text .. host.read(p.folder .. "/" .. file)
         end
         return text, host.exists(p.folder .. "/runtime/loop/scaler.h")

@@ -67,7 +67,7 @@ return {
     { "sums of 16 bits draw once for all elements", "templates/c/accumulate.c",
         "ga_rng_at(key, (uint64_t)i) >> 48", "ga_rng_at(key, 0) >> 48",
         "test_sums: what is too small for bf16 counts where it is drawn" },
-    { "what sums have rounded off is lost in a checkpoint", "templates/program/model.c",
+    { "what sums have rounded off is lost in a checkpoint", "templates/program/save.c",
         'm->flat_residue};', "m->flat_g};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
         "    $sweep_calls", "    if (m->count.cycle > 0) return;\n    $sweep_calls", "test_train: parameters change at the boundary only" },

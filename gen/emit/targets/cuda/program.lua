@@ -109,13 +109,13 @@ function cuda_program.main(config)
     return { device = has_device(config), parallel = has_nccl(config) }
 end
 
---- What the Makefile links and watches beside the C files, and the engine of the ranks.
+--- What the Makefile links beside the C files, and the engine of the ranks.
 function cuda_program.makefile(config)
     if not has_device(config) then
-        return { device = false, libs = text.block(""), files = text.block("kernels.c update.c"),
+        return { device = false, libs = text.block(""),
             comm = text.ident(config.parallel == "none" and "self" or "mpi") }
     end
-    return { device = true, libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c"),
+    return { device = true, libs = text.block(" -ldl"),
         comm = text.ident(config.parallel == "none" and "self" or "nccl") }
 end
 
