@@ -3,7 +3,7 @@
 --   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
 --     kind   input | value | param | gradient | state | view | scalar | collected
 --            range: a run of an array of the flat space, array = { kind, name }; see passes/update.lua
---     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h); after the pass
+--     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data/data.h); after the pass
 --            precision f32, f64, bf16 or f16 in the place of real
 --     wide   of real numbers: never stored in 16 bits
 --     scope  the region it is computed in: one value per iteration

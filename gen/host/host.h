@@ -11,7 +11,7 @@
  *   list(path)             array of names, sorted by byte
  *   absolute(path)         text; need not exist
  *   remove(path)           true: removed, false: was not there; a file, link or empty folder
- *   write(folder, name, text)   "written" or "unchanged"; name is one component or runtime/x;
+ *   write(folder, name, text)   "written" or "unchanged"; name is x or runtime/folder/x;
  *                          through a temporary name and rename; never follows a link
  *   link(target, path)     "written" or "unchanged"; replaces only a symbolic link
  *   sha256(text)           64 hexadecimal digits

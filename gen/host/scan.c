@@ -1,10 +1,10 @@
 /* scan.c: host.data_scan: what gagen has to know of data files before it can write a program for
  * them. */
 #include "host.h"
-#include "arrays.h"
-#include "csv.h"
-#include "images.h"
-#include "windows.h"
+#include "data/arrays.h"
+#include "data/csv.h"
+#include "data/images.h"
+#include "data/windows.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* sha256.c: host.sha256(text): 64 hexadecimal digits. */
 #include "host.h"
 
-#include "sha256.h"
+#include "files/sha256.h"
 
 int ga_sha256_hex(lua_State *L) {
     size_t size;

@@ -14,26 +14,46 @@ static int refuse(lua_State *L, const char *folder, const char *name, const char
     return ga_host_refuse(L, "%s/%s: %s", folder, name, what);
 }
 
-static int is_component(const char *name) {
-    if (!*name || strlen(name) > 200 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return 0;
-    for (const char *c = name; *c; c++) {
-        if (*c == '/' || (unsigned char)*c < 32 || *c == 127) return 0;
+enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
+
+/* Whether the first n bytes of a name are one component of a path. */
+static int is_component(const char *name, size_t n) {
+    if (n == 0 || n > 200 || (n <= 2 && name[0] == '.' && name[n - 1] == '.')) return 0;
+    for (size_t i = 0; i < n; i++) {
+        if (name[i] == '/' || (unsigned char)name[i] < 32 || name[i] == 127) return 0;
     }
     return 1;
 }
 
+/* x or runtime/folder/x. */
+static int is_name(const char *name) {
+    if (strncmp(name, "runtime/", 8) == 0) {
+        size_t n = strcspn(name + 8, "/");
+        if (!is_component(name + 8, n) || name[8 + n] != '/') return 0;
+        name += 8 + n + 1;
+    }
+    return is_component(name, strlen(name));
+}
+
+/* Takes the next folder off *name and opens it inside `parent`, which is closed. -1: errno says why. */
+static int enter(int parent, const char **name) {
+    char component[256];
+    const char *end = strchr(*name, '/');
+    int fd = -1;
+    snprintf(component, sizeof component, "%.*s", (int)(end - *name), *name);
+    *name = end + 1;
+    if (mkdirat(parent, component, 0777) == 0 || errno == EEXIST) fd = openat(parent, component, FOLDER_FLAGS);
+    int failed = errno;
+    close(parent);
+    errno = failed;
+    return fd;
+}
+
 /* Opens the folder that gets the file; *name becomes its last component. -1: errno says why. */
 static int open_folder(const char *folder, const char **name) {
-    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    int fd = open(folder, flags);
-    if (fd < 0 || strncmp(*name, "runtime/", 8) != 0) return fd;
-    *name += 8;
-    int inner = -1;
-    if (mkdirat(fd, "runtime", 0777) == 0 || errno == EEXIST) inner = openat(fd, "runtime", flags);
-    int failed = errno;
-    close(fd);
-    errno = failed;
-    return inner;
+    int fd = open(folder, FOLDER_FLAGS);
+    while (fd >= 0 && strchr(*name, '/')) fd = enter(fd, name);
+    return fd;
 }
 
 /* 1: the file has exactly this text; 0: it differs or is not there; -1: there is something else. */
@@ -90,9 +110,7 @@ int ga_write_file(lua_State *L) {
     size_t size;
     const char *folder = luaL_checkstring(L, 1), *name = luaL_checkstring(L, 2), *last = name;
     const char *text = luaL_checklstring(L, 3, &size);
-    if (!is_component(strncmp(name, "runtime/", 8) == 0 ? name + 8 : name)) {
-        return refuse(L, folder, name, "is no name of a file, expected one component or runtime/x");
-    }
+    if (!is_name(name)) return refuse(L, folder, name, "is no name of a file, expected x or runtime/folder/x");
     int fd = open_folder(folder, &last);
     if (fd < 0) {
         if (errno == ELOOP || errno == ENOTDIR) {

@@ -5,7 +5,7 @@
 --                                   flush  4 4 2 | 4 4 2
 --                                   carry  4 4 (2 2) 4 4      a cycle may span two epochs
 --
--- runtime/loader.c serves the same cycles; tests/lua/test_tails.lua compares the two.
+-- runtime/data/loader.c serves the same cycles; tests/lua/test_tails.lua compares the two.
 local check = require "base.check"
 local diag = require "base.diag"
 local ordered = require "base.ordered"

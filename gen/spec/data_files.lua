@@ -4,7 +4,7 @@ local glob = require "base.glob"
 
 local data_files = {}
 
---- Files of one program at most; runtime/scan.h and ckpt.h have the same number.
+--- Files of one program at most; runtime/data/scan.h and ckpt.h have the same number.
 data_files.MOST = 64
 
 -- Bytes of a name: a checkpoint records it.

@@ -1,4 +1,4 @@
 // draws: random numbers for kernels.
 
 //@ draws()
-#include "runtime/rng.h"
+#include "runtime/base/rng.h"

@@ -1,4 +1,4 @@
-// half: 16-bit storage, as runtime/bf16.h and f16.h have it. Values are computed with as floats.
+// half: 16-bit storage, as runtime/base/bf16.h and f16.h have it. Values are computed with as floats.
 
 //@ bf16()
 

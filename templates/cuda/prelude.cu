@@ -5,7 +5,7 @@ typedef unsigned int ga_uint32;
 typedef long long ga_int64;
 typedef unsigned long long ga_uint64;
 
-/* What a kernel may know of its micro-batch, as the host has it (runtime/data.h). */
+/* What a kernel may know of its micro-batch, as the host has it (runtime/data/data.h). */
 typedef struct ga_micro {
     ga_int64 rows;      // true rows; those behind have weight 0
     ga_int64 row;       // place of the first one in the cycle's global batch
@@ -89,7 +89,7 @@ GA_DEVICE void ga_tile_product(T (&sum)[TALL][WIDE], const T (&a)[DEPTH][ROWS], 
     }
 }
 
-// Random numbers as on the host (runtime/rng.h): functions of a key and an index, nothing is stored.
+// Random numbers as on the host (runtime/base/rng.h): functions of a key and an index, nothing is stored.
 GA_DEVICE ga_uint64 ga_rng_mix(ga_uint64 z) {
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ z >> 27) * 0x94d049bb133111ebull;

@@ -149,7 +149,7 @@ GA_KERNEL($threads) decide(step *s, const double *partials) {
 }
 
 //@ scaler(growth_factor, backoff_factor, min_scale, max_scale, growth_interval, hysteresis)
-/* ga_scaler_take: how the scale of the loss moves, as runtime/scaler.c has it. */
+/* ga_scaler_take: how the scale of the loss moves, as runtime/loop/scaler.c has it. */
 GA_DEVICE void ga_scaler_take(bool overflow, double *scale, ga_int64 *growth_step, ga_int64 *hysteresis_step) {
     if (overflow) {
         *growth_step = 0;

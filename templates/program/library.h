@@ -1,9 +1,9 @@
-//@ library(header, guard, name, upper, accumulate, fields, half_sums, full_batches)
+//@ types(header, guard, name, upper, accumulate, fields, full_batches)
 $header
 #ifndef $guard
 #define $guard
 
-#include "runtime/ga.h"
+#include "runtime/base/ga.h"
 
 /* "$name" for a loop of your own: `make lib`, then link lib$name.a; example.c is one. Functions return 0
  * or more, or a negative ga_status with the text in e; after any failure the object can still be saved
@@ -49,6 +49,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
+//@ functions(name, half_sums)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);

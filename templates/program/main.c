@@ -1,4 +1,4 @@
-//@ main(header, name, check_cpu, log, evaluate, checkpoint, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, device, parallel, fields, scale, positions, sample, stream, plateau, metric, ema, momentum)
+//@ head(header)
 $header
 #include "probes.h"
 
@@ -6,11 +6,14 @@ $header
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 enum { RUNNING, DONE, STOPPED };
 
-//% if device then
+//@ counted()
+static ga_comm_counts counted(const model *m) { return ga_comm_counted(m->comm); }
+
+//@ device_counted(parallel)
 /* The sums over the ranks that the device has taken; the small ones are counted apart. */
 static ga_comm_counts counted(const model *m) {
     const ga_device_counters *c = ga_device_get_counters(m->device);
@@ -33,10 +36,7 @@ static void log_device(model *m) {
         .device_bytes = c->device_bytes, .pinned_bytes = c->pinned_bytes});
 }
 
-//% else
-static ga_comm_counts counted(const model *m) { return ga_comm_counted(m->comm); }
-
-//% end
+//@ log_update(fields, momentum, scale, positions)
 static void log_update(model *m, double start, ga_comm_counts before) {
     const step *s = &m->step;
     const ga_comm_counts now = counted(m);
@@ -61,23 +61,26 @@ static void log_update(model *m, double start, ga_comm_counts before) {
         .comm_bytes = now.bytes - before.bytes});
 }
 
-//% if plateau then
-/* due: the schedule looks at it too. */
-static int evaluate(model *m, bool due, ga_err *e) {
-//% else
+//@ evaluate(name)
 static int evaluate(model *m, ga_err *e) {
-//% end
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
     ga_log_eval(m->log, &event);
-//% if plateau then
-    return due ? $(name)_model_report(m, event.$metric, e) : 0;
-//% else
     return 0;
-//% end
 }
 
+//@ evaluate_for_plateau(name, metric)
+/* due: the schedule looks at it too. */
+static int evaluate(model *m, bool due, ga_err *e) {
+    ga_eval_event event;
+    GA_TRY($(name)_probe_micro(m, -1, e));
+    GA_TRY($(name)_model_evaluate(m, &event, e));
+    ga_log_eval(m->log, &event);
+    return due ? $(name)_model_report(m, event.$metric, e) : 0;
+}
+
+//@ cycle_by_steps(name)
 /* One cycle in steps, where something is to be seen or saved between them. */
 static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e) {
     GA_TRY(ga_cycle_begin(&m->count, m->count.r + batches, e));
@@ -95,7 +98,7 @@ static int cycle_by_steps(model *m, const ga_options *o, int batches, ga_err *e)
     return m->count.micro == o->stop_micro ? STOPPED : RUNNING;
 }
 
-//% if stream then
+//@ reading_stopped(name)
 /* The stream cannot be read any further: what was trained is saved, if no other ranks are in the midst
  * of their next cycle. */
 static int reading_stopped(model *m, int code) {
@@ -105,7 +108,7 @@ static int reading_stopped(model *m, int code) {
     return code;
 }
 
-//% end
+//@ one_cycle(name, stream)
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
 //% if stream then
@@ -119,6 +122,7 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     return RUNNING;
 }
 
+//@ checkpoint(name)
 /* A checkpoint that cannot be written does not end training, but the third in a row or the last one
  * does; what was written before is still there. */
 static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
@@ -129,6 +133,7 @@ static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
     return 0;
 }
 
+//@ train(name, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, log, evaluate, checkpoint)
 static int train(model *m, const ga_options *o, ga_err *e) {
     int failures = 0;
 //% if ignores_nonfinite then
@@ -176,6 +181,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
+//@ run(name, sample, ema, plateau)
 static int run(model *m, const ga_options *o, ga_err *e) {
     if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
     GA_TRY($(name)_model_open(m, o, e));
@@ -210,14 +216,14 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     return code;
 }
 
-//% if check_cpu.text ~= "" then
+//@ missing_feature(tests)
 /* What this program was built for and the CPU does not have, or NULL. */
 static const char *missing_feature(void) {
-    $check_cpu
+    $tests
     return NULL;
 }
 
-//% end
+//@ main(name, tests_cpu, device)
 int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
@@ -230,7 +236,7 @@ int main(int argc, char **argv) {
         ga_options_help("$name");
         return 0;
     }
-//% if check_cpu.text ~= "" then
+//% if tests_cpu then
     if (missing_feature()) {
         ga_say("$name: built for CPUs with %s, which this one has not: generate with --march generic",
                missing_feature());

@@ -1,37 +1,37 @@
-//@ model(header, guard, name, real, sizes, arenas, parameters, views, activations, batch, groups, state_fields, sum_names, dtype, device, parallel, device_arenas, step_fields, device_fields, graphs, small, sample, residues, gradients, grad_norm, factor, times, over, rewrites, by_epoch, plateau, ema, half, chunked, half_sums, gradient_fields)
+//@ head(header, guard, half, device, parallel, real, dtype)
 $header
 #ifndef $guard
 #define $guard
 
 //% if half then
-#include "runtime/$half.h"
+#include "runtime/base/$half.h"
 //% end
-#include "runtime/ckpt.h"
-#include "runtime/comm.h"
-#include "runtime/cycle.h"
-#include "runtime/data.h"
+//% if not device then
+#include "runtime/base/team.h"
+//% end
+#include "runtime/data/data.h"
 //% if device then
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 //% end
 //% if parallel then
-#include "runtime/device_nccl.h"
+#include "runtime/device/device_nccl.h"
 //% end
-#include "runtime/log.h"
-#include "runtime/options.h"
-//% if not device then
-#include "runtime/team.h"
-//% end
+#include "runtime/files/ckpt.h"
+#include "runtime/log/log.h"
+#include "runtime/log/options.h"
+#include "runtime/loop/cycle.h"
+#include "runtime/ranks/comm.h"
 
 typedef $real real;
 #define REAL $dtype
-//% if device then
 
+//@ iteration()
 /* Bytes from the value of iteration 0 of a region to that of iteration l. */
 static inline ga_address iteration(int64_t l, int64_t stride) {
     return (ga_address)(l * stride) * sizeof(real);
 }
-//% end
 
+//@ sizes(sizes, arenas)
 enum {
     $sizes
 };
@@ -41,7 +41,7 @@ enum {
     $arenas
 };
 
-//% if device then
+//@ device_arenas(device_arenas, graphs)
 /* The memory of the device. */
 enum {
     $device_arenas
@@ -52,26 +52,25 @@ enum {
     $graphs
 };
 
-//% end
+//@ parameters(parameters)
 /* Every array over the flat space (values, gradients, optimizer state) has this form. */
 typedef struct parameters {
     $parameters
 } parameters;
 
-//% if half_sums then
+//@ gradients(fields)
 /* The gradient of a cycle: the same in 16 bits. */
 typedef struct gradients {
-    $gradient_fields
+    $fields
 } gradients;
 
-//% end
-//% if views.text ~= "" then
+//@ views(views)
 /* Copies of weights in the layout that a kernel reads, made again after every update. */
 typedef struct views {
     $views
 } views;
 
-//% end
+//@ micro_batch(activations, batch)
 /* Results of one micro-step; places are shared by values that are not needed at the same time. */
 typedef struct activations {
     $activations
@@ -81,7 +80,7 @@ typedef struct batch {
     $batch
 } batch;
 
-//% if device then
+//@ device_step(sum_names, parallel, small, step_fields)
 enum { $sum_names };
 //% if parallel then
 enum { $small };
@@ -97,7 +96,8 @@ typedef struct transfer {
     step step;
     double stop;             /* above 0: this rank was asked to stop */
 } transfer;
-//% else
+
+//@ step(sum_names, times, grad_norm, rewrites, over, factor, groups)
 /* What one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {
     real seed;               /* $(times)gradient of the cycle's mean loss with respect to one row's loss */
@@ -117,8 +117,8 @@ typedef struct step {
 } step;
 
 enum { $sum_names };
-//% end
 
+//@ saved(gradients)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
     ga_array parameters, gradient[$gradients];
@@ -126,6 +126,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
+//@ model(device, half_sums, residues, views, by_epoch, state_fields, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -146,7 +147,7 @@ typedef struct model {
 //% else
     parameters w, g;
 //% end
-//% if views.text ~= "" then
+//% if views then
     views v;
 //% end
     activations a;
@@ -189,6 +190,7 @@ typedef struct model {
 //% end
 } model;
 
+//@ functions(name, chunked, ema, device, plateau, sample)
 /* step.c: all of training. 0 or a negative ga_status. */
 int $(name)_model_cycle(model *m, int r, ga_err *e);   /* r micro-steps and the boundary */
 int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of m->count.a */
@@ -209,7 +211,7 @@ int $(name)_model_download(model *m, ga_err *e);       /* the flat space to the 
 double $(name)_model_lr(const model *m, int64_t t);    /* rate of the update after t updates */
 //% end
 
-/* model.c: memory, data, files. */
+/* model.c and its parts: memory, data, files. */
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e);
 void $(name)_model_close(model *m);
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e);

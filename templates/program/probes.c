@@ -1,9 +1,9 @@
-//@ probes(header, name, kernels, tensors, sizes, macros, device, half, halves)
+//@ head(header, kernels, tensors, sizes)
 $header
 #ifdef GA_PROBES
 #include "probes.h"
 
-#include "runtime/probe.h"
+#include "runtime/log/probe.h"
 
 enum { $sizes };
 
@@ -17,7 +17,7 @@ static const ga_param RESULTS[RESULT_COUNT] = {
     $tensors
 };
 
-//% if half then
+//@ numbers(halves, half)
 static const bool IS_HALF[RESULT_COUNT] = {$halves};
 
 /* The elements of a result as numbers, in the room of the probes, where they may lie already. */
@@ -33,8 +33,7 @@ static const void *numbers(model *m, int tensor, const void *at) {
     return room;
 }
 
-//% end
-//% if device then
+//@ device(half)
 typedef struct result {
     int tensor, iteration;
     ga_address at;
@@ -67,7 +66,8 @@ static void probe_end(queue *q, model *m, int kernel, const result *r) {
 
 #define PROBED(kernel, call, ...) \
     (probe_begin(q, m), call, probe_end(q, m, kernel, (const result[]){__VA_ARGS__}))
-//% else
+
+//@ host(half)
 static void probe_begin(ga_worker *w, model *m) {
     ga_barrier(w);
     if (w->index == 0) ga_probe_begin(m->probe);
@@ -90,8 +90,8 @@ static void probe_end(ga_worker *w, model *m, int kernel, const ga_probe_value *
 
 #define PROBED(kernel, call, ...) \
     (probe_begin(w, m), call, probe_end(w, m, kernel, (const ga_probe_value[]){__VA_ARGS__}))
-//% end
 
+//@ functions(name, macros)
 int $(name)_probe_open(model *m, const ga_options *o, ga_err *e) {
     return ga_probe_open(&m->probe, &(ga_probe_config){
         .kernels = KERNEL_PROBES, .kernel_count = PROBED_KERNELS, .tensors = RESULTS,

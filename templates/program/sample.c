@@ -1,9 +1,9 @@
-//@ sample(header, name, positions, width, ids, output, text, device, half, chunked, features, weight, next, step, bias)
+//@ head(header, positions, width, ids, text)
 $header
 
 #include <errno.h>
 
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 /* Part of model.c. Row 0 of a micro-batch holds the last tokens; the model's output at the last of them says
  * what may follow. */
@@ -37,27 +37,47 @@ static int flush(ga_err *e) {
     return ga_fail(e, GA_ENVIRONMENT, "standard output: %s", strerror(errno));
 }
 
-//% if chunked then
+//@ features(features)
 enum { FEATURES = $features }; /* that the last layer reads */
 
-/* What the last layer makes of position p of row 0: in memory its results are never all. */
-static int read_output(model *m, int p, real *x, ga_err *e) {
-    static real in[FEATURES];
-//% if device and half then
-    static $half stored[FEATURES];
+//@ read(fn, n, output)
+/* The $n numbers at position p of row 0. */
+static int $fn(model *m, int p, real *x, ga_err *e) {
+    (void)e;
+    memcpy(x, $output + (size_t)p * $n, $n * sizeof(real));
+    return 0;
+}
+
+//@ read_half(fn, n, output, half)
+/* The $n numbers at position p of row 0. */
+static int $fn(model *m, int p, real *x, ga_err *e) {
+    (void)e;
+    for (int i = 0; i < $n; i++) x[i] = $(half)_widen($(output)[(size_t)p * $n + i]);
+    return 0;
+}
+
+//@ read_device(fn, n, output)
+/* The $n numbers at position p of row 0. */
+static int $fn(model *m, int p, real *x, ga_err *e) {
+    const ga_address at = $output + (ga_address)p * $n * sizeof(real);
+    return ga_device_download(m->device, x, at, $n * sizeof(real), e);
+}
+
+//@ read_device_half(fn, n, output, half)
+/* The $n numbers at position p of row 0. */
+static int $fn(model *m, int p, real *x, ga_err *e) {
+    static $half stored[$n];
     const ga_address at = $output + (ga_address)p * sizeof stored;
     GA_TRY(ga_device_download(m->device, stored, at, sizeof stored, e));
-    for (int k = 0; k < FEATURES; k++) in[k] = $(half)_widen(stored[k]);
-//% elseif device then
-    const ga_address at = $output + (ga_address)p * FEATURES * sizeof(real);
-    GA_TRY(ga_device_download(m->device, in, at, FEATURES * sizeof(real), e));
-//% elseif half then
-    (void)e;
-    for (int k = 0; k < FEATURES; k++) in[k] = $(half)_widen($(output)[(size_t)p * FEATURES + k]);
-//% else
-    (void)e;
-    memcpy(in, $output + (size_t)p * FEATURES, FEATURES * sizeof(real));
-//% end
+    for (int i = 0; i < $n; i++) x[i] = $(half)_widen(stored[i]);
+    return 0;
+}
+
+//@ apply_head(weight, next, step, bias)
+/* The output at position p of row 0, one number per id: the last layer's, which is never whole in memory. */
+static int read_output(model *m, int p, real *x, ga_err *e) {
+    static real in[FEATURES];
+    GA_TRY(read_features(m, p, in, e));
     for (int id = 0; id < IDS; id++) {
         const real *weight = m->flat_w + $weight + (size_t)id * $next;
         double sum = $bias;
@@ -66,30 +86,8 @@ static int read_output(model *m, int p, real *x, ga_err *e) {
     }
     return 0;
 }
-//% else
-/* The output at position p of row 0. */
-static int read_output(model *m, int p, real *x, ga_err *e) {
-//% if device and half then
-    static $half stored[OUTPUT_WIDTH];
-    const ga_address at = $output + (ga_address)p * sizeof stored;
-    GA_TRY(ga_device_download(m->device, stored, at, sizeof stored, e));
-    for (int i = 0; i < OUTPUT_WIDTH; i++) x[i] = $(half)_widen(stored[i]);
-    return 0;
-//% elseif device then
-    const ga_address at = $output + (ga_address)p * OUTPUT_WIDTH * sizeof(real);
-    return ga_device_download(m->device, x, at, OUTPUT_WIDTH * sizeof(real), e);
-//% elseif half then
-    (void)e;
-    for (int i = 0; i < OUTPUT_WIDTH; i++) x[i] = $(half)_widen($(output)[(size_t)p * OUTPUT_WIDTH + i]);
-    return 0;
-//% else
-    (void)e;
-    memcpy(x, $output + (size_t)p * OUTPUT_WIDTH, OUTPUT_WIDTH * sizeof(real));
-    return 0;
-//% end
-}
-//% end
 
+//@ sample(name, chunked, device)
 /* Begins with the first token of the training data. */
 int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
     static real x[OUTPUT_WIDTH];

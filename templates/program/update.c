@@ -18,9 +18,9 @@ const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exact
 //@ update(header, name, view_calls, boundary_calls, iterations, lr, scalars, ddp, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
 //% if scaler.text ~= "" then
-#include "runtime/scaler.h"
+#include "runtime/loop/scaler.h"
 //% end
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 //% if buckets > 0 then
 /* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */

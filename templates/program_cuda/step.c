@@ -4,7 +4,7 @@ $header
 
 #include <string.h>
 
-#include "runtime/stop.h"
+#include "runtime/loop/stop.h"
 
 /* -- what is sent to the device ---------------------------------------------------------------- */
 

@@ -25,8 +25,8 @@ $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/k
 -include $(DEVICE_OBJECTS:.o=.d)
 
 # -- the probe: a program of the runtime that the tests run on the device library
-DEVICE_RUNTIME := $(addprefix runtime/,sha256.c device.c device_kernels.c device_cache.c device_nccl.c rendezvous.c \
-                    comm_nccl.c watchdog.c arena.c ga.c)
+DEVICE_RUNTIME := $(addprefix runtime/,files/sha256.c device/device.c device/device_kernels.c device/device_cache.c \
+                    device/device_nccl.c ranks/rendezvous.c ranks/comm_nccl.c ranks/watchdog.c base/arena.c base/ga.c)
 DEVICE_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Iruntime
 
 device: $(DEVICE_OUT)/probe $(DEVICE_OUT)/nvrtc_check
@@ -36,12 +36,12 @@ $(DEVICE_OUT)/kernels.cu: templates/cuda/prelude.cu tests/device/probe/probe.cu
 	$(Q)cat templates/cuda/prelude.cu tests/device/probe/probe.cu > $@
 
 $(DEVICE_OUT)/probe: tests/device/probe/probe.c $(DEVICE_RUNTIME) $(DEVICE_OUT)/kernels.cu \
-                     $(wildcard runtime/*.h)
+                     $(wildcard runtime/*/*.h)
 	@echo "CC $@"
 	$(Q)$(CC) $(DEVICE_CFLAGS) -DGA_KERNELS='"$(DEVICE_OUT)/kernels.cu"' tests/device/probe/probe.c \
 	    $(DEVICE_RUNTIME) -o $@ -ldl -lm -lpthread
 
-$(DEVICE_OUT)/nvrtc_check: tests/nvrtc/nvrtc_check.c runtime/cuda_abi.h
+$(DEVICE_OUT)/nvrtc_check: tests/nvrtc/nvrtc_check.c runtime/device/cuda_abi.h
 	@mkdir -p $(DEVICE_OUT)
 	@echo "CC $@"
 	$(Q)$(CC) $(DEVICE_CFLAGS) $< -o $@ -ldl

@@ -2,7 +2,7 @@
  * allocators, before and after the line `ready`, and says it at the end; with STOP_AT_READY in the
  * environment that is at `ready`. */
 #define _GNU_SOURCE
-#include "runtime/ga.h"
+#include "runtime/base/ga.h"
 
 #include <stdio.h>
 #include <stdlib.h>

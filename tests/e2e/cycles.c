@@ -1,7 +1,7 @@
 /* cycles: reads lines "batches tail epochs entries {from count}..." (tail: 0 drop, 1 flush, 2 carry)
  * and answers each with the number of cycles of so many epochs and the lengths of the first 40 of the
  * run, or with "refused". */
-#include "runtime/epochs.h"
+#include "runtime/loop/epochs.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * -Wl,--wrap=ga_loader_open,--wrap=ga_loader_cycle,--wrap=ga_eval_batch: writes every batch into the
  * file that GAGEN_PRINT names, one line for each field of a micro-batch:
  *   train|eval MICRO FIELD ROWS WIDTH: value value ...   (of the true rows) */
-#include "runtime/data.h"
+#include "runtime/data/data.h"
 
 #include <inttypes.h>
 #include <stdio.h>

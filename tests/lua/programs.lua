@@ -58,11 +58,13 @@ return function(t)
         local build = t.build
         local command, stamp = { "ld", "-r", "-o", t.root .. "/" .. base .. "/runtime.o" },
             host.sha256(host.read(build .. "/libruntime.a"))
-        for _, file in ipairs(host.list(folder .. "/runtime")) do
-            local name = file:match("^(.*)%.c$")
-            if name and not name:find("^comm_") and name ~= "probe" then
-                command[#command + 1] = build .. "/runtime/" .. name .. ".o"
-                stamp = stamp .. " " .. name
+        for _, room in ipairs(host.list(folder .. "/runtime")) do
+            for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
+                local name = file:match("^(.*)%.c$")
+                if name and not name:find("^comm_") and name ~= "probe" then
+                    command[#command + 1] = build .. "/runtime/" .. room .. "/" .. name .. ".o"
+                    stamp = stamp .. " " .. name
+                end
             end
         end
         local mark = base .. "/runtime.stamp"

@@ -1,4 +1,4 @@
--- rng: the definition in runtime/rng.h of what is drawn for a row (ga_draw_key), once more:
+-- rng: the definition in runtime/base/rng.h of what is drawn for a row (ga_draw_key), once more:
 -- draw(seed, name, iteration, cycle, row, element) is a number in [0, 1).
 local GOLDEN = 0x9e3779b97f4a7c15
 

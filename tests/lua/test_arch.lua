@@ -1,6 +1,7 @@
 -- The house rules that a machine can hold: rooms point one way, nothing unordered reaches a file,
 -- files stay small, the project speaks of itself alone.
 local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit", "command" }
+local RUNTIME_ORDER = { "base", "loop", "ranks", "files", "data", "log", "device" }
 local LIMIT = { lua = 500, c = 500, h = 150, tmpl = 500 }
 
 local function files(t, command)
@@ -27,8 +28,8 @@ local function lines(text)
     end
 end
 
-local function rank(room)
-    for i, name in ipairs(ORDER) do
+local function rank(room, order)
+    for i, name in ipairs(order) do
         if name == room then return i end
     end
 end
@@ -39,9 +40,21 @@ return {
             local room = file:match("^gen/(%w+)/")
             for n, line in lines(read(file)) do
                 local to = line:match('require%s*%(?%s*"(%w+)%.')
-                if to and rank(to) and rank(to) > rank(room) then
+                if to and rank(to, ORDER) and rank(to, ORDER) > rank(room, ORDER) then
                     error(("%s:%d: %s may not use %s"):format(file, n, room, to))
                 end
+            end
+        end
+    end },
+    { "folders of the runtime point one way, and each include says the folder", function(t)
+        for _, file in ipairs(files(t, "find runtime -name '*.[ch]' | sort")) do
+            local own = rank(file:match("^runtime/(%w+)/[%w_]+%.[ch]$"), RUNTIME_ORDER)
+            if not own then error(file .. ": lies in none of the folders of the runtime") end
+            for n, line in lines(read(file)) do
+                local name = line:match('^#include "(.*)"')
+                local to = name and rank(name:match("^(%w+)/[%w_]+%.h$"), RUNTIME_ORDER)
+                if name and not to then error(("%s:%d: expected \"folder/file.h\""):format(file, n)) end
+                if to and to > own then error(("%s:%d: may not use %s"):format(file, n, name)) end
             end
         end
     end },

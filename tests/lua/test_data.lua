@@ -87,10 +87,10 @@ add("cifar10: files of a pattern in the order of names, normalised by channel", 
         return cifar_value(formats.colour(100 + row, i), i)
     end)
     t.equal(seen.eval[1].input.rows, 1)
-    t.contains(host.read(p.folder .. "/model.c"), '"formats/cifar_a.bin",\n    "formats/cifar_b.bin",\n')
+    t.contains(host.read(p.folder .. "/data.c"), '"formats/cifar_a.bin",\n    "formats/cifar_b.bin",\n')
 end)
 
--- The random numbers of runtime/rng.h, in Lua's own arithmetic modulo 2^64.
+-- The random numbers of runtime/base/rng.h, in Lua's own arithmetic modulo 2^64.
 local GOLDEN <const> = 0x9e3779b97f4a7c15
 
 local function mix(z)
@@ -190,7 +190,7 @@ add("text: windows of ids, the target one byte further, the last rows for evalua
     end
     t.equal(seen.eval[0].input.rows, 3)
     formats.check(seen.eval[0], 0, "input", 0, function(row, i) return id_at((24 + row) * 9 + i) end)
-    local source = host.read(p.folder .. "/model.c")
+    local source = host.read(p.folder .. "/data.c")
     t.contains(source, ("VOCABULARY[%d] = {\n    32, 44, 46, 58, 97, 98,"):format(#ids))
 end)
 

@@ -93,11 +93,12 @@ add("writing", function(t)
     t.equal(host.write(folder, "a.c", "one"), "unchanged")
     t.equal(host.write(folder, "a.c", "two"), "written")
     t.equal(host.write(folder, "a.c", ""), "written")
-    t.equal(host.write(folder, "runtime/ga.h", "h"), "written")
-    t.equal(host.read(folder .. "/runtime/ga.h"), "h")
+    t.equal(host.write(folder, "runtime/base/ga.h", "h"), "written")
+    t.equal(host.read(folder .. "/runtime/base/ga.h"), "h")
     t.equal(host.list(folder), { "a.c", "runtime" })
     for _, name in ipairs { "", ".", "..", "a/b", "../x", "/x", "runtime/", "runtime/..",
-                            "runtime/a/b", "a\nb" } do
+                            "runtime/a", "runtime/a/", "runtime//b", "runtime/../b", "runtime/./b", "runtime/a/..",
+                            "runtime/a/b/c", "runtime/a\n/b", "a\nb" } do
         refused(t, "is no name of a file", host.write(folder, name, "x"))
     end
     refused(t, "No such file", host.write(folder .. "/none", "a", "x"))
@@ -112,7 +113,10 @@ add("writing follows no link", function(t)
     t.equal(host.link("out", folder .. "/alias"), "written")
     refused(t, "not followed", host.write(folder .. "/alias", "b.c", "x"))
     t.equal(host.link("..", folder .. "/out/runtime"), "written")
-    refused(t, "not followed", host.write(folder .. "/out", "runtime/precious", "x"))
+    refused(t, "not followed", host.write(folder .. "/out", "runtime/out/precious", "x"))
+    t.equal(host.folder(folder .. "/inner/runtime"), true)
+    t.equal(host.link("../..", folder .. "/inner/runtime/base"), "written")
+    refused(t, "not followed", host.write(folder .. "/inner", "runtime/base/precious", "x"))
     t.equal(host.read(folder .. "/precious"), "kept")
     t.equal(host.link("..", folder .. "/out/runtime"), "unchanged")
     t.equal(host.link("elsewhere", folder .. "/out/runtime"), "written")

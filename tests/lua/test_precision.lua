@@ -434,8 +434,8 @@ typedef unsigned int ga_uint32;
 namespace device {
 %s
 }
-#include "runtime/bf16.h"
-#include "runtime/f16.h"
+#include "runtime/base/bf16.h"
+#include "runtime/base/f16.h"
 int main() {
     for (unsigned long long k = 0; k < 1ull << 32; k += 251) {
         const float x = __uint_as_float((unsigned)k);

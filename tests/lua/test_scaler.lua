@@ -354,10 +354,10 @@ add("no word, no code", function(t)
     local function text_of(name, more)
         local p = programs.build(name, spec("scaler_clean", 14, more))
         local text = ""
-        for _, file in ipairs { "update.c", "main.c", "model.h", "library.c" } do
+        for _, file in ipairs { "update.c", "main.c", "model.h", "model.c", "save.c", "library.c", "library_steps.c" } do
             text = text .. host.read(p.folder .. "/" .. file)
         end
-        return text, host.exists(p.folder .. "/runtime/scaler.h")
+        return text, host.exists(p.folder .. "/runtime/loop/scaler.h")
     end
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local text, header = text_of("scaler_plain1", "")

@@ -79,7 +79,7 @@ end
 
 -- What only the library and the probes have beside `train`.
 local function beside(file, name)
-    return file:match("^probes") or file == "library.c" or file == "example.c" or file == name .. ".h"
+    return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
 end
 
 -- Lines of the files that `train` is made of, and of step.c alone; the runtime is not written for a spec.

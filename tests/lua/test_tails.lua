@@ -1,5 +1,5 @@
 -- What gagen plans of cycles over epochs (spec/accumulation.lua) against what a program serves
--- (runtime/epochs.c): how many there are, how long they are, what is refused.
+-- (runtime/loop/epochs.c): how many there are, how long they are, what is refused.
 local accumulation = require "spec.accumulation"
 
 local TAILS = { "drop", "flush", "carry" }

@@ -115,7 +115,7 @@ add("a program needs its own folder, cc and make only", function(t)
     end
     local first = make()
     t.equal(make(), first, "make with nothing to do")
-    t.equal(t.run { "touch", folder .. "/runtime/cycle.h" }.status, 0)
+    t.equal(t.run { "touch", folder .. "/runtime/loop/cycle.h" }.status, 0)
     assert(make() ~= first, "make after a header was edited")
     local moved = { name = p.name, folder = folder, train = t.root .. "/" .. folder .. "/train" }
     programs.identical(programs.dump(moved, { "--cycles", 5 }), programs.dump(p, { "--cycles", 5 }))

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "runtime/rng.h"
+#include "runtime/base/rng.h"
 
 enum { POISON = 0xff }; /* doubles of these bytes are NaN */
 

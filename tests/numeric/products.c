@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "real.h"
-#include "runtime/rng.h"
-#include "runtime/team.h"
+#include "runtime/base/rng.h"
+#include "runtime/base/team.h"
 
 #include "math.c"
 

@@ -1,4 +1,4 @@
-/* abi_check.c: compares runtime/cuda_abi.h and nccl_abi.h with the toolkit's own headers: every
+/* abi_check.c: compares runtime/device/cuda_abi.h and nccl_abi.h with the toolkit's own headers: every
  * function type, enum value and size. Compiling it is the check:
  *     gcc -fsyntax-only -Iruntime -I/usr/local/cuda/include tests/nvrtc/abi_check.c */
 #include <cuda.h>
@@ -59,8 +59,8 @@
 #define ncclSum ga_ncclSum
 #define ncclMax ga_ncclMax
 #define ncclMin ga_ncclMin
-#include "cuda_abi.h"
-#include "nccl_abi.h"
+#include "device/cuda_abi.h"
+#include "device/nccl_abi.h"
 #undef CUresult
 #undef CUdevice
 #undef CUdeviceptr

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Random numbers, initial values and the order of rows in Python, as runtime/rng.h and
-runtime/data.h define them in words.
+"""Random numbers, initial values and the order of rows in Python, as runtime/base/rng.h and
+runtime/data/data.h define them in words.
 
     python3 tests/reference/order.py > tests/reference/order.txt
 

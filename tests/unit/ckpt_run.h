@@ -3,7 +3,7 @@
 #ifndef CKPT_RUN_H
 #define CKPT_RUN_H
 
-#include "../../runtime/ckpt.h"
+#include "files/ckpt.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef ROWS_H
 #define ROWS_H
 
-#include "../../runtime/source.h"
+#include "data/source.h"
 
 enum { ROW_WIDTH = 3 };
 

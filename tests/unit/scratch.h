@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../runtime/arena.h"
+#include "base/arena.h"
 
 typedef struct {
     char path[128];

@@ -2,7 +2,7 @@
  * and tables of what is refused. */
 #include "scratch.h"
 
-#include "../../runtime/arrays.h"
+#include "data/arrays.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* CSV: values, the table of refusals, and gzip files cut, damaged or continued at every byte. */
 #include "scratch.h"
 
-#include "../../runtime/csv.h"
+#include "data/csv.h"
 
 #include <math.h>
 #include <zlib.h>

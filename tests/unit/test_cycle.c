@@ -2,8 +2,8 @@
  * policy. */
 #include "scratch.h"
 
-#include "../../runtime/cycle.h"
-#include "../../runtime/epochs.h"
+#include "loop/cycle.h"
+#include "loop/epochs.h"
 
 typedef struct {
     int updates, used, shortest, roles[4];

@@ -2,8 +2,8 @@
 #include "rows.h"
 #include "scratch.h"
 
-#include "../../runtime/data.h"
-#include "../../runtime/rng.h"
+#include "data/data.h"
+#include "base/rng.h"
 
 enum { ROWS = 103 };
 

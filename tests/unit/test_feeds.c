@@ -2,8 +2,8 @@
  * faults, packed files that are cut, files of another length. */
 #include "scratch.h"
 
-#include "../../runtime/csv.h"
-#include "../../runtime/windows.h"
+#include "data/csv.h"
+#include "data/windows.h"
 
 typedef struct files {
     char path[3][300];

@@ -2,8 +2,8 @@
  * changes. The definition knows no bits: a value is a whole number of units, which ldexp places. */
 #include "scratch.h"
 
-#include "../../runtime/bf16.h"
-#include "../../runtime/f16.h"
+#include "base/bf16.h"
+#include "base/f16.h"
 
 #include <fenv.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * flips against their definition. */
 #include "scratch.h"
 
-#include "../../runtime/images.h"
-#include "../../runtime/rng.h"
+#include "data/images.h"
+#include "base/rng.h"
 
 #include <math.h>
 #include <zlib.h>

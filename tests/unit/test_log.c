@@ -2,8 +2,8 @@
  * nothing. */
 #include "scratch.h"
 
-#include "../../runtime/log.h"
-#include "../../runtime/text.h"
+#include "log/log.h"
+#include "base/text.h"
 
 #include <jansson.h>
 #include <math.h>

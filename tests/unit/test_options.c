@@ -1,8 +1,8 @@
 /* The command line: values, the table of refusals, data paths; the stop flag. */
 #include "scratch.h"
 
-#include "../../runtime/options.h"
-#include "../../runtime/stop.h"
+#include "log/options.h"
+#include "loop/stop.h"
 
 #include <signal.h>
 

@@ -4,8 +4,8 @@
 #include "rows.h"
 #include "scratch.h"
 
-#include "../../runtime/data.h"
-#include "../../runtime/rng.h"
+#include "data/data.h"
+#include "base/rng.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "scratch.h"
 
-#include "../../runtime/log.h"
-#include "../../runtime/progress.h"
+#include "log/log.h"
+#include "log/progress.h"
 
 #include <math.h>
 #include <sys/ioctl.h>

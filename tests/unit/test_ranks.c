@@ -3,7 +3,7 @@
  * number of ranks. */
 #include "scratch.h"
 
-#include "../../runtime/ckpt.h"
+#include "files/ckpt.h"
 
 #include <math.h>
 

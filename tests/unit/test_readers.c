@@ -2,11 +2,11 @@
  * path, or takes it; what a scan takes, opening takes too, in exactly the bytes that the scan says. */
 #include "scratch.h"
 
-#include "../../runtime/arrays.h"
-#include "../../runtime/csv.h"
-#include "../../runtime/images.h"
-#include "../../runtime/rng.h"
-#include "../../runtime/windows.h"
+#include "data/arrays.h"
+#include "data/csv.h"
+#include "data/images.h"
+#include "base/rng.h"
+#include "data/windows.h"
 
 enum { MUTATIONS = 1500, ROOM = 8192 };
 

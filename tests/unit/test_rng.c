@@ -2,7 +2,7 @@
  * bijectivity. */
 #include "scratch.h"
 
-#include "../../runtime/rng.h"
+#include "base/rng.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* safetensors: round trips with conversion, and the table of files that must be refused. */
 #include "scratch.h"
 
-#include "../../runtime/safetensors.h"
+#include "files/safetensors.h"
 
 #include <math.h>
 

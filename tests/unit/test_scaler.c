@@ -2,7 +2,7 @@
  * as computed by torch._amp_update_scale_ (2.x, interval 3), and the limits. */
 #include "scratch.h"
 
-#include "../../runtime/scaler.h"
+#include "loop/scaler.h"
 
 #include <math.h>
 

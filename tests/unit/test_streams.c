@@ -3,7 +3,7 @@
 #include "rows.h"
 #include "scratch.h"
 
-#include "../../runtime/data.h"
+#include "data/data.h"
 
 enum { B = 2, EPOCHS = 3, RANKS = 2, PASSES = 64, BATCHES_MAX = 60 };
 

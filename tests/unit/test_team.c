@@ -1,7 +1,7 @@
 /* The team: tiles over many calls without a barrier, barriers, failure, threads 1..8. */
 #include "scratch.h"
 
-#include "../../runtime/team.h"
+#include "base/team.h"
 
 #include <math.h>
 #include <stdatomic.h>

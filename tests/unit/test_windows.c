@@ -1,7 +1,7 @@
 /* Text and tokens: windows, vocabulary, both layouts of token files, tables of refusals. */
 #include "scratch.h"
 
-#include "../../runtime/windows.h"
+#include "data/windows.h"
 
 enum { CONTEXT = 4 };
 

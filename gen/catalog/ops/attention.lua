@@ -7,7 +7,7 @@
 --   dq(i) = sum over j of ds(i, j) k(j),  dk(j) = sum over i of ds(i, j) q(i),
 --   dv(j) = sum over i of p(i, j) dy(i)
 -- With dropout, p(i, j) is multiplied by z(i, j), 0 or 1 / (1 - dropout), wherever it meets v or dy; the
--- draw is number (h T + i) T + j of the row (runtime/rng.h, ga_draw_key), so that it is drawn again.
+-- draw is number (h T + i) T + j of the row (runtime/base/rng.h, ga_draw_key), so that it is drawn again.
 -- attrs: heads, kv_heads, d, causal, dropout and the name of its draws. Without key and value, query holds
 -- all three side by side.
 

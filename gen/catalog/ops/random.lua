@@ -1,5 +1,5 @@
 -- random: what is drawn for each row. The draw is a function of (seed, name, iteration, cycle, row,
--- element), so a gradient draws the same again and nothing is kept (runtime/rng.h, ga_draw_key).
+-- element), so a gradient draws the same again and nothing is kept (runtime/base/rng.h, ga_draw_key).
 local graph = require "graph.graph"
 
 op "dropout" {

@@ -53,8 +53,9 @@ local function function_of(f, target, lines_of)
     local out = {
         ("/* %d step%s of Newton and Schulz: the matrix of %d x %d at x becomes nearly orthogonal. The result is at %s. */")
             :format(f.steps, f.steps > 1 and "s" or "", f.rows, f.columns, f.steps % 2 == 1 and "y" or "x"),
-        target.wrap("", ("static void %s("):format(f.name), { target.worker_parameter, place .. "x", place .. "y",
+        target.wrap("", ("static void %s("):format(f.name), { target.worker_parameter, "model *m", place .. "x", place .. "y",
             place .. "gram", place .. "square" }, ") {"),
+        "    (void)m; /* train-probe looks at it */",
         ("    for (int step = 0; step < %d; step++) {"):format(f.steps),
     }
     local calls = lines_of(f.region.body, "        ")

@@ -156,7 +156,7 @@ function rate.more(config)
     return (f.mode or f.metric == "accuracy" and "max" or "min") == "max"
 end
 
---- The settings of runtime/plateau.h, or nothing.
+--- The settings of runtime/loop/plateau.h, or nothing.
 function rate.plateau(config)
     local f = config.schedule.fields
     if not config.schedule.rule.plateau then return text.block("") end

@@ -48,7 +48,7 @@ function scaler.over(config) return config.scaler and " / scale" or "" end
 --- What a full cycle's mean is multiplied by, in words.
 function scaler.full_text(config) return text.block(config.scaler and "1 / scale" or "1") end
 
---- The settings of runtime/scaler.h, by field.
+--- The settings of runtime/loop/scaler.h, by field.
 local function settings(config)
     local c = config.scaler
     return { { "growth_factor", number(c.growth) }, { "backoff_factor", number(c.backoff) },

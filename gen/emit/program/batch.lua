@@ -1,5 +1,5 @@
 -- batch: how a micro-batch lies in memory: its fields one behind the other at multiples of 64 bytes,
--- then its ga_micro, as runtime/data.h says; the same on host and device.
+-- then its ga_micro, as runtime/data/data.h says; the same on host and device.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 

@@ -1,25 +1,23 @@
--- data: the lines of model.c that find the data files and open them as sources of rows.
+-- data: the text of data.c, the part of model.c that finds the data files and opens them as sources of rows.
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local sections = require "emit.program.sections"
 local text = require "base.text"
 
 local data = {}
 
 -- What a program needs of the runtime for each kind: its header and its own files.
 local NEEDS = {
-    csv = { "csv.h", "csv", "csv_source", "stream" },
-    idx = { "images.h", "idx", "images", "stream" },
-    cifar10 = { "images.h", "cifar", "images", "stream" },
-    text = { "windows.h", "stream", "windows" }, tokens = { "windows.h", "stream", "windows" },
-    npy = { "arrays.h", "arrays", "npy", "stream" },
-    tensors = { "arrays.h", "arrays", "tensors" },
+    csv = { "csv.h", "data/csv", "data/csv_source", "data/stream" },
+    idx = { "images.h", "data/idx", "data/images", "data/stream" },
+    cifar10 = { "images.h", "data/cifar", "data/images", "data/stream" },
+    text = { "windows.h", "data/stream", "data/windows" }, tokens = { "windows.h", "data/stream", "data/windows" },
+    npy = { "arrays.h", "data/arrays", "data/npy", "data/stream" },
+    tensors = { "arrays.h", "data/arrays", "data/tensors" },
 }
 
 --- Files of the runtime that only programs with such data have.
 function data.runtime(config) return table.move(NEEDS[config.data.kind], 2, 9, 1, {}) end
-
---- The header of the reader.
-function data.header(config) return NEEDS[config.data.kind][1] end
 
 -- All files in the order of FILES: of each source its files, then its targets.
 local function files_of(config)
@@ -109,9 +107,6 @@ local function array_tables(config, add)
 end
 TABLES.npy, TABLES.tensors = array_tables, array_tables
 
---- The tables in front of open_data.
-function data.tables(config) return text.block(table.concat(tables_of(config), "\n")) end
-
 local SPEC = {}
 
 function SPEC.csv(config)
@@ -171,8 +166,8 @@ local function parts_line(name, files, first, stream)
     return ("const ga_part %s[] = {\n%s\n};"):format(name, wrapped(parts, 3))
 end
 
---- The lines of open_data that open m->train and, from files of its own, m->eval.
-function data.open(config)
+-- The lines of open_data that open m->train and, from files of its own, m->eval.
+local function source_lines(config)
     local d, out, first = config.data, {}, 0
     for _, source in ipairs(d.sources) do
         local name, files = source.name, source.files
@@ -193,8 +188,8 @@ function data.open(config)
     return text.block(table.concat(out, "\n"))
 end
 
---- Which rows of m->train are for training and which for evaluation.
-function data.split(config)
+-- Which rows of m->train are for training and which for evaluation.
+local function split_of(config)
     local s = config.data.split
     local rows = config.data.rows
     if config.data.stream then return text.block("{0}") end
@@ -206,25 +201,36 @@ function data.split(config)
         s.fold or 0, s.of or 0, s.seed, s.eval or 0))
 end
 
---- What an evaluation reads.
-function data.evaluation(config)
+-- The rows that an evaluation reads.
+local function evaluation_line(config)
     if not config.data.eval then return text.block("m->eval_data = m->data.data;") end
     return text.block(("m->eval_data = (ga_dataset){&m->eval, {.rows = %d}};"):format(
         config.data.eval_rows))
 end
 
---- The rows of ACCUMULATE.
-function data.accumulate(config)
+-- The rows of ACCUMULATE.
+local function accumulate_rows(config)
     return text.block(table.concat(ordered.collect(config.table, function(entry)
         return ("{%d, %d}"):format(entry.from, entry.a)
     end), ", "))
 end
 
---- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
-function data.serving(config)
+-- What the loader makes of the batches that fill no whole cycle, and of rows that fill no batch.
+local function serving(config)
     return text.block((".accumulate = ACCUMULATE, .accumulates = %d, .tail = GA_%s%s%s,"):format(
         #config.table, config.tail:upper(), config.drain == "consume" and ", .consume = true" or "",
         config.data.last == "pad" and ", .pad = true" or ""))
+end
+
+--- data.c.
+function data.render(config, context, header)
+    return sections.render(context.template("program/data.c"), {
+        { "head", { header = text.block(header("data.c", "the rows of the data files")),
+            reader = text.block(NEEDS[config.data.kind][1]), accumulate = accumulate_rows(config),
+            tables = sections.lines(tables_of(config)) } },
+        { "open", { sources = source_lines(config), split = split_of(config), serving = serving(config),
+            evaluation = evaluation_line(config) } },
+    })
 end
 
 return data

@@ -4,9 +4,10 @@ local ordered = require "base.ordered"
 
 local program_folder = {}
 
--- A name that gagen itself could have written: never a path out of the folder.
+-- A name that gagen, or a version of it with a flat runtime, could have written: never a path out of the folder.
 local function is_own_name(name)
     return name:match("^[%a][%w_.]*$") or name:match("^runtime/[%w_]+%.[ch]$")
+        or name:match("^runtime/%l+/[%w_]+%.[ch]$")
 end
 
 local function read_manifest(folder)

@@ -1,4 +1,4 @@
--- library: NAME.h and library.c, the program as a library for a loop of the user's own, and an example.
+-- library: NAME.h and library*.c, the program as a library for a loop of the user's own, and an example.
 -- Only the C target has it. backward_by_grad is the backward pass behind the gradient of the output.
 local batch = require "emit.program.batch"
 local batchnorm = require "spec.batchnorm"
@@ -9,12 +9,13 @@ local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
 
 local library = {}
 
-local function block_of(list) return text.block(table.concat(list, "\n")) end
+local block_of = sections.lines
 
 local TYPE = { f32 = "float", f64 = "double", i32 = "int32_t" }
 local BYTES = { f32 = 4, f64 = 8, i32 = 4 }
@@ -75,38 +76,104 @@ local function has_plain_output(g)
     return g.output ~= nil and g.output.place ~= nil and g.output.place.arena == "activations"
 end
 
-local function source(g, config, context, header)
-    local by_grad = g.d_output and has_plain_output(g) and behind_output(g)
+-- How many tensors the parameters are, each iteration of a region apart.
+local function tensor_count(g)
+    local n = 0
+    for _, p in ipairs(g.params) do n = n + p.count end
+    return n
+end
+
+-- library.c: the record, opening, closing, ranks.
+local function library_text(g, config, context, header)
+    local name = text.ident(config.name)
+    local outputs = has_plain_output(g) and graph.elements(g.output.shape) or 0
+    return sections.render(context.template("program/library.c"), {
+        { "head", { header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
+            name = name, sizes = text.block(("OUTPUT = %d, TENSORS = %d"):format(outputs, tensor_count(g))),
+            fields = block_of(field_rows(g, config)) } },
+        { "ranks", { name = name, last_scale = text.block(scaler.last(config, "s->")) } },
+        { "open", { name = name } },
+    })
+end
+
+local function batch_section(g, name)
     local names = ordered.collect(g.inputs, function(t) return t.name end)
-    local list, count = scales(g)
-    local tensors = 0
-    for _, p in ipairs(g.params) do tensors = tensors + p.count end
-    return context.template("program/library.c")("library", ordered.copy(scaler.stops(config), {
-        header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
-        name = text.ident(config.name), fields = block_of(field_rows(g, config)),
-        sizes = text.block(("OUTPUT = %d, TENSORS = %d"):format(
-            has_plain_output(g) and graph.elements(g.output.shape) or 0, tensors)),
-        from = text.block("b->" .. table.concat(names, ", b->")),
-        handed = text.block(table.concat(ordered.collect(names, function(name)
-            return (".%s = s.%s"):format(name, name)
-        end), ", ")),
-        scales = text.block(list), groups = count,
-        by_grad = by_grad and step.backward_lines(g, by_grad, c) or text.block(""),
-        f1 = config.measures_f1,
-        d_output = text.block(by_grad and c.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
-        half_gradient = by_grad and graph.is_half(g.d_output) and text.ident(g.half) or false,
-        output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
-        output_type = text.ident(has_plain_output(g) and graph.is_half(g.output) and g.half or "real"),
-        number = text.block(g.output and c.load(g.output, "output[i]") or ""),
-        buckets = #g.collectives, residues = g.residues, scaled = config.scaler ~= nil,
-        by_sum = config.loss.weight == "sum", half_sums = g.half_sums,
-        divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or ""),
-        scale = text.block(scaler.present(config, "p->m.step.")),
-        last_scale = text.block(scaler.last(config, "s->")),
-        ema = config.optimizer.own.ema ~= nil,
-        schedule = text.comment(config.schedule.rule.name), plateau = config.schedule.rule.plateau or false,
-        chunked = g.head ~= nil, gradient_dtype = gradients.dtype(g), full_batches = #batchnorm.nodes(g) > 0,
-    })).text
+    return { "batch", { name = name, from = text.block("b->" .. table.concat(names, ", b->")),
+        full_batches = #batchnorm.nodes(g) > 0 } }
+end
+
+-- The micro-batch that `next` hands out.
+local function handed(g)
+    return text.block(table.concat(ordered.collect(g.inputs, function(t)
+        return (".%s = s.%s"):format(t.name, t.name)
+    end), ", "))
+end
+
+-- backward_by_grad, and what it starts where the gradient of the output is a place of its own.
+local function by_grad_sections(g, config, name)
+    local nodes = g.d_output and has_plain_output(g) and behind_output(g)
+    if not nodes then return false, { "no_backward_by_grad", { name = name, chunked = g.head ~= nil } } end
+    return { "backward_from", { name = name, by_grad = step.backward_lines(g, nodes, c),
+        half_gradient = graph.is_half(g.d_output) and text.ident(g.half) or false,
+        d_output = text.block(c.pointer(g.d_output)) } },
+        { "backward_by_grad", { name = name, scaled = config.scaler ~= nil,
+            scale = text.block(scaler.present(config, "p->m.step.")) } }
+end
+
+-- library_steps.c: micro-batches, the boundary, the spec's own data.
+local function steps_text(g, config, context, header)
+    local name, stops = text.ident(config.name), scaler.stops(config)
+    local backward_from, backward_by_grad = by_grad_sections(g, config, name)
+    return sections.render(context.template("program/library_steps.c"), {
+        { "head", { header = text.block(header("library_steps.c", "micro-batches and the boundary of library.c")) } },
+        batch_section(g, name), backward_from,
+        { "bodies", { name = name, has_by_grad = backward_from ~= false } },
+        { "handler", { name = name, half_sums = g.half_sums, by_sum = config.loss.weight == "sum",
+            divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } },
+        { "micro", { name = name } }, backward_by_grad,
+        { "flush_step", { residues = g.residues, buckets = #g.collectives } },
+        stops.stops_at_nonfinite and { "check_finite", { hopeless = stops.hopeless, at_least = stops.at_least } },
+        { "boundary", { name = name, stops_at_nonfinite = stops.stops_at_nonfinite, buckets = #g.collectives } },
+        { "own_data", { name = name, handed = handed(g), stops_at_nonfinite = stops.stops_at_nonfinite } },
+    })
+end
+
+-- The output as the caller gets it, and what predict says where it is never whole.
+local function output_sections(g, name)
+    if not has_plain_output(g) then return false, { "no_forward", { name = name, chunked = g.head ~= nil } } end
+    return { "copy_output", { type = text.ident(graph.is_half(g.output) and g.half or "real"),
+        output = text.block(c.pointer(g.output)), number = text.block(c.load(g.output, "output[i]")) } },
+        { "forward", { name = name } }
+end
+
+-- library_measure.c: losses, outputs and rates, without training.
+local function measure_text(g, config, context, header)
+    local name, ema = text.ident(config.name), config.optimizer.own.ema ~= nil
+    local rule, list, count = config.schedule.rule, scales(g)
+    local copy_output, forward = output_sections(g, name)
+    return sections.render(context.template("program/library_measure.c"), {
+        { "head", { header = text.block(header("library_measure.c", "losses and outputs without training, of library.c")) } },
+        { "settings", { name = name, scales = text.block(list), groups = count } },
+        rule.plateau and { "report", { name = name } }
+            or { "no_report", { name = name, schedule = text.comment(rule.name) } },
+        { "measure_batch", { name = name } },
+        ema and { "measure_averages", { name = name } },
+        copy_output,
+        { "validation", { name = name, ema = ema, f1 = config.measures_f1 } },
+        forward,
+        { "predict", { name = name, averages = ema and copy_output ~= false } },
+    })
+end
+
+-- library_state.c: parameters and checkpoints.
+local function state_text(g, config, context, header)
+    local name = text.ident(config.name)
+    return sections.render(context.template("program/library_state.c"), {
+        { "head", { header = text.block(header("library_state.c", "parameters and checkpoints of library.c")) } },
+        { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
+        { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil } },
+        { "checkpoints", { name = name } },
+    })
 end
 
 -- Arrays for a micro-batch, and lines that fill them with something.
@@ -131,7 +198,7 @@ local function example(g, config, context, header)
     }).text
 end
 
---- NAME.h, library.c and example.c, in a map of files; nothing for another target than C.
+--- NAME.h, library.c with its parts and example.c, in a map of files; nothing for another target than C.
 function library.render(g, config, context, header, files)
     if config.target ~= "c" then return end
     local own = config.name .. ".h"
@@ -140,12 +207,16 @@ function library.render(g, config, context, header, files)
             :format(config.name, own), {})
     end
     local name = text.ident(config.name)
-    files:set(own, context.template("program/library.h")("library", { name = name,
-        header = text.block(header(own, "the program for a loop of your own: make lib")),
-        guard = text.ident(config.name:upper() .. "_H"), upper = text.ident(config.name:upper()),
-        accumulate = g.accumulate, fields = block_of(header_fields(g)), half_sums = g.half_sums,
-        full_batches = #batchnorm.nodes(g) > 0 }).text)
-    files:set("library.c", source(g, config, context, header))
+    files:set(own, sections.render(context.template("program/library.h"), {
+        { "types", { header = text.block(header(own, "the program for a loop of your own: make lib")),
+            guard = text.ident(config.name:upper() .. "_H"), name = name, upper = text.ident(config.name:upper()),
+            accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0 } },
+        { "functions", { name = name, half_sums = g.half_sums } },
+    }))
+    files:set("library.c", library_text(g, config, context, header))
+    files:set("library_steps.c", steps_text(g, config, context, header))
+    files:set("library_measure.c", measure_text(g, config, context, header))
+    files:set("library_state.c", state_text(g, config, context, header))
     files:set("example.c", example(g, config, context, header))
 end
 

@@ -3,11 +3,12 @@
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local sections = require "emit.program.sections"
 local text = require "base.text"
 
 local probe = {}
 
-local function block_of(lines) return text.block(table.concat(lines, "\n")) end
+local block_of = sections.lines
 
 -- The results that are looked at: values of the program's type; not sums, not copies of weights. Rows of a
 -- tensor that a kernel writes run by run are a result of their own. key: what they are known by.
@@ -74,6 +75,22 @@ local function macro_of(kernel, real, i, found, worker)
         i - 1, kernel.name, list, table.concat(seen, ", "))
 end
 
+-- probes.c. own: rows of kernels, macros, how many results are dumped, the program's 16-bit type or false.
+local function probes_text(config, context, header, found, own)
+    local sizes = ("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(#own.kernels, #found.list,
+        own.dumped)
+    local halves = ordered.collect(found.list, function(result)
+        return graph.is_half(result.tensor) and "true" or "false"
+    end)
+    return sections.render(context.template("program/probes.c"), {
+        { "head", { header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
+            kernels = block_of(own.kernels), tensors = result_rows(found), sizes = text.block(sizes) } },
+        own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
+        { config.target == "cuda" and "device" or "host", { half = own.half } },
+        { "functions", { name = text.ident(config.name), macros = block_of(own.macros) } },
+    })
+end
+
 --- probes.h and probes.c, in a map of files. `kernels`: all that step.c calls, in its order.
 function probe.render(g, config, context, kernels, header, files)
     local found = { list = {}, number = {} }
@@ -91,15 +108,8 @@ function probe.render(g, config, context, kernels, header, files)
     files:set("probes.h", context.template("program/probes.h")("probes", { name = name,
         guard = text.ident(config.name:upper() .. "_PROBES_H"),
         header = text.block(header("probes.h", "what train-probe has beyond train")) }).text)
-    files:set("probes.c", context.template("program/probes.c")("probes", { name = name,
-        header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
-        kernels = block_of(rows), tensors = result_rows(found), macros = block_of(macros),
-        sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
-            #kernels, #found.list, dumped)),
-        device = config.target == "cuda", half = half and text.ident(half) or false,
-        halves = text.block(table.concat(ordered.collect(found.list, function(result)
-            return graph.is_half(result.tensor) and "true" or "false"
-        end), ", ")) }).text)
+    files:set("probes.c", probes_text(config, context, header, found, {
+        kernels = rows, macros = macros, dumped = dumped, half = half and text.ident(half) or false }))
 end
 
 return probe

@@ -1,7 +1,8 @@
 -- sample: the text of sample.c: a model of tokens writes some of its own. Only for programs whose data are
 -- tokens and whose model gives a number for each token that may follow.
+local cuda_program = require "emit.targets.cuda.program"
 local graph = require "graph.graph"
-local ordered = require "base.ordered"
+local sections = require "emit.program.sections"
 local text = require "base.text"
 
 local sample = {}
@@ -23,28 +24,35 @@ function sample.possible(g, config)
 end
 
 -- The last layer as literals: where its weight and bias lie in the flat space, and what is next to what.
-local function head_arguments(g)
-    local head = g.head
-    if not head then
-        return { chunked = false, features = 0, weight = 0, next = 0, step = 0, bias = text.block("0") }
-    end
+local function head_section(head)
     local features = head.x.shape[#head.x.shape]
-    return { chunked = true, features = features, weight = head.weight.flat.offset,
-        next = head.in_out and 1 or features, step = head.in_out and head.classes or 1,
-        bias = text.block(head.bias and ("m->flat_w[%d + id]"):format(head.bias.flat.offset) or "0") }
+    return { "apply_head", { weight = head.weight.flat.offset, next = head.in_out and 1 or features,
+        step = head.in_out and head.classes or 1,
+        bias = text.block(head.bias and ("m->flat_w[%d + id]"):format(head.bias.flat.offset) or "0") } }
+end
+
+-- The function that reads a position of the output, or of the last layer's input where there is no output.
+local function read_section(g, context, source, device)
+    local half, head = graph.is_half(source), g.head
+    return { "read" .. (device and "_device" or "") .. (half and "_half" or ""), {
+        fn = text.ident(head and "read_features" or "read_output"), n = text.ident(head and "FEATURES" or "OUTPUT_WIDTH"),
+        output = text.block(context.target.pointer(source)), half = half and text.ident(g.half) or nil } }
 end
 
 --- sample.c, in a map of files, if there is something to write.
 function sample.render(g, config, context, header, files)
     if not sample.possible(g, config) then return end
     local source, shape = source_of(g)
-    files:set("sample.c", context.template("program/sample.c")("sample", ordered.copy(head_arguments(g), {
-        header = text.block(header("sample.c", "tokens of the model's own: --sample")),
-        name = text.ident(config.name), positions = shape[2], width = shape[3],
-        ids = config.data.kind == "text" and config.data.vocabulary or shape[3],
-        output = text.block(context.target.pointer(source)), text = config.data.kind == "text",
-        device = config.target == "cuda", half = graph.is_half(source) and text.ident(g.half) or false,
-    })).text)
+    local device, head, kind = cuda_program.main(config).device, g.head, config.data.kind
+    files:set("sample.c", sections.render(context.template("program/sample.c"), {
+        { "head", { header = text.block(header("sample.c", "tokens of the model's own: --sample")),
+            positions = shape[2], width = shape[3],
+            ids = kind == "text" and config.data.vocabulary or shape[3], text = kind == "text" } },
+        head and { "features", { features = head.x.shape[#head.x.shape] } } or false,
+        read_section(g, context, source, device),
+        head and head_section(head) or false,
+        { "sample", { name = text.ident(config.name), chunked = head ~= nil, device = device } },
+    }))
 end
 
 --- Tokens of a row, 0 where rows are no tokens.

@@ -103,20 +103,20 @@ function cuda_program.main(config)
     return { device = has_device(config), parallel = has_nccl(config) }
 end
 
---- What the Makefile links and watches beside the C files, and the engine of the ranks.
+--- What the Makefile links beside the C files, and the engine of the ranks.
 function cuda_program.makefile(config)
     if not has_device(config) then
-        return { device = false, libs = text.block(""), files = text.block("kernels.c update.c"),
+        return { device = false, libs = text.block(""),
             comm = text.ident(config.parallel == "none" and "self" or "mpi") }
     end
-    return { device = true, libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c"),
+    return { device = true, libs = text.block(" -ldl"),
         comm = text.ident(config.parallel == "none" and "self" or "nccl") }
 end
 
 -- Parts of the runtime that only one target has.
-local ONLY_C = { "team" }
-local ONLY_DEVICE = { "device", "device_cache", "device_kernels", "sha256" }
-local ONLY_NCCL = { "device_nccl", "rendezvous" }
+local ONLY_C = { "base/team" }
+local ONLY_DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
+local ONLY_NCCL = { "device/device_nccl", "ranks/rendezvous" }
 
 --- The parts of the runtime that a program is linked with (`common` is for all), the engines of
 --- comm.h apart.
@@ -131,8 +131,8 @@ end
 
 --- The engines of comm.h that `make COMM=` chooses from.
 function cuda_program.engines(config)
-    if not has_device(config) then return { "comm_self", "comm_mpi" } end
-    return has_nccl(config) and { "comm_self", "comm_mpi", "comm_nccl" } or { "comm_self" }
+    if not has_device(config) then return { "ranks/comm_self", "ranks/comm_mpi" } end
+    return has_nccl(config) and { "ranks/comm_self", "ranks/comm_mpi", "ranks/comm_nccl" } or { "ranks/comm_self" }
 end
 
 --- Whether a header of the runtime belongs to the program.

@@ -1,0 +1,133 @@
+-- header: the text of model.h: sizes, memory and functions of the program.
+local batch = require "emit.program.batch"
+local clip = require "emit.boundary.clip"
+local cuda_program = require "emit.targets.cuda.program"
+local data = require "emit.program.data"
+local gradients = require "emit.program.gradients"
+local graph = require "graph.graph"
+local memory = require "emit.program.memory"
+local ordered = require "base.ordered"
+local outliers = require "emit.boundary.outliers"
+local rate = require "emit.boundary.rate"
+local sample = require "emit.program.sample"
+local save = require "emit.program.save"
+local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
+local states = require "emit.boundary.states"
+local step = require "emit.program.step"
+local text = require "base.text"
+local update = require "emit.boundary.update"
+
+local model_header = {}
+local lines = sections.lines
+
+local function shape_comment(shape, count)
+    if count > 1 then shape = { count, table.unpack(shape) } end
+    return graph.shape_text(shape)
+end
+
+local function pad(s, width) return s .. (" "):rep(width - #s) end
+
+-- "real *fc1_weight;   /* (64, 64) */" for each tensor.
+local function fields(tensors, target)
+    local width, list = 0, {}
+    for _, t in ipairs(tensors) do width = math.max(width, #t.name) end
+    for i, t in ipairs(tensors) do
+        local count = t.scope and t.place.slots or 1
+        list[i] = ("%s /* %s */"):format(target.field(t, pad(t.name .. ";", width + 1)),
+            shape_comment(t.shape, count))
+    end
+    return lines(list)
+end
+
+local function size_lines(g, config, context)
+    local list = {
+        ("B = %d, /* rows of a micro-batch */"):format(config.batch),
+        ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
+        ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
+        ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
+        ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
+            #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
+        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, g.norm.tiles),
+        ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
+        ("DATA_FILES = %d,"):format(data.file_count(config)),
+    }
+    for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return lines(list)
+end
+
+-- One enum constant per arena, in the order of the plan.
+local function arena_names(facts)
+    local names = ordered.collect(facts.arenas, function(a)
+        return a.memory ~= "device" and "ARENA_" .. a.name:upper() or nil
+    end)
+    return text.block(table.concat(names, ",\n") .. ",\nARENAS")
+end
+
+-- Fields of the struct step of the C target that depend on the optimizer and the schedule.
+local function step_fields(g, config, updates)
+    local list = {}
+    for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
+        for _, field in ipairs(fields) do list[#list + 1] = ("double %s; /* %s */"):format(field[1], field[2]) end
+    end
+    for _, row in ipairs(scaler.rows(config)) do
+        list[#list + 1] = ("%s %s; /* %s */"):format(row[1] == "integer" and "int64_t" or row[1], row[2], row[3])
+    end
+    local own = update.scalars(updates, g.layer_rates).fields
+    return table.move(own, 1, #own, #list + 1, list)
+end
+
+-- The update's block: what decide() computes, on the device or on the host.
+local function step_section(g, config, updates, own)
+    local names = text.block(step.SUMS)
+    if own.device then
+        return { "device_step", { sum_names = names, parallel = own.parallel, small = own.small,
+            step_fields = own.step_fields } }
+    end
+    return { "step", { sum_names = names, times = text.comment(scaler.times(config)),
+        grad_norm = text.comment(clip.norm_text(config)), rewrites = clip.writes(config),
+        over = text.comment(scaler.over(config)), factor = text.block((clip.factor_field(g, config))),
+        groups = lines(step_fields(g, config, updates)) } }
+end
+
+local function model_section(g, config, own, has_views)
+    return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
+        by_epoch = config.schedule.fields.by == "epoch",
+        state_fields = lines(states.fields(g)), device_fields = own.device_fields } }
+end
+
+local function function_section(g, config, own)
+    return { "functions", { name = text.ident(config.name), chunked = g.head ~= nil,
+        ema = config.optimizer.own.ema ~= nil, device = own.device,
+        plateau = config.schedule.rule.plateau or false, sample = sample.possible(g, config) } }
+end
+
+--- model.h.
+function model_header.render(g, config, facts, context, updates, header)
+    local params, target, views = memory.params(g), context.target, memory.placed(g, "views")
+    local own, sums = cuda_program.header(g, config, facts, context, updates), gradients.header(g, config, params)
+    local values = ordered.collect(params, function(p) return p.value end)
+    local f64 = g.real == "f64"
+    return sections.render(context.template("program/model.h"), {
+        { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
+            guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
+            parallel = own.parallel, real = text.ident(f64 and "double" or "float"),
+            dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
+        own.device and { "iteration", {} },
+        { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
+        own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
+        { "parameters", { parameters = fields(values, target) } },
+        g.half_sums and { "gradients", { fields = sums.gradient_fields } },
+        #views > 0 and { "views", { views = fields(views, target) } },
+        { "micro_batch", { activations = fields(memory.placed(g, "activations"), target),
+            batch = lines(batch.fields(g, target)) } },
+        step_section(g, config, updates, own),
+        { "saved", { gradients = save.gradient_arrays(g) } },
+        model_section(g, config, own, #views > 0),
+        function_section(g, config, own),
+    })
+end
+
+return model_header

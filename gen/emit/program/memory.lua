@@ -1,0 +1,130 @@
+-- memory: the text of memory.c: where each parameter, gradient, state and value lies in the planned arenas, and
+-- the values that parameters start with.
+local cuda_program = require "emit.targets.cuda.program"
+local expr = require "base.expr"
+local glob = require "base.glob"
+local gradients = require "emit.program.gradients"
+local ordered = require "base.ordered"
+local sections = require "emit.program.sections"
+local states = require "emit.boundary.states"
+local text = require "base.text"
+
+local memory = {}
+local lines = sections.lines
+
+--- The parameters in the order of the flat space: the trained ones first.
+function memory.params(g)
+    local list = {}
+    for _, wanted in ipairs { true, false } do
+        for _, param in ipairs(g.params) do
+            if param.used == wanted then list[#list + 1] = param end
+        end
+    end
+    table.sort(list, function(a, b) return a.flat.offset < b.flat.offset end)
+    return list
+end
+
+--- The values of one micro-step, or the copies of weights, that have a place of their own.
+function memory.placed(g, arena)
+    return ordered.collect(g.tensors, function(t)
+        if t.place and t.place.arena == arena then return t end
+    end)
+end
+
+local function param_rows(params)
+    return ordered.collect(params, function(p) return states.row(p, p.saved_shape or p.shape, p.flat) end)
+end
+
+local KIND = { uniform = "UNIFORM", normal = "NORMAL", value = "VALUE" }
+
+local function init_rows(params, config, real)
+    return ordered.collect(params, function(p)
+        local kind, value, at = p.init.kind, p.init.bound or p.init.value, p.at
+        for _, rule in ipairs(config.init) do
+            if not p.buffer and glob.takes(rule.glob, p, rule.at, "init") then
+                for _, name in ipairs { "uniform", "normal", "value" } do
+                    if rule[name] then kind, value, at = name, rule[name], rule.at end
+                end
+                break
+            end
+        end
+        expr.literal(value, real, at)          -- refuses what the type cannot hold
+        return ("{%s, %s}, /* %s */"):format(KIND[kind], expr.literal(value, "f64"), p.name)
+    end)
+end
+
+-- The rows of padding, which start at 0 whatever the others do.
+local function zero_lines(params)
+    local list = {}
+    for _, p in ipairs(params) do
+        local zero = p.init.zero
+        if zero then
+            list[#list + 1] = ("for (int l = 0; l < %d; l++) /* %s: padding */"):format(p.count, p.name)
+            list[#list + 1] = ("    memset(m->flat_w + %d + (int64_t)l * %d, 0, sizeof(real) * %d);"):format(
+                p.flat.offset + zero.from, p.flat.stride, zero.n)
+        end
+    end
+    return lines(list)
+end
+
+-- The flat space of parameters, of gradients and of each state.
+local function flat_places(g, config)
+    local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
+        ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
+    if g.residues then list[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
+    for _, more in ipairs { states.places(g), cuda_program.flat(g, config) } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return lines(list)
+end
+
+-- Copies of weights.
+local function view_places(g, target)
+    local views = memory.placed(g, "views")
+    if #views == 0 then return text.block("") end
+    local list = { target.views, "m->v = (views){" }
+    for _, t in ipairs(views) do list[#list + 1] = "    " .. target.place(t, "v", t.place.offset) end
+    list[#list + 1] = "};"
+    return lines(list)
+end
+
+local function places(g, config, target, form)
+    local rows = ordered.collect(memory.placed(g, "activations"), function(t)
+        return target.place(t, "a", t.place.offset)
+    end)
+    return { flat_places = flat_places(g, config), form = form, residues = g.residues,
+        view_places = view_places(g, target), activation_places = lines(rows) }
+end
+
+-- One row per arena of the host, in the order of the plan.
+local function arena_rows(facts, device)
+    return lines(ordered.collect(facts.arenas, function(a)
+        if a.memory == "device" then return nil end
+        return ("{%s, %d%s},"):format(text.string(a.name).text, a.bytes,
+            not device and "" or a.memory == "pinned" and ", true" or ", false")
+    end))
+end
+
+--- memory.c.
+function memory.render(g, config, facts, context, header)
+    local params, target = memory.params(g), context.target
+    local own, sums = cuda_program.model(config, facts), gradients.model(g, config, params)
+    local device = own.device
+    local parameter_places = ordered.collect(params, function(p)
+        return target.place(p.value, "flat", p.flat.offset)
+    end)
+    return sections.render(context.template("program/memory.c"), {
+        { "head", { header = text.block(header("memory.c", "where everything lies, and how parameters start")) } },
+        { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)) } },
+        { "spaces", { form = text.ident("parameters"), address = text.block(device and "ga_address " or "real *"),
+            places = lines(parameter_places) } },
+        g.half_sums and { "spaces", { form = text.ident("gradients"),
+            address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
+        { device and "place_device" or "place", places(g, config, target, sums.gradient_form) },
+        device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
+            parallel = own.parallel } } or { "open", { arenas = arena_rows(facts, false) } },
+        { "initial_values", { zeros = zero_lines(params) } },
+    })
+end
+
+return memory

@@ -1,0 +1,101 @@
+-- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
+-- parts of it.
+local cuda_program = require "emit.targets.cuda.program"
+local expr = require "base.expr"
+local ordered = require "base.ordered"
+local rate = require "emit.boundary.rate"
+local sample = require "emit.program.sample"
+local save = require "emit.program.save"
+local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
+local text = require "base.text"
+
+local model = {}
+local lines = sections.lines
+
+-- How many cycles a run has.
+local function length_of(config)
+    local train = config.train
+    return text.block(train.updates and ("const int64_t cycles = %d;"):format(train.updates)
+        or ("const int64_t cycles = ga_epochs_cycles(&m->epochs, %s);"):format(
+            expr.literal(train.epochs, "f64")))
+end
+
+-- The fields of the event of an evaluation.
+local function measured(config)
+    local names = ordered.collect(config.eval and config.eval.metrics or { "loss" }, function(metric)
+        return "GA_HAS_" .. metric:upper()
+    end)
+    return table.concat(names, " | ")
+end
+
+-- The weight of a full cycle over all ranks if nothing is ignored.
+local function nominal_of(config)
+    local weight, each = config.loss.weight, config.losses_per_row
+    if weight == "sum" then return text.block("1") end
+    if weight == "micro" then return text.block("(double)A * world") end
+    local of_row = weight == "token" and each > 1 and (" * %d"):format(each) or ""
+    return text.block("(double)A * B" .. of_row .. " * world")
+end
+
+-- How long the schedule is if it does not say so itself.
+local function schedule_lines(config)
+    if config.schedule.fields.by ~= "epoch" then return lines { "m->schedule_total = cycles;" } end
+    local train = config.train
+    return lines { config.tail == "carry" and "m->epoch_cycles = m->epochs.batches;"
+            or "m->epoch_cycles = ga_epochs_cycles(&m->epochs, 1);",
+        train.epochs and ("m->schedule_total = %d;"):format(math.ceil(train.epochs))
+            or ("m->schedule_total = (cycles * %d + m->epoch_cycles - 1) / m->epoch_cycles;"):format(
+                config.epoch_times) }
+end
+
+-- Constants of model.c that come straight from the spec.
+local function facts_text(config, facts)
+    local train = config.train
+    return table.concat({
+        ("#define VERSION %s"):format(text.string(host.version).text),
+        ("#define SPEC_SHA256 %s"):format(text.string(config.sha256).text),
+        ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
+            config.sha256:sub(1, 16)),
+        ("#define PROFILE %s"):format(text.string(config.profile).text),
+        ("#define PARAMETERS %d"):format(facts.totals.parameters),
+        ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
+        ("#define SEED %d"):format(train.seed),
+        "",
+        "enum {",
+        ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
+            config.checkpoint and config.checkpoint.keep or 3),
+        ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
+            config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
+            config.eval and config.eval.batches or 0)
+            .. (config.target == "cuda" and (",\n    ARCH = %d"):format(config.arch or 0) or ""),
+        "};", "" }, "\n")
+end
+
+-- What comes between memory and training: the ranks, the data, the first values.
+local function parts(g, config, own, updates)
+    return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
+        ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
+        nominal = nominal_of(config), scale_started = scaler.lines(config).scale_started,
+        numbers_started = save.numbers_started(config, updates) }
+end
+
+--- model.c.
+function model.render(g, config, facts, context, updates, header)
+    local name, own = text.ident(config.name), cuda_program.model(config, facts)
+    local plateau = config.schedule.rule.plateau or false
+    return sections.render(context.template("program/model.c"), {
+        { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
+            facts = text.block(facts_text(config, facts)), plateau = plateau } },
+        { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
+            f1 = config.measures_f1, measured = text.block(measured(config)) } },
+        plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
+        { "watch", { name = name, device = own.device } },
+        { "open_parts", parts(g, config, own, updates) },
+        { "open", { name = name, device = own.device, target = own.target } },
+        { "close", { name = name, device = own.device, parallel = own.parallel } },
+        sample.possible(g, config) and { "sample", {} },
+    })
+end
+
+return model

@@ -1,0 +1,74 @@
+-- save: the text of save.c: what a checkpoint holds, how it is written and read, and the dump of everything.
+local cuda_program = require "emit.targets.cuda.program"
+local expr = require "base.expr"
+local gradients = require "emit.program.gradients"
+local memory = require "emit.program.memory"
+local ordered = require "base.ordered"
+local outliers = require "emit.boundary.outliers"
+local rate = require "emit.boundary.rate"
+local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
+local states = require "emit.boundary.states"
+local text = require "base.text"
+local update = require "emit.boundary.update"
+
+local save = {}
+local lines = sections.lines
+
+-- Parameters for which a cycle collects something.
+local function collected_of(g) return ordered.collect(g.params, function(p) return p.collected end) end
+
+--- How many arrays of gradients a save inside a cycle has.
+function save.gradient_arrays(g) return 1 + (g.residues and 1 or 0) + (#collected_of(g) > 0 and 1 or 0) end
+
+-- The numbers beside the arrays that a run keeps from update to update.
+local function numbers_of(config, updates)
+    local list = update.numbers(updates)
+    for _, more in ipairs { rate.numbers(config), outliers.numbers(config) } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return list
+end
+
+--- How these numbers start.
+function save.numbers_started(config, updates)
+    return lines(ordered.collect(numbers_of(config, updates), function(number)
+        local initial = number.initial
+        return ("m->step.%s = %s;"):format(number.field, type(initial) == "string" and initial
+            or expr.literal(initial, "f64"))
+    end))
+end
+
+-- How they go to a checkpoint, and how they come back.
+local function number_lines(config, updates)
+    local saved, loaded = {}, {}
+    for i, number in ipairs(numbers_of(config, updates)) do
+        local field = "m->step." .. number.field
+        saved[i] = ("s.numbers[%d] = (ga_ckpt_number){%s, %s};"):format(i - 1, text.string(number.field).text, field)
+        loaded[i] = ("%s = s.numbers[%d].value;"):format(field, i - 1)
+    end
+    if #saved > 0 then table.insert(saved, 1, ("s.number_count = %d;"):format(#saved)) end
+    return lines(saved), lines(loaded)
+end
+
+--- save.c.
+function save.render(g, config, facts, context, updates, header)
+    local name, own, scale = text.ident(config.name), cuda_program.model(config, facts), scaler.lines(config)
+    local tables, saved_states = states.tables(g, memory.params(g))
+    local saved, loaded = number_lines(config, updates)
+    return sections.render(context.template("program/save.c"), {
+        { "head", { header = text.block(header("save.c", "checkpoints, and the dump of everything")),
+            tables = lines(tables) } },
+        { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
+            collected = #collected_of(g), gradients = save.gradient_arrays(g), states = lines(saved_states),
+            overflows = scale.overflows } },
+        { "state", { scale_saved = scale.scale_saved, target = own.target, numbers_saved = saved } },
+        { "load", { name = name, numbers_loaded = loaded, scale_loaded = scale.scale_loaded } },
+        { "save", { name = name, device = own.device } },
+        not own.device and { "save_to", { name = name } },
+        { "dump", { name = name, device = own.device, scaled = scale.scaled, scale = scale.scale,
+            last_scale = scale.last_scale } },
+    })
+end
+
+return save

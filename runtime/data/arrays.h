@@ -1,0 +1,96 @@
+/* arrays.h: datasets that are arrays of numbers: .npy files, one array each, and .safetensors files,
+ * whose tensors are fields by name. The first axis is the row. They stay in memory as their element
+ * type; decode gives floating types as the program's real, whole numbers as i32. */
+#ifndef GA_ARRAYS_H
+#define GA_ARRAYS_H
+
+#include "base/arena.h"
+#include "data/scan.h"
+
+typedef enum ga_element {
+    GA_ELEMENT_F32,
+    GA_ELEMENT_F64,
+    GA_ELEMENT_F16,
+    GA_ELEMENT_BF16,
+    GA_ELEMENT_I64,
+    GA_ELEMENT_I32,
+    GA_ELEMENT_I16,
+    GA_ELEMENT_I8,
+    GA_ELEMENT_U64,
+    GA_ELEMENT_U32,
+    GA_ELEMENT_U16,
+    GA_ELEMENT_U8,
+    GA_ELEMENT_BOOL,
+    GA_ELEMENTS
+} ga_element;
+
+int ga_element_bytes(ga_element t);
+const char *ga_element_name(ga_element t);            /* as safetensors spells it */
+ga_element ga_element_find(const char *name);         /* GA_ELEMENTS: there is no such type here */
+bool ga_element_whole(ga_element t);                  /* integers and BOOL */
+double ga_element_real(const void *base, ga_element t, int64_t i); /* any type */
+int64_t ga_element_id(const void *base, ga_element t, int64_t i);  /* whole types; a U64 beyond
+                                                                      INT64_MAX is INT64_MAX */
+
+typedef struct ga_array_field {
+    const char *name; /* in the file; the batch's field has `field` */
+    const char *field;
+    ga_element element;
+    int rank; /* of one row */
+    int64_t shape[GA_FIELD_RANK];
+    bool ids;          /* i32 in a batch; else real */
+    int64_t low, high; /* ids: the least and largest allowed */
+    bool ignores;      /* ids: `ignored` is allowed too */
+    int64_t ignored;
+    /* real: (value * scale - mean[c]) / std[c] in double, rounded; c = place on the row's first axis
+     * where channels > 1. channels = 0: the value as it is */
+    double scale;
+    const double *mean, *std;
+    int channels;
+} ga_array_field;
+
+typedef struct ga_arrays_spec {
+    const ga_array_field *field;
+    int fields;
+    /* rows in count. tensors: one file holds all fields, part[i]. npy: a file is one field: parts of
+     * field f are part[f * parts + i] */
+    const ga_part *part;
+    int parts;
+    ga_dtype real;
+} ga_arrays_spec;
+
+/* Finds name (tensors), element, rows, shape and, for whole numbers, the extremes. Numbers that are
+ * not finite, too large for `real` or for i32 are refused with row and place. */
+int ga_npy_scan(const char *const *path, int fields, int parts, ga_dtype real, ga_scan *out,
+                ga_err *e);
+int ga_tensors_scan(const char *const *path, int parts, ga_dtype real, ga_scan *out, ga_err *e);
+
+int ga_npy_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
+int ga_tensors_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
+
+/* -- for the two readers ----------------------------------------------------------------------- */
+
+/* One array of one file, checked against the field: rows x shape. For messages: `path` or, of a
+ * tensor, `path: tensor 'x'` as title. */
+typedef struct ga_array_part {
+    const char *title;
+    int64_t width;     /* elements of a row */
+    const ga_array_field *field;
+    ga_dtype real;
+    ga_scan_field *scan; /* NULL: only checked */
+} ga_array_part;
+
+/* A ga_take_bytes over the elements of a part: checks each. */
+int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t first, ga_err *e);
+
+/* A source of `rows` rows whose field f is still to be read to base[f]. */
+int ga_arrays_source(ga_source *out, const ga_arrays_spec *s, unsigned char *base[GA_FIELDS],
+                     ga_arena *a, ga_err *e);
+
+/* What ga_arrays_source takes for the fields of a scan. */
+size_t ga_arrays_bytes(const ga_scan *s);
+
+/* Elements of one row of a shape; -1 if there are none, or more than 2^31. */
+int64_t ga_row_width(const int64_t *shape, int rank);
+
+#endif

@@ -1,0 +1,317 @@
+/* loader.c: the read-ahead ring: whole cycles, from rows in memory or from a feed whose end is not
+ * known before. epochs.h says which micro-batches a cycle has. */
+#include "data/data_private.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+/* A micro-batch in the ring; `cycle` is how many its whole cycle has, 0: not settled yet. */
+typedef struct slot {
+    _Alignas(64) ga_place place;
+    int cycle;
+} slot;
+
+/* Slots are filled in the order of use: `filled`, `settled` and `used` count micro-batches since
+ * the last seek, the slot of micro-batch m is m % slots. All are guarded by `lock`. Those up to
+ * `settled` belong to whole cycles, which can be served; those behind may still be given up. */
+struct ga_loader {
+    ga_loader_config c;
+    ga_epochs epochs;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool threaded, closing;
+    int64_t slots, filled, settled, used;
+    int64_t generation;   /* seeks so far: a batch filled for an earlier one is dropped */
+    ga_place fill, place; /* next micro-batch to fill; behind the last one consumed */
+    int64_t unread;       /* where the dropped tail of the epoch before `fill` begins, N: nowhere */
+    int64_t at, passed;   /* the feed: position before which it stands, -1: it must be rewound; rows
+                             that it has given since it was */
+    int code;             /* not GA_OK: `error` stopped reading */
+    ga_err error;
+    size_t bytes; /* of a micro-batch */
+    char *ring;
+    slot *slot;
+};
+
+static bool streams(const ga_loader_config *c) {
+    return c->data.source->feed.next != NULL;
+}
+
+ga_epochs ga_loader_epochs(const ga_loader_config *c) {
+    const int64_t n = ga_split_count(&c->data.split, false), rows = c->batch * c->world;
+    const int64_t batches = (n + (c->pad ? rows - 1 : 0)) / rows;
+    return (ga_epochs){.batches = streams(c) ? GA_EPOCHS_OPEN : batches,
+                       .accumulate = c->accumulate,
+                       .accumulates = c->accumulates,
+                       .tail = c->tail};
+}
+
+static size_t slots_of(const ga_loader_config *c) {
+    const ga_epochs epochs = ga_loader_epochs(c);
+    return 2 * (size_t)ga_epochs_largest(&epochs);
+}
+
+size_t ga_loader_bytes(const ga_loader_config *c) {
+    return 2048 + slots_of(c) * (sizeof(slot) + ga_batch_bytes(c->data.source, c->batch));
+}
+
+/* -- filling: called with the lock held, which is given up while rows are read ----------------- */
+
+static slot *slot_of(const ga_loader *l, int64_t m) {
+    return &l->slot[m % l->slots];
+}
+
+static void settle(ga_loader *l, int count) {
+    for (; l->settled < l->filled; l->settled++) slot_of(l, l->settled)->cycle = count;
+}
+
+/* The micro-batch at l->fill is in the ring. */
+static void keep(ga_loader *l) {
+    const ga_place p = l->fill;
+    const int count = ga_epochs_cycle(&l->epochs, &p);
+    *slot_of(l, l->filled++) = (slot){.place = p};
+    if (p.r + 1 == count) settle(l, count);
+    ga_epochs_advance(&l->epochs, &l->fill, 1);
+    l->unread = l->fill.epoch > p.epoch ? p.position + 1 : l->epochs.batches;
+}
+
+static int refuse_place(const ga_place *p, int64_t batches, ga_err *e) {
+    return ga_fail(e, GA_INPUT,
+                   "data: epoch %lld, micro-batch %lld, cycle %lld, %d micro-batches into it: no "
+                   "such place, the epoch ended after %lld micro-batches",
+                   (long long)p->epoch, (long long)p->position, (long long)p->cycle, p->r,
+                   (long long)batches);
+}
+
+static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64_t rows,
+                       ga_err *e) {
+    ga_err why;
+    if (ga_epochs_check(epochs, &why) == GA_OK) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "data: %lld training rows in micro-batches of %lld rows on each of %d ranks: %s",
+                   (long long)rows, (long long)c->batch, c->world, why.msg);
+}
+
+/* The feed has ended before the micro-batch at l->fill was full: what is begun of a cycle is given
+ * up, is a cycle of its own, or goes on. */
+static int end_epoch(ga_loader *l, ga_err *e) {
+    const ga_place p = l->fill;
+    ga_epochs epoch = l->epochs;
+    epoch.batches = p.position;
+    GA_TRY(check_epoch(&l->c, &epoch, l->passed, e));
+    const bool there = l->filled > l->settled;
+    /* micro-batches of the cycle that were done before a seek into it */
+    const int done = there ? slot_of(l, l->settled)->place.r : p.r;
+    ga_place next = {.epoch = p.epoch + 1, .cycle = p.cycle};
+    if (l->c.tail == GA_CARRY) {
+        next.r = p.r;
+    } else if (done > 0 && (!there || l->c.tail == GA_DROP)) {
+        return refuse_place(&p, p.position, e);
+    } else if (l->c.tail == GA_FLUSH && there) {
+        settle(l, p.r);
+        next.cycle++;
+    } else {
+        l->filled = l->settled;
+    }
+    if (!l->c.consume) l->epochs.batches = p.position;
+    l->fill = next;
+    return GA_OK;
+}
+
+/* Leads the feed before the micro-batch at p: 0 if it is shorter. */
+static int lead(ga_loader *l, const ga_place *p, ga_err *e) {
+    const ga_feed *f = &l->c.data.source->feed;
+    if (l->at == p->position) return 1;
+    l->at = -1;
+    GA_TRY(f->rewind(f->self, e));
+    const int64_t all = l->c.batch * l->c.world, rows = p->position * all;
+    for (l->passed = 0; l->passed < rows; l->passed++) {
+        const int code = f->next(f->self, NULL, e);
+        GA_TRY(code);
+        if (code == 0) break;
+    }
+    const int64_t batches = (l->passed + (l->c.pad ? all - 1 : 0)) / all;
+    if (batches < p->position) return refuse_place(p, batches, e);
+    l->at = p->position;
+    return 1;
+}
+
+/* Reads the micro-batch at p: its rows on all ranks, fewer than it takes only at the end. */
+static int64_t read_next(ga_loader *l, const ga_place *p, char *batch, ga_err *e) {
+    GA_TRY(lead(l, p, e));
+    l->at = -1;
+    const int64_t rows = ga_batch_read(&l->c, p, batch, e);
+    if (rows < 0) return rows;
+    l->at = p->position + 1;
+    l->passed += rows;
+    return rows;
+}
+
+/* A tail that is consumed passes through the slot first. */
+static void fill_from_memory(ga_loader *l, const ga_place *p, int64_t unread, char *batch) {
+    ga_place tail = {.epoch = p->epoch - 1, .position = unread, .cycle = p->cycle};
+    const int64_t batches = l->epochs.batches;
+    for (; l->c.consume && tail.position < batches; tail.position++)
+        ga_batch_fill(&l->c, &tail, batch);
+    ga_batch_fill(&l->c, p, batch);
+}
+
+static void fill_next(ga_loader *l) {
+    const int64_t generation = l->generation, unread = l->unread, full = l->c.batch * l->c.world;
+    char *batch = l->ring + (size_t)(l->filled % l->slots) * l->bytes;
+    const ga_place p = l->fill;
+    int64_t rows = full;
+    ga_err e;
+    pthread_mutex_unlock(&l->lock);
+    if (streams(&l->c)) rows = read_next(l, &p, batch, &e);
+    else fill_from_memory(l, &p, unread, batch);
+    pthread_mutex_lock(&l->lock);
+    if (generation != l->generation) return;
+    int code = rows < 0 ? (int)rows : GA_OK;
+    if (code == GA_OK && (rows == full || (l->c.pad && rows > 0))) keep(l);
+    else if (code == GA_OK) code = end_epoch(l, &e);
+    if (code < 0) {
+        l->code = code;
+        l->error = e;
+    }
+    pthread_cond_broadcast(&l->changed);
+}
+
+static void *read_ahead(void *arg) {
+    ga_loader *l = arg;
+    pthread_mutex_lock(&l->lock);
+    while (!l->closing) {
+        if (l->code == GA_OK && l->filled - l->used < l->slots)
+            fill_next(l);
+        else
+            pthread_cond_wait(&l->changed, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* Waits until the coming cycle is there; false if reading stopped before. */
+static bool wait_for_cycle(ga_loader *l) {
+    while (l->settled == l->used && l->code == GA_OK) {
+        if (l->threaded)
+            pthread_cond_wait(&l->changed, &l->lock);
+        else
+            fill_next(l);
+    }
+    return l->settled > l->used;
+}
+
+/* -- open, seek, close ------------------------------------------------------------------------- */
+
+static void start_reading(ga_loader *l) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Without a thread ga_loader_cycle fills the ring itself: slower, the same batches. */
+    l->threaded = pthread_create(&l->thread, NULL, read_ahead, l) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e) {
+    *out = NULL;
+    const ga_epochs epochs = ga_loader_epochs(c);
+    GA_TRY(check_epoch(c, &epochs, ga_split_count(&c->data.split, false), e));
+    const size_t slots = slots_of(c), bytes = ga_batch_bytes(c->data.source, c->batch);
+    ga_loader *l = ga_take(a, sizeof *l, 64, e);
+    slot *table = l ? ga_take(a, slots * sizeof *table, 64, e) : NULL;
+    char *ring = table ? ga_take(a, slots * bytes, 64, e) : NULL;
+    if (!ring) return GA_BUG;
+    l->c = *c;
+    l->epochs = epochs;
+    l->slots = (int64_t)slots;
+    l->bytes = bytes;
+    l->ring = ring;
+    l->slot = table;
+    l->unread = l->epochs.batches;
+    l->at = -1;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    start_reading(l);
+    *out = l;
+    return GA_OK;
+}
+
+void ga_loader_close(ga_loader *l) {
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    if (l->threaded) pthread_join(l->thread, NULL);
+    const ga_feed *f = &l->c.data.source->feed;
+    if (streams(&l->c)) f->close(f->self);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+}
+
+int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e) {
+    pthread_mutex_lock(&l->lock);
+    const int code = ga_epochs_place(&l->epochs, &to, e);
+    if (code == GA_OK) {
+        l->generation++;
+        l->filled = l->settled = l->used = 0;
+        l->place = l->fill = to;
+        l->unread = l->epochs.batches;
+        l->code = GA_OK;
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return code;
+}
+
+/* -- serving ----------------------------------------------------------------------------------- */
+
+int ga_loader_cycle(ga_loader *l, ga_err *e) {
+    pthread_mutex_lock(&l->lock);
+    int count;
+    if (wait_for_cycle(l)) {
+        const slot *first = slot_of(l, l->used);
+        count = first->cycle - first->place.r;
+    } else {
+        count = ga_fail(e, l->code, "%s", l->error.msg);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return count;
+}
+
+int ga_loader_ahead(ga_loader *l) {
+    pthread_mutex_lock(&l->lock);
+    const slot *first = slot_of(l, l->used);
+    const int64_t behind = l->used + first->cycle - first->place.r;
+    const int count = l->settled > behind ? slot_of(l, behind)->cycle : 0;
+    pthread_mutex_unlock(&l->lock);
+    return count;
+}
+
+const void *ga_loader_field(const ga_loader *l, int k, int field) {
+    return l->ring + (size_t)((l->used + k) % l->slots) * l->bytes +
+           ga_batch_offset(l->c.data.source, field, l->c.batch);
+}
+
+const ga_micro *ga_loader_micro(const ga_loader *l, int k) {
+    return ga_loader_field(l, k, l->c.data.source->fields);
+}
+
+void ga_loader_release(ga_loader *l, int count) {
+    pthread_mutex_lock(&l->lock);
+    l->used += count;
+    const slot *last = slot_of(l, l->used - 1);
+    const bool ends = last->place.r + 1 == last->cycle;
+    l->place = (ga_place){last->place.epoch, last->place.position + 1, last->place.cycle + ends,
+                          ends ? 0 : last->place.r + 1};
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+ga_place ga_loader_place(ga_loader *l) {
+    pthread_mutex_lock(&l->lock);
+    const ga_place p = wait_for_cycle(l) ? slot_of(l, l->used)->place : l->place;
+    pthread_mutex_unlock(&l->lock);
+    return p;
+}

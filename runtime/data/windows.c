@@ -1,0 +1,413 @@
+/* windows.c: text stays bytes, tokens stay u16 or u32 as they lie in their files. */
+#include "data/windows.h"
+
+#include "data/paths.h"
+#include "data/stream.h"
+
+#include <string.h>
+
+typedef struct record {
+    unsigned char *base;
+    int64_t context;
+    int width;
+    int32_t id[256]; /* text: of a byte, -1 for none */
+} record;
+
+/* Ids that pass by: those of the file `at` of all, from 0, while it is open. */
+typedef struct passing {
+    ga_paths paths;
+    int64_t context, limit;
+    int width;       /* of a token; 0: text */
+    int32_t id[256]; /* text: of a byte, -1 for none */
+    bool allowed[256];
+    int at;
+    bool open, begun;    /* begun: `last` is the first id of the next row */
+    int64_t first, left; /* bytes of the present file's ids: that are read, that are to come */
+    int32_t last;
+    ga_stream s;
+} passing;
+
+static size_t passing_bytes(int parts) {
+    return ga_padded(sizeof(passing)) + ga_paths_bytes(parts);
+}
+
+static int64_t token_at(const unsigned char *bytes, int width) {
+    uint32_t low = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
+    return width == 2 ? low : (int64_t)(low | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24);
+}
+
+static void decode_text(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]) {
+    const record *r = s->self;
+    const unsigned char *from = r->base + row * r->context;
+    int32_t *input = out[0], *target = out[1];
+    (void)draw;
+    for (int64_t t = 0; t < r->context; t++) {
+        input[t] = r->id[from[t]];
+        target[t] = r->id[from[t + 1]];
+    }
+}
+
+static void decode_tokens(const ga_source *s, int64_t row, const uint64_t *draw,
+                          void *const out[]) {
+    const record *r = s->self;
+    const unsigned char *from = r->base + row * r->context * r->width;
+    int32_t *input = out[0], *target = out[1];
+    (void)draw;
+    for (int64_t t = 0; t < r->context; t++) {
+        input[t] = (int32_t)token_at(from + t * r->width, r->width);
+        target[t] = (int32_t)token_at(from + (t + 1) * r->width, r->width);
+    }
+}
+
+static void name_fields(ga_source *out, int64_t context) {
+    out->fields = 2;
+    out->field[0] = (ga_field){"input", GA_I32, context};
+    out->field[1] = (ga_field){"target", GA_I32, context};
+}
+
+/* A source over n ids of `width` bytes, which are still to be read to r->base. */
+static int make_source(ga_source *out, const ga_part *part, int parts, int64_t context, int width,
+                       record **record_out, ga_arena *a, ga_err *e) {
+    int64_t n = 0;
+    for (int i = 0; i < parts; i++) n += part[i].count;
+    record *r = ga_take(a, sizeof *r, 64, e);
+    unsigned char *base = r ? ga_take(a, (size_t)(n * width), 64, e) : NULL;
+    if (!base) return GA_BUG;
+    *r = (record){.base = base, .context = context, .width = width};
+    *record_out = r;
+    *out = (ga_source){.rows = (n - 1) / context, .self = r};
+    name_fields(out, context);
+    if (out->rows >= 1) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s: %lld ids give no window of %lld and the one behind it",
+                   part->path, (long long)n, (long long)context);
+}
+
+static size_t arena_bytes(const ga_scan *scan, int width) {
+    int64_t n = 0;
+    for (int i = 0; i < scan->parts; i++) n += scan->count[i];
+    return ga_padded(sizeof(record)) + ga_padded((size_t)(n * width));
+}
+
+static int refuse_count(const ga_part *part, int64_t found, const char *what, ga_err *e) {
+    return ga_fail(e, GA_INPUT,
+                   "%s: %lld %s found, %lld expected: is it the file the program was made for?",
+                   part->path, (long long)found, what, (long long)part->count);
+}
+
+/* -- text -------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    const char *path;
+    const bool *allowed;
+    bool *seen; /* NULL: only checked */
+} text;
+
+static int take_text(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
+                     ga_err *e) {
+    const text *t = arg;
+    for (int64_t i = 0; i < count; i++) {
+        if (t->allowed && !t->allowed[bytes[i]])
+            return ga_fail(e, GA_INPUT,
+                           "%s: byte 0x%02x at offset %lld does not occur in the training text, whose "
+                           "bytes are the vocabulary",
+                           t->path, bytes[i], (long long)(first + i));
+        if (t->seen) t->seen[bytes[i]] = true;
+    }
+    return GA_OK;
+}
+
+static int open_text(ga_stream *s, const char *path, ga_err *e) {
+    GA_TRY(ga_stream_open(s, path, GA_BY_CONTENT, e));
+    int code = GA_OK;
+    if (s->zipped)
+        code = ga_fail(e, GA_INPUT, "%s: gzip data, expected text: unpack it first", path);
+    else if (s->bytes == 0)
+        code = ga_fail(e, GA_INPUT, "%s: empty, expected text", path);
+    if (code < 0) ga_stream_close(s);
+    return code;
+}
+
+int ga_text_scan(const char *const *path, int parts, const bool *allowed, ga_scan *out, ga_err *e) {
+    *out = (ga_scan){.parts = parts, .fields = 1};
+    out->field[0] = (ga_scan_field){.name = "input", .element = 1};
+    ga_scan_ids(&out->field[0]);
+    for (int i = 0; i < parts; i++) {
+        ga_stream s;
+        text t = {path[i], allowed, out->seen};
+        GA_TRY(open_text(&s, path[i], e));
+        int code = ga_stream_walk(&s, s.bytes, "the text", take_text, &t, e);
+        out->count[i] = s.bytes;
+        ga_stream_close(&s);
+        GA_TRY(code);
+    }
+    for (int byte = 0, id = 0; byte < 256; byte++)
+        if (out->seen[byte]) ga_scan_id(&out->field[0], id++);
+    out->bytes = arena_bytes(out, 1);
+    out->stream_bytes = passing_bytes(parts);
+    return GA_OK;
+}
+
+static int read_text(const ga_part *part, const bool *allowed, unsigned char *to, ga_err *e) {
+    ga_stream s;
+    text t = {part->path, allowed, NULL};
+    GA_TRY(open_text(&s, part->path, e));
+    int code;
+    if (s.bytes != part->count)
+        code = refuse_count(part, s.bytes, "bytes", e);
+    else
+        code = ga_stream_read(&s, to, part->count, "the text", e);
+    ga_stream_close(&s);
+    return code < 0 ? code : take_text(&t, to, part->count, 0, e);
+}
+
+/* The id of each byte, -1 for none, and which have one. */
+static void number_bytes(const ga_text_spec *s, int32_t id[256], bool allowed[256]) {
+    for (int byte = 0; byte < 256; byte++) id[byte] = -1;
+    for (int i = 0; i < s->vocabulary_size; i++) {
+        id[s->vocabulary[i]] = i;
+        allowed[s->vocabulary[i]] = true;
+    }
+}
+
+int ga_text_open(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
+    record *r;
+    bool allowed[256] = {false};
+    GA_TRY(make_source(out, s->part, s->parts, s->context, 1, &r, a, e));
+    out->decode = decode_text;
+    number_bytes(s, r->id, allowed);
+    unsigned char *to = r->base;
+    for (int i = 0; i < s->parts; i++) {
+        GA_TRY(read_text(&s->part[i], allowed, to, e));
+        to += s->part[i].count;
+    }
+    return GA_OK;
+}
+
+/* -- tokens ------------------------------------------------------------------------------------ */
+
+enum { HEADER = 256 * 4, MAGIC_U16 = 20240520, MAGIC_U32 = 20240801 };
+
+typedef struct layout {
+    int64_t tokens;
+    int header, width; /* bytes before the tokens, and of one */
+} layout;
+
+static int refuse_header(const ga_stream *s, const layout *l, int64_t version, ga_err *e) {
+    int64_t expected = l->width == 2 ? 1 : 7;
+    if (version != expected)
+        return ga_fail(e, GA_INPUT, "%s: token file of version %lld, expected %lld", s->path,
+                       (long long)version, (long long)expected);
+    if (l->tokens < 1 || s->bytes != l->header + l->tokens * l->width)
+        return ga_fail(e, GA_INPUT,
+                       "%s: the header says %lld tokens, the file has bytes for %lld: it is cut off "
+                       "or damaged",
+                       s->path, (long long)l->tokens, (long long)(s->bytes - l->header) / l->width);
+    return GA_OK;
+}
+
+static int find_layout(ga_stream *s, layout *l, ga_err *e) {
+    unsigned char header[HEADER] = {0};
+    *l = (layout){.width = 2};
+    if (s->bytes >= HEADER) {
+        GA_TRY(ga_stream_read(s, header, HEADER, "the header", e));
+        int64_t magic = token_at(header, 4);
+        l->header = magic == MAGIC_U16 || magic == MAGIC_U32 ? HEADER : 0;
+        l->width = magic == MAGIC_U32 ? 4 : 2;
+        l->tokens = token_at(header + 8, 4);
+        if (l->header) return refuse_header(s, l, token_at(header + 4, 4), e);
+        s->at = 0; /* the file's first bytes, still in the buffer, are tokens */
+    }
+    l->tokens = s->bytes / 2;
+    if (s->bytes > 0 && s->bytes % 2 == 0) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s: %lld bytes, expected 16-bit tokens: %s", s->path,
+                   (long long)s->bytes, s->bytes ? "an odd number is cut off" : "the file is empty");
+}
+
+static int open_tokens(ga_stream *s, const char *path, layout *l, ga_err *e) {
+    GA_TRY(ga_stream_open(s, path, GA_PLAIN, e));
+    int code = find_layout(s, l, e);
+    if (code < 0) ga_stream_close(s);
+    return code;
+}
+
+typedef struct tokens {
+    const char *path;
+    int width;
+    int64_t limit;
+    ga_scan_field *field; /* NULL: only checked */
+} tokens;
+
+static int take_tokens(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
+                       ga_err *e) {
+    const tokens *t = arg;
+    for (int64_t i = 0; i < count; i += t->width) {
+        int64_t token = token_at(bytes + i, t->width);
+        if (token >= t->limit)
+            return ga_fail(e, GA_INPUT, "%s: token %lld at place %lld, expected 0..%lld", t->path,
+                           (long long)token, (long long)(first + i) / t->width,
+                           (long long)t->limit - 1);
+        if (t->field) ga_scan_id(t->field, token);
+    }
+    return GA_OK;
+}
+
+static int scan_tokens(const char *path, int part, ga_scan *out, ga_err *e) {
+    ga_stream s;
+    layout l;
+    GA_TRY(open_tokens(&s, path, &l, e));
+    int *width = &out->field[0].element;
+    tokens t = {path, l.width, INT32_MAX, &out->field[0]};
+    int code;
+    if (part > 0 && l.width != *width)
+        code = ga_fail(e, GA_INPUT, "%s: tokens of %d bytes, the first file has %d", path, l.width,
+                       *width);
+    else
+        code = ga_stream_walk(&s, l.tokens * l.width, "the tokens", take_tokens, &t, e);
+    *width = l.width;
+    out->count[part] = l.tokens;
+    ga_stream_close(&s);
+    return code;
+}
+
+int ga_tokens_scan(const char *const *path, int parts, ga_scan *out, ga_err *e) {
+    *out = (ga_scan){.parts = parts, .fields = 1};
+    out->field[0] = (ga_scan_field){.name = "input"};
+    ga_scan_ids(&out->field[0]);
+    for (int i = 0; i < parts; i++) GA_TRY(scan_tokens(path[i], i, out, e));
+    out->bytes = arena_bytes(out, out->field[0].element);
+    out->stream_bytes = passing_bytes(parts);
+    return GA_OK;
+}
+
+static int read_tokens(const ga_part *part, const ga_tokens_spec *spec, unsigned char *to,
+                       ga_err *e) {
+    ga_stream s;
+    layout l;
+    GA_TRY(open_tokens(&s, part->path, &l, e));
+    tokens t = {part->path, spec->width, spec->limit, NULL};
+    int code;
+    if (l.tokens != part->count || l.width != spec->width)
+        code = refuse_count(part, l.tokens, l.width == 2 ? "16-bit tokens" : "32-bit tokens", e);
+    else
+        code = ga_stream_read(&s, to, l.tokens * l.width, "the tokens", e);
+    ga_stream_close(&s);
+    return code < 0 ? code : take_tokens(&t, to, part->count * spec->width, 0, e);
+}
+
+int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e) {
+    record *r;
+    GA_TRY(make_source(out, s->part, s->parts, s->context, s->width, &r, a, e));
+    out->decode = decode_tokens;
+    unsigned char *to = r->base;
+    for (int i = 0; i < s->parts; i++) {
+        GA_TRY(read_tokens(&s->part[i], s, to, e));
+        to += s->part[i].count * s->width;
+    }
+    return GA_OK;
+}
+
+/* -- rows that pass by ------------------------------------------------------------------------- */
+
+static void close_passing(void *self) {
+    passing *p = self;
+    if (p->open) ga_stream_close(&p->s);
+    p->open = false;
+}
+
+static int rewind_passing(void *self, ga_err *e) {
+    passing *p = self;
+    (void)e;
+    close_passing(p);
+    p->at = 0;
+    p->begun = false;
+    return GA_OK;
+}
+
+static int open_next(passing *p, ga_err *e) {
+    const char *path = p->paths.path[p->at];
+    layout l = {.width = p->width};
+    if (p->width) GA_TRY(open_tokens(&p->s, path, &l, e));
+    else GA_TRY(open_text(&p->s, path, e));
+    p->open = true;
+    p->first = 0;
+    p->left = p->width ? l.tokens * l.width : p->s.bytes;
+    if (l.width == p->width) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "%s: tokens of %d bytes, %d expected: is it the file the program was made for?",
+                   path, l.width, p->width);
+}
+
+/* Reads and checks at most n ids of one file: how many, 0 at the end of all. */
+static int64_t read_ids(passing *p, int32_t *to, int64_t n, ga_err *e) {
+    enum { PIECE = 4096 };
+    unsigned char piece[PIECE];
+    const int width = p->width ? p->width : 1;
+    while (p->at < p->paths.count) {
+        if (!p->open) GA_TRY(open_next(p, e));
+        if (p->left > 0) break;
+        close_passing(p);
+        p->at++;
+    }
+    if (p->at == p->paths.count) return 0;
+    int64_t bytes = n * width < PIECE ? n * width : PIECE;
+    if (bytes > p->left) bytes = p->left;
+    GA_TRY(ga_stream_read(&p->s, piece, bytes, p->width ? "the tokens" : "the text", e));
+    const char *path = p->s.path;
+    tokens numbers = {path, width, p->limit, NULL};
+    text letters = {path, p->allowed, NULL};
+    if (p->width) GA_TRY(take_tokens(&numbers, piece, bytes, p->first, e));
+    else GA_TRY(take_text(&letters, piece, bytes, p->first, e));
+    for (int64_t i = 0; i < bytes / width; i++)
+        to[i] = p->width ? (int32_t)token_at(piece + i * width, width) : p->id[piece[i]];
+    p->first += bytes;
+    p->left -= bytes;
+    return bytes / width;
+}
+
+/* The ids of a row are `last` and the next ones. */
+static int next_passing(void *self, void *const out[], ga_err *e) {
+    enum { SOME = 1024 };
+    passing *p = self;
+    int32_t ids[SOME];
+    for (int64_t t = p->begun ? 0 : -1; t < p->context;) {
+        const int64_t rest = p->context - t;
+        const int64_t n = read_ids(p, ids, rest < SOME ? rest : SOME, e);
+        if (n <= 0) return (int)n;
+        for (int64_t i = 0; i < n; i++, t++) {
+            if (out && t >= 0) {
+                ((int32_t *)out[0])[t] = p->last;
+                ((int32_t *)out[1])[t] = ids[i];
+            }
+            p->last = ids[i];
+        }
+        p->begun = true;
+    }
+    return 1;
+}
+
+static int make_passing(ga_source *out, const ga_part *part, int parts, int64_t context,
+                        passing **result, ga_arena *a, ga_err *e) {
+    passing *p = ga_take(a, sizeof *p, 64, e);
+    if (!p) return GA_BUG;
+    GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));
+    p->context = context;
+    *out = (ga_source){.feed = {rewind_passing, next_passing, close_passing, p}};
+    name_fields(out, context);
+    *result = p;
+    return GA_OK;
+}
+
+int ga_text_stream(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
+    passing *p;
+    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    number_bytes(s, p->id, p->allowed);
+    return GA_OK;
+}
+
+int ga_tokens_stream(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e) {
+    passing *p;
+    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    p->width = s->width;
+    p->limit = s->limit;
+    return GA_OK;
+}

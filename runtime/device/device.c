@@ -1,0 +1,354 @@
+/* device.c: opening a device, its memory, streams, events, launches and graphs. */
+#include "device/device_private.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ga_cuda_check(const ga_device *d, CUresult r, const char *what, ga_err *e) {
+    const char *name = NULL, *text = NULL;
+    if (r == CUDA_SUCCESS) return 0;
+    d->cuda.cuGetErrorName(r, &name);
+    d->cuda.cuGetErrorString(r, &text);
+    return ga_fail(e, GA_ENVIRONMENT, "device %d: %s: %s (%d): %s", d->facts.ordinal, what,
+                   name ? name : "unknown error", r, text ? text : "no text for it in this driver");
+}
+
+#define CHECK(what, call) GA_TRY(ga_cuda_check(d, d->cuda.call, what, e))
+
+int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
+                    int count, void (**functions)(void), const char *advice, ga_err *e) {
+    char reason[256] = "";
+    for (int i = 0; sonames[i]; i++) {
+        *library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+        if (*library) break;
+        const char *text = dlerror();
+        if (i == 0) snprintf(reason, sizeof reason, "%s", text ? text : "no reason given");
+    }
+    if (!*library)
+        return ga_fail(e, GA_ENVIRONMENT, "%s: not found (%s); %s", sonames[0], reason, advice);
+    for (int i = 0; i < count; i++) {
+        void *symbol = dlsym(*library, symbols[i]);
+        if (!symbol)
+            return ga_fail(e, GA_ENVIRONMENT, "%s: too old, it has no %s; %s", sonames[0],
+                           symbols[i], advice);
+        memcpy(&functions[i], &symbol, sizeof symbol);
+    }
+    return 0;
+}
+
+/* Keeps a handle for ga_device_close. Reserve first, so that nothing is lost when memory is short.
+ */
+static int reserve(ga_handles *h, ga_err *e) {
+    if (h->count < h->capacity) return 0;
+    int capacity = h->capacity ? 2 * h->capacity : 16;
+    void **at = realloc(h->at, (size_t)capacity * sizeof *at);
+    if (!at)
+        return ga_fail(e, GA_ENVIRONMENT, "out of host memory for %d device handles", capacity);
+    h->at = at;
+    h->capacity = capacity;
+    return 0;
+}
+
+static void keep(ga_handles *h, void *handle) {
+    h->at[h->count++] = handle;
+}
+
+/* LOCAL_RANK as torchrun and Slurm's launchers set it, or 0. */
+static int local_rank(int *out, ga_err *e) {
+    const char *text = getenv("LOCAL_RANK");
+    char *end;
+    *out = 0;
+    if (!text) return 0;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 0 || value > 1023)
+        return ga_fail(e, GA_INPUT, "LOCAL_RANK: found \"%s\", expected a number from 0 to 1023",
+                       text);
+    *out = (int)value;
+    return 0;
+}
+
+static int choose_ordinal(ga_device *d, int ordinal, ga_err *e) {
+    int count = 0, rank;
+    CHECK("counting devices", cuDeviceGetCount(&count));
+    GA_TRY(local_rank(&rank, e));
+    if (ordinal < 0) ordinal = count == 1 ? 0 : rank;
+    if (ordinal >= count)
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d: this process sees %d; start at most one rank per device, or look at "
+            "CUDA_VISIBLE_DEVICES",
+            ordinal, count);
+    d->facts.ordinal = ordinal;
+    return 0;
+}
+
+static int read_facts(ga_device *d, ga_err *e) {
+    ga_device_facts *f = &d->facts;
+    int major = 0, minor = 0, shared = 0;
+    CHECK("reading its name", cuDeviceGetName(f->name, sizeof f->name, d->device));
+    CHECK("reading its architecture",
+          cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->device));
+    CHECK("reading its architecture",
+          cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d->device));
+    CHECK("reading its size",
+          cuDeviceGetAttribute(&f->multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                               d->device));
+    CHECK("reading its shared memory",
+          cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                               d->device));
+    f->arch = 10 * major + minor;
+    f->shared_bytes_max = (size_t)shared;
+    CHECK("reading the driver's version", cuDriverGetVersion(&f->driver_version));
+    CHECK("reading its memory", cuMemGetInfo_v2(&f->memory_free_bytes, &f->memory_bytes));
+    return 0;
+}
+
+static int open_device(ga_device *d, int ordinal, ga_err *e) {
+    static const char *const sonames[] = {"libcuda.so.1", NULL};
+    static const char *const symbols[] = {GA_CUDA_FUNCTIONS(GA_SYMBOL_NAME)};
+    GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols,
+                           (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->cuda,
+                           "install NVIDIA's driver, or generate with --target c", e));
+    CHECK("starting the driver", cuInit(0));
+    GA_TRY(choose_ordinal(d, ordinal, e));
+    CHECK("finding it", cuDeviceGet(&d->device, d->facts.ordinal));
+    CHECK("opening its context", cuDevicePrimaryCtxRetain(&d->context, d->device));
+    CHECK("using its context", cuCtxSetCurrent(d->context));
+    return read_facts(d, e);
+}
+
+int ga_device_open(ga_device **out, int ordinal, ga_err *e) {
+    ga_device *d = calloc(1, sizeof *d);
+    *out = NULL;
+    if (!d) return ga_fail(e, GA_ENVIRONMENT, "out of host memory for the device");
+    int code = open_device(d, ordinal, e);
+    if (code < 0)
+        ga_device_close(d);
+    else
+        *out = d;
+    return code;
+}
+
+void ga_device_drop_graphs(ga_device *d) {
+    for (int i = 0; i < d->graphs.count; i++) {
+        ga_graph *g = d->graphs.at[i];
+        if (g->exec) d->cuda.cuGraphExecDestroy(g->exec);
+        free(g);
+    }
+    d->graphs.count = 0;
+}
+
+static void release_all(ga_device *d) {
+    d->cuda.cuCtxSynchronize();
+    ga_device_drop_graphs(d);
+    for (int i = 0; i < d->events.count; i++) d->cuda.cuEventDestroy_v2(d->events.at[i]);
+    for (int i = 0; i < d->streams.count; i++) d->cuda.cuStreamDestroy_v2(d->streams.at[i]);
+    for (int i = 0; i < d->pinned.count; i++) d->cuda.cuMemFreeHost(d->pinned.at[i]);
+    for (int i = 0; i < d->arenas.count; i++) d->cuda.cuMemFree_v2((uintptr_t)d->arenas.at[i]);
+    if (d->module) d->cuda.cuModuleUnload(d->module);
+    d->cuda.cuDevicePrimaryCtxRelease_v2(d->device);
+}
+
+void ga_device_close(ga_device *d) {
+    if (!d) return;
+    if (d->context) release_all(d);
+    free(d->graphs.at);
+    free(d->events.at);
+    free(d->streams.at);
+    free(d->pinned.at);
+    free(d->arenas.at);
+    free(d); /* the libraries stay: the driver has threads and exit handlers of its own */
+}
+
+const ga_device_facts *ga_device_get_facts(const ga_device *d) {
+    return &d->facts;
+}
+
+const ga_device_counters *ga_device_get_counters(const ga_device *d) {
+    return &d->counters;
+}
+
+int ga_device_arena(ga_device *d, size_t bytes, ga_address *out, ga_err *e) {
+    CUdeviceptr address = 0;
+    *out = 0;
+    if (bytes == 0) return ga_fail(e, GA_BUG, "device arena of 0 bytes");
+    GA_TRY(reserve(&d->arenas, e));
+    CUresult r = d->cuda.cuMemAlloc_v2(&address, bytes);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+        size_t free_bytes = 0, all_bytes = 0;
+        d->cuda.cuMemGetInfo_v2(&free_bytes, &all_bytes);
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d (%s): an arena of %zu bytes does not fit, %zu of %zu are free; use fewer "
+            "rows per batch, or memory { recompute = ... }",
+            d->facts.ordinal, d->facts.name, bytes, free_bytes, all_bytes);
+    }
+    GA_TRY(ga_cuda_check(d, r, "allocating an arena", e));
+    keep(&d->arenas, (void *)(uintptr_t)address);
+    d->counters.allocations++;
+    d->counters.device_bytes += (int64_t)bytes;
+    *out = address;
+    return 0;
+}
+
+int ga_device_pinned(ga_device *d, size_t bytes, void **out, ga_err *e) {
+    *out = NULL;
+    if (bytes == 0) return ga_fail(e, GA_BUG, "pinned memory of 0 bytes");
+    GA_TRY(reserve(&d->pinned, e));
+    CHECK("allocating pinned host memory", cuMemAllocHost_v2(out, bytes));
+    keep(&d->pinned, *out);
+    d->counters.allocations++;
+    d->counters.pinned_bytes += (int64_t)bytes;
+    return 0;
+}
+
+int ga_device_stream(ga_device *d, ga_cuda_stream *out, ga_err *e) {
+    *out = NULL;
+    GA_TRY(reserve(&d->streams, e));
+    CHECK("making a stream", cuStreamCreate(out, CU_STREAM_NON_BLOCKING));
+    keep(&d->streams, *out);
+    return 0;
+}
+
+int ga_device_event(ga_device *d, ga_event *out, ga_err *e) {
+    *out = NULL;
+    GA_TRY(reserve(&d->events, e));
+    CHECK("making an event", cuEventCreate(out, CU_EVENT_DEFAULT));
+    keep(&d->events, *out);
+    return 0;
+}
+
+/* A copy of pageable memory may still be under way when the driver returns, and streams that were
+ * made not to wait for the default one do not wait for it either: hence the second synchronisation.
+ */
+int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e) {
+    if (bytes == 0) return 0;
+    CHECK("waiting before an upload", cuCtxSynchronize());
+    CHECK("uploading", cuMemcpyHtoD_v2(to, from, bytes));
+    CHECK("waiting for an upload", cuCtxSynchronize());
+    return 0;
+}
+
+int ga_device_download(ga_device *d, void *to, ga_address from, size_t bytes, ga_err *e) {
+    if (bytes == 0) return 0;
+    CHECK("waiting before a download", cuCtxSynchronize());
+    CHECK("downloading", cuMemcpyDtoH_v2(to, from, bytes));
+    return 0;
+}
+
+int ga_device_send(ga_device *d, ga_cuda_stream s, ga_address to, const void *from, size_t n,
+                   ga_err *e) {
+    if (n > 0) CHECK("sending to the device", cuMemcpyHtoDAsync_v2(to, from, n, s));
+    return 0;
+}
+
+int ga_device_fetch(ga_device *d, ga_cuda_stream s, void *to, ga_address from, size_t n, ga_err *e) {
+    if (n > 0) CHECK("fetching from the device", cuMemcpyDtoHAsync_v2(to, from, n, s));
+    return 0;
+}
+
+int ga_device_copy(ga_device *d, ga_cuda_stream s, ga_address to, ga_address from, size_t n, ga_err *e) {
+    if (n > 0) CHECK("copying on the device", cuMemcpyDtoDAsync_v2(to, from, n, s));
+    return 0;
+}
+
+int ga_device_fill(ga_device *d, ga_cuda_stream s, ga_address to, uint8_t value, size_t n, ga_err *e) {
+    if (n > 0) CHECK("filling device memory", cuMemsetD8Async(to, value, n, s));
+    return 0;
+}
+
+static unsigned at_least_one(unsigned n) {
+    return n ? n : 1;
+}
+
+int ga_device_launch(ga_device *d, ga_cuda_stream s, ga_kernel k, const ga_launch_shape *shape,
+                     void **args, ga_err *e) {
+    const unsigned *b = shape->blocks, *t = shape->threads;
+    CHECK("launching a kernel",
+          cuLaunchKernel(k, at_least_one(b[0]), at_least_one(b[1]), at_least_one(b[2]),
+                         at_least_one(t[0]), at_least_one(t[1]), at_least_one(t[2]),
+                         shape->shared_bytes, s, args, NULL));
+    if (d->capturing)
+        d->captured.kernels++;
+    else
+        d->counters.kernel_launches++;
+    return 0;
+}
+
+void ga_device_count_collective(ga_device *d, size_t bytes) {
+    if (d->capturing) {
+        d->captured.collectives++;
+        d->captured.collective_bytes += (int64_t)bytes;
+    } else {
+        d->counters.collectives++;
+        d->counters.collective_bytes += (int64_t)bytes;
+    }
+}
+
+int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e) {
+    CHECK("recording an event", cuEventRecord(ev, s));
+    return 0;
+}
+
+int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e) {
+    CHECK("making a stream wait", cuStreamWaitEvent(s, ev, 0));
+    return 0;
+}
+
+int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e) {
+    CHECK("waiting for an event", cuEventSynchronize(ev));
+    return 0;
+}
+
+int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e) {
+    CHECK("waiting for a stream", cuStreamSynchronize(s));
+    return 0;
+}
+
+int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *milliseconds, ga_err *e) {
+    CHECK("measuring time", cuEventElapsedTime(milliseconds, from, to));
+    return 0;
+}
+
+int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e) {
+    if (d->capturing) return ga_fail(e, GA_BUG, "capture begun inside a capture");
+    CHECK("beginning a capture", cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    d->capturing = true;
+    d->captured = (ga_tally){0};
+    return 0;
+}
+
+int ga_device_capture_end(ga_device *d, ga_cuda_stream s, ga_graph **out, ga_err *e) {
+    CUgraph graph = NULL;
+    *out = NULL;
+    d->capturing = false;
+    CHECK("ending a capture", cuStreamEndCapture(s, &graph));
+    ga_graph *g = calloc(1, sizeof *g);
+    int code =
+        g ? reserve(&d->graphs, e) : ga_fail(e, GA_ENVIRONMENT, "out of host memory for a graph");
+    if (code == 0)
+        code = ga_cuda_check(d, d->cuda.cuGraphInstantiateWithFlags(&g->exec, graph, 0),
+                             "instantiating a graph", e);
+    d->cuda.cuGraphDestroy(graph);
+    if (code < 0) {
+        free(g);
+        return code;
+    }
+    g->holds = d->captured;
+    keep(&d->graphs, g);
+    *out = g;
+    return 0;
+}
+
+int ga_device_graph_launch(ga_device *d, ga_graph *g, ga_cuda_stream s, ga_err *e) {
+    CHECK("launching a graph", cuGraphLaunch(g->exec, s));
+    d->counters.graph_launches++;
+    d->counters.graph_kernels += g->holds.kernels;
+    d->counters.collectives += g->holds.collectives;
+    d->counters.collective_bytes += g->holds.collective_bytes;
+    return 0;
+}

@@ -1,0 +1,224 @@
+/* device_kernels.c: from the text of the kernels to loaded functions: cache, or NVRTC and then
+ * cache. */
+#include "device/device_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OPTIONS_MAX = 32, TEXT_LIMIT = 64 << 20 };
+
+/* One attempt to get a module: what is compiled, how, and what came out. */
+typedef struct build {
+    char *text; /* NUL-terminated copy */
+    size_t bytes;
+    bool edited; /* from GAGEN_KERNELS */
+    char architecture[48];
+    bool ptx; /* the device is newer than NVRTC: the driver finishes the job */
+    const char *options[OPTIONS_MAX];
+    int option_count;
+    ga_cache_key key;
+    void *image;
+    size_t image_bytes;
+} build;
+
+static int open_nvrtc(ga_device *d, ga_err *e) {
+    static const char *const sonames[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
+    static const char *const symbols[] = {GA_NVRTC_FUNCTIONS(GA_SYMBOL_NAME)};
+    int major = 0, minor = 0;
+    GA_TRY(ga_library_open(&d->nvrtc_library, sonames, symbols,
+                           (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->nvrtc,
+                           "install NVRTC 12 or 13 of the CUDA toolkit, or put its folder in "
+                           "LD_LIBRARY_PATH",
+                           e));
+    if (d->nvrtc.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS)
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "libnvrtc: does not say its version; reinstall the toolkit");
+    d->facts.nvrtc_version = 1000 * major + 10 * minor;
+    return 0;
+}
+
+static int copy_text(build *b, const ga_kernel_source *s, ga_err *e) {
+    b->text = malloc(s->bytes + 1);
+    if (!b->text)
+        return ga_fail(e, GA_ENVIRONMENT, "out of host memory for the text of the kernels");
+    memcpy(b->text, s->text, s->bytes);
+    b->text[s->bytes] = 0;
+    b->bytes = s->bytes;
+    return 0;
+}
+
+static int read_text(build *b, const char *path, ga_err *e) {
+    struct stat s;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return ga_fail(e, GA_INPUT, "%s: cannot be read, but GAGEN_KERNELS names its folder", path);
+    if (fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode) && s.st_size <= TEXT_LIMIT) {
+        b->bytes = (size_t)s.st_size;
+        b->text = malloc(b->bytes + 1);
+    }
+    bool good = b->text && fread(b->text, 1, b->bytes, f) == b->bytes;
+    fclose(f);
+    if (!good)
+        return ga_fail(e, GA_INPUT, "%s: cannot be read as a file of at most %d bytes", path,
+                       TEXT_LIMIT);
+    b->text[b->bytes] = 0;
+    return 0;
+}
+
+static int get_text(build *b, const ga_kernel_source *s, ga_err *e) {
+    const char *folder = getenv("GAGEN_KERNELS");
+    char path[1024];
+    if (!folder || !*folder) return copy_text(b, s, e);
+    b->edited = true;
+    if (snprintf(path, sizeof path, "%s/%s", folder, s->file) >= (int)sizeof path)
+        return ga_fail(e, GA_INPUT, "GAGEN_KERNELS: the path is longer than %zu bytes",
+                       sizeof path);
+    ga_say("kernels: from %s", path);
+    return read_text(b, path, e);
+}
+
+/* The device's own architecture, or the greatest below it that this NVRTC knows, as PTX. */
+static int choose_architecture(const ga_device *d, build *b, ga_err *e) {
+    int supported[256], count = 0, best = 0, least = 0;
+    if (d->nvrtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 1 || count > 256 ||
+        d->nvrtc.nvrtcGetSupportedArchs(supported) != NVRTC_SUCCESS)
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "libnvrtc: does not list its architectures; reinstall it");
+    least = supported[0];
+    for (int i = 0; i < count; i++) {
+        if (supported[i] <= d->facts.arch && supported[i] > best) best = supported[i];
+        if (supported[i] < least) least = supported[i];
+    }
+    if (!best)
+        return ga_fail(
+            e, GA_ENVIRONMENT,
+            "device %d (%s) is sm_%d, and NVRTC %d.%d compiles for sm_%d and newer; install "
+            "an older toolkit",
+            d->facts.ordinal, d->facts.name, d->facts.arch, d->facts.nvrtc_version / 1000,
+            d->facts.nvrtc_version % 1000 / 10, least);
+    b->ptx = best != d->facts.arch;
+    snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=%s_%d",
+             b->ptx ? "compute" : "sm", best);
+    return 0;
+}
+
+static int set_options(build *b, const ga_kernel_source *s, ga_err *e) {
+    if (s->option_count > OPTIONS_MAX - 2)
+        return ga_fail(e, GA_BUG, "%d options for NVRTC, at most %d are possible", s->option_count,
+                       OPTIONS_MAX - 2);
+    b->options[b->option_count++] = b->architecture;
+    b->options[b->option_count++] = "--std=c++17";
+    for (int i = 0; i < s->option_count; i++) b->options[b->option_count++] = s->options[i];
+    return 0;
+}
+
+/* Everything that decides what comes out: the text, the options with the architecture, NVRTC, the
+ * driver. */
+static void set_key(const ga_device *d, build *b) {
+    ga_cache_part parts[OPTIONS_MAX + 4];
+    int n = 0;
+    parts[n++] = (ga_cache_part){b->text, b->bytes};
+    parts[n++] = (ga_cache_part){&d->facts.nvrtc_version, sizeof d->facts.nvrtc_version};
+    parts[n++] = (ga_cache_part){&d->facts.driver_version, sizeof d->facts.driver_version};
+    for (int i = 0; i < b->option_count; i++)
+        parts[n++] = (ga_cache_part){b->options[i], strlen(b->options[i])};
+    b->key = ga_cache_key_of(parts, n);
+}
+
+static int fail_compilation(ga_device *d, const build *b, const char *file, nvrtcProgram p,
+                            nvrtcResult r, ga_err *e) {
+    size_t bytes = 0;
+    char *log = NULL;
+    if (d->nvrtc.nvrtcGetProgramLogSize(p, &bytes) == NVRTC_SUCCESS && bytes > 1)
+        log = calloc(1, bytes + 1);
+    if (log && d->nvrtc.nvrtcGetProgramLog(p, log) != NVRTC_SUCCESS) *log = 0;
+    int code = ga_fail(e,
+                       r != NVRTC_ERROR_COMPILATION ? GA_ENVIRONMENT
+                       : b->edited                  ? GA_INPUT
+                                                    : GA_BUG,
+                       "%s: NVRTC %d.%d, %s: %s: %s", file, d->facts.nvrtc_version / 1000,
+                       d->facts.nvrtc_version % 1000 / 10, b->architecture,
+                       d->nvrtc.nvrtcGetErrorString(r), log ? log : "no log");
+    free(log);
+    return code;
+}
+
+static int take_image(ga_device *d, build *b, nvrtcProgram p, ga_err *e) {
+    nvrtcResult r = b->ptx ? d->nvrtc.nvrtcGetPTXSize(p, &b->image_bytes)
+                           : d->nvrtc.nvrtcGetCUBINSize(p, &b->image_bytes);
+    if (r == NVRTC_SUCCESS && b->image_bytes > 0) b->image = malloc(b->image_bytes);
+    if (!b->image)
+        return ga_fail(e, GA_ENVIRONMENT, "NVRTC gave no module, or there is no memory for it");
+    r = b->ptx ? d->nvrtc.nvrtcGetPTX(p, b->image) : d->nvrtc.nvrtcGetCUBIN(p, b->image);
+    if (r == NVRTC_SUCCESS) return 0;
+    return ga_fail(e, GA_ENVIRONMENT, "NVRTC: %s", d->nvrtc.nvrtcGetErrorString(r));
+}
+
+static int compile(ga_device *d, build *b, const char *file, ga_err *e) {
+    nvrtcProgram p = NULL;
+    nvrtcResult r = d->nvrtc.nvrtcCreateProgram(&p, b->text, file, 0, NULL, NULL);
+    if (r != NVRTC_SUCCESS)
+        return ga_fail(e, GA_ENVIRONMENT, "NVRTC: %s", d->nvrtc.nvrtcGetErrorString(r));
+    r = d->nvrtc.nvrtcCompileProgram(p, b->option_count, b->options);
+    int code = r == NVRTC_SUCCESS ? take_image(d, b, p, e) : fail_compilation(d, b, file, p, r, e);
+    d->nvrtc.nvrtcDestroyProgram(&p);
+    return code;
+}
+
+/* A module from the cache that the driver refuses is compiled anew. */
+static int load_module(ga_device *d, build *b, const char *file, ga_err *e) {
+    int folder = ga_cache_open(), code = 0;
+    if (folder >= 0) b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
+    if (b->image && d->cuda.cuModuleLoadData(&d->module, b->image) != CUDA_SUCCESS) {
+        free(b->image);
+        b->image = NULL;
+        d->module = NULL;
+    }
+    if (!d->module) {
+        code = compile(d, b, file, e);
+        if (code == 0)
+            code = ga_cuda_check(d, d->cuda.cuModuleLoadData(&d->module, b->image),
+                                 "loading the kernels", e);
+        if (code == 0 && folder >= 0) ga_cache_write(folder, &b->key, b->image, b->image_bytes);
+    }
+    if (folder >= 0) close(folder);
+    return code;
+}
+
+static int prepare(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
+    GA_TRY(open_nvrtc(d, e));
+    GA_TRY(get_text(b, s, e));
+    GA_TRY(choose_architecture(d, b, e));
+    GA_TRY(set_options(b, s, e));
+    set_key(d, b);
+    return load_module(d, b, s->file, e);
+}
+
+int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *kernels, ga_err *e) {
+    build b = {0};
+    if (d->module) return ga_fail(e, GA_BUG, "kernels are loaded once per device");
+    int code = prepare(d, &b, s, e);
+    free(b.text);
+    free(b.image);
+    GA_TRY(code);
+    for (int i = 0; i < s->name_count; i++)
+        if (d->cuda.cuModuleGetFunction(&kernels[i], d->module, s->names[i]) != CUDA_SUCCESS)
+            return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: no kernel is called %s", s->file,
+                           s->names[i]);
+    return 0;
+}
+
+int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e) {
+    if (bytes > d->facts.shared_bytes_max)
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "device %d (%s): a kernel needs %zu bytes of shared memory per "
+                       "block, the device has %zu",
+                       d->facts.ordinal, d->facts.name, bytes, d->facts.shared_bytes_max);
+    return ga_cuda_check(
+        d,
+        d->cuda.cuFuncSetAttribute(k, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes),
+        "allowing shared memory", e);
+}

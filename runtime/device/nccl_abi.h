@@ -1,0 +1,25 @@
+/* nccl_abi.h: the part of NCCL's interface that a program uses; as cuda_abi.h. */
+#ifndef GA_NCCL_ABI_H
+#define GA_NCCL_ABI_H
+#include "device/cuda_abi.h"
+
+typedef int ncclResult_t; /* 0 is success */
+typedef struct ncclComm *ncclComm_t;
+typedef struct { char internal[128]; } ncclUniqueId;
+enum { ncclInt64 = 4, ncclFloat16 = 6, ncclFloat32 = 7, ncclFloat64 = 8, ncclBfloat16 = 9 };
+enum { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
+
+#define GA_NCCL_FUNCTIONS(X) \
+    X(ncclResult_t, ncclGetVersion, (int *)) \
+    X(const char *, ncclGetErrorString, (ncclResult_t)) \
+    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId *)) \
+    X(ncclResult_t, ncclCommInitRank, (ncclComm_t *, int, ncclUniqueId, int)) \
+    X(ncclResult_t, ncclCommDestroy, (ncclComm_t)) \
+    X(ncclResult_t, ncclCommAbort, (ncclComm_t)) \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *)) \
+    X(ncclResult_t, ncclAllReduce, (const void *, void *, size_t, unsigned, unsigned, ncclComm_t, \
+                                  CUstream)) \
+    X(ncclResult_t, ncclReduceScatter, (const void *, void *, size_t, unsigned, unsigned, \
+                                        ncclComm_t, CUstream)) \
+    X(ncclResult_t, ncclAllGather, (const void *, void *, size_t, unsigned, ncclComm_t, CUstream))
+#endif

@@ -1,0 +1,478 @@
+/* ckpt.c: the writing side of checkpoints. Nothing is acknowledged, and nothing older deleted,
+ * before the new folder is synced under its final name. ckpt_load.c finds and reads. */
+#define _GNU_SOURCE /* renameat2 */
+#include "files/ckpt.h"
+
+#include "files/file.h"
+#include "files/folder.h"
+#include "base/rng.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { NAME = 96, SCRATCH = GA_PATH_MAX + NAME };
+
+struct ga_ckpt {
+    ga_ckpt_config c;
+    int folder, lock; /* descriptors; lock: rank 0 only, else -1 */
+    char run[17];
+    uint64_t model;
+    bool warned;
+    int64_t blocks; /* room in checksums */
+    uint32_t *checksums;
+    size_t manifest_bytes;
+    char *manifest;
+};
+
+/* One save under way. */
+typedef struct {
+    ga_ckpt *c;
+    const ga_ckpt_state *s;
+    char temporary[NAME], final[NAME];
+    char old[NAME + 8]; /* what had the final name, where folders cannot be exchanged; "": none */
+    int fd; /* of the temporary folder */
+    bool renamed;
+    ga_text manifest;
+    int listed; /* files in the manifest */
+    ga_err *e;
+} save;
+
+static void gradient_notes(const ga_ckpt_state *s, ga_note notes[GA_SAVED_SUMS]) {
+    for (int i = 0; i < GA_SAVED_SUMS; i++) {
+        notes[i].key = ga_saved_sum_names[i];
+        snprintf(notes[i].value, sizeof notes[i].value, "%.17g", s->sums[i]);
+    }
+}
+
+/* Largest number of blocks in one file, and all bytes of one checkpoint. */
+static int64_t measure(const ga_ckpt_config *c, int64_t *total) {
+    int64_t largest = 0;
+    *total = 0;
+    for (int i = 0; i < c->file_count; i++) {
+        int64_t bytes = ga_safetensors_bytes(c->files[i].arrays, c->files[i].count, NULL, 0);
+        *total += bytes;
+        if (bytes > largest) largest = bytes;
+    }
+    if (c->gradient) {
+        int64_t bytes = ga_safetensors_bytes(c->gradient, c->gradient_count, NULL, 0) + GA_PATH_MAX;
+        if (bytes > largest) largest = bytes;
+    }
+    return largest / GA_BLOCK + 1;
+}
+
+static size_t manifest_bytes(const ga_ckpt_config *c, int64_t blocks) {
+    size_t files = (size_t)(c->file_count + ga_comm_size(c->comm));
+    return ga_padded(16384 + GA_DATA_FILES * 640 + GA_CKPT_NUMBERS * 96 + files * (192 + 11 * (size_t)blocks));
+}
+
+size_t ga_ckpt_bytes(const ga_ckpt_config *c) {
+    int64_t total, blocks = measure(c, &total);
+    return ga_padded(sizeof(ga_ckpt)) + ga_padded(4 * (size_t)blocks) + manifest_bytes(c, blocks);
+}
+
+static int take_lock(ga_ckpt *c, ga_err *e) {
+    char text[160] = "", host[64] = "?";
+    c->lock = openat(c->folder, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (c->lock < 0)
+        return ga_fail(e, ga_file_status(), "%s/.lock: %s", c->c.folder, strerror(errno));
+    if (flock(c->lock, LOCK_EX | LOCK_NB)) {
+        if (errno != EWOULDBLOCK)
+            return ga_fail(e, GA_ENVIRONMENT, "%s/.lock: cannot be locked: %s", c->c.folder,
+                           strerror(errno));
+        ssize_t n = pread(c->lock, text, sizeof text - 1, 0);
+        if (n > 0 && text[n - 1] == '\n') text[n - 1] = 0;
+        return ga_fail(
+            e, GA_INPUT,
+            "%s: in use by another run (%s), expected one run per folder: wait for it, or name "
+            "another folder",
+            c->c.folder, n > 0 ? text : "unknown");
+    }
+    gethostname(host, sizeof host - 1);
+    int n =
+        snprintf(text, sizeof text, "pid %ld on host %s, run %s\n", (long)getpid(), host, c->run);
+    if (ftruncate(c->lock, 0) || ga_write_all(c->lock, text, (size_t)n))
+        return ga_fail(e, GA_ENVIRONMENT, "%s/.lock: writing failed: %s", c->c.folder,
+                       strerror(errno));
+    return GA_OK;
+}
+
+static int remove_temporary(void *arg, const char *name) {
+    const ga_ckpt *c = arg;
+    if (strncmp(name, ".tmp-", 5) == 0) ga_folder_remove(c->folder, name);
+    return GA_OK;
+}
+
+static int count_checkpoint(void *arg, const char *name) {
+    int64_t cycle;
+    int r;
+    if (ga_ckpt_name_parse(name, &cycle, &r)) ++*(int *)arg;
+    return GA_OK;
+}
+
+static int check_space(ga_ckpt *c, ga_err *e) {
+    struct statvfs v;
+    int there = 0;
+    int64_t bytes;
+    measure(&c->c, &bytes);
+    ga_folder_each(c->folder, count_checkpoint, &there);
+    int64_t saves = there < c->c.keep ? c->c.keep + 1 - there : 1;
+    if (fstatvfs(c->folder, &v)) return GA_OK;
+    double room = (double)v.f_bavail * (double)v.f_frsize, need = (double)saves * (double)bytes;
+    if (room >= need) return GA_OK;
+    return ga_fail(
+        e, GA_ENVIRONMENT,
+        "%s: %.0f bytes free on the disk, %.0f needed for %lld checkpoints: free some, or "
+        "keep fewer",
+        c->c.folder, room, need, (long long)saves);
+}
+
+static int open_first(ga_ckpt *c, ga_err *e) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    uint64_t id =
+        ga_rng((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec, (uint64_t)getpid(), 0);
+    snprintf(c->run, sizeof c->run, "%016llx", (unsigned long long)id);
+    GA_TRY(ga_folder_make(c->c.folder, e));
+    c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->folder < 0)
+        return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", c->c.folder, strerror(errno));
+    GA_TRY(take_lock(c, e));
+    if (!c->c.resumes) GA_TRY(ga_ckpt_check_owner(c->folder, c->c.folder, c->c.program, e));
+    ga_folder_each(c->folder, remove_temporary, c);
+    return check_space(c, e);
+}
+
+static int open_next(ga_ckpt *c, ga_err *e) {
+    c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->folder >= 0) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "rank %d: %s: %s; the folder must be shared by all ranks",
+                   ga_comm_rank(c->c.comm), c->c.folder, strerror(errno));
+}
+
+static int open_folder(ga_ckpt *c, ga_err *e) {
+    bool first = ga_comm_rank(c->c.comm) == 0;
+    GA_TRY(ga_comm_agree(c->c.comm, first ? open_first(c, e) : GA_OK, e));
+    GA_TRY(ga_comm_agree(c->c.comm, first ? GA_OK : open_next(c, e), e));
+    return ga_comm_broadcast(c->c.comm, c->run, sizeof c->run, 0, e);
+}
+
+int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *config, ga_arena *a, ga_err *e) {
+    int64_t total, blocks = measure(config, &total);
+    *out = NULL;
+    if (config->file_count < 1 || config->file_count > GA_CKPT_FILES || config->keep < 1 ||
+        strlen(config->folder) > GA_PATH_MAX - NAME)
+        return ga_fail(
+            e, GA_INPUT,
+            "checkpoints: keep %d, or a folder name of %zu bytes: at least 1, at most %d expected",
+            config->keep, strlen(config->folder), GA_PATH_MAX - NAME);
+    ga_ckpt *c = ga_take(a, sizeof *c, 64, e);
+    uint32_t *checksums = c ? ga_take(a, 4 * (size_t)blocks, 64, e) : NULL;
+    char *manifest = checksums ? ga_take(a, manifest_bytes(config, blocks), 64, e) : NULL;
+    if (!manifest) return GA_BUG;
+    *c = (ga_ckpt){.c = *config,
+                   .folder = -1,
+                   .lock = -1,
+                   .model = GA_LAYOUT_HASH,
+                   .blocks = blocks,
+                   .checksums = checksums,
+                   .manifest_bytes = manifest_bytes(config, blocks),
+                   .manifest = manifest};
+    for (int i = 0; i < config->file_count; i++)
+        for (int k = 0; k < config->files[i].count; k++)
+            c->model = ga_layout_hash(config->files[i].arrays[k].params,
+                                      config->files[i].arrays[k].count, c->model);
+    int code = open_folder(c, e);
+    if (code < 0) {
+        ga_ckpt_close(c);
+        return code;
+    }
+    *out = c;
+    return GA_OK;
+}
+
+void ga_ckpt_close(ga_ckpt *c) {
+    if (!c) return;
+    if (c->lock >= 0) close(c->lock);
+    if (c->folder >= 0) close(c->folder);
+    c->lock = c->folder = -1;
+}
+
+static int fail_folder(save *v, const char *what) {
+    return ga_fail(v->e, GA_ENVIRONMENT, "%s: %s: %s", v->c->c.folder, what, strerror(errno));
+}
+
+static int fail_at(save *v, const char *name, const char *what) {
+    return ga_fail(v->e, GA_ENVIRONMENT, "%s/%s/%s: %s: %s", v->c->c.folder, v->temporary, name,
+                   what, strerror(errno));
+}
+
+/* Syncs and closes fd, also after a failure; a failed sync or close loses the file. */
+static int finish_file(save *v, int fd, const char *name, int code) {
+    if (code == GA_OK && fsync(fd)) code = fail_at(v, name, "sync failed");
+    if (close(fd) && code == GA_OK) code = fail_at(v, name, "close failed");
+    return code;
+}
+
+static void list_file(save *v, const char *name, int64_t bytes) {
+    ga_text *t = &v->manifest;
+    ga_text_add(t, v->listed++ ? ",\n{\"name\":" : "\n{\"name\":");
+    ga_text_string(t, name);
+    ga_text_add(t, ",\"bytes\":%lld,\"checksums\":[", (long long)bytes);
+    for (int64_t i = 0; i * GA_BLOCK < bytes; i++)
+        ga_text_add(t, i ? ",\"%08x\"" : "\"%08x\"", (unsigned)v->c->checksums[i]);
+    ga_text_add(t, "]}");
+}
+
+static int write_file(save *v, const char *name, const ga_array *arrays, int count, bool gradient) {
+    char path[SCRATCH + NAME];
+    ga_note notes[GA_SAVED_SUMS];
+    ga_written written = {.checksums = v->c->checksums, .blocks = v->c->blocks};
+    int fd = openat(v->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0) return fail_at(v, name, "cannot be created");
+    gradient_notes(v->s, notes);
+    snprintf(path, sizeof path, "%s/%s/%s", v->c->c.folder, v->temporary, name);
+    const bool finite_only = !gradient || !v->c->c.overflows;
+    int code = ga_safetensors_write(fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, finite_only,
+                                    &written, v->e);
+    code = finish_file(v, fd, name, code);
+    if (code == GA_OK && !gradient) list_file(v, name, written.bytes);
+    return code;
+}
+
+/* Lists what another rank wrote, read back from the folder. */
+static int list_gradient(save *v, int rank) {
+    char name[NAME];
+    int64_t bytes;
+    ga_ckpt_gradient_name(rank, ga_comm_size(v->c->c.comm), name);
+    int fd = openat(v->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return fail_at(v, name, "cannot be opened");
+    int code = ga_folder_checksum(fd, name, v->c->checksums, v->c->blocks, &bytes, v->e);
+    close(fd);
+    if (code == GA_OK) list_file(v, name, bytes);
+    return code;
+}
+
+static void add_int(ga_text *t, const char *name, int64_t value) {
+    ga_text_add(t, "\"%s\":%lld,\n", name, (long long)value);
+}
+
+static void add_text(ga_text *t, const char *name, const char *value) {
+    ga_text_add(t, "\"%s\":", name);
+    ga_text_string(t, value);
+    ga_text_add(t, ",\n");
+}
+
+static void add_number(ga_text *t, const char *name, double value, const char *end) {
+    ga_text_add(t, "\"%s\":", name);
+    ga_text_number(t, value, 17);
+    ga_text_add(t, "%s", end);
+}
+
+static void begin_manifest(save *v) {
+    const ga_ckpt_state *s = v->s;
+    ga_text *t = &v->manifest;
+    *t = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
+    ga_text_add(t, "{\"format\":1,\n");
+    add_text(t, "version", s->version);
+    add_text(t, "program", v->c->c.program);
+    add_text(t, "run", v->c->run);
+    add_text(t, "spec_sha256", s->spec_sha256);
+    ga_text_add(t, "\"model_hash\":\"%016llx\",\n", (unsigned long long)v->c->model);
+    add_int(t, "micro", s->micro);
+    add_int(t, "cycle", s->cycle);
+    add_int(t, "update", s->update);
+    add_int(t, "skipped", s->skipped);
+    add_int(t, "skipped_in_row", s->skipped_in_row);
+    add_int(t, "epoch", s->epoch);
+    add_int(t, "position", s->position);
+    add_int(t, "batch", s->batch);
+    add_int(t, "accumulate", s->accumulate);
+    add_int(t, "r", s->r);
+    for (int i = 0; i < GA_SAVED_SUMS; i++)
+        add_number(t, ga_saved_sum_names[i], s->sums[i], ",\n");
+    add_number(t, "nominal", s->nominal, ",\n");
+    add_int(t, "seed", (int64_t)s->seed);
+    ga_text_add(t, "\"scaler\":{");
+    if (s->scaler != GA_NO_SCALE) ga_text_add(t, "\"kind\":\"%s\",", ga_scale_kind_names[s->scaler]);
+    add_number(t, "scale", s->scale, ",");
+    ga_text_add(t, "\"growth_step\":%lld,\"hysteresis_step\":%lld},\n", (long long)s->growth_step,
+                (long long)s->hysteresis_step);
+    ga_text_add(t, "\"numbers\":{");
+    for (int i = 0; i < s->number_count; i++)
+        add_number(t, s->numbers[i].name, s->numbers[i].value, i < s->number_count - 1 ? "," : "");
+    ga_text_add(t, "},\n");
+    add_int(t, "world", ga_comm_size(v->c->c.comm));
+    add_text(t, "target", s->target);
+    add_text(t, "profile", s->profile);
+    add_text(t, "tuning_sha256", s->tuning_sha256);
+    ga_text_add(t, "\"finite\":true,\n\"data\":[");
+    for (int i = 0; i < s->data_count; i++) {
+        ga_text_add(t, i ? ",{\"path\":" : "{\"path\":");
+        ga_text_string(t, s->data[i].path);
+        ga_text_add(t, ",\"bytes\":%lld,\"checksum\":\"%08x\"}", (long long)s->data[i].bytes,
+                    (unsigned)s->data[i].checksum);
+    }
+    ga_text_add(t, "],\n\"files\":[");
+}
+
+static int write_manifest(save *v) {
+    ga_text *t = &v->manifest;
+    ga_text_add(t, "],\n");
+    unsigned crc =
+        (unsigned)crc32(crc32(0, NULL, 0), (const unsigned char *)t->base, (unsigned)t->used);
+    ga_text_add(t, "\"checksum\":\"%08x\"}\n", crc);
+    if (t->full)
+        return ga_fail(v->e, GA_BUG, "checkpoint: the manifest needs more than %zu bytes", t->size);
+    int fd =
+        openat(v->fd, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0) return fail_at(v, "manifest.json", "cannot be created");
+    errno = ga_write_all(fd, t->base, t->used);
+    return finish_file(v, fd, "manifest.json",
+                       errno ? fail_at(v, "manifest.json", "writing failed") : GA_OK);
+}
+
+static int make_temporary(save *v) {
+    if (mkdirat(v->c->folder, v->temporary, 0777)) return fail_at(v, "", "cannot be made");
+    return GA_OK;
+}
+
+/* The own part of the files; rank 0 also has all that are not per rank. */
+static int write_files(save *v) {
+    const ga_ckpt_config *c = &v->c->c;
+    char name[NAME];
+    v->fd = openat(v->c->folder, v->temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (v->fd < 0) return fail_at(v, "", "cannot be opened");
+    int rank = ga_comm_rank(c->comm);
+    if (v->s->r > 0 && !c->gradient)
+        return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
+    if (v->s->r > 0) {
+        ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
+        GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
+    }
+    if (rank > 0) return GA_OK;
+    begin_manifest(v);
+    for (int i = 0; i < c->file_count; i++)
+        GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
+    return GA_OK;
+}
+
+/* A file system that cannot exchange folders: what has the final name gets one that is a
+ * checkpoint's too, so that there is a whole one at every moment. */
+static int move_away(save *v) {
+    int at = v->c->folder;
+    snprintf(v->old, sizeof v->old, "%s-old", v->final);
+    if (renameat(at, v->final, at, v->old) == 0 || errno == ENOENT) return GA_OK;
+    if (errno != EEXIST && errno != ENOTEMPTY) return fail_at(v, "", "rename failed");
+    errno = ga_folder_sync(at); /* one of a run that was killed; the later one is to stay */
+    if (errno) return fail_folder(v, "sync failed");
+    errno = ga_folder_remove(at, v->old);
+    if (errno || renameat(at, v->final, at, v->old)) return fail_at(v, "", "rename failed");
+    return GA_OK;
+}
+
+/* Gives the folder its final name; one that is there already is exchanged in one step. */
+static int rename_folder(save *v) {
+    int at = v->c->folder;
+    if (renameat2(at, v->temporary, at, v->final, RENAME_NOREPLACE) == 0 ||
+        (errno == EEXIST && renameat2(at, v->temporary, at, v->final, RENAME_EXCHANGE) == 0))
+        return GA_OK;
+    if (errno != EINVAL && errno != ENOSYS) return fail_at(v, "", "rename failed");
+    GA_TRY(move_away(v));
+    if (renameat(at, v->temporary, at, v->final) == 0) return GA_OK;
+    int code = fail_at(v, "", "rename failed");
+    renameat(at, v->old, at, v->final);
+    return code;
+}
+
+typedef struct {
+    int64_t cycle, low_cycle;
+    int r, low_r;
+    int older; /* checkpoints before (cycle, r) */
+    bool later;
+    char lowest[NAME];
+} survey;
+
+static int survey_name(void *arg, const char *name) {
+    survey *s = arg;
+    int64_t cycle;
+    int r;
+    if (!ga_ckpt_name_parse(name, &cycle, &r)) return GA_OK;
+    if (cycle > s->cycle || (cycle == s->cycle && r >= s->r)) {
+        s->later = s->later || cycle > s->cycle || r > s->r;
+        return GA_OK;
+    }
+    if (s->older++ == 0 || cycle < s->low_cycle || (cycle == s->low_cycle && r < s->low_r)) {
+        s->low_cycle = cycle;
+        s->low_r = r;
+        snprintf(s->lowest, sizeof s->lowest, "%s", name);
+    }
+    return GA_OK;
+}
+
+/* Removes the oldest until `keep` are left. A failure here is no failure of the save. */
+static void retain(save *v) {
+    ga_ckpt *c = v->c;
+    for (;;) {
+        survey s = {.cycle = v->s->cycle, .r = v->s->r};
+        if (ga_folder_each(c->folder, survey_name, &s) < 0) return;
+        if (s.later && !c->warned) {
+            ga_say("%s: holds checkpoints later than %s, from another run: --resume latest will "
+                   "take those",
+                   c->c.folder, v->final);
+            c->warned = true;
+        }
+        if (s.older < c->c.keep) return;
+        /* Out of sight in one step, so that a kill leaves no half of a checkpoint under its
+         * name. */
+        char old[NAME + 8];
+        snprintf(old, sizeof old, ".tmp-%s", s.lowest);
+        int rc = renameat(c->folder, s.lowest, c->folder, old) ? errno
+                                                               : ga_folder_remove(c->folder, old);
+        if (rc) {
+            ga_say("%s/%s: an old checkpoint could not be deleted: %s", c->c.folder, s.lowest,
+                   strerror(rc));
+            return;
+        }
+    }
+}
+
+static int publish(save *v) {
+    const ga_ckpt_config *c = &v->c->c;
+    for (int rank = 0; v->s->r > 0 && rank < ga_comm_size(c->comm); rank++)
+        GA_TRY(list_gradient(v, rank));
+    GA_TRY(write_manifest(v));
+    errno = ga_folder_sync(v->fd);
+    if (errno) return fail_at(v, "", "sync failed");
+    GA_TRY(rename_folder(v));
+    v->renamed = true;
+    errno = ga_folder_sync(v->c->folder);
+    if (errno) return fail_folder(v, "sync failed");
+    ga_folder_remove(v->c->folder, v->temporary); /* one that was exchanged */
+    if (*v->old) ga_folder_remove(v->c->folder, v->old);
+    retain(v);
+    return GA_OK;
+}
+
+int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e) {
+    save v = {.c = c, .s = s, .fd = -1, .e = e};
+    ga_comm *comm = c->c.comm;
+    bool first = ga_comm_rank(comm) == 0;
+    ga_ckpt_name(s->cycle, s->r, v.final);
+    snprintf(v.temporary, sizeof v.temporary, ".tmp-%09lld-%s", (long long)s->cycle, c->run);
+    int code = ga_comm_agree(comm, first ? make_temporary(&v) : GA_OK, e);
+    if (code == GA_OK) code = ga_comm_agree(comm, write_files(&v), e);
+    if (code == GA_OK) code = ga_comm_agree(comm, first ? publish(&v) : GA_OK, e);
+    if (v.fd >= 0) close(v.fd);
+    if (first && code < 0 && !v.renamed) ga_folder_remove(c->folder, v.temporary);
+    if (path) snprintf(path, GA_PATH_MAX, "%s/%s", c->c.folder, v.final);
+    return code;
+}

@@ -1,0 +1,212 @@
+/* ckpt_resume.c: a checkpoint into a run that may have other ranks, batches or cycles. */
+#include "files/ckpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_data(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
+    if (now->data_count != then->data_count)
+        return ga_fail(e, GA_INPUT, "resume: %d data files now, %d in the checkpoint",
+                       now->data_count, then->data_count);
+    for (int i = 0; i < now->data_count; i++) {
+        const ga_data_file *a = &now->data[i], *b = &then->data[i];
+        if (a->bytes != b->bytes || a->checksum != b->checksum)
+            return ga_fail(e, GA_INPUT,
+                           "resume: %s has %lld bytes, checksum %08x; the checkpoint was made with "
+                           "%lld bytes, checksum %08x: give it the same data",
+                           a->path, (long long)a->bytes, (unsigned)a->checksum, (long long)b->bytes,
+                           (unsigned)b->checksum);
+    }
+    return GA_OK;
+}
+
+static void say_text(const char *what, const char *now, const char *then) {
+    if (strcmp(now, then) != 0)
+        ga_say("resume: %s is '%s', the checkpoint has '%s'", what, now, then);
+}
+
+static void say_number(const char *what, int64_t now, int64_t then) {
+    if (now != then)
+        ga_say("resume: %s is %lld, the checkpoint has %lld", what, (long long)now,
+               (long long)then);
+}
+
+static void say_differences(const ga_ckpt_state *now, int accumulate, const ga_ckpt_state *then) {
+    say_text("spec_sha256", now->spec_sha256, then->spec_sha256);
+    say_text("target", now->target, then->target);
+    say_text("profile", now->profile, then->profile);
+    say_text("tuning_sha256", now->tuning_sha256, then->tuning_sha256);
+    say_number("rows of a micro-step", now->batch, then->batch);
+    say_number("accumulate", accumulate, then->accumulate);
+    say_number("the number of ranks", now->world, then->world);
+    say_number("seed", (int64_t)now->seed, (int64_t)then->seed);
+}
+
+/* The partial cycle goes on with other ranks: what all of them have done must be whole micro-steps of
+ * this run, in a cycle of as many rows. */
+static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state *then, ga_err *e) {
+    const int64_t done = (int64_t)then->r * then->world, world = now->world;
+    const int64_t full = (int64_t)then->accumulate * then->world;
+    if (now->batch != then->batch || full != accumulate * world || done % world ||
+        then->position % world * then->world % world)
+        return ga_fail(e, GA_INPUT,
+                       "resume: the checkpoint lies inside a cycle, behind %d of %d micro-steps of %d "
+                       "rows on %d ranks; this run has cycles of %d micro-steps of %d rows on %d: use "
+                       "the same numbers, or a checkpoint of a whole cycle",
+                       then->r, then->accumulate, then->batch, then->world, accumulate, now->batch,
+                       now->world);
+    then->position = then->position / world * then->world + then->position % world * then->world / world;
+    then->r = (int)(done / world);
+    return GA_OK;
+}
+
+/* Gives position and r in micro-batches of this run. At a boundary it goes down to a whole cycle, so
+ * that no row of the epoch is left out. */
+static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state *then, ga_err *e) {
+    const bool same = now->batch == then->batch && now->world == then->world;
+    if (same && accumulate == then->accumulate) return GA_OK;
+    if (then->r > 0) return convert_cycle(now, accumulate, then, e);
+    const int64_t rows = (int64_t)now->batch * now->world;
+    int64_t done;
+    if (__builtin_mul_overflow(then->position, (int64_t)then->batch * then->world, &done))
+        return ga_fail(e, GA_INPUT, "resume: micro-batch %lld of an epoch: there is none",
+                       (long long)then->position);
+    then->position = done / rows / accumulate * accumulate;
+    return GA_OK;
+}
+
+/* Inside a cycle the gradient has been divided by what a whole one weighs. */
+static int compare_weight(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
+    if (then->r == 0 || then->nominal == 0 || now->nominal == then->nominal) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "resume: the checkpoint lies inside a cycle whose weight is %g when it is full, and %g in this run: "
+                   "use the same loss.weight and accumulate, or a checkpoint of a whole cycle",
+                   then->nominal, now->nominal);
+}
+
+/* Leaves the scale of this run in `then`. A scale that moves goes on; inside a cycle the gradient has the
+ * checkpoint's scale in it. */
+static int convert_scale(const ga_ckpt_state *now, ga_ckpt_state *then, bool say, ga_err *e) {
+    if (now->scaler == GA_DYNAMIC_SCALE && then->scaler == GA_DYNAMIC_SCALE) return GA_OK;
+    if (then->r > 0 && now->scale != then->scale)
+        return ga_fail(e, GA_INPUT,
+                       "resume: the checkpoint lies inside a cycle with %g as the scale of its loss (%s); this "
+                       "run has %g (%s): use the same scaler, or a checkpoint of a whole cycle",
+                       then->scale, ga_scale_kind_names[then->scaler], now->scale, ga_scale_kind_names[now->scaler]);
+    if (say && (now->scale != then->scale || now->scaler != then->scaler))
+        ga_say("resume: the scale of the loss is %g (%s), the checkpoint has %g (%s)", now->scale,
+               ga_scale_kind_names[now->scaler], then->scale, ga_scale_kind_names[then->scaler]);
+    then->scale = now->scale;
+    then->growth_step = then->hysteresis_step = 0;
+    return GA_OK;
+}
+
+static int join(char *out, const char *path, const char *name, ga_err *e) {
+    if (snprintf(out, GA_PATH_MAX, "%s/%s", path, name) < GA_PATH_MAX) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
+}
+
+/* Loads the gradient of one rank of the checkpoint, or adds it to what is there. */
+static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool add,
+                         ga_ckpt_state *s, ga_err *e) {
+    char file[GA_PATH_MAX], name[GA_CKPT_NAME];
+    ga_note notes[GA_SAVED_SUMS];
+    for (int i = 0; i < GA_SAVED_SUMS; i++) notes[i].key = ga_saved_sum_names[i];
+    GA_TRY(join(file, path, ga_ckpt_gradient_name(rank, world, name), e));
+    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, c->gradient, c->gradient_count, notes,
+                                                           GA_SAVED_SUMS, e));
+    for (int i = 0; i < GA_SAVED_SUMS; i++)
+        s->sums[i] = (add ? s->sums[i] : 0) + strtod(notes[i].value, NULL);
+    return GA_OK;
+}
+
+static void clear_gradient(const ga_array *a) {
+    for (int k = 0; k < a->count; k++)
+        for (int l = 0; l < a->params[k].count; l++)
+            for (int64_t i = 0; i < a->params[k].n; i++)
+                ga_set(a->base, a->dtype, ga_layout_index(&a->params[k], l, i), 0);
+}
+
+static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
+    const int rank = ga_comm_rank(c->comm), world = ga_comm_size(c->comm);
+    if (!c->gradient)
+        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume", path);
+    if (world == s->world) return take_gradient(path, c, rank, world, false, s, e);
+    if (rank == 0) {
+        ga_say("resume: the gradients of %d ranks are summed in their order: as exact, but not the same "
+               "bits as on %d ranks", s->world, s->world);
+        for (int i = 0; i < s->world; i++) GA_TRY(take_gradient(path, c, i, s->world, i > 0, s, e));
+        return GA_OK;
+    }
+    for (int i = 0; i < c->gradient_count; i++) clear_gradient(&c->gradient[i]);
+    for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = 0;
+    return GA_OK;
+}
+
+/* A file more or less: the optimizers do not keep the same state. */
+static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *s, ga_err *e) {
+    for (int i = 0; i < s->file_count; i++) {
+        int k = 0;
+        while (k < c->file_count && strcmp(c->files[k].name, s->files[i]) != 0) k++;
+        if (k == c->file_count)
+            return ga_fail(e, GA_INPUT,
+                           "%s: has %s, which this program has no use for: written with another "
+                           "optimizer; --init takes the parameters alone, from its model.safetensors",
+                           path, s->files[i]);
+    }
+    for (int k = 0; k < c->file_count; k++) {
+        int i = 0;
+        while (i < s->file_count && strcmp(c->files[k].name, s->files[i]) != 0) i++;
+        if (i == s->file_count)
+            return ga_fail(e, GA_INPUT,
+                           "%s: has no %s, which this program needs: written with another optimizer; "
+                           "--init takes the parameters alone, from its model.safetensors",
+                           path, c->files[k].name);
+    }
+    return GA_OK;
+}
+
+static int compare_numbers(const char *path, const ga_ckpt_state *now, const ga_ckpt_state *s, ga_err *e) {
+    for (int i = 0; i < now->number_count || i < s->number_count; i++) {
+        const char *here = i < now->number_count ? now->numbers[i].name : "nothing";
+        const char *there = i < s->number_count ? s->numbers[i].name : "nothing";
+        if (strcmp(here, there) != 0)
+            return ga_fail(e, GA_INPUT,
+                           "%s: keeps %s where this program keeps %s: written with another optimizer or "
+                           "schedule; --init takes the parameters alone, from its model.safetensors",
+                           path, there, here);
+    }
+    return GA_OK;
+}
+
+static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
+    char file[GA_PATH_MAX];
+    for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
+        GA_TRY(join(file, path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count,
+                                    ga_comm_rank(c->comm) == 0, e));
+    }
+    for (int i = 0; i < c->file_count; i++) {
+        GA_TRY(join(file, path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_load(file, c->files[i].arrays, c->files[i].count, NULL, 0, e));
+    }
+    return GA_OK;
+}
+
+int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
+                 ga_ckpt_state *out, ga_err *e) {
+    int code = ga_ckpt_read(path, out, e);
+    if (code == GA_OK) code = compare_data(now, out, e);
+    const int accumulate =
+        code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
+    if (code == GA_OK && ga_comm_rank(c->comm) == 0) say_differences(now, accumulate, out);
+    if (code == GA_OK) code = convert_place(now, accumulate, out, e);
+    if (code == GA_OK) code = compare_weight(now, out, e);
+    if (code == GA_OK) code = convert_scale(now, out, ga_comm_rank(c->comm) == 0, e);
+    if (code == GA_OK) code = compare_files(path, c, out, e);
+    if (code == GA_OK) code = compare_numbers(path, now, out, e);
+    if (code == GA_OK) code = load_files(path, c, e);
+    if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
+    return ga_comm_agree(c->comm, code, e);
+}

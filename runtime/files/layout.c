@@ -1,0 +1,55 @@
+/* layout.c: names and places of the flat space. */
+#include "files/layout.h"
+
+#include <stdio.h>
+#include <string.h>
+
+char *ga_param_name(const ga_param *p, int l, const char *suffix, char *out) {
+    const char *mark = strstr(p->name, "%d");
+    if (mark)
+        snprintf(out, GA_NAME_MAX, "%.*s%d%s%s", (int)(mark - p->name), p->name, p->first + l,
+                 mark + 2, suffix);
+    else
+        snprintf(out, GA_NAME_MAX, "%s%s", p->name, suffix);
+    return out;
+}
+
+int64_t ga_layout_index(const ga_param *p, int l, int64_t i) {
+    return p->offset + l * p->stride + i;
+}
+
+bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l) {
+    char text[GA_NAME_MAX];
+    for (*param = 0; *param < count; ++*param)
+        for (*l = 0; *l < params[*param].count; ++*l)
+            if (strcmp(ga_param_name(&params[*param], *l, "", text), name) == 0) return true;
+    return false;
+}
+
+int64_t ga_layout_names(const ga_param *params, int count) {
+    int64_t names = 0;
+    for (int i = 0; i < count; i++) names += params[i].count;
+    return names;
+}
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n) {
+    const unsigned char *at = data;
+    for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
+    return hash;
+}
+
+uint64_t ga_layout_hash(const ga_param *params, int count, uint64_t hash) {
+    char text[GA_NAME_MAX];
+    for (int i = 0; i < count; i++) {
+        const ga_param *p = &params[i];
+        for (int l = 0; l < p->count; l++) {
+            ga_param_name(p, l, "", text);
+            hash = hash_bytes(hash, text, strlen(text) + 1);
+            for (int d = 0; d < p->rank; d++) {
+                int n = snprintf(text, sizeof text, "%lld,", (long long)p->shape[d]);
+                hash = hash_bytes(hash, text, (size_t)n);
+            }
+        }
+    }
+    return hash;
+}

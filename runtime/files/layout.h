@@ -1,0 +1,48 @@
+/* layout.h: the flat space: where each named array lies. Checkpoint, init, dump and watch all go
+ * through here. Layout is plain: row-major, one iteration of a region contiguous. */
+#ifndef GA_LAYOUT_H
+#define GA_LAYOUT_H
+
+#include "base/ga.h"
+
+enum { GA_NAME_MAX = 256 }; /* bytes of an expanded name, with the final zero */
+
+/* One parameter, or `count` of them: the iterations of a region, whose name holds one %d. */
+typedef struct ga_param {
+    const char *name; /* "fc1.weight", or "h.%d.ln_1.weight" */
+    int first;        /* number of the first iteration in names */
+    int count;        /* iterations; 1 outside regions */
+    int rank;         /* 0..6 */
+    int64_t shape[6];
+    int64_t offset; /* element of the flat space where iteration 0 starts */
+    int64_t stride; /* elements from one iteration to the next */
+    int64_t n;      /* elements of one iteration = product of the shape */
+} ga_param;
+
+/* Arrays over one table of parameters: parameters, gradients, one optimizer state, buffers. */
+typedef struct ga_array {
+    const ga_param *params;
+    int count;
+    const char *suffix; /* appended to each name, e.g. ".m"; "" for parameters */
+    ga_dtype dtype;     /* of memory: GA_F32, GA_F64 or GA_BF16 */
+    void *base;         /* element 0 of the flat space */
+} ga_array;
+
+/* Name of iteration l (0..count-1) with suffix, into out[GA_NAME_MAX]; out is returned. */
+char *ga_param_name(const ga_param *p, int l, const char *suffix, char *out);
+
+/* Storage index of logical element i (0..n-1) of iteration l. */
+int64_t ga_layout_index(const ga_param *p, int l, int64_t i);
+
+/* Finds a name (without suffix): index into params and the iteration. False if there is none. */
+bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l);
+
+/* Number of names in the table. */
+int64_t ga_layout_names(const ga_param *params, int count);
+
+/* FNV-1a 64 over its names and shapes in order, going on from hash (GA_LAYOUT_HASH at first). */
+uint64_t ga_layout_hash(const ga_param *params, int count, uint64_t hash);
+
+#define GA_LAYOUT_HASH 0xcbf29ce484222325u
+
+#endif

@@ -1,0 +1,273 @@
+/* safetensors_load.c: arrays by name from a checked file. Data is read (not mapped), so that a file
+ * cut short meanwhile is an error. */
+#include "files/safetensors.h"
+
+#include "files/safetensors_file.h"
+#include "files/safetensors_names.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { BUFFER = 1 << 14 };
+
+typedef ga_tensors_file file;
+
+/* Those that are read; false for the others. */
+static bool float_type(const char *name, ga_dtype *out) {
+    static const ga_dtype read[] = {GA_F32, GA_BF16, GA_F16, GA_F64};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        if (strcmp(name, ga_dtype_name(read[i])) == 0) {
+            *out = read[i];
+            return true;
+        }
+    return false;
+}
+
+/* Counters are single numbers that others write as whole ones. */
+static bool counter_type(const char *name, const ga_param *p, ga_dtype *out) {
+    if (p->rank > 0 || strcmp(name, ga_dtype_name(GA_I64)) != 0) return false;
+    *out = GA_I64;
+    return true;
+}
+
+/* How a file may differ from the arrays that it is loaded into. */
+typedef struct {
+    bool extra;  /* it may hold tensors that no array asks for */
+    bool narrow; /* its values may be of a wider type: they are rounded */
+    bool speak;  /* on stderr: differences that one message has no room for, and what is left */
+    const char *fresh; /* names of this glob it may lack; NULL: none */
+} rules;
+
+static const rules EXACT = {false, false, false, NULL};
+
+typedef struct {
+    file *f;
+    rules rules;
+    bool lines; /* each difference is a line on stderr, else it goes into list */
+    int missing, differ, extra, fresh;
+    char text[360];
+    ga_text list, kept; /* kept: the first that are fresh */
+    char kept_text[260];
+} comparison;
+
+static const json_t *entry_of(file *f, const ga_array *a, const ga_param *p, int l, char *name) {
+    return json_object_get(f->root, ga_param_name(p, l, a->suffix, name));
+}
+
+static const char *dtype_text(const json_t *entry) {
+    return json_string_value(json_object_get(entry, "dtype"));
+}
+
+static void add_difference(comparison *c, const char *name, const char *what) {
+    if (c->lines)
+        ga_say("%s: '%.255s' %s", c->f->path, name, what);
+    else
+        ga_text_add(&c->list, "%s'%.100s' %s", c->list.used ? "; " : "", name, what);
+}
+
+/* "has shape (20, 10), (64, 64) expected" */
+static void shape_difference(const json_t *shape, const ga_param *p, ga_text *t) {
+    ga_text_add(t, "has shape (");
+    for (size_t d = 0; d < json_array_size(shape); d++)
+        ga_text_add(t, d ? ", %lld" : "%lld",
+                    (long long)json_integer_value(json_array_get(shape, d)));
+    ga_text_add(t, "), (");
+    for (int d = 0; d < p->rank; d++) ga_text_add(t, d ? ", %lld" : "%lld", (long long)p->shape[d]);
+    ga_text_add(t, ") expected");
+}
+
+static bool same_shape(const json_t *shape, const ga_param *p) {
+    if (json_array_size(shape) != (size_t)p->rank) return false;
+    for (int d = 0; d < p->rank; d++)
+        if (json_integer_value(json_array_get(shape, (size_t)d)) != p->shape[d]) return false;
+    return true;
+}
+
+static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, int l) {
+    char name[GA_NAME_MAX], what[400] = "";
+    ga_text t = {.base = what, .size = sizeof what};
+    ga_dtype dtype;
+    const json_t *entry = entry_of(c->f, a, p, l, name), *shape = json_object_get(entry, "shape");
+    if (!entry && c->rules.fresh && ga_name_fits(c->rules.fresh, name)) {
+        if (c->fresh++ < 2) ga_text_add(&c->kept, "%s'%.100s'", c->kept.used ? ", " : "", name);
+        return;
+    }
+    if (!entry) {
+        c->missing++;
+        add_difference(c, name, "is missing");
+        return;
+    }
+    if (!same_shape(shape, p))
+        shape_difference(shape, p, &t);
+    else if (counter_type(dtype_text(entry), p, &dtype))
+        return;
+    else if (!float_type(dtype_text(entry), &dtype))
+        ga_text_add(&t, "is %s, F16, BF16, F32 or F64 expected", dtype_text(entry));
+    else if (dtype != a->dtype && ga_dtype_bytes(dtype) >= ga_dtype_bytes(a->dtype) && !c->rules.narrow)
+        ga_text_add(&t, "is %s, which %s would round", ga_dtype_name(dtype),
+                    ga_dtype_name(a->dtype));
+    else
+        return;
+    c->differ++;
+    add_difference(c, name, what);
+}
+
+/* What else the file holds: wanted names are taken out of a shallow copy. */
+static int compare_extra(comparison *c, const ga_array *arrays, int count) {
+    char name[GA_NAME_MAX];
+    const char *extra;
+    json_t *value, *rest = json_copy(c->f->root);
+    if (!rest) return ga_fail(c->f->e, GA_ENVIRONMENT, "%s: no memory for its names", c->f->path);
+    json_object_del(rest, "__metadata__");
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < arrays[i].count; k++)
+            for (int l = 0; l < arrays[i].params[k].count; l++)
+                json_object_del(rest,
+                                ga_param_name(&arrays[i].params[k], l, arrays[i].suffix, name));
+    c->extra = (int)json_object_size(rest);
+    json_object_foreach(rest, extra, value) {
+        if (c->rules.extra)
+            ga_text_add(&c->list, "%s'%.100s'", c->list.used ? ", " : "", extra);
+        else
+            add_difference(c, extra, "is not in the model");
+    }
+    json_decref(rest);
+    return GA_OK;
+}
+
+static int compare(comparison *c, const ga_array *arrays, int count) {
+    c->missing = c->differ = c->fresh = 0;
+    c->kept = (ga_text){.base = c->kept_text, .size = sizeof c->kept_text};
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < arrays[i].count; k++)
+            for (int l = 0; l < arrays[i].params[k].count; l++)
+                compare_tensor(c, &arrays[i], &arrays[i].params[k], l);
+    return c->rules.extra ? GA_OK : compare_extra(c, arrays, count);
+}
+
+static int refuse_differences(comparison *c, const ga_array *arrays, int count) {
+    const char *where = "";
+    if (c->list.full && c->rules.speak) {
+        c->lines = true;
+        where = "; each is named above";
+        GA_TRY(compare(c, arrays, count));
+    }
+    const char *hint = c->missing && !c->differ && c->rules.extra ? "; --fresh GLOB lets it lack names of GLOB" : "";
+    if (!c->list.full)
+        return ga_fail(c->f->e, GA_INPUT, "%s: does not fit the model, nothing loaded: %s%s",
+                       c->f->path, c->text, hint);
+    return ga_fail(c->f->e, GA_INPUT,
+                   "%s: does not fit the model, nothing loaded: %d missing, %d of another shape or "
+                   "type, %d not in the model%s; the first: %.200s%s",
+                   c->f->path, c->missing, c->differ, c->extra, where, c->text, hint);
+}
+
+/* Compares the names both ways, shapes and types. */
+static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
+    comparison c = {.f = f, .rules = r};
+    c.list = (ga_text){.base = c.text, .size = sizeof c.text};
+    GA_TRY(compare(&c, arrays, count));
+    if (c.missing || c.differ || c.extra) return refuse_differences(&c, arrays, count);
+    if (!r.extra) return GA_OK;
+    if (r.fresh && c.fresh == 0)
+        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: %s lacks no parameter of such a name", r.fresh, f->path);
+    if (c.fresh && r.speak)
+        ga_say("%s: %d parameters are not in it and keep their initial values: %s%s", f->path, c.fresh,
+               c.kept_text, c.fresh > 2 ? ", ..." : "");
+    GA_TRY(compare_extra(&c, arrays, count));
+    if (c.extra && r.speak)
+        ga_say("%s: %d tensors are not in the model and are left: %s%s", f->path, c.extra, c.text,
+               c.list.full ? ", ..." : "");
+    return GA_OK;
+}
+
+/* Values of another type than memory's, or to be added to memory, read in parts. */
+static int load_converted(file *f, const ga_array *a, int64_t start, int64_t n, ga_dtype dtype,
+                          int64_t from, const char *name, bool add) {
+    _Alignas(16) char buffer[BUFFER];
+    const int64_t size = (int64_t)ga_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n;) {
+        int64_t part = BUFFER / size < n - i ? BUFFER / size : n - i;
+        GA_TRY(ga_tensors_file_read(f, buffer, part * size, from + i * size));
+        for (int64_t j = 0; j < part; j++) {
+            double value = ga_get(buffer, dtype, j);
+            if (add) value += ga_get(a->base, a->dtype, start + i + j);
+            ga_set(a->base, a->dtype, start + i + j, value);
+            if (isfinite(value) && !isfinite(ga_get(a->base, a->dtype, start + i + j)))
+                return ga_fail(f->e, GA_INPUT, "%s: '%.100s' holds %g, too large for %s", f->path,
+                               name, value, ga_dtype_name(a->dtype));
+        }
+        i += part;
+    }
+    return GA_OK;
+}
+
+static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, bool add) {
+    char name[GA_NAME_MAX];
+    ga_dtype dtype = GA_F32;
+    const json_t *entry = entry_of(f, a, p, l, name);
+    if (!entry) return GA_OK; /* it is fresh */
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
+    int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);
+    if (!counter_type(dtype_text(entry), p, &dtype)) float_type(dtype_text(entry), &dtype);
+    if (dtype == a->dtype && !add)
+        return ga_tensors_file_read(f, (char *)a->base + start * size, p->n * size, from);
+    return load_converted(f, a, start, p->n, dtype, from, name, add);
+}
+
+static int load_arrays(file *f, const ga_array *arrays, int count, bool add) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < arrays[i].count; k++)
+            for (int l = 0; l < arrays[i].params[k].count; l++)
+                GA_TRY(load_tensor(f, &arrays[i], &arrays[i].params[k], l, add));
+    return GA_OK;
+}
+
+static void load_notes(file *f, ga_note *notes, int count) {
+    const json_t *all = json_object_get(f->root, "__metadata__");
+    for (int i = 0; i < count; i++) {
+        const char *text = json_string_value(json_object_get(all, notes[i].key));
+        snprintf(notes[i].value, sizeof notes[i].value, "%s", text ? text : "");
+    }
+}
+
+int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bool speak,
+                         ga_err *e) {
+    file f;
+    rules r = EXACT;
+    r.speak = speak;
+    GA_TRY(ga_tensors_file_open(&f, path, e));
+    int code = check_arrays(&f, arrays, count, r);
+    ga_tensors_file_close(&f);
+    return code;
+}
+
+static int load(const char *path, const ga_array *arrays, int count, rules r, bool add,
+                ga_note *notes, int note_count, ga_err *e) {
+    file f;
+    GA_TRY(ga_tensors_file_open(&f, path, e));
+    for (int i = 0; i < count && r.extra; i++) ga_tensors_adapt(&f, &arrays[i], r.speak);
+    int code = check_arrays(&f, arrays, count, r);
+    if (code == GA_OK) code = load_arrays(&f, arrays, count, add);
+    if (code == GA_OK) load_notes(&f, notes, note_count);
+    ga_tensors_file_close(&f);
+    return code;
+}
+
+int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                        int note_count, ga_err *e) {
+    return load(path, arrays, count, EXACT, false, notes, note_count, e);
+}
+
+int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_note *notes,
+                       int note_count, ga_err *e) {
+    return load(path, arrays, count, EXACT, true, notes, note_count, e);
+}
+
+int ga_safetensors_init(const char *path, const ga_array *arrays, int count, const char *fresh, bool speak,
+                        ga_err *e) {
+    return load(path, arrays, count, (rules){true, true, speak, fresh}, false, NULL, 0, e);
+}

@@ -1,0 +1,270 @@
+/* log.c: events as JSON lines and as text. Each line is built whole and written at once; what
+ * cannot be written is dropped, said once, and never stops training. */
+#include "log/log.h"
+
+#include "log/progress.h"
+#include "files/file.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { LINE = 3072 };
+
+typedef struct {
+    int fd; /* -1: off */
+    const char *name;
+    bool broken; /* part of a line may have been written */
+} channel;
+
+struct ga_log {
+    channel json, text, talk;
+    bool quiet;
+    bool one_terminal; /* stdout is where progress is drawn */
+    ga_progress progress;
+    double opened;
+    char line[LINE];
+};
+
+size_t ga_log_bytes(void) {
+    return 8192;
+}
+
+int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e) {
+    *out = NULL;
+    ga_log *l = ga_take(a, sizeof *l, 64, e);
+    if (!l) return GA_BUG;
+    l->opened = ga_clock();
+    l->quiet = quiet;
+    l->text = (channel){.fd = rank == 0 ? STDOUT_FILENO : -1, .name = "stdout"};
+    l->talk = (channel){.fd = rank == 0 ? STDERR_FILENO : -1, .name = "stderr"};
+    l->json = (channel){.fd = -1, .name = path};
+    ga_progress_open(&l->progress, rank == 0 && !quiet);
+    l->one_terminal = l->progress.shown && isatty(STDOUT_FILENO);
+    if (path && rank == 0) {
+        /* Never waits for a reader of a FIFO; a FIFO without one is refused. */
+        int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
+        if (fd < 0)
+            return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
+        l->json.fd = fd;
+    }
+    *out = l;
+    return GA_OK;
+}
+
+void ga_log_close(ga_log *l) {
+    if (!l) return;
+    if (l->json.fd >= 0 && close(l->json.fd))
+        ga_say("log: %s: close failed: %s", l->json.name, strerror(errno));
+    l->json.fd = -1;
+}
+
+static ga_text begin(ga_log *l) {
+    return (ga_text){.base = l->line, .size = LINE - 1};
+}
+
+static void send(channel *c, ga_text *t) {
+    if (c->fd < 0 || t->full) return;
+    if (isatty(c->fd)) ga_draw_clear();
+    if (c->broken && ga_write_all(c->fd, "\n", 1)) return;
+    t->base[t->used++] = '\n';
+    int rc = ga_write_all(c->fd, t->base, t->used);
+    c->broken = rc != 0;
+    if (rc) ga_say("log: %s: a line was lost (%s); training goes on", c->name, strerror(rc));
+}
+
+static void add_int(ga_text *t, const char *name, int64_t value) {
+    ga_text_add(t, ",\"%s\":%lld", name, (long long)value);
+}
+
+static void add_number(ga_text *t, const char *name, double value) {
+    ga_text_add(t, ",\"%s\":", name);
+    ga_text_number(t, value, 9);
+}
+
+/* With as many digits as give the same number back: two runs that should agree can be compared by their logs. */
+static void add_exact(ga_text *t, const char *name, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    ga_text_add(t, ",\"%s\":", name);
+    ga_text_number(t, value, strtod(text, NULL) == value ? 15 : 17);
+}
+
+static void add_text(ga_text *t, const char *name, const char *value) {
+    if (!value) return;
+    ga_text_add(t, ",\"%s\":", name);
+    ga_text_string(t, value);
+}
+
+void ga_log_start(ga_log *l, const ga_start_event *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"start\"");
+    add_text(&t, "program", v->program);
+    add_text(&t, "version", v->version);
+    add_text(&t, "spec_sha256", v->spec_sha256);
+    add_text(&t, "target", v->target);
+    add_text(&t, "profile", v->profile);
+    add_int(&t, "ranks", v->ranks);
+    add_int(&t, "threads", v->threads);
+    add_int(&t, "parameters", v->parameters);
+    add_int(&t, "planned_bytes", v->planned_bytes);
+    ga_text_add(&t, ",\"seed\":%llu", (unsigned long long)v->seed);
+    add_text(&t, "resumed_from", v->resumed_from);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
+void ga_log_device(ga_log *l, const ga_device_use *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"device\"");
+    add_text(&t, "name", v->name);
+    add_int(&t, "arch", v->arch);
+    add_int(&t, "graph_launches", v->graph_launches);
+    add_int(&t, "graph_kernels", v->graph_kernels);
+    add_int(&t, "kernel_launches", v->kernel_launches);
+    add_int(&t, "device_bytes", v->device_bytes);
+    add_int(&t, "pinned_bytes", v->pinned_bytes);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
+static void update_json(ga_log *l, const ga_update_event *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"update\"");
+    add_int(&t, "cycle", v->cycle);
+    add_int(&t, "update", v->update);
+    add_int(&t, "micro", v->micro);
+    add_int(&t, "epoch", v->epoch);
+    add_int(&t, "rows", v->rows);
+    add_exact(&t, "loss", v->loss);
+    add_exact(&t, "lr", v->lr);
+    if (v->fields & GA_HAS_MOMENTUM) add_exact(&t, "momentum", v->momentum);
+    if (v->fields & GA_HAS_GRAD_NORM) add_exact(&t, "grad_norm", v->grad_norm);
+    if (v->fields & GA_HAS_SCALE) add_exact(&t, "scale", v->scale);
+    add_int(&t, "skipped", v->skipped);
+    add_exact(&t, "weight", v->weight);
+    add_number(&t, "ms", v->ms);
+    add_number(&t, "rows_per_s", v->rows_per_s);
+    if (v->fields & GA_HAS_TOKENS) add_number(&t, "tokens_per_s", v->tokens_per_s);
+    add_int(&t, "collectives", v->collectives);
+    add_int(&t, "comm_bytes", v->comm_bytes);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
+/* printf writes a NaN with its sign bit set as "-nan". */
+static double plain(double value) {
+    return isnan(value) ? fabs(value) : value;
+}
+
+static void update_progress(ga_log *l, const ga_update_event *v) {
+    bool tokens = v->fields & GA_HAS_TOKENS;
+    ga_progress_update(&l->progress,
+                       &(ga_progress_event){
+                           .cycle = v->cycle,
+                           .cycles = v->cycles,
+                           .loss = v->loss,
+                           .lr = v->lr,
+                           .grad_norm = v->fields & GA_HAS_GRAD_NORM ? v->grad_norm : -1,
+                           .ms = v->ms,
+                           .amount = 1e-3 * v->ms * (tokens ? v->tokens_per_s : v->rows_per_s),
+                           .unit = tokens ? "tok" : "rows"});
+}
+
+static void update_text(ga_log *l, const ga_update_event *v) {
+    ga_text t = begin(l);
+    bool tokens = v->fields & GA_HAS_TOKENS;
+    ga_text_add(&t, "update %lld/%lld loss %.4g lr %.3e", (long long)v->cycle, (long long)v->cycles,
+                plain(v->loss), v->lr);
+    if (v->fields & GA_HAS_GRAD_NORM) ga_text_add(&t, " gnorm %.3g", plain(v->grad_norm));
+    if (v->fields & GA_HAS_SCALE) ga_text_add(&t, " scale %g", v->scale);
+    ga_text_add(&t, " %s %.0f skipped %lld t %.1fs", tokens ? "tok/s" : "rows/s",
+                tokens ? v->tokens_per_s : v->rows_per_s, (long long)v->skipped,
+                ga_clock() - l->opened);
+    send(&l->text, &t);
+}
+
+void ga_log_update(ga_log *l, const ga_update_event *v) {
+    update_json(l, v);
+    if (!l->quiet && !l->one_terminal) update_text(l, v);
+    update_progress(l, v);
+}
+
+void ga_log_eval(ga_log *l, const ga_eval_event *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"eval\"");
+    add_int(&t, "cycle", v->cycle);
+    add_text(&t, "split", v->split);
+    add_int(&t, "rows", v->rows);
+    if (v->fields & GA_HAS_LOSS) add_exact(&t, "loss", v->loss);
+    if (v->fields & GA_HAS_ACCURACY) add_exact(&t, "accuracy", v->accuracy);
+    if (v->fields & GA_HAS_F1) add_exact(&t, "f1", v->f1);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+    if (l->quiet) return;
+    t = begin(l);
+    ga_text_add(&t, "%s %lld", v->split, (long long)v->cycle);
+    if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", plain(v->loss));
+    if (v->fields & GA_HAS_ACCURACY) ga_text_add(&t, " accuracy %.4f", v->accuracy);
+    if (v->fields & GA_HAS_F1) ga_text_add(&t, " f1 %.4f", v->f1);
+    ga_text_add(&t, " rows %lld", (long long)v->rows);
+    send(&l->text, &t);
+}
+
+void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"checkpoint\"");
+    add_int(&t, "cycle", cycle);
+    add_text(&t, "path", path);
+    add_number(&t, "ms", ms);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+    if (l->quiet) return;
+    t = begin(l);
+    ga_text_add(&t, "checkpoint %lld %s %.0f ms", (long long)cycle, path, ms);
+    send(&l->talk, &t);
+}
+
+void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason) {
+    struct rusage use = {0};
+    double seconds = ga_clock() - l->opened;
+    getrusage(RUSAGE_SELF, &use);
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"end\"");
+    add_int(&t, "cycle", cycle);
+    add_int(&t, "update", update);
+    add_int(&t, "skipped", skipped);
+    add_text(&t, "reason", reason);
+    add_number(&t, "seconds", seconds);
+    add_int(&t, "peak_rss_bytes", (int64_t)use.ru_maxrss * 1024);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+    if (l->quiet) return;
+    ga_progress_end(&l->progress);
+    t = begin(l);
+    ga_text_add(&t, "end %s cycle %lld update %lld skipped %lld mem %lldMiB t %.1fs", reason,
+                (long long)cycle, (long long)update, (long long)skipped,
+                (long long)use.ru_maxrss / 1024, seconds);
+    send(&l->text, &t);
+}
+
+void ga_log_watch(ga_log *l, int64_t iteration, const char *name, const void *values, ga_dtype t,
+                  int n) {
+    ga_text line = begin(l);
+    ga_text_add(&line, "iteration %lld, first %d elements of %s:", (long long)iteration, n, name);
+    for (int i = 0; i < n; i++) {
+        if (line.size - line.used < 40) { /* longer than the buffer: the line goes out in parts */
+            if (l->text.fd >= 0 && ga_write_all(l->text.fd, line.base, line.used))
+                l->text.broken = true;
+            line.used = 0;
+        }
+        ga_text_add(&line, i ? ", %.9g" : " %.9g", ga_get(values, t, i));
+    }
+    send(&l->text, &line);
+}

@@ -1,0 +1,78 @@
+/* log.h: what training says: plain lines of figures on stdout, JSON lines in a file, and the rest on
+ * stderr. On a terminal updates are a line of progress instead (progress.h). Rank 0 speaks, the others
+ * are silent. A closed or full output is reported once and never stops training. No allocation after
+ * open. */
+#ifndef GA_LOG_H
+#define GA_LOG_H
+
+#include "base/arena.h"
+
+typedef struct ga_log ga_log;
+
+/* Which optional fields of an event apply; the others are left out. */
+enum {
+    GA_HAS_MOMENTUM = 1,
+    GA_HAS_GRAD_NORM = 2,
+    GA_HAS_SCALE = 4,
+    GA_HAS_TOKENS = 8,
+    GA_HAS_LOSS = 16,
+    GA_HAS_ACCURACY = 32,
+    GA_HAS_F1 = 64
+};
+
+typedef struct ga_start_event {
+    const char *program, *version, *spec_sha256, *target, *profile;
+    const char *resumed_from; /* NULL: a fresh start */
+    int ranks, threads;
+    int64_t parameters, planned_bytes;
+    uint64_t seed;
+} ga_start_event;
+
+typedef struct ga_update_event {
+    int fields; /* GA_HAS_MOMENTUM | GA_HAS_GRAD_NORM | GA_HAS_SCALE | GA_HAS_TOKENS; the loss is
+                   always there */
+    int64_t cycle, cycles; /* cycles: where training ends, for the text line */
+    int64_t update, micro, epoch, rows;
+    double loss, lr, momentum, grad_norm, scale;
+    int64_t skipped; /* updates skipped so far */
+    double weight, ms, rows_per_s, tokens_per_s;
+    int64_t collectives, comm_bytes; /* of this cycle */
+} ga_update_event;
+
+typedef struct ga_eval_event {
+    int fields; /* GA_HAS_LOSS | GA_HAS_ACCURACY | GA_HAS_F1 */
+    int64_t cycle, rows;
+    const char *split; /* "eval" */
+    double loss, accuracy, f1;
+} ga_eval_event;
+
+/* What a device has done, at the end of a run. */
+typedef struct ga_device_use {
+    const char *name;
+    int arch; /* 90 = sm_90 */
+    int64_t graph_launches, graph_kernels, kernel_launches; /* the last: one by one, outside graphs */
+    int64_t device_bytes, pinned_bytes;                     /* allocated */
+} ga_device_use;
+
+size_t ga_log_bytes(void); /* taken from the arena: 8192 */
+
+/* path: JSON lines are appended there; NULL: none. quiet: neither lines nor progress. rank > 0:
+ * nothing at all. */
+int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e);
+void ga_log_close(ga_log *l); /* NULL allowed */
+
+void ga_log_start(ga_log *l, const ga_start_event *v);
+void ga_log_update(ga_log *l, const ga_update_event *v);
+void ga_log_eval(ga_log *l, const ga_eval_event *v);
+void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms);
+
+void ga_log_device(ga_log *l, const ga_device_use *v);
+
+/* reason: "done", "signal", "nonfinite" or "error". */
+void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason);
+
+/* `iteration K, first N elements of P: v, v, ...` on stdout (also when quiet: it was asked for). */
+void ga_log_watch(ga_log *l, int64_t iteration, const char *name, const void *values, ga_dtype t,
+                  int n);
+
+#endif

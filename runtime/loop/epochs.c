@@ -1,0 +1,107 @@
+/* epochs.c: cycles over epochs. epochs.h defines all of it. */
+#include "loop/epochs.h"
+
+#include <math.h>
+
+int ga_epochs_accumulate(const ga_epochs *s, int64_t cycle) {
+    int i = s->accumulates - 1;
+    while (i > 0 && cycle < s->accumulate[i].from) i--;
+    return s->accumulate[i].count;
+}
+
+int ga_epochs_largest(const ga_epochs *s) {
+    int largest = 0;
+    for (int i = 0; i < s->accumulates; i++)
+        if (s->accumulate[i].count > largest) largest = s->accumulate[i].count;
+    return largest;
+}
+
+int ga_epochs_check(const ga_epochs *s, ga_err *e) {
+    const int needed = s->tail == GA_DROP ? ga_epochs_largest(s) : 1;
+    if (s->batches >= needed) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "an epoch has %lld micro-batches, a cycle needs %d: use a smaller batch or "
+                   "accumulate, or accumulate's tail = \"carry\"",
+                   (long long)s->batches, needed);
+}
+
+/* The beginning of a cycle goes to the next epoch if this one cannot serve it. */
+static void settle(const ga_epochs *s, ga_place *p) {
+    const bool unserved = s->tail == GA_DROP && p->r == 0 &&
+                          p->position + ga_epochs_accumulate(s, p->cycle) > s->batches;
+    if (p->position < s->batches && !unserved) return;
+    p->epoch++;
+    p->position = 0;
+}
+
+int ga_epochs_place(const ga_epochs *s, ga_place *p, ga_err *e) {
+    const int full = ga_epochs_accumulate(s, p->cycle);
+    const int64_t start = p->position - p->r; /* of the cycle, in its epoch */
+    bool there = p->epoch >= 0 && p->cycle >= 0 && p->position >= 0 && p->r >= 0 &&
+                 p->position <= s->batches && p->r < full;
+    if (p->r > 0 && s->tail == GA_DROP) there = there && start >= 0 && start + full <= s->batches;
+    if (p->r > 0 && s->tail == GA_FLUSH) there = there && start >= 0 && p->position < s->batches;
+    if (p->r > 0 && s->tail == GA_CARRY) there = there && (p->epoch > 0 || start >= 0);
+    if (!there)
+        return ga_fail(e, GA_INPUT,
+                       "data: epoch %lld, micro-batch %lld, cycle %lld, %d micro-batches into it: "
+                       "no such place, an epoch has %lld micro-batches, a full cycle %d",
+                       (long long)p->epoch, (long long)p->position, (long long)p->cycle, p->r,
+                       (long long)s->batches, full);
+    settle(s, p);
+    return GA_OK;
+}
+
+int ga_epochs_cycle(const ga_epochs *s, const ga_place *p) {
+    const int full = ga_epochs_accumulate(s, p->cycle);
+    const int64_t rest = s->batches - (p->position - p->r);
+    return s->tail == GA_FLUSH && rest < full ? (int)rest : full;
+}
+
+void ga_epochs_advance(const ga_epochs *s, ga_place *p, int count) {
+    for (int k = 0; k < count; k++) {
+        const int total = ga_epochs_cycle(s, p);
+        p->position++;
+        if (++p->r == total) {
+            p->r = 0;
+            p->cycle++;
+        }
+        settle(s, p);
+    }
+}
+
+/* Cycles of an epoch that begins with cycle `first`. */
+static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
+    int64_t cycle = first, left = s->batches;
+    while (left > 0) {
+        const int full = ga_epochs_accumulate(s, cycle);
+        if (left < full && s->tail == GA_DROP) break;
+        left -= full;
+        cycle++;
+    }
+    return cycle - first;
+}
+
+/* Cycles that go through the epochs as if there were no epochs. */
+static int64_t carried(const ga_epochs *s, int64_t batches) {
+    int64_t cycle = 0;
+    for (int i = 0; i < s->accumulates; i++) {
+        const int64_t fit = batches / s->accumulate[i].count;
+        const bool last = i + 1 == s->accumulates;
+        if (last || cycle + fit < s->accumulate[i + 1].from) return cycle + fit;
+        batches -= (s->accumulate[i + 1].from - cycle) * s->accumulate[i].count;
+        cycle = s->accumulate[i + 1].from;
+    }
+    return cycle;
+}
+
+int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) {
+    if (s->tail == GA_CARRY) return carried(s, (int64_t)floor(epochs * (double)s->batches));
+    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* then epochs are alike */
+    int64_t cycle = 0, epoch = 0, here = cycles_of_epoch(s, 0);
+    for (; (double)(epoch + 1) <= epochs && cycle < settled; epoch++) {
+        cycle += here;
+        here = cycles_of_epoch(s, cycle);
+    }
+    return cycle + (int64_t)floor((epochs - (double)epoch) * (double)here);
+}

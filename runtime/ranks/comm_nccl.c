@@ -1,0 +1,268 @@
+/* comm_nccl.c: the group of a CUDA program that is started without MPI. What the host needs
+ * (agreement, small sums, the identifier of NCCL's group) goes over the connections to rank 0,
+ * which adds in the order of the ranks; buffers of the device are reduced by device_nccl.c. */
+#include "ranks/comm.h"
+#include "ranks/rendezvous.h"
+#include "ranks/watchdog.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { CHUNK = 8192 }; /* bytes summed at a time */
+
+typedef enum operation { SUM, LOWEST, BROADCAST } operation;
+
+struct ga_comm {
+    int rank, size;
+    ga_comm_counts counts;
+    ga_watchdog watchdog;
+    int sockets[GA_RANKS_MAX];
+};
+
+/* In front of each message: ranks that do different things are found at once. */
+typedef struct header {
+    uint32_t operation, type;
+    uint64_t bytes;
+} header;
+
+typedef struct lowest_value {
+    int32_t value, rank;
+} lowest_value;
+
+size_t ga_comm_bytes(void) {
+    return ga_padded(sizeof(ga_comm));
+}
+
+int ga_comm_open(ga_comm **out, ga_arena *a, ga_err *e) {
+    ga_rendezvous r;
+    *out = NULL;
+    GA_TRY(ga_rendezvous_read(&r, e));
+    ga_comm *c = ga_take(a, sizeof *c, 64, e);
+    if (!c) return GA_BUG;
+    c->rank = r.rank;
+    c->size = r.size;
+    GA_TRY(ga_watchdog_open(&c->watchdog, e));
+    c->watchdog.rank = c->rank;
+    int code = ga_rendezvous_connect(&r, c->sockets, e);
+    if (code < 0)
+        ga_comm_close(c);
+    else
+        *out = c;
+    return code;
+}
+
+void ga_comm_close(ga_comm *c) {
+    if (!c) return;
+    for (int i = 0; i < c->size; i++)
+        if (c->sockets[i] >= 0) close(c->sockets[i]);
+    ga_watchdog_close(&c->watchdog);
+}
+
+int ga_comm_rank(const ga_comm *c) {
+    return c->rank;
+}
+
+int ga_comm_size(const ga_comm *c) {
+    return c->size;
+}
+
+static int lost(const ga_comm *c, int peer, ga_err *e) {
+    return ga_fail(
+        e, GA_ENVIRONMENT,
+        "rank %d: the connection to rank %d is gone: that rank has ended; its own line says why",
+        c->rank, peer);
+}
+
+static int put(const ga_comm *c, int peer, const void *data, size_t bytes, ga_err *e) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = send(c->sockets[peer], at, bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return lost(c, peer, e);
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return GA_OK;
+}
+
+static int get(const ga_comm *c, int peer, void *data, size_t bytes, ga_err *e) {
+    char *at = data;
+    while (bytes > 0) {
+        ssize_t n = recv(c->sockets[peer], at, bytes, 0);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return lost(c, peer, e);
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return GA_OK;
+}
+
+static int expect(const ga_comm *c, int peer, const header *mine, ga_err *e) {
+    header h;
+    GA_TRY(get(c, peer, &h, sizeof h, e));
+    if (memcmp(&h, mine, sizeof h) == 0) return GA_OK;
+    return ga_fail(
+        e, GA_BUG,
+        "rank %d is at operation %u of %llu bytes, rank %d at operation %u of %llu bytes", c->rank,
+        mine->operation, (unsigned long long)mine->bytes, peer, h.operation,
+        (unsigned long long)h.bytes);
+}
+
+#define ADD(type) \
+    for (size_t i = 0; i < bytes / sizeof(type); i++) ((type *)into)[i] += ((const type *)from)[i]
+
+static void combine(const header *h, void *into, const void *from, size_t bytes) {
+    if (h->operation == LOWEST) {
+        const lowest_value *other = from;
+        if (other->value < ((lowest_value *)into)->value) memcpy(into, from, sizeof *other);
+    } else if (h->type == GA_F32) {
+        ADD(float);
+    } else if (h->type == GA_F64) {
+        ADD(double);
+    } else if (h->type == GA_I32) {
+        ADD(int32_t);
+    } else {
+        ADD(int64_t);
+    }
+}
+
+/* Up to CHUNK bytes: rank 0 combines in the order of the ranks and sends the result to all. */
+static int combine_chunk(ga_comm *c, const header *h, char *buf, size_t bytes, ga_err *e) {
+    double other[CHUNK / sizeof(double)];
+    if (c->rank > 0) {
+        GA_TRY(put(c, 0, h, sizeof *h, e));
+        GA_TRY(put(c, 0, buf, bytes, e));
+        return get(c, 0, buf, bytes, e);
+    }
+    for (int peer = 1; peer < c->size; peer++) {
+        GA_TRY(expect(c, peer, h, e));
+        GA_TRY(get(c, peer, other, bytes, e));
+        combine(h, buf, other, bytes);
+    }
+    for (int peer = 1; peer < c->size; peer++) GA_TRY(put(c, peer, buf, bytes, e));
+    return GA_OK;
+}
+
+static int combine_all(ga_comm *c, operation op, ga_dtype t, void *buf, size_t bytes,
+                       const char *what, ga_err *e) {
+    header h = {op, t, bytes};
+    int code = GA_OK;
+    if (c->size == 1) return GA_OK;
+    ga_watchdog_enter(&c->watchdog, what);
+    for (size_t at = 0; at < bytes && code == GA_OK; at += CHUNK)
+        code = combine_chunk(c, &h, (char *)buf + at, bytes - at < CHUNK ? bytes - at : CHUNK, e);
+    ga_watchdog_leave(&c->watchdog);
+    return code;
+}
+
+static int sum(ga_comm *c, void *buf, size_t n, ga_dtype t, const char *what, ga_err *e) {
+    if (t != GA_F32 && t != GA_F64 && t != GA_I32 && t != GA_I64)
+        return ga_fail(e, GA_BUG, "sum over ranks of %s: F32, F64, I32 or I64 expected",
+                       ga_dtype_name(t));
+    return combine_all(c, SUM, t, buf, n * ga_dtype_bytes(t), what, e);
+}
+
+int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    GA_TRY(sum(c, buf, n, t, "all-reduce", e));
+    c->counts.collectives++;
+    c->counts.bytes += (int64_t)(n * ga_dtype_bytes(t));
+    return GA_OK;
+}
+
+/* Done at once: what is large and worth overlapping is on the device. */
+int ga_comm_start(ga_comm *c, int request, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    if (request < 0 || request >= GA_COMM_REQUESTS)
+        return ga_fail(e, GA_BUG, "request %d: not in 0..%d", request, GA_COMM_REQUESTS - 1);
+    return ga_comm_all_reduce(c, buf, n, t, e);
+}
+
+int ga_comm_wait(ga_comm *c, int request, ga_err *e) {
+    (void)c, (void)request, (void)e;
+    return GA_OK;
+}
+
+int ga_comm_progress(ga_comm *c, ga_err *e) {
+    (void)c, (void)e;
+    return GA_OK;
+}
+
+int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {
+    c->counts.small++;
+    return sum(c, values, n, GA_F64, "small all-reduce", e);
+}
+
+static int broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
+    header h = {BROADCAST, (uint32_t)root, bytes};
+    if (c->rank == root && root > 0) {
+        GA_TRY(put(c, 0, &h, sizeof h, e));
+        return put(c, 0, buf, bytes, e);
+    }
+    if (c->rank > 0) {
+        GA_TRY(expect(c, 0, &h, e));
+        return get(c, 0, buf, bytes, e);
+    }
+    if (root > 0) {
+        GA_TRY(expect(c, root, &h, e));
+        GA_TRY(get(c, root, buf, bytes, e));
+    }
+    for (int peer = 1; peer < c->size; peer++) {
+        if (peer == root) continue;
+        GA_TRY(put(c, peer, &h, sizeof h, e));
+        GA_TRY(put(c, peer, buf, bytes, e));
+    }
+    return GA_OK;
+}
+
+int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
+    ga_watchdog_enter(&c->watchdog, "broadcast");
+    int code = broadcast(c, buf, bytes, root, e);
+    ga_watchdog_leave(&c->watchdog);
+    return code;
+}
+
+int ga_comm_barrier(ga_comm *c, ga_err *e) {
+    int32_t nothing = 0;
+    return sum(c, &nothing, 1, GA_I32, "barrier", e);
+}
+
+static int lowest(ga_comm *c, int value, lowest_value *out, ga_err *e) {
+    *out = (lowest_value){value, c->rank};
+    return combine_all(c, LOWEST, GA_I32, out, sizeof *out, "agreement", e);
+}
+
+int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
+    lowest_value worst;
+    if (code > 0) code = 0;
+    GA_TRY(lowest(c, code, &worst, code < 0 ? NULL : e));
+    if (code < 0) return code;
+    if (worst.value == 0) return GA_OK;
+    return ga_fail(e, (ga_status)worst.value, "rank %d failed with code %d; its own line says why",
+                   worst.rank, -worst.value);
+}
+
+int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
+    uint64_t first = hash;
+    lowest_value worst;
+    GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
+    GA_TRY(lowest(c, first == hash ? 0 : -1, &worst, e));
+    if (worst.value == 0) return GA_OK;
+    return ga_fail(
+        e, GA_INPUT,
+        "rank %d runs another program, or with other options, than rank 0: start the same one "
+        "everywhere",
+        worst.rank);
+}
+
+/* The others learn of it when their next message finds the connection closed. */
+void ga_comm_abort(ga_comm *c, int exit_code) {
+    if (c->size == 1) return;
+    for (int i = 0; i < c->size; i++)
+        if (c->sockets[i] >= 0) shutdown(c->sockets[i], SHUT_RDWR);
+    _exit(exit_code);
+}
+
+ga_comm_counts ga_comm_counted(const ga_comm *c) {
+    return c->counts;
+}

@@ -1,0 +1,234 @@
+/* rendezvous.c: rank 0 listens, the others connect and say who they are. A connection that does not
+ * say the right words within two seconds is dropped, and the next one is heard. */
+#include "ranks/rendezvous.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HELLO_SECONDS = 2, RETRY_MS = 100 };
+
+/* What both sides send first. Native byte order: another one has another magic, and is dropped. */
+typedef struct hello {
+    uint64_t magic, nonce;
+    int32_t rank, size;
+} hello;
+
+static const uint64_t hello_magic = 0x6761676e72647631u;
+
+/* -1: not set. */
+static int read_number(const char *name, int low, int high, int *out, ga_err *e) {
+    const char *text = getenv(name);
+    char *end;
+    *out = -1;
+    if (!text) return GA_OK;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *text < '0' || *text > '9' || *end || value < low || value > high)
+        return ga_fail(e, GA_INPUT, "%s: '%.60s' found, a number from %d to %d expected", name,
+                       text, low, high);
+    *out = (int)value;
+    return GA_OK;
+}
+
+/* The job's own number where the launcher gives one, so that two jobs on one port do not mix. */
+static uint64_t nonce_of(const ga_rendezvous *r) {
+    static const char *const names[] = {"GAGEN_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"};
+    uint64_t h = 0xcbf29ce484222325u + (uint64_t)r->size;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        for (; text && *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+        h = (h ^ 0xff) * 0x100000001b3u;
+    }
+    return h;
+}
+
+int ga_rendezvous_read(ga_rendezvous *r, ga_err *e) {
+    const char *address = getenv("MASTER_ADDR");
+    int port;
+    memset(r, 0, sizeof *r);
+    GA_TRY(read_number("WORLD_SIZE", 1, GA_RANKS_MAX, &r->size, e));
+    GA_TRY(read_number("RANK", 0, GA_RANKS_MAX - 1, &r->rank, e));
+    GA_TRY(read_number("MASTER_PORT", 1, 65535, &port, e));
+    if (r->size < 0 && r->rank < 0) {
+        r->size = 1;
+        r->rank = 0;
+        return GA_OK;
+    }
+    if (r->size < 0 || r->rank < 0)
+        return ga_fail(e, GA_INPUT, "%s is set and %s is not: the launcher sets both",
+                       r->size < 0 ? "RANK" : "WORLD_SIZE", r->size < 0 ? "WORLD_SIZE" : "RANK");
+    if (r->rank >= r->size)
+        return ga_fail(e, GA_INPUT, "RANK: %d found, less than WORLD_SIZE (%d) expected", r->rank,
+                       r->size);
+    if (r->size == 1) return GA_OK;
+    if (!address || !*address || strlen(address) >= sizeof r->address)
+        return ga_fail(e, GA_INPUT,
+                       "MASTER_ADDR: the name or address of rank 0's machine expected");
+    if (port < 0)
+        return ga_fail(e, GA_INPUT, "MASTER_PORT is not set: a number from 1 to 65535 expected");
+    snprintf(r->address, sizeof r->address, "%s", address);
+    snprintf(r->port, sizeof r->port, "%d", port);
+    r->nonce = nonce_of(r);
+    return GA_OK;
+}
+
+static void pause_ms(int ms) {
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    nanosleep(&t, NULL);
+}
+
+/* False when the time is over. */
+static bool wait_for(int socket, short events, double deadline) {
+    for (;;) {
+        double left = deadline - ga_clock();
+        if (left <= 0) return false;
+        struct pollfd p = {socket, events, 0};
+        int n = poll(&p, 1, (int)(left * 1000) + 1);
+        if (n > 0) return true;
+        if (n < 0 && errno != EINTR) return false;
+    }
+}
+
+static bool move_all(int socket, void *data, size_t bytes, bool sending, double deadline) {
+    char *at = data;
+    while (bytes > 0) {
+        if (!wait_for(socket, sending ? POLLOUT : POLLIN, deadline)) return false;
+        ssize_t n = sending ? send(socket, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+                            : recv(socket, at, bytes, MSG_DONTWAIT);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n <= 0) return false;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* Small messages leave at once; a machine that vanishes is noticed. */
+static void tune(int socket) {
+    int on = 1;
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+static int resolve(const ga_rendezvous *r, struct addrinfo **out, ga_err *e) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    int rc = getaddrinfo(r->address, r->port, &hints, out);
+    if (rc == 0) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "MASTER_ADDR: '%.100s': %s", r->address, gai_strerror(rc));
+}
+
+static bool is_loopback(const ga_rendezvous *r) {
+    return !strcmp(r->address, "127.0.0.1") || !strcmp(r->address, "localhost");
+}
+
+/* On all addresses, unless the address says that every rank is on this machine: rank 0's name may
+ * well stand for a loopback address here and for another one elsewhere. */
+static int open_listener(const ga_rendezvous *r, int *out, ga_err *e) {
+    struct sockaddr_in here = {
+        .sin_family = AF_INET,
+        .sin_port = htons((uint16_t)atoi(r->port)),
+        .sin_addr.s_addr = htonl(is_loopback(r) ? INADDR_LOOPBACK : INADDR_ANY)};
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = here.sin_port};
+    int on = 1, family = is_loopback(r) ? AF_INET : AF_INET6;
+    int s = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 && family == AF_INET6) s = socket(family = AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s >= 0) setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    struct sockaddr *at = family == AF_INET6 ? (struct sockaddr *)&any : (struct sockaddr *)&here;
+    socklen_t bytes = family == AF_INET6 ? sizeof any : sizeof here;
+    if (s >= 0 && bind(s, at, bytes) == 0 && listen(s, GA_RANKS_MAX) == 0) {
+        *out = s;
+        return GA_OK;
+    }
+    int code = ga_fail(e, GA_ENVIRONMENT, "rank 0: MASTER_PORT %s: %s", r->port, strerror(errno));
+    if (s >= 0) close(s);
+    return code;
+}
+
+/* The rank of a new connection, or -1 for a stranger. */
+static int welcome(const ga_rendezvous *r, int socket, const int *sockets) {
+    hello h;
+    double deadline = ga_clock() + HELLO_SECONDS;
+    if (!move_all(socket, &h, sizeof h, false, deadline)) return -1;
+    if (h.magic != hello_magic || h.nonce != r->nonce || h.size != r->size) return -1;
+    if (h.rank < 1 || h.rank >= r->size || sockets[h.rank] >= 0) return -1;
+    hello answer = {hello_magic, r->nonce, 0, r->size};
+    return move_all(socket, &answer, sizeof answer, true, deadline) ? h.rank : -1;
+}
+
+static int fail_missing(const ga_rendezvous *r, const int *sockets, ga_err *e) {
+    char list[128] = "";
+    size_t used = 0;
+    for (int i = 1; i < r->size && used < sizeof list - 8; i++)
+        if (sockets[i] < 0) used += (size_t)snprintf(list + used, sizeof list - used, " %d", i);
+    return ga_fail(e, GA_ENVIRONMENT, "rank 0 waited %d s at port %s; these ranks did not come:%s",
+                   GA_RENDEZVOUS_SECONDS, r->port, list);
+}
+
+static int gather(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
+    int listener = -1, missing = r->size - 1;
+    GA_TRY(open_listener(r, &listener, e));
+    while (missing > 0 && wait_for(listener, POLLIN, deadline)) {
+        int s = accept(listener, NULL, NULL);
+        if (s < 0) continue;
+        fcntl(s, F_SETFD, FD_CLOEXEC);
+        int rank = welcome(r, s, sockets);
+        if (rank < 0) {
+            close(s);
+            continue;
+        }
+        tune(s);
+        sockets[rank] = s;
+        missing--;
+    }
+    close(listener);
+    return missing == 0 ? GA_OK : fail_missing(r, sockets, e);
+}
+
+/* A socket that rank 0 has answered on, or -1. */
+static int try_address(const ga_rendezvous *r, const struct addrinfo *a) {
+    hello h = {hello_magic, r->nonce, r->rank, r->size}, answer;
+    int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0) return -1;
+    double deadline = ga_clock() + HELLO_SECONDS + 1;
+    if (connect(s, a->ai_addr, a->ai_addrlen) == 0 && move_all(s, &h, sizeof h, true, deadline) &&
+        move_all(s, &answer, sizeof answer, false, deadline) && answer.magic == hello_magic &&
+        answer.nonce == r->nonce && answer.rank == 0 && answer.size == r->size)
+        return s;
+    close(s);
+    return -1;
+}
+
+static int join_group(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
+    struct addrinfo *list = NULL;
+    while (sockets[0] < 0 && ga_clock() < deadline) {
+        int code = resolve(r, &list, e);
+        for (struct addrinfo *a = list; code == 0 && a && sockets[0] < 0; a = a->ai_next)
+            sockets[0] = try_address(r, a);
+        if (code == 0) freeaddrinfo(list);
+        list = NULL;
+        if (sockets[0] < 0) pause_ms(RETRY_MS);
+        if (code < 0 && ga_clock() >= deadline) return code;
+    }
+    if (sockets[0] < 0)
+        return ga_fail(e, GA_ENVIRONMENT, "rank %d: no rank 0 of this job at %.100s:%s within %d s",
+                       r->rank, r->address, r->port, GA_RENDEZVOUS_SECONDS);
+    tune(sockets[0]);
+    return GA_OK;
+}
+
+int ga_rendezvous_connect(const ga_rendezvous *r, int *sockets, ga_err *e) {
+    double deadline = ga_clock() + GA_RENDEZVOUS_SECONDS;
+    for (int i = 0; i < r->size; i++) sockets[i] = -1;
+    if (r->size == 1) return GA_OK;
+    return r->rank == 0 ? gather(r, sockets, deadline, e) : join_group(r, sockets, deadline, e);
+}

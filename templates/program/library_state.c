@@ -1,0 +1,99 @@
+//@ head(header)
+$header
+
+//@ describe(name, gradient_dtype)
+/* One tensor per parameter and iteration, in the order of the flat space. */
+static void describe($name *p) {
+    const ga_array *all = &p->m.saved.parameters;
+    p->tensors = 0;
+    for (int i = 0; i < TRAINED_PARAMS; i++)
+        for (int l = 0; l < all->params[i].count; l++) {
+            const ga_param *q = &all->params[i];
+            const int n = p->tensors++;
+            p->gradients[n] = (ga_tensor){.name = ga_param_name(q, l, "", p->names[n]), .dtype = $gradient_dtype,
+                .rank = q->rank, .data = p->m.flat_g + ga_layout_index(q, l, 0)};
+            memcpy(p->gradients[n].shape, q->shape, sizeof q->shape);
+        }
+}
+
+/* Parameter i, iteration l as f32 in `values` (all of them one behind the other). */
+static ga_tensor tensor_of(const $name *p, int i, int l, char name[GA_NAME_MAX]) {
+    const ga_param *q = &p->m.saved.parameters.params[i];
+    ga_tensor t = {.name = ga_param_name(q, l, "", name), .dtype = GA_F32, .rank = q->rank,
+        .data = p->values + ga_layout_index(q, l, 0)};
+    memcpy(t.shape, q->shape, sizeof q->shape);
+    return t;
+}
+
+static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *e) {
+    char name[GA_NAME_MAX];
+    for (int64_t i = 0; i < FLAT; i++) p->values[i] = (float)p->m.flat_w[i];
+    for (int i = 0; i < PARAM_COUNT; i++)
+        for (int l = 0; l < p->m.saved.parameters.params[i].count; l++) {
+            ga_tensor t = tensor_of(p, i, l, name);
+            if (f(context, &t) < 0) return ga_fail(e, GA_INPUT, "%s: the caller's function stopped here", name);
+        }
+    return 0;
+}
+
+//@ state_dict(name, ema)
+typedef struct visit_call {
+    int (*visit)(void *context, const ga_tensor *t);
+    void *context;
+} visit_call;
+
+static int visit_one(void *context, ga_tensor *t) {
+    const visit_call *call = context;
+    return call->visit(call->context, t);
+}
+
+int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
+                       void *context, ga_err *e) {
+    visit_call call = {visit, context};
+    if (rank_zero_only && ga_comm_rank(p->m.comm) != 0) return 0;
+    return walk(p, visit_one, &call, e);
+}
+
+int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    model *m = &p->m;
+    GA_TRY(walk(p, fill, context, e));
+//% if ema then
+    for (int64_t i = 0; i < FLAT; i++) /* the average of what is changed begins again */
+        if (p->values[i] != (float)m->flat_w[i]) m->state_ema[i] = m->flat_w[i] = (real)p->values[i];
+//% else
+    for (int64_t i = 0; i < FLAT; i++)
+        if (p->values[i] != (float)m->flat_w[i]) m->flat_w[i] = (real)p->values[i];
+//% end
+    return $(name)_model_refresh(m, e);
+}
+
+//@ checkpoints(name)
+int $(name)_save($name *p, const char *folder, ga_err *e) {
+    const ga_cycle *c = &p->m.count;
+    if ($(name)_should_step(p))
+        return ga_fail(e, GA_INPUT, "save: %d of %d micro-steps accumulated: call step before", c->r, c->a);
+    if (!folder) folder = p->folder;
+    if (!folder) return ga_fail(e, GA_INPUT, "save: no folder: give one here or in the options");
+    return $(name)_model_save_to(&p->m, folder, p->has_served, e);
+}
+
+/* Behind a load: whose the micro-steps are that the present cycle begins with. */
+static int know_cycle($name *p, ga_err *e) {
+    double ranks = p->m.sums[SUM_WEIGHT] < 0;
+    GA_TRY(ga_comm_all_reduce(p->m.comm, &ranks, 1, GA_F64, e));
+    p->by_grad = ranks > 0;
+    return 0;
+}
+
+int $(name)_load($name *p, const char *path, ga_err *e) {
+    char found[GA_PATH_MAX];
+    model *m = &p->m;
+    if (!p->folder && strcmp(path, "latest") == 0)
+        return ga_fail(e, GA_INPUT, "load: \"latest\" of no folder: the options name one");
+    $(name)_discard(p);
+    GA_TRY($(name)_model_load(m, p->folder ? p->folder : ".", path, found, e));
+    GA_TRY($(name)_model_refresh(m, e));
+    p->left = 0;
+    p->epoch = ga_loader_place(m->loader).epoch;
+    return know_cycle(p, e);
+}

@@ -1,0 +1,134 @@
+//@ head(header)
+$header
+#include "runtime/base/rng.h"
+
+//@ tables(params, init)
+/* Parameters in the order of the flat space: offset, from layer to layer, elements of one. */
+static const ga_param PARAMS[] = {
+    $params
+};
+
+/* Initial values: uniform in [-value, value], normal with deviation value, or the value itself. */
+typedef enum init_kind { UNIFORM, NORMAL, VALUE } init_kind;
+static const struct { init_kind kind; double value; } INIT[] = {
+    $init
+};
+
+//@ spaces(form, address, places)
+static $form $(form)_at($(address)flat) {
+    return ($form){
+        $places
+    };
+}
+
+//@ place(flat_places, form, residues, view_places, activation_places)
+static void place(model *m) {
+    $flat_places
+    m->w = parameters_at(m->flat_w);
+    m->g = $(form)_at(m->flat_g);
+//% if residues then
+    m->residue = parameters_at(m->flat_residue);
+//% end
+    $view_places
+    real *const a = (real *)m->memory[ARENA_ACTIVATIONS].base;
+    m->a = (activations){
+        $activation_places
+    };
+    m->partials = (double *)m->memory[ARENA_PARTIALS].base;
+}
+
+//@ place_device(flat_places, form, residues, view_places, activation_places)
+static void place(model *m) {
+    $flat_places
+    m->w = parameters_at(m->device_w);
+    m->g = $(form)_at(m->device_g);
+//% if residues then
+    m->residue = parameters_at(m->device_residue);
+//% end
+    $view_places
+    const ga_address a = m->device_memory[DEVICE_ACTIVATIONS];
+    m->a = (activations){
+        $activation_places
+    };
+    m->device_partials = m->device_memory[DEVICE_PARTIALS];
+    m->device_batches = m->device_memory[DEVICE_BATCHES];
+    m->block = m->device_memory[DEVICE_STEP];
+    m->transfer = (transfer *)m->memory[ARENA_TRANSFER].base;
+}
+
+//@ open(arenas)
+static int open_memory(model *m, ga_err *e) {
+    static const struct { const char *name; size_t bytes; } PLAN[ARENAS] = {
+        $arenas
+    };
+    for (int i = 0; i < ARENAS; i++)
+        GA_TRY(ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+    place(m);
+    return 0;
+}
+
+//@ open_device(device_arenas, arenas, parallel)
+/* Host memory that the device reads by itself: an arena like the others, made and released by the
+ * driver. */
+static int open_pinned(model *m, int i, const char *name, size_t bytes, ga_err *e) {
+    void *base;
+    GA_TRY(ga_device_pinned(m->device, bytes, &base, e));
+    memset(base, 0, bytes);
+    m->memory[i] = (ga_arena){.name = name, .bytes = bytes, .base = base};
+    m->pinned[i] = true;
+    return 0;
+}
+
+static int open_device(model *m, ga_err *e) {
+    static const size_t PLAN[DEVICE_ARENAS] = {
+        $device_arenas
+    };
+    GA_TRY(ga_device_open(&m->device, -1, e));
+    const ga_device_facts *f = ga_device_get_facts(m->device);
+    if (f->arch < ARCH)
+        return ga_fail(e, GA_ENVIRONMENT, "device %d (%s) is sm_%d, the spec says sm_%d or newer",
+                       f->ordinal, f->name, f->arch, ARCH);
+    for (int i = 0; i < DEVICE_ARENAS; i++)
+        if (PLAN[i] > 0) GA_TRY(ga_device_arena(m->device, PLAN[i], &m->device_memory[i], e));
+    GA_TRY(ga_device_stream(m->device, &m->stream, e));
+    GA_TRY(ga_device_stream(m->device, &m->copying, e));
+    for (int i = 0; i < 2; i++) {
+        GA_TRY(ga_device_event(m->device, &m->arrived[i], e));
+        GA_TRY(ga_device_event(m->device, &m->consumed[i], e));
+    }
+//% if parallel then
+    GA_TRY(ga_device_stream(m->device, &m->reducing, e));
+    GA_TRY(ga_device_event(m->device, &m->forked, e));
+    GA_TRY(ga_device_event(m->device, &m->joined, e));
+//% end
+    return 0;
+}
+
+static int open_memory(model *m, ga_err *e) {
+    static const struct { const char *name; size_t bytes; bool pinned; } PLAN[ARENAS] = {
+        $arenas
+    };
+    GA_TRY(open_device(m, e));
+    for (int i = 0; i < ARENAS; i++)
+        GA_TRY(PLAN[i].pinned ? open_pinned(m, i, PLAN[i].name, PLAN[i].bytes, e)
+                              : ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+    place(m);
+    return 0;
+}
+
+//@ initial_values(zeros)
+static void init_parameters(model *m) {
+    char name[GA_NAME_MAX];
+    for (int i = 0; i < PARAM_COUNT; i++) {
+        const ga_param *p = &PARAMS[i];
+        const double v = INIT[i].value;
+        for (int l = 0; l < p->count; l++) {
+            real *x = m->flat_w + p->offset + l * p->stride;
+            ga_param_name(p, l, "", name);
+            if (INIT[i].kind == UNIFORM) ga_init_uniform(x, REAL, p->n, m->seed, name, -v, v);
+            if (INIT[i].kind == NORMAL) ga_init_normal(x, REAL, p->n, m->seed, name, v);
+            if (INIT[i].kind == VALUE) ga_init_value(x, REAL, p->n, v);
+        }
+    }
+    $zeros
+}

@@ -1,0 +1,123 @@
+//@ head(header, tables)
+$header
+$tables
+
+//@ config(name, gradient_dtype, residues, collected, gradients, states, overflows)
+static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
+    saved *a = &m->saved;
+    a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
+    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", $gradient_dtype, m->flat_g};
+//% if residues then
+    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue};
+//% end
+//% if collected > 0 then
+    /* behind the trained ones: what the cycle has collected for running statistics */
+    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g};
+//% end
+    $states
+    a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
+    a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
+    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, a->gradient, $gradients,
+                            m->comm, &m->epochs, $overflows, "$name", false};
+}
+
+//@ state(scale_saved, target, numbers_saved)
+static ga_ckpt_state state_of(const model *m) {
+    const ga_place p = ga_loader_place(m->loader);
+    ga_ckpt_state s = {
+        .micro = m->count.micro, .cycle = m->count.cycle, .update = m->count.update,
+        .skipped = m->count.skipped, .skipped_in_row = m->count.skipped_in_row,
+        .epoch = p.epoch, .position = p.position,
+        .batch = B, .accumulate = ga_epochs_accumulate(&m->epochs, m->count.cycle), .r = m->count.r,
+        .sums = {m->sums[SUM_WEIGHT], m->sums[SUM_LOSS], m->sums[SUM_ROWS]},
+        .nominal = m->nominal, .seed = m->seed, $scale_saved
+        .world = ga_comm_size(m->comm), .version = VERSION, .spec_sha256 = SPEC_SHA256,
+        .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
+    };
+    $numbers_saved
+    for (int i = 0; i < DATA_FILES; i++) s.data[i] = m->files[i];
+    return s;
+}
+
+//@ load(name, numbers_loaded, scale_loaded)
+/* what: "latest" of the folder, or a path; the path that was loaded is left in path[GA_PATH_MAX]. */
+int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e) {
+    const ga_ckpt_config c = checkpoint_config(m, folder);
+    GA_TRY(ga_ckpt_find(folder, what, m->comm, path, e));
+    const ga_ckpt_state now = state_of(m);
+    ga_ckpt_state s;
+    GA_TRY(ga_ckpt_load(path, &c, &now, &s, e));
+    m->count = (ga_cycle){s.micro, s.cycle, s.update, s.skipped, s.skipped_in_row, s.r,
+                          ga_epochs_accumulate(&m->epochs, s.cycle)};
+    m->sums[SUM_WEIGHT] = s.sums[GA_SAVED_WEIGHT];
+    m->sums[SUM_LOSS] = s.sums[GA_SAVED_LOSS];
+    m->sums[SUM_ROWS] = s.sums[GA_SAVED_ROWS];
+#ifndef GA_LIBRARY
+    if (m->sums[SUM_WEIGHT] < 0)
+        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle of backward_by_grad, which only a loop of that kind can "
+                       "go on with: use a checkpoint of a whole cycle", path);
+#endif
+    $numbers_loaded
+    $scale_loaded
+    if (m->seed != s.seed)
+        return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
+                       path, (unsigned long long)s.seed, (unsigned long long)m->seed,
+                       (unsigned long long)s.seed);
+    return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
+}
+
+//@ save(name, device)
+int $(name)_model_save(model *m, ga_err *e) {
+    if (!m->checkpoint) return 0;
+    char path[GA_PATH_MAX];
+    const double start = ga_clock();
+//% if device then
+    GA_TRY($(name)_model_download(m, e));
+//% end
+    const ga_ckpt_state s = state_of(m);
+    GA_TRY(ga_ckpt_save(m->checkpoint, &s, path, e));
+    ga_log_checkpoint(m->log, m->count.cycle, path, 1e3 * (ga_clock() - start));
+    return 0;
+}
+
+//@ save_to(name)
+#ifdef GA_LIBRARY
+/* In a folder that is open only meanwhile. served: the loader's rows were trained on; else the caller's,
+ * and the cycle stands at the beginning of an epoch. */
+int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) {
+    const ga_ckpt_config c = checkpoint_config(m, folder);
+    ga_ckpt_state s = state_of(m);
+    ga_arena a;
+    ga_ckpt *checkpoint = NULL;
+    if (!served) {
+        s.epoch = 0;
+        s.position = s.r;
+    }
+    GA_TRY(ga_arena_open(&a, "saving", (ga_ckpt_bytes(&c) + 4095) / 4096 * 4096, e));
+    int code = ga_ckpt_open(&checkpoint, &c, &a, e);
+    if (code >= 0) code = ga_ckpt_save(checkpoint, &s, NULL, e);
+    ga_ckpt_close(checkpoint);
+    ga_arena_close(&a);
+    return code;
+}
+#endif
+
+//@ dump(name, device, scaled, scale, last_scale)
+int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
+    if (ga_comm_rank(m->comm) != 0) return 0;
+    char path[GA_PATH_MAX];
+//% if device then
+    GA_TRY($(name)_model_download(m, e));
+//% end
+    snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
+    GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
+//% if scaled then
+    const double scale = m->count.r > 0 ? $scale : $last_scale;
+    for (int64_t i = 0; i < FLAT; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
+//% end
+    snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
+    GA_TRY(ga_safetensors_save(path, m->saved.gradient, 1, e));
+    if (STATES == 0) return 0;
+    snprintf(path, sizeof path, "%s/state.safetensors", folder);
+    return ga_safetensors_save(path, m->saved.state, STATES, e);
+}
