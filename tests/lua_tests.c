@@ -6,6 +6,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -134,6 +136,24 @@ static int native_temporary(lua_State *L) {
     return 1;
 }
 
+/* locked(path, f) -> true, or false and the error of f(), called while no other process holds the lock of this file. */
+static int native_locked(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    const int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (fd < 0) return luaL_error(L, "%s: %s", path, strerror(errno));
+    while (flock(fd, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        close(fd);
+        return luaL_error(L, "%s: %s", path, strerror(errno));
+    }
+    lua_pushvalue(L, 2);
+    const int status = lua_pcall(L, 0, 0, 0);
+    close(fd);
+    lua_pushboolean(L, status == LUA_OK);
+    lua_insert(L, status == LUA_OK ? -1 : -2);
+    return status == LUA_OK ? 1 : 2;
+}
+
 static int native_clock(lua_State *L) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -161,6 +181,7 @@ static int push_helpers(lua_State *L) {
                                        { "temporary", native_temporary },
                                        { "clock", native_clock },
                                        { "isolated", native_isolated },
+                                       { "locked", native_locked },
                                        { NULL, NULL } };
     char *root = getcwd(NULL, 0);
     int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");
@@ -173,8 +194,8 @@ static int push_helpers(lua_State *L) {
         lua_setfield(L, -2, "gagen");
         lua_pushliteral(L, GA_TEST_BUILD);
         lua_setfield(L, -2, "build");
-        lua_pushfstring(L, ga_workers_number() > 0 ? "_%d" : "", ga_workers_number());
-        lua_setfield(L, -2, "part");
+        lua_pushinteger(L, ga_workers_number());
+        lua_setfield(L, -2, "worker");
         status = lua_pcall(L, 1, 1, 0);
     }
     free(root);
