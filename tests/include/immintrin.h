@@ -7,11 +7,11 @@ typedef float __m512 __attribute__((vector_size(64), may_alias));
 typedef double __m512d __attribute__((vector_size(64), may_alias));
 
 /* a * b + c, rounded once: in all lanes (-1), in the direction that is set (4). */
-static inline __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
+static inline __attribute__((always_inline)) __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
     return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4);
 }
 
-static inline __m512d _mm512_fmadd_pd(__m512d a, __m512d b, __m512d c) {
+static inline __attribute__((always_inline)) __m512d _mm512_fmadd_pd(__m512d a, __m512d b, __m512d c) {
     return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4);
 }
 
