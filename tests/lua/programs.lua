@@ -14,11 +14,12 @@ return function(t)
         return result
     end
 
-    -- Without the options of the `make` that runs the tests.
+    -- Without the options of the `make` that runs the tests, and with a cache folder of their own.
     local CLEAN = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "GAGEN_DATA" }
 
     local function environment(more)
         local list = table.move(CLEAN, 1, #CLEAN, 1, {})
+        list[#list + 1] = "XDG_CACHE_HOME=" .. t.root .. "/" .. t.build .. "/tests/cache"
         return table.move(more or {}, 1, #(more or {}), #list + 1, list)
     end
 
