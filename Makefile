@@ -68,13 +68,11 @@ include tests/device/build.mk
 include tests/crash/build.mk
 include tests/faults/build.mk
 
-# all of them in two processes beside each other, those of a PATTERN in one
+# all of them in as many processes as JOBS says, those of a PATTERN in one
+JOBS ?= 2
 run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
 	$(Q)rm -rf $(BUILD)/tests/tmp
-	$(Q)$(if $(PATTERN),$(BUILD)/tests/run '$(PATTERN)',$(MAKE) -k -j2 run-test-1/2 run-test-2/2)
-
-run-test-1/2 run-test-2/2: run-test-%:
-	$(Q)$(BUILD)/tests/run -$*
+	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$(JOBS))
 
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test
@@ -93,7 +91,7 @@ TEST_FLAGS := -Itests -I$(BUILD)/tests -DGA_TEST_BUILD='"$(BUILD)"' -DGA_TEST_FO
 $(BUILD)/tests/%.o: INCLUDES += $(TEST_FLAGS)
 $(call object,tests/main.c): $(BUILD)/tests/groups.h
 
-$(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c $(UNIT)) $(BUILD)/libgagen.a $(BUILD)/libruntime.a
+$(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c tests/workers.c $(UNIT)) $(BUILD)/libgagen.a $(BUILD)/libruntime.a
 	@echo "LD $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=_cmocka_run_group_tests -o $@ $^ $(LIBS) $(shell $(PKG) --libs cmocka)
 
@@ -117,7 +115,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
+.PHONY: mutants same-bits all docs demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -15,6 +15,7 @@ local plan = require "emit.program.plan"
 local print_graph = require "graph.print"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
+local run = require "command.run"
 local show = require "command.show"
 local text = require "base.text"
 local schedule = require "spec.schedule"
@@ -33,7 +34,7 @@ local function generate(o)
     local folder = o.output or "out/" .. c.name
     program_folder.write(folder, files, o.force)
     program_folder.link_data(o.spec, folder)
-    return folder, facts, files
+    return folder, facts, files, c.compiler_flags
 end
 
 function COMMANDS.generate(o)
@@ -46,15 +47,8 @@ function COMMANDS.generate(o)
 end
 
 function COMMANDS.run(o)
-    local folder = generate(o)
-    local status, why = host.run { "make", "-s", "-C", folder }
-    if status ~= 0 then
-        diag.fail(folder, "make failed" .. (why and ": " .. why or ""), { kind = "environment" })
-    end
-    local command = { host.absolute(folder .. "/train"), table.unpack(o.rest) }
-    local code, message = host.run(command)
-    if not code then diag.fail(folder .. "/train", message, { kind = "environment" }) end
-    return code
+    local folder, _, files, flags = generate(o)
+    return folder and run(folder, files, flags, o.rest) or 0
 end
 
 function COMMANDS.check(o)

@@ -6,6 +6,7 @@
 #include "process.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,21 +23,21 @@
 
 #include <cmocka.h>
 
-static struct {
-    int number, count;
-} part = { 1, 1 };
+/* Seconds of tests that one process takes at a time, and those of a test that has never run. */
+static const double PIECE_SECONDS = 15, GUESSED_SECONDS = 2;
 
 typedef struct {
     char *file; /* tests/lua/test_NAME.lua */
     char *name;
-    lua_Integer entry; /* 0: the file itself could not be read, which is the failure */
+    lua_Integer entry; /* 0: the file itself could not be read, the test fails */
 } lua_test;
 
+/* Tests of one file, one after the other. */
 typedef struct {
     lua_test *tests;
-    struct CMUnitTest *units;
     size_t count;
-} lua_suite;
+    double seconds; /* expected */
+} lua_piece;
 
 static int take_strings(lua_State *L, char ***argv) {
     lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
@@ -134,6 +136,24 @@ static int native_temporary(lua_State *L) {
     return 1;
 }
 
+/* locked(path, f) -> true, or false and the error of f(), called while no other process holds the lock of this file. */
+static int native_locked(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    const int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (fd < 0) return luaL_error(L, "%s: %s", path, strerror(errno));
+    while (flock(fd, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        close(fd);
+        return luaL_error(L, "%s: %s", path, strerror(errno));
+    }
+    lua_pushvalue(L, 2);
+    const int status = lua_pcall(L, 0, 0, 0);
+    close(fd);
+    lua_pushboolean(L, status == LUA_OK);
+    lua_insert(L, status == LUA_OK ? -1 : -2);
+    return status == LUA_OK ? 1 : 2;
+}
+
 static int native_clock(lua_State *L) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -161,6 +181,7 @@ static int push_helpers(lua_State *L) {
                                        { "temporary", native_temporary },
                                        { "clock", native_clock },
                                        { "isolated", native_isolated },
+                                       { "locked", native_locked },
                                        { NULL, NULL } };
     char *root = getcwd(NULL, 0);
     int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");
@@ -173,8 +194,8 @@ static int push_helpers(lua_State *L) {
         lua_setfield(L, -2, "gagen");
         lua_pushliteral(L, GA_TEST_BUILD);
         lua_setfield(L, -2, "build");
-        lua_pushfstring(L, part.count > 1 ? "_%d" : "", part.number);
-        lua_setfield(L, -2, "part");
+        lua_pushinteger(L, ga_workers_number());
+        lua_setfield(L, -2, "worker");
         status = lua_pcall(L, 1, 1, 0);
     }
     free(root);
@@ -207,6 +228,7 @@ static char *error_text(lua_State *L, int *skipped) {
 
 static void run_lua_test(void **state) {
     const lua_test *test = *state;
+    const ga_time begin = ga_workers_now();
     ga_host host = { 0 };
     int skipped = 0;
     char *text = NULL;
@@ -214,6 +236,7 @@ static void run_lua_test(void **state) {
     assert_non_null(L);
     if (!run_entry(L, test)) text = error_text(L, &skipped);
     lua_close(L);
+    ga_workers_took(test->name, begin);
     if (!text) return;
     if (skipped) printf("NOT RUN: %s: %s\n", test->name, text);
     else print_error("%s\n", text);
@@ -222,71 +245,69 @@ static void run_lua_test(void **state) {
     fail();
 }
 
-static void add(lua_suite *s, const char *file, const char *name, lua_Integer entry) {
-    s->tests = realloc(s->tests, (s->count + 1) * sizeof *s->tests);
-    s->units = realloc(s->units, (s->count + 1) * sizeof *s->units);
-    if (!s->tests || !s->units) abort();
-    lua_test *test = &s->tests[s->count++];
-    const char *base = strrchr(file, '/') + 1;
-    *test = (lua_test){ .file = strdup(file), .entry = entry };
-    if (asprintf(&test->name, "%.*s: %s", (int)strcspn(base, "."), base, name) < 0) abort();
+/* Runs a piece as a group of cmocka. */
+static int run_piece(const void *what) {
+    const lua_piece *piece = what;
+    struct CMUnitTest *units = calloc(piece->count, sizeof *units);
+    if (!units) abort();
+    for (size_t i = 0; i < piece->count; i++) {
+        units[i] = (struct CMUnitTest){ .name = piece->tests[i].name,
+                                        .test_func = run_lua_test,
+                                        .initial_state = &piece->tests[i] };
+    }
+    int failures = _cmocka_run_group_tests("lua", units, piece->count, NULL, NULL);
+    free(units);
+    return failures;
 }
 
-static void add_file(lua_suite *s, const char *file) {
+/* A new piece at the end of the list, for tests of another file or of a piece that is full. */
+static lua_piece *new_piece(ga_tasks *list) {
+    lua_piece *piece = calloc(1, sizeof *piece);
+    list->tasks = realloc(list->tasks, (list->count + 1) * sizeof *list->tasks);
+    if (!piece || !list->tasks) abort();
+    list->tasks[list->count++] = (ga_task){ .run = run_piece, .what = piece };
+    return piece;
+}
+
+/* Adds the test to the piece, or to a new one where it is NULL or full; returns that. */
+static lua_piece *add(ga_tasks *list, lua_piece *piece, lua_test test) {
+    if (!piece || piece->seconds >= PIECE_SECONDS) piece = new_piece(list);
+    piece->tests = realloc(piece->tests, (piece->count + 1) * sizeof *piece->tests);
+    if (!piece->tests) abort();
+    piece->tests[piece->count++] = test;
+    piece->seconds += ga_workers_expected(test.name, GUESSED_SECONDS);
+    list->tasks[list->count - 1].seconds = piece->seconds;
+    return piece;
+}
+
+static char *full_name(const char *file, const char *name) {
+    const char *base = strrchr(file, '/') + 1;
+    char *full;
+    if (asprintf(&full, "%.*s: %s", (int)strcspn(base, "."), base, name) < 0) abort();
+    return full;
+}
+
+static void add_file(ga_tasks *list, const char *file, bool (*wanted)(const char *name)) {
     ga_host host = { 0 };
+    lua_piece *piece = NULL;
     lua_State *L = ga_host_open(&host);
     if (!L) abort();
     if (!load_file(L, file)) {
         fprintf(stderr, "%s\n", luaL_tolstring(L, -1, NULL));
-        add(s, file, "the file", 0);
+        add(list, NULL, (lua_test){ .file = strdup(file), .name = full_name(file, "the file") });
     } else {
         for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++, lua_pop(L, 2)) {
-            const char *name =
-                lua_rawgeti(L, -1, 1) == LUA_TSTRING ? lua_tostring(L, -1) : "without a name";
-            add(s, file, name, i);
+            char *name = full_name(file, lua_rawgeti(L, -1, 1) == LUA_TSTRING ? lua_tostring(L, -1) : "without a name");
+            if (wanted(name)) piece = add(list, piece, (lua_test){ .file = strdup(file), .name = name, .entry = i });
+            else free(name);
         }
     }
     lua_close(L);
 }
 
-/* Whether this process is the first to ask for the file: that makes a folder for it. */
-static int claimed(const char *file) {
-    char path[512];
-    if (part.count == 1) return 1;
-    mkdir(GA_TEST_FOLDER, 0777);
-    snprintf(path, sizeof path, GA_TEST_FOLDER "/claimed_%s", strrchr(file, '/') + 1);
-    return mkdir(path, 0777) == 0;
-}
-
-/* Runs the tests of a file as one group. */
-static int run_group(lua_suite *s) {
-    for (size_t i = 0; i < s->count; i++) {
-        s->units[i] = (struct CMUnitTest){ .name = s->tests[i].name,
-                                           .test_func = run_lua_test,
-                                           .initial_state = &s->tests[i] };
-    }
-    int failures = s->count ? _cmocka_run_group_tests("lua", s->units, s->count, NULL, NULL) : 0;
-    for (size_t i = 0; i < s->count; i++) {
-        free(s->tests[i].file);
-        free(s->tests[i].name);
-    }
-    free(s->tests);
-    free(s->units);
-    return failures;
-}
-
-int ga_lua_tests(int number, int count) {
+void ga_lua_tasks(ga_tasks *list, bool (*wanted)(const char *name)) {
     glob_t files;
-    int failures = 0;
-    part.number = number;
-    part.count = count;
-    if (glob("tests/lua/test_*.lua", 0, NULL, &files) != 0) return 0;
-    for (size_t i = 0; i < files.gl_pathc; i++) {
-        lua_suite s = { 0 };
-        if (!claimed(files.gl_pathv[i])) continue;
-        add_file(&s, files.gl_pathv[i]);
-        failures += run_group(&s);
-    }
+    if (glob("tests/lua/test_*.lua", 0, NULL, &files) != 0) return;
+    for (size_t i = 0; i < files.gl_pathc; i++) add_file(list, files.gl_pathv[i], wanted);
     globfree(&files);
-    return failures;
 }

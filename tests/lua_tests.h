@@ -2,9 +2,12 @@
 #ifndef GA_LUA_TESTS_H
 #define GA_LUA_TESTS_H
 
-/* Runs every entry { name, function(t) } of tests/lua/test_*.lua as one test, each in a fresh state of gagen's
- * host; returns the number of failures. tests/lua/t.lua documents t. Of `count` processes that share the files
- * (whoever comes first takes the next one) this one is `number`, 1..count. */
-int ga_lua_tests(int number, int count);
+#include "workers.h"
+
+#include <stdbool.h>
+
+/* Adds the entries { name, function(t) } of tests/lua/test_*.lua whose "test_file: name" is wanted, a few of one file
+ * per task. Each runs in a fresh state of gagen's host. tests/lua/t.lua documents t. */
+void ga_lua_tasks(ga_tasks *list, bool (*wanted)(const char *name));
 
 #endif

@@ -141,6 +141,7 @@ commands.exit = {
 commands.environment = {
     { "GAGEN_DATA", "folder in which data files are looked for before the folder data beside the spec" },
     { "CC, CFLAGS, LDFLAGS", "what make takes to build a program" },
+    { "XDG_CACHE_HOME", "where run keeps the compiled runtime, in its folder gagen; default ~/.cache" },
     { "TMPDIR", "where check --equiv builds its programs; default /tmp" },
 }
 

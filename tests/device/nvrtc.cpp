@@ -214,7 +214,7 @@ std::vector<std::string> compile_words() {
                                       "-c",
                                       "-std=c++17",
                                       "-w",
-                                      "-O2",
+                                      switches.check ? "-Og" : "-O1",  // most kernels of tests run for less time than they compile
                                       "-g1",
                                       "-fPIC",
                                       "-ffp-contract=off",

@@ -49,16 +49,19 @@ local function trained(t, programs, p, o)
     return folder, losses
 end
 
---- Losses and tensors after `cycles` cycles (5) of the spec `text` on the device library, in three orders, must
---- be those of the C target within `bound`; from the values that the program draws, then from those of a file.
-function devices.same_as_c(t, name, text, bound, cycles)
-    cycles = cycles or 5
+--- What one program is run through in full: five cycles, three orders of all that nothing orders.
+devices.FULL = { cycles = 5, orders = 3 }
+
+--- Losses and tensors of the spec `text` on the device library must be those of the C target within `bound`. how:
+--- cycles (2), orders (2): the first from the values that the program draws, the others from those of a file.
+function devices.same_as_c(t, name, text, bound, how)
+    local cycles, orders = how and how.cycles or 2, how and how.orders or 2
     local programs, environment = devices.open(t)
     local oracle = programs.build(name .. "_c", text)
     local device = programs.build(name .. "_cuda", text .. 'target "cuda"\n')
     local start = t.temp() .. "/start.safetensors"
     local expected, known = trained(t, programs, oracle, { "--cycles", cycles, "--save-init", start })
-    for seed = 1, 3 do
+    for seed = 1, orders do
         local options = { "--cycles", cycles, env = environment(devices.checked(seed)) }
         if seed > 1 then table.move({ "--init", start }, 1, 2, #options + 1, options) end
         local found, losses = trained(t, programs, device, options)

@@ -3,8 +3,9 @@
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
 return function(t)
     local json = t.load("tests/lua/json.lua")
+    local store = t.load("tests/lua/store.lua")(t)
     local programs = {}
-    local base = t.build .. "/tests/programs" .. t.part
+    local base = ("%s/tests/worker%d/programs"):format(t.build, t.worker)
 
     local function check_run(result, what)
         if result.status ~= 0 then
@@ -13,11 +14,12 @@ return function(t)
         return result
     end
 
-    -- Without the options of the `make` that runs the tests.
+    -- Without the options of the `make` that runs the tests, and with a cache folder of their own.
     local CLEAN = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "GAGEN_DATA" }
 
     local function environment(more)
         local list = table.move(CLEAN, 1, #CLEAN, 1, {})
+        list[#list + 1] = "XDG_CACHE_HOME=" .. t.root .. "/" .. t.build .. "/tests/cache"
         return table.move(more or {}, 1, #(more or {}), #list + 1, list)
     end
 
@@ -52,33 +54,69 @@ return function(t)
         return base
     end
 
-    -- The runtime of the program in `folder` as one object: compiled once, by the build of the tests. The
-    -- engine for processes is not in it, each program compiles its own, and the probes only train-probe.
+    -- The runtime of the program in `folder` as one object, from the objects of the tests' build, and a text that
+    -- stands for its content. The engine for processes is not in it, each program compiles its own, and the
+    -- probes only train-probe.
     local function runtime_object(folder)
-        local build = t.build
-        local command, stamp = { "ld", "-r", "-o", t.root .. "/" .. base .. "/runtime.o" },
-            host.sha256(host.read(build .. "/libruntime.a"))
+        local objects, content = {}, { host.sha256(host.read(t.build .. "/libruntime.a")) }
         for _, room in ipairs(host.list(folder .. "/runtime")) do
             for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
                 local name = file:match("^(.*)%.c$")
                 if name and not name:find("^comm_") and name ~= "probe" then
-                    command[#command + 1] = build .. "/runtime/" .. room .. "/" .. name .. ".o"
-                    stamp = stamp .. " " .. name
+                    objects[#objects + 1] = ("%s/runtime/%s/%s.o"):format(t.build, room, name)
+                    content[#content + 1] = name
                 end
             end
         end
-        local mark = base .. "/runtime.stamp"
-        if host.exists(mark) ~= "file" or host.read(mark) ~= stamp then
-            check_run(t.run(command), "ld")
-            t.write(mark, stamp)
+        content = table.concat(content, " ")
+        local path = ("%s/runtime_%s.o"):format(base, host.sha256(content):sub(1, 16))
+        if not host.exists(path) then
+            check_run(t.run(table.move(objects, 1, #objects, 5, { "ld", "-r", "-o", path })), "ld")
         end
-        return command[4]
+        return t.root .. "/" .. path, content
+    end
+
+    local function make_command(folder, how)
+        local own = how.whole and "" or " -I" .. t.root .. "/tests/include"
+        local make = { "make", "-s", "-C", folder, "LDFLAGS=" .. (how.ldflags or ""),
+            ("CFLAGS=%s -Werror%s"):format(how.level or "-O0", own), "train" }
+        if how.lib then make[#make + 1] = "lib" end
+        if how.probe then make[#make + 1] = "probe" end
+        if how.comm then make[#make + 1] = "COMM=" .. how.comm end
+        make.env = environment()
+        return make
+    end
+
+    local function is_made(file)
+        return file == "train" or file == "train-probe" or file == ".engine" or file:match("^lib.*%.a$")
+    end
+
+    -- Compiles the program in `folder`, or takes the same from the store.
+    local function compile(name, folder, how)
+        local make = make_command(folder, how)
+        local inputs = { table.concat(make, " ", 5), store.sources(folder) }
+        if not how.whole then
+            local sources, content = runtime_object(folder)
+            inputs[#inputs + 1] = content
+            for _, source in ipairs(how.sources or {}) do
+                sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
+            end
+            make[#make + 1] = "SOURCES=" .. sources
+        end
+        store.fetch(folder, inputs, function()
+            check_run(t.run(make), name .. ": make")
+            local made = {}
+            for _, file in ipairs(host.list(folder)) do
+                if is_made(file) then made[#made + 1] = file end
+            end
+            return made
+        end)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
-    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true
-    --- (make as it stands, with its own runtime), level = "-O3" (as users compile; "-O0": most programs of tests run
-    --- for milliseconds, and compiling them is most of the time).
+    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags,
+    --- whole = true (make as it stands, with its own runtime), level = "-O3" (as users compile; "-O0": most
+    --- programs of tests run for milliseconds, and compiling them is most of the time).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
@@ -87,11 +125,7 @@ return function(t)
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
-        local make = { "make", "-s", "-C", folder, "CFLAGS=" .. (how.level or "-O0") .. " -Werror", "LDFLAGS=" .. (how.ldflags or "") }
-        if how.lib then table.move({ "train", "lib" }, 1, 2, #make + 1, make) end
-        if how.probe then table.move({ "train", "probe" }, 1, 2, #make + 1, make) end
-        if how.comm then make[#make + 1] = "COMM=" .. how.comm end
-        local key = { host.read(t.gagen), text, table.concat(make, " "), tostring(how.whole) }
+        local key = { host.read(t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole) }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))
         if host.exists(folder .. ".built") == "file" and host.read(folder .. ".built") == stamp then
@@ -101,14 +135,7 @@ return function(t)
         check_run(t.run { "rm", "-rf", folder }, "rm")
         t.write(p.spec, text)
         check_run(programs.gagen { p.spec, "-o", folder }, name)
-        if not how.whole then
-            make[#make + 1] = "SOURCES=" .. runtime_object(folder)
-            for _, source in ipairs(how.sources or {}) do
-                make[#make] = make[#make] .. " " .. t.root .. "/" .. source
-            end
-        end
-        make.env = environment()
-        check_run(t.run(make), name .. ": make")
+        compile(name, folder, how)
         t.write(folder .. ".built", stamp)
         return p
     end

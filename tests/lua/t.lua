@@ -10,7 +10,8 @@
 --   t.temp()                     a fresh folder
 --   t.write(path, text)          writes a file, making its folders
 --   t.root, t.gagen, t.build     the repository; path of gagen in it, and of the build folder
---   t.part                       "", or "_K" in part K of a run: a suffix for folders that outlive a test
+--   t.worker                     number of this process of a run: for names of folders that outlive a test
+--   t.locked(path, f)            f() while no other process holds the lock of this file
 --   t.load(path)                 value of a Lua file of the repository
 --   t.isolated(f, seconds, bytes)  the exit code of f() in a copy of this process with these limits, and
 --                                what it printed to standard error; an error is gagen's exit code for it
@@ -50,7 +51,7 @@ local function same(a, b)
 end
 
 return function(native)
-    local t = { root = native.root, gagen = native.gagen, build = native.build, part = native.part, clock = native.clock,
+    local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
                 isolated = native.isolated,
                 environment = host.environment }
 
@@ -102,6 +103,11 @@ return function(native)
 
     function t.shell(command)
         return native.run { "sh", "-c", command }
+    end
+
+    function t.locked(path, f)
+        local done, message = native.locked(path, f)
+        if not done then error(message, 0) end
     end
 
     function t.temp()

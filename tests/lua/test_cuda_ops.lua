@@ -76,7 +76,7 @@ loss       "cross_entropy"
 optimizer  { "adamw", lr = 1e-2 }
 train      { epochs = 4.5, seed = 3 }
 eval       { every = "epoch", metrics = { "loss", "accuracy" } }
-]] .. F64, 1e-11)
+]] .. F64, 1e-11, { cycles = 5 })
 end)
 
 -- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws.

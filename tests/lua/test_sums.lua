@@ -150,7 +150,7 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
     add("on a device what the C target gives: " .. name, function(t)
         local devices = dofile "tests/lua/devices.lua"
         write_text(t, devices.open(t))
-        devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, 8)
+        devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, { cycles = 8 })
     end)
 end
 

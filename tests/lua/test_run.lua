@@ -1,0 +1,68 @@
+-- `gagen run`: the runtime is compiled once for all programs with the same, and kept in the user's cache folder.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- What a test works with: run(o) makes and starts a program in a folder of its own with the cache `cache`, and returns
+-- the files of the runtime that were compiled for it.
+local function open(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = t.root .. "/" .. t.temp()
+    local spec, cc, log = programs.folder() .. "/kept.lua", folder .. "/cc", folder .. "/log"
+    t.write(spec, 'data { "csv", train = "tiny.csv", target = "last" }\nbatch (9)\nmodel { linear "fc" { 3 } }\n'
+        .. 'loss "cross_entropy"\noptimizer { "sgd", lr = 0.1 }\ntrain { updates = 3, seed = 1 }\n')
+    t.write(cc, ('#!/bin/sh\necho "$@" >> %s\nexec cc "$@"\n'):format(log))
+    t.equal(t.run { "chmod", "+x", cc }.status, 0)
+    local function run(o)
+        host.remove(log)
+        local result = programs.gagen { "run", spec, "-o", folder .. "/" .. o.into, "--", "--checkpoint", t.temp(),
+            "--quiet", env = { "CC=" .. cc, "CFLAGS=" .. (o.flags or "-O0"), "XDG_CACHE_HOME=" .. (o.cache or folder) } }
+        t.equal(result.status, 0, result.err)
+        local compiled = {}
+        for file in host.read(log):gmatch("runtime/([%w_]+)%.c") do compiled[#compiled + 1] = file end
+        return compiled
+    end
+    return run, folder, spec
+end
+
+local function objects(folder)
+    local list = host.list(folder .. "/gagen")
+    for _, name in ipairs(list) do assert(name:match("^runtime%-%x+%.o$"), name) end
+    return list
+end
+
+add("a second program links the runtime that the first has left, unless its flags are others", function(t)
+    local run, folder = open(t)
+    assert(#run { into = "first" } > 10)
+    t.equal(#objects(folder), 1)
+    t.equal(run { into = "second" }, { "comm_self" })
+    t.equal(#objects(folder), 1)
+    assert(#run { into = "third", flags = "-O0 -g" } > 10)
+    t.equal(#objects(folder), 2)
+end)
+
+add("the program still builds alone", function(t)
+    local run, folder = open(t)
+    run { into = "program" }
+    t.equal(host.exists(folder .. "/program/runtime.o"), false)
+    t.equal(t.run { "rm", "-r", folder .. "/gagen", folder .. "/program/train" }.status, 0)
+    t.equal(t.run { "make", "-s", "-C", folder .. "/program", "CFLAGS=-O0" }.status, 0)
+end)
+
+add("a cache that cannot be written is done without", function(t)
+    local run, folder = open(t)
+    t.write(folder .. "/file", "")
+    assert(#run { into = "program", cache = folder .. "/file" } > 10)
+    assert(#run { into = "spaces", cache = folder .. "/a folder" } > 10)
+end)
+
+add("two runs at once leave one whole runtime", function(t)
+    local _, folder, spec = open(t)
+    local command = ("%s/%s run %s/%s -o %s/%%s -- --quiet --checkpoint %s/c%%s"):format(t.root, t.gagen, t.root, spec,
+        folder, folder)
+    local result = t.run { "sh", "-c", command:format(1, 1) .. " & " .. command:format(2, 2) .. " && wait $!",
+        env = { "-u", "MAKEFLAGS", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
+    t.equal(result.status, 0, result.err)
+    t.equal(#objects(folder), 1)
+end)
+
+return tests
