@@ -76,6 +76,13 @@ function ordered.collect(array, f)
     return out
 end
 
+--- An array from its end to its beginning.
+function ordered.reversed(array)
+    local out, n = {}, #array
+    for i, x in ipairs(array) do out[n + 1 - i] = x end
+    return out
+end
+
 --- The position of x in an array, or nil.
 function ordered.find(array, x)
     for i, y in ipairs(array) do

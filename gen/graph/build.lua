@@ -274,11 +274,10 @@ function build:param(suffix, shape, init)
     local name = self:full_name(suffix)
     local shared = self.shared and self.shared[suffix]
     if shared then return self:share(shared, shape) end
-    for _, other in ipairs(g.params) do
-        if other.name == name then
-            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
-                name), { notes = { { at = other.at, message = "the first one is here" } } })
-        end
+    local other = g.param_named[name]
+    if other then
+        diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
+            name), { notes = { { at = other.at, message = "the first one is here" } } })
     end
     local region = self.scope
     if self.owner then region = self.owner.scope end
@@ -287,7 +286,7 @@ function build:param(suffix, shape, init)
         views = {} }
     param.value = graph.tensor(g, { name = name, shape = shape, kind = "param",
         at = self.at, param = param, scope = region })
-    g.params[#g.params + 1] = param
+    g.params[#g.params + 1], g.param_named[name] = param, param
     if self.shared then self.shared[suffix] = param end
     return param.value
 end

@@ -25,7 +25,7 @@ local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, 
 --- An empty graph of a program called `name`.
 function graph.new(name)
     return {
-        name = name, inputs = {}, params = {}, tensors = {}, names = {},
+        name = name, inputs = {}, params = {}, param_named = {}, tensors = {}, names = {},
         forward = {}, evaluation = {}, backward = {}, views = {}, draws = {},
     }
 end
@@ -37,12 +37,14 @@ end
 
 --- A name not used in the graph yet: the wanted one, or with _2, _3 ... behind it.
 function graph.unique(g, wanted)
-    local name, n = wanted, 1
+    local name, key = wanted, wanted:lower()
+    local last = g.names[key] or 1      -- the last number that was put behind the wanted name
     while g.names[name:lower()] do
-        n = n + 1
-        name = wanted .. "_" .. n
+        last = last + 1
+        name = wanted .. "_" .. last
     end
-    g.names[name:lower()] = true
+    g.names[key] = last
+    g.names[name:lower()] = g.names[name:lower()] or 1
     return name
 end
 

@@ -57,21 +57,50 @@ local function check_gradients(pass, g)
     end
 end
 
--- No two values that live at the same time share memory.
-local function check_places(pass, g)
-    local placed = {}
+-- The values that have a place in time and memory, by address, then by time.
+local function placed_values(g)
+    local list = {}
     for _, t in ipairs(g.tensors) do
-        if t.place and t.place.from then
-            for _, other in ipairs(placed) do
-                local p, q = t.place, other.place
-                if p.from <= q.to and q.from <= p.to
-                    and p.offset < q.offset + q.stride * q.slots
-                    and q.offset < p.offset + p.stride * p.slots then
-                    broken(pass, t, "shares memory with " .. other.name)
-                end
-            end
-            placed[#placed + 1] = t
+        if t.place and t.place.from then list[#list + 1] = t end
+    end
+    table.sort(list, function(a, b)
+        local p, q = a.place, b.place
+        if p.offset ~= q.offset then return p.offset < q.offset end
+        return p.from < q.from
+    end)
+    return list
+end
+
+-- The index in a list, sorted by when its values begin, of the first that begins after `time`.
+local function first_after(list, time)
+    local low, high = 1, #list + 1
+    while low < high do
+        local middle = (low + high) // 2
+        if list[middle].place.from > time then high = middle else low = middle + 1 end
+    end
+    return low
+end
+
+-- No two values that live at the same time share memory. The values are met by rising address; `open` has
+-- those met before, by time, so that a value can only collide with its neighbours there that reach its address.
+local function check_places(pass, g)
+    local open = {}
+    for _, t in ipairs(placed_values(g)) do
+        local place = t.place
+        local function below(other)
+            return other and other.place.offset + other.place.stride * other.place.slots <= place.offset
         end
+        local i = first_after(open, place.from)
+        while below(open[i]) do table.remove(open, i) end
+        while below(open[i - 1]) do
+            i = i - 1
+            table.remove(open, i)
+        end
+        local before, after = open[i - 1], open[i]
+        local hit = before and before.place.to >= place.from and before
+            or after and after.place.from <= place.to and after
+        if hit then broken(pass, t, "shares memory with " .. hit.name) end
+        table.insert(open, i, t)
     end
 end
 

@@ -6,45 +6,52 @@
 -- Works on places, not on names, so memory reuse is seen. A loop body is walked twice: the second
 -- walk finds what one iteration needs from the one before.
 local graph = require "graph.graph"
+local ranges = require "base.ranges"
 
 local sync = { name = "sync", doc = "barriers between kernels that share memory" }
 
-local function range(t)
+-- The arena of a tensor, and the elements of it that the tensor has: lo .. hi - 1.
+local function place_of(t)
     local p = t.place
-    local lo = p.offset
     local n = math.max(p.stride or 0, graph.places(t))
-    local hi = lo + (p.slots > 1 and p.stride * p.slots or n)
-    return { arena = t.place.arena .. (t.place.arena == "batch" and t.name or ""), lo = lo, hi = hi }
+    return p.arena .. (p.arena == "batch" and t.name or ""), p.offset,
+        p.offset + (p.slots > 1 and p.stride * p.slots or n)
 end
 
-local function overlaps(list, r)
-    for _, other in ipairs(list) do
-        if other.arena == r.arena and r.lo < other.hi and other.lo < r.hi then return true end
+-- Memory as a set of ranges per arena.
+local function meets(memory, t)
+    local arena, lo, hi = place_of(t)
+    return memory[arena] and memory[arena]:meets(lo, hi)
+end
+
+local function add(memory, t)
+    local arena, lo, hi = place_of(t)
+    memory[arena] = memory[arena] or ranges.new()
+    memory[arena]:add(lo, hi)
+end
+
+-- Whether a node touches what was written, or writes what was read, since the last barrier.
+local function must_wait(node, since)
+    for _, t in ipairs(graph.reads(node)) do
+        if meets(since.written, t) then return true end
+    end
+    for _, out in ipairs(graph.writes(node)) do
+        if meets(since.written, out.tensor) or meets(since.read, out.tensor) then return true end
     end
     return false
 end
 
-local function walk(body, state)
+-- since: what was read and written since the last barrier.
+local function walk(body, since)
     for _, node in ipairs(body) do
         if node.op == "times" then
-            walk(node.body, state)
-            walk(node.body, state)
+            walk(node.body, since)
+            walk(node.body, since)
         else
-            local reads, writes, wait = {}, {}, false
-            for i, t in ipairs(graph.reads(node)) do
-                reads[i] = range(t)
-                wait = wait or overlaps(state.written, reads[i])
-            end
-            for i, out in ipairs(graph.writes(node)) do
-                writes[i] = range(out.tensor)
-                wait = wait or overlaps(state.written, writes[i]) or overlaps(state.read, writes[i])
-            end
-            if wait then
-                node.barrier = true
-            end
-            if node.barrier then state.read, state.written = {}, {} end
-            table.move(reads, 1, #reads, #state.read + 1, state.read)
-            table.move(writes, 1, #writes, #state.written + 1, state.written)
+            node.barrier = node.barrier or must_wait(node, since) or nil
+            if node.barrier then since.read, since.written = {}, {} end
+            for _, t in ipairs(graph.reads(node)) do add(since.read, t) end
+            for _, out in ipairs(graph.writes(node)) do add(since.written, out.tensor) end
         end
     end
 end
