@@ -5,55 +5,61 @@
 --   c 32 elements, from 4 to 5        c at 0
 --
 -- The largest block comes first, each at the lowest address that is free while it is in use. Positions in time
--- are the leaves of a binary tree. A block is noted at the few nodes that together cover its time (`whole`) and,
--- with them, at all nodes above (`some`), so that placing n blocks takes about n log n steps.
+-- are the leaves of a binary tree; node n stands for what its children 2n and 2n + 1 stand for together. A block
+-- is noted in `whole` of the fewest nodes that make up its time, and in `some` of these and all nodes above, so
+-- that placing n blocks takes about n log n steps.
 local ranges = require "base.ranges"
 
--- Calls f(node, covered) for the nodes above from .. to, and with covered = true for those that make it up.
--- node stands for the positions low .. high.
-local function visit(node, low, high, from, to, f)
-    if from <= low and high <= to then return f(node, true) end
-    f(node, false)
-    local middle = (low + high) // 2
-    if from <= middle then visit(2 * node, low, middle, from, to, f) end
-    if to > middle then visit(2 * node + 1, middle + 1, high, from, to, f) end
+-- The fewest nodes that together stand for the positions from .. to.
+local function nodes_of(tree, from, to)
+    local list, a, b = {}, tree.leaves + from, tree.leaves + to
+    while a <= b do
+        if a % 2 == 1 then list[#list + 1], a = a, a + 1 end
+        if b % 2 == 0 then list[#list + 1], b = b, b - 1 end
+        a, b = a // 2, b // 2
+    end
+    return list
 end
 
--- Notes that offset .. offset + size - 1 is taken from block.from to block.to.
+-- Adds lo .. hi - 1 to the set of a node; false if all of it is there already.
+local function add(sets, node, lo, hi)
+    local set = sets[node]
+    if not set then
+        set = ranges.new()
+        sets[node] = set
+    end
+    return set:add(lo, hi)
+end
+
+-- Notes that a block has its memory.
 local function take(tree, block)
     local lo, hi = block.offset, block.offset + block.size
-    visit(1, 1, tree.last, block.from, block.to, function(node, covered)
-        local some, whole = tree.some, tree.whole
-        some[node] = some[node] or ranges.new()
-        some[node]:add(lo, hi)
-        if covered then
-            whole[node] = whole[node] or ranges.new()
-            whole[node]:add(lo, hi)
-        end
-    end)
+    for _, node in ipairs(nodes_of(tree, block.from, block.to)) do
+        add(tree.whole, node, lo, hi)
+        while node > 0 and add(tree.some, node, lo, hi) do node = node // 2 end
+    end
 end
 
--- What is taken at any time of a block, as a list of sets.
+-- What is taken at any time of a block, as a list of sets: blocks whose time is longer, then all others.
 local function taken(tree, block)
     local sets = {}
-    visit(1, 1, tree.last, block.from, block.to, function(node, covered)
-        sets[#sets + 1] = (covered and tree.some or tree.whole)[node]
-    end)
+    for _, position in ipairs { block.from, block.to } do
+        local node = tree.leaves + position
+        while node > 0 do
+            sets[#sets + 1] = tree.whole[node]
+            node = node // 2
+        end
+    end
+    for _, node in ipairs(nodes_of(tree, block.from, block.to)) do sets[#sets + 1] = tree.some[node] end
     return sets
 end
 
 -- The lowest offset at which none of these sets has one of the next `size` numbers.
 local function lowest_free(sets, size)
-    local offset, moved = 0, true
-    while moved do
-        moved = false
-        for _, set in ipairs(sets) do
-            local behind = set:meets(offset, offset + size)
-            while behind do
-                offset, moved = behind, true
-                behind = set:meets(offset, offset + size)
-            end
-        end
+    local offset, i, passed = 0, 1, 0       -- passed: sets in a row that are free there
+    while passed < #sets do
+        local behind = sets[i]:meets(offset, offset + size)
+        if behind then offset, passed = behind, 0 else i, passed = i % #sets + 1, passed + 1 end
     end
     return offset
 end
@@ -61,10 +67,10 @@ end
 --- Sets `offset` of each block { size, from, to }, whose times are whole numbers from 1 on; returns the height
 --- of all of them together.
 return function(blocks)
-    local order, tree = table.move(blocks, 1, #blocks, 1, {}), { some = {}, whole = {}, last = 1 }
+    local order, tree = table.move(blocks, 1, #blocks, 1, {}), { some = {}, whole = {}, leaves = 2 }
     for i, block in ipairs(order) do
         block.rank = i
-        tree.last = math.max(tree.last, block.to)
+        while tree.leaves <= block.to do tree.leaves = 2 * tree.leaves end
     end
     table.sort(order, function(a, b)
         if a.size ~= b.size then return a.size > b.size end
