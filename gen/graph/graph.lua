@@ -4,13 +4,13 @@
 --     kind   input | value | param | gradient | state | view | scalar | collected
 --     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h); after the pass
 --            precision f32, f64, bf16 or f16 in the place of real
---     wide   of real numbers: never stored in 16 bits
+--     keep_full   of real numbers: never stored in 16 bits
 --     scope  the region it is computed in: one value per iteration
 --     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
 --     twin   the node of the backward pass whose kernel a node of an evaluation shares
---     run    the rows that it sees of operands that begin with all rows   see passes/logits.lua
+--     run    the rows that it sees of operands that begin with all rows   see passes/head_by_rows.lua
 --   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }
 --   Carry  = { init, arg, result, out, slots }

@@ -95,14 +95,14 @@ function Gradients:add(tensor, d, fresh)
         if not entry then
             local wanted = "d_" .. tensor.name
             if fresh and d.name ~= wanted then d.name = graph.unique(b.graph, wanted) end
-            if fresh then d.wide = tensor.wide end
+            if fresh then d.keep_full = tensor.keep_full end
             level.entries[tensor] = { tensor = d, fresh = fresh }
         elseif entry.fresh and level:stands_before(entry.tensor.def, d.def) then
             redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
         else
             local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end,
                 "d_" .. tensor.name)
-            sum.wide = tensor.wide
+            sum.keep_full = tensor.keep_full
             level.entries[tensor] = { tensor = sum, fresh = true }
         end
         return
@@ -113,7 +113,7 @@ function Gradients:add(tensor, d, fresh)
     end
     if not entry then
         local target = graph.tensor(b.graph, { name = "d_" .. tensor.name, shape = tensor.shape,
-            dtype = tensor.dtype, kind = "value", at = tensor.at, scope = level.scope, wide = tensor.wide })
+            dtype = tensor.dtype, kind = "value", at = tensor.at, scope = level.scope, keep_full = tensor.keep_full })
         level.entries[tensor] = { tensor = target, fresh = true }
         redirect(b, d, fresh, target, { first = true, regions = regions })
     else
@@ -127,7 +127,7 @@ function Gradients:own(value, before, tensor)
     local body, scope = b.body, b.scope
     b.body, b.scope = before.outer_body, self.scope
     local copied = b:value("copy", { x = value }, nil, "d_" .. tensor.name)
-    copied.wide = tensor.wide
+    copied.keep_full = tensor.keep_full
     local list = before.outer_body          -- ends in the open region and, now, the copy
     list[#list - 1], list[#list] = list[#list], list[#list - 1]
     self.indexed = math.min(self.indexed, #list - 2)
@@ -232,7 +232,7 @@ local function differentiate_node(b, ops, node, level)
         any = any or dy[name] ~= nil
     end
     if not any then return end
-    b.at, b.path, b.wide = node.at, { node.path ~= "" and node.path or nil }, node.wide
+    b.at, b.path, b.keep_full = node.at, { node.path ~= "" and node.path or nil }, node.keep_full
     local before = #b.body
     local by_name, list = node_gradients(b, ops, node, dy)
     if by_name then
@@ -301,7 +301,7 @@ function autodiff.run(g, config)
         ordered.copy(g.loss.attrs, { shape = g.loss.rows.shape }), "d_loss")
     level.entries[g.loss.rows] = { tensor = d_loss, fresh = true }
     autodiff.differentiate(b, config.ops, g.forward, level)
-    b.wide = nil
+    b.keep_full = nil
     drop_unused(g)
     for _, param in ipairs(g.params) do
         param.used = param.gradient ~= nil
