@@ -1,23 +1,13 @@
--- graph: the data structure between spec and text. Everything is made here and in build.lua.
+-- graph: the data structure between spec and text. Records are made here and in build.lua;
+-- fields.lua says what each field of them means.
 --
---   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
---     kind   input | value | param | gradient | state | view | scalar | collected
---     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data.h); after the pass
---            precision f32, f64, bf16 or f16 in the place of real
---     keep_full   of real numbers: never stored in 16 bits
---     scope  the region it is computed in: one value per iteration
---     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
---     rowless  made of parameters alone, so that its first axis is not the rows of the batch
---   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
---     twin   the node of the backward pass whose kernel a node of an evaluation shares
---     run    the rows that it sees of operands that begin with all rows   see passes/head_by_rows.lua
---   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
---   Region = { op = "times", name, count, first, step, body, carries, scope, at }
---   Carry  = { init, arg, result, out, slots }
---   Param  = { name, shape, region, at, group, value, gradient, state, kept, views, flat }
---     kept    where each state lies: { offset, stride, n }, flat's where the state lies over the flat space
---     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
---     collected  what a cycle collects for it: it lies where a gradient would
+--   Graph  = { forward, evaluation, backward, views, params, tensors, ... }   bodies are lists of Node and Region
+--   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, ... }
+--   Region = { op = "times", name, count, body, carries, ... }                a loop over equal layers
+--   Carry  = { init, arg, result, out, ... }                                  a value handed from layer to layer
+--   Out    = { tensor, acc, ... }
+--   Tensor = { name, shape, dtype, kind, def, scope, place, ... }
+--   Param  = { name, shape, region, value, gradient, state, flat, ... }
 local graph = {}
 
 local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, bf16 = true, f16 = true }

@@ -46,13 +46,13 @@ function passes.run(g, config)
         check_name("--without", name, passes.names(true))
     end
     if config.stop_after then check_name("--stop-after", config.stop_after, passes.names()) end
-    verify(g, "build")
+    verify(g, "build", true)
     local before = config.trace and print_graph(g)
     for i, pass in ipairs(passes.list) do
         if not (pass.optional and not pass.always and config.without:has(pass.name)) then
             pass.run(g, config)
         end
-        verify(g, pass.name)
+        verify(g, pass.name, config.trace or i == #passes.list)
         if config.trace then
             local after = print_graph(g)
             config.trace(("%02d-%s.txt"):format(i, pass.name),
