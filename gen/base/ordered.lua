@@ -34,18 +34,32 @@ function map:each()
     end
 end
 
+-- Numbers come before names.
+local function before(a, b)
+    local a_number, b_number = math.type(a) ~= nil, math.type(b) ~= nil
+    if a_number ~= b_number then return a_number end
+    return a < b
+end
+
 --- The keys of a plain table with string or number keys, sorted: numbers first, then names.
 function ordered.keys(t)
-    local keys = {}
+    local numbers, names = {}, {}
     for key in pairs(t) do
-        keys[#keys + 1] = key
+        local list = math.type(key) and numbers or names
+        list[#list + 1] = key
     end
-    table.sort(keys, function(a, b)
-        local ta, tb = math.type(a) and 0 or 1, math.type(b) and 0 or 1
-        if ta ~= tb then return ta < tb end
-        return a < b
-    end)
-    return keys
+    table.sort(numbers)
+    table.sort(names)
+    return table.move(names, 1, #names, #numbers + 1, numbers)
+end
+
+--- The first of the keys of a plain table, in the order of `ordered.keys`, that `other` has no value for.
+function ordered.first_missing(t, other)
+    local first
+    for key in pairs(t) do
+        if other[key] == nil and (first == nil or before(key, first)) then first = key end
+    end
+    return first
 end
 
 --- Iterates over a plain table in the order of `ordered.keys`.
@@ -73,6 +87,13 @@ function ordered.collect(array, f)
     for i, x in ipairs(array) do
         out[#out + 1] = f(x, i)
     end
+    return out
+end
+
+--- An array from its end to its beginning.
+function ordered.reversed(array)
+    local out, n = {}, #array
+    for i, x in ipairs(array) do out[n + 1 - i] = x end
     return out
 end
 

@@ -35,7 +35,7 @@ local function to_lua(line)
 end
 
 local function compile(source, file)
-    local lua, open = {}, false
+    local lua, open, names = {}, false, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
     for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
         local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
         if name then
@@ -48,7 +48,7 @@ local function compile(source, file)
         end
     end
     if open then lua[#lua] = lua[#lua] .. " end" end
-    local chunk = table.concat(lua, "\n")
+    local chunk = names .. table.concat(lua, "\n")
     return chunk, "@" .. file
 end
 
@@ -71,7 +71,7 @@ end
 --- unknown name is an error that names the template's line.
 function template.load(source, file)
     local out
-    local blocks = {}
+    local blocks, declared = {}, {}
     local env = { _blocks = blocks, ipairs = ipairs }
     env._value = function(v) local s = interpolate(v) return s end
     env._put = function(...)
@@ -79,22 +79,17 @@ function template.load(source, file)
     end
     env._indented = function(pad, v) indent(out, pad, v) end
     env._open = function(arguments, block, params)
-        local declared = {}
-        for name in params:gmatch("[%a_][%w_]*") do
-            declared[name] = true
-            if arguments[name] == nil then
-                error(("%s: missing argument '%s'"):format(block, name), 3)
-            end
+        if not declared[block] then
+            declared[block] = {}
+            for name in params:gmatch("[%a_][%w_]*") do declared[block][name] = true end
         end
-        for name in ordered.each(arguments) do
-            if not declared[name] then
-                error(("%s: unknown argument '%s'"):format(block, name), 3)
-            end
-        end
+        local missing = ordered.first_missing(declared[block], arguments)
+        if missing then error(("%s: missing argument '%s'"):format(block, missing), 3) end
+        local unknown = ordered.first_missing(arguments, declared[block])
+        if unknown then error(("%s: unknown argument '%s'"):format(block, unknown), 3) end
         return setmetatable({}, {
             __index = function(_, key)
-                local v = env[key]
-                if v == nil and declared[key] then v = arguments[key] end
+                local v = arguments[key]
                 if v == nil then error("undefined template name '" .. key .. "'", 2) end
                 return v
             end,

@@ -12,7 +12,7 @@ local function parse_operand(line)
 end
 
 -- "x (..., K)", "bias (N) ?", "target i32 (...)" -> names in order, shapes, dtypes, optional. A result that
--- is "wide" is never stored in 16 bits.
+-- is "full" is never stored in 16 bits.
 local function signature(ins, outs)
     local s = { ins = {}, outs = {}, shape = {}, dtype = {}, optional = {} }
     for key, list in ordered.each { ins = ins, outs = outs } do

@@ -10,7 +10,7 @@ local view = require "graph.view"
 local build = {}
 build.__index = build
 
---- Where build.wide is set, real results are never stored in 16 bits: losses and what leads back from them.
+--- Where build.keep_full is set, real results are never stored in 16 bits: losses and what leads back from them.
 
 --- A builder on graph g. `ops` is the catalog's map from op name to entry.
 function build.new(g, ops)
@@ -96,7 +96,7 @@ end
 local function dtype_of(node, signature, name)
     local dtype = signature.dtype[name]
     if dtype == "any" then return node.ins[signature.ins[1]].dtype end
-    return dtype == "wide" and "real" or dtype
+    return dtype == "full" and "real" or dtype
 end
 
 -- Whether a node reads nothing that has the rows of the batch as its first axis.
@@ -123,7 +123,7 @@ end
 function build:node(op, ins, attrs, names)
     local entry = self.ops[op] or error("no op '" .. tostring(op) .. "' in the catalog")
     local node = { op = op, ins = ins, outs = {}, attrs = attrs or {}, at = self.at,
-        scope = self.scope, signature = entry.signature, path = self:full_name(), wide = self.wide }
+        scope = self.scope, signature = entry.signature, path = self:full_name(), keep_full = self.keep_full }
     local seen = {}
     for _, name in ipairs(entry.signature.ins) do
         local tensor = ins[name]
@@ -149,7 +149,7 @@ function build:node(op, ins, attrs, names)
                 name = names and names[name] or self:value_name(node, name), shape = shape,
                 dtype = dtype_of(node, entry.signature, name), kind = "value", at = self.at,
                 def = node, scope = self.scope, rowless = rowless,
-                wide = self.wide or entry.signature.dtype[name] == "wide" or nil,
+                keep_full = self.keep_full or entry.signature.dtype[name] == "full" or nil,
             })
             if entry.signature.dtype[name] == "any" then tensor.low, tensor.limit = range_of(node) end
             node.outs[name] = { tensor = tensor }
@@ -232,10 +232,10 @@ function build:map(tensors, f, name, rule)
     end
     local node = { op = "map", ins = ins, outs = {}, attrs = { rule = rule, variables = variables },
         at = self.at, scope = self.scope, path = self:full_name(), exprs = { y = e },
-        views = views_of(keys, shape), signature = { ins = order, outs = { "y" } }, wide = self.wide }
+        views = views_of(keys, shape), signature = { ins = order, outs = { "y" } }, keep_full = self.keep_full }
     local tensor = graph.tensor(self.graph, { name = name or self:value_name(node, "y"),
         shape = shape, kind = "value", at = self.at, def = node, scope = self.scope,
-        rowless = reads_no_rows(node), wide = self.wide })
+        rowless = reads_no_rows(node), keep_full = self.keep_full })
     node.outs.y = { tensor = tensor }
     self.body[#self.body + 1] = node
     return tensor
@@ -274,11 +274,10 @@ function build:param(suffix, shape, init)
     local name = self:full_name(suffix)
     local shared = self.shared and self.shared[suffix]
     if shared then return self:share(shared, shape) end
-    for _, other in ipairs(g.params) do
-        if other.name == name then
-            diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
-                name), { notes = { { at = other.at, message = "the first one is here" } } })
-        end
+    local other = g.param_named[name]
+    if other then
+        diag.fail(self.at, ("parameter '%s' exists already: give the layer another name"):format(
+            name), { notes = { { at = other.at, message = "the first one is here" } } })
     end
     local region = self.scope
     if self.owner then region = self.owner.scope end
@@ -287,7 +286,7 @@ function build:param(suffix, shape, init)
         views = {} }
     param.value = graph.tensor(g, { name = name, shape = shape, kind = "param",
         at = self.at, param = param, scope = region })
-    g.params[#g.params + 1] = param
+    g.params[#g.params + 1], g.param_named[name] = param, param
     if self.shared then self.shared[suffix] = param end
     return param.value
 end
@@ -334,7 +333,7 @@ function build:carry(region, init, name)
     local carry = { init = init, region = region }
     carry.arg = graph.tensor(self.graph, { name = name .. "_in", shape = init.shape,
         dtype = init.dtype, kind = "value", at = self.at, scope = region, carry = carry,
-        wide = init.wide })
+        keep_full = init.keep_full })
     region.carries[#region.carries + 1] = carry
     return carry
 end
@@ -347,7 +346,7 @@ function build:carry_result(carry, result, name)
     result.carried = carry
     carry.result = result
     carry.out = graph.tensor(self.graph, { name = name, shape = result.shape,
-        dtype = result.dtype, kind = "value", at = self.at, scope = carry.region.scope, wide = carry.arg.wide,
+        dtype = result.dtype, kind = "value", at = self.at, scope = carry.region.scope, keep_full = carry.arg.keep_full,
         def = carry.region, carry_out = carry })
     return carry.out
 end

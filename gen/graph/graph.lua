@@ -1,25 +1,13 @@
--- graph: the data structure between spec and text. Everything is made here and in build.lua.
+-- graph: the data structure between spec and text. Records are made here and in build.lua;
+-- fields.lua says what each field of them means.
 --
---   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
---     kind   input | value | param | gradient | state | view | scalar | collected
---            range: a run of an array of the flat space, array = { kind, name }; see passes/update.lua
---     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data/data.h); after the pass
---            precision f32, f64, bf16 or f16 in the place of real
---     wide   of real numbers: never stored in 16 bits
---     scope  the region it is computed in: one value per iteration
---     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
---     rowless  made of parameters alone, so that its first axis is not the rows of the batch
---   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
---     fence  all workers wait behind it
---     twin   the node of the backward pass whose kernel a node of an evaluation shares
---     run    the rows that it sees of operands that begin with all rows   see passes/logits.lua
---   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
---   Region = { op = "times", name, count, first, step, body, carries, scope, at }
---   Carry  = { init, arg, result, out, slots }
---   Param  = { name, shape, region, at, group, value, gradient, state, kept, views, flat }
---     kept    where each state lies: { offset, stride, n }, flat's where the state lies over the flat space
---     buffer  saved with the others, but written by nodes; saved_shape: in files, if not shape
---     collected  what a cycle collects for it: it lies where a gradient would
+--   Graph  = { forward, evaluation, backward, boundary, views, params, tensors, ... }   bodies are lists of Node and Region
+--   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, ... }
+--   Region = { op = "times", name, count, body, carries, ... }                a loop over equal layers
+--   Carry  = { init, arg, result, out, ... }                                  a value handed from layer to layer
+--   Out    = { tensor, acc, ... }
+--   Tensor = { name, shape, dtype, kind, def, scope, place, ... }
+--   Param  = { name, shape, region, value, gradient, state, flat, ... }
 local graph = {}
 
 local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, bf16 = true, f16 = true }
@@ -27,7 +15,7 @@ local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, 
 --- An empty graph of a program called `name`.
 function graph.new(name)
     return {
-        name = name, inputs = {}, params = {}, tensors = {}, names = {},
+        name = name, inputs = {}, params = {}, param_named = {}, tensors = {}, names = {},
         forward = {}, evaluation = {}, backward = {}, boundary = {}, views = {}, draws = {},
     }
 end
@@ -39,12 +27,14 @@ end
 
 --- A name not used in the graph yet: the wanted one, or with _2, _3 ... behind it.
 function graph.unique(g, wanted)
-    local name, n = wanted, 1
+    local name, key = wanted, wanted:lower()
+    local last = g.names[key] or 1      -- the last number that was put behind the wanted name
     while g.names[name:lower()] do
-        n = n + 1
-        name = wanted .. "_" .. n
+        last = last + 1
+        name = wanted .. "_" .. last
     end
-    g.names[name:lower()] = true
+    g.names[key] = last
+    g.names[name:lower()] = g.names[name:lower()] or 1
     return name
 end
 

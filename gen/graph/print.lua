@@ -20,9 +20,8 @@ local function node_line(node)
     for i, t in ipairs(graph.reads(node)) do ins[i] = operand(t) end
     local body = node.op
     if node.op == "map" then body = "map[" .. expr.text(node.exprs.y) .. "]" end
-    return ("%s%s <- %s(%s)%s"):format(node.barrier and "barrier; " or "",
-        table.concat(outs, ", "), body, table.concat(ins, ", "),
-        node.rate and "  rate " .. node.rate or "")
+    return ("%s%s <- %s(%s)"):format(node.barrier and "barrier; " or "",
+        table.concat(outs, ", "), body, table.concat(ins, ", "))
 end
 
 local function print_body(lines, body, pad)

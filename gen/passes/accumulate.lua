@@ -54,7 +54,7 @@ local function add(g, b, body, scope, param, config)
         if writes(node, gradient) then last = i end
     end
     local part = graph.tensor(g, { name = gradient.name .. "_micro", shape = param.shape, dtype = gradient.dtype,
-        kind = "value", at = param.at, scope = scope, wide = true })
+        kind = "value", at = param.at, scope = scope, keep_full = true })
     rename(body, gradient, part)
     b.body, b.scope, b.path, b.at = {}, scope, {}, param.at
     local node = sum_of(g, b, param, part, config)

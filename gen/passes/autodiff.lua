@@ -20,8 +20,8 @@ Gradients.__index = Gradients
 
 -- The gradients of the values of one forward scope (a region or nil), collected in one body.
 local function gradients(builder, parent, forward)
-    return setmetatable({ b = builder, scope = builder.scope, entries = {}, parent = parent,
-        forward = forward }, Gradients)
+    return setmetatable({ b = builder, scope = builder.scope, body = builder.body, entries = {}, parent = parent,
+        forward = forward, positions = {}, indexed = 0 }, Gradients)
 end
 
 -- The loops between the writer's scope and the scope that owns the gradient.
@@ -73,13 +73,17 @@ function Gradients:add_param(param, d, fresh)
         regions = regions })
 end
 
--- Whether `first` comes before `second` in a body; a node inside a region of it counts as before.
-local function stands_before(body, first, second)
-    for _, node in ipairs(body) do
-        if node == second then return false end
-        if node == first then return true end
-    end
-    return true
+-- The position of a node in the body of this level; nil: it stands in none, or in a region of it.
+function Gradients:position(node)
+    for i = self.indexed + 1, #self.body do self.positions[self.body[i]] = i end
+    self.indexed = #self.body
+    return self.positions[node]
+end
+
+-- Whether `first` comes before `second` in the body of this level.
+function Gradients:stands_before(first, second)
+    local a, b = self:position(first), self:position(second)
+    return not b or a ~= nil and a < b
 end
 
 function Gradients:add(tensor, d, fresh)
@@ -91,14 +95,14 @@ function Gradients:add(tensor, d, fresh)
         if not entry then
             local wanted = "d_" .. tensor.name
             if fresh and d.name ~= wanted then d.name = graph.unique(b.graph, wanted) end
-            if fresh then d.wide = tensor.wide end
+            if fresh then d.keep_full = tensor.keep_full end
             level.entries[tensor] = { tensor = d, fresh = fresh }
-        elseif entry.fresh and stands_before(b.body, entry.tensor.def, d.def) then
+        elseif entry.fresh and level:stands_before(entry.tensor.def, d.def) then
             redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
         else
             local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end,
                 "d_" .. tensor.name)
-            sum.wide = tensor.wide
+            sum.keep_full = tensor.keep_full
             level.entries[tensor] = { tensor = sum, fresh = true }
         end
         return
@@ -109,7 +113,7 @@ function Gradients:add(tensor, d, fresh)
     end
     if not entry then
         local target = graph.tensor(b.graph, { name = "d_" .. tensor.name, shape = tensor.shape,
-            dtype = tensor.dtype, kind = "value", at = tensor.at, scope = level.scope, wide = tensor.wide })
+            dtype = tensor.dtype, kind = "value", at = tensor.at, scope = level.scope, keep_full = tensor.keep_full })
         level.entries[tensor] = { tensor = target, fresh = true }
         redirect(b, d, fresh, target, { first = true, regions = regions })
     else
@@ -123,9 +127,10 @@ function Gradients:own(value, before, tensor)
     local body, scope = b.body, b.scope
     b.body, b.scope = before.outer_body, self.scope
     local copied = b:value("copy", { x = value }, nil, "d_" .. tensor.name)
-    copied.wide = tensor.wide
-    local list = before.outer_body
-    table.insert(list, ordered.find(list, before), table.remove(list))
+    copied.keep_full = tensor.keep_full
+    local list = before.outer_body          -- ends in the open region and, now, the copy
+    list[#list - 1], list[#list] = list[#list], list[#list - 1]
+    self.indexed = math.min(self.indexed, #list - 2)
     b.body, b.scope = body, scope
     return copied
 end
@@ -227,7 +232,7 @@ local function differentiate_node(b, ops, node, level)
         any = any or dy[name] ~= nil
     end
     if not any then return end
-    b.at, b.path, b.wide = node.at, { node.path ~= "" and node.path or nil }, node.wide
+    b.at, b.path, b.keep_full = node.at, { node.path ~= "" and node.path or nil }, node.keep_full
     local before = #b.body
     local by_name, list = node_gradients(b, ops, node, dy)
     if by_name then
@@ -236,13 +241,11 @@ local function differentiate_node(b, ops, node, level)
             if by_name[name] then list[#list + 1] = { node.ins[name], by_name[name] } end
         end
     end
-    local seen = {}
+    local made, seen = {}, {}
+    for i = before + 1, #b.body do made[b.body[i]] = true end
     for _, pair in ipairs(list) do
         local tensor, d = pair[1], pair[2]
-        local fresh = false
-        for i = before + 1, #b.body do
-            if b.body[i] == d.def then fresh = not seen[d] end
-        end
+        local fresh = made[d.def] and not seen[d]
         seen[d] = true
         if wants_gradient(tensor) then
             level:add(tensor, d, fresh)
@@ -275,18 +278,17 @@ local function drop_unused(g)
         for _, c in ipairs(node.carries or {}) do readers[c.result] = (readers[c.result] or 0) + 1 end
     end)
     local function used(t) return t == g.d_output or not t.unused and readers[t] ~= 0 end
-    local function drop(body)
+    local function kept(body)
+        local list = {}
         for i = #body, 1, -1 do
             local node, any = body[i], body[i].op == "times"
-            if any then drop(node.body) end
+            if any then node.body = kept(node.body) end
             for _, out in ipairs(graph.writes(node)) do any = any or used(out.tensor) end
-            if not any then
-                count(node, -1)
-                table.remove(body, i)
-            end
+            if any then list[#list + 1] = node else count(node, -1) end
         end
+        return ordered.reversed(list)
     end
-    drop(g.backward)
+    g.backward = kept(g.backward)
 end
 
 function autodiff.run(g, config)
@@ -299,7 +301,7 @@ function autodiff.run(g, config)
         ordered.copy(g.loss.attrs, { shape = g.loss.rows.shape }), "d_loss")
     level.entries[g.loss.rows] = { tensor = d_loss, fresh = true }
     autodiff.differentiate(b, config.ops, g.forward, level)
-    b.wide = nil
+    b.keep_full = nil
     drop_unused(g)
     for _, param in ipairs(g.params) do
         param.used = param.gradient ~= nil

@@ -8,41 +8,13 @@
 -- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
 -- else two that alternate.
 local graph = require "graph.graph"
+local pack = require "passes.pack"
 
 local memory = { name = "memory", doc = "an arena and an offset for every tensor" }
 
 local ALIGN = 16
 
 local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
-
--- blocks: { size, from, to }. Largest first, each at the lowest free offset; returns the height.
-local function pack(blocks)
-    local order = table.move(blocks, 1, #blocks, 1, {})
-    for i, block in ipairs(order) do block.rank = i end
-    table.sort(order, function(a, b)
-        if a.size ~= b.size then return a.size > b.size end
-        return a.rank < b.rank
-    end)
-    local height, placed = 0, {}
-    for _, block in ipairs(order) do
-        local overlapping = {}
-        for _, other in ipairs(placed) do
-            if block.from <= other.to and other.from <= block.to then
-                overlapping[#overlapping + 1] = other
-            end
-        end
-        table.sort(overlapping, function(a, b) return a.offset < b.offset end)
-        local offset = 0
-        for _, other in ipairs(overlapping) do
-            if offset + block.size <= other.offset then break end
-            offset = math.max(offset, other.offset + other.size)
-        end
-        block.offset = offset
-        placed[#placed + 1] = block
-        height = math.max(height, offset + block.size)
-    end
-    return height
-end
 
 -- Blocks of one scope: first and last position at which each of its values is touched.
 local function touch(blocks, index, key, size, position)

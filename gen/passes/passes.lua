@@ -1,6 +1,6 @@
--- passes: the list, in order. A pass takes the graph and the configuration and changes the graph;
--- the runner verifies after each one and writes a dump with --trace. Passes marked `optional` can
--- be left out (--without NAME): the result must agree.
+-- passes: the list, in order. A pass takes the graph and the configuration and changes the graph. The runner
+-- checks the graph after each pass and writes it to a file with --trace. A pass marked `optional` can be left
+-- out (--without NAME): the program must compute the same. One marked `always` then runs in part.
 local diag = require "base.diag"
 local print_graph = require "graph.print"
 local verify = require "graph.verify"
@@ -9,18 +9,17 @@ local passes = {}
 
 passes.list = {
     require "passes.autodiff",     -- backward nodes and gradient tensors
-    require "passes.logits",       -- the last layer and its loss over some rows at a time (optional)
+    require "passes.head_by_rows", -- the last layer and its loss over some rows at a time (optional)
     require "passes.accumulate",   -- sums over the micro-steps, where kernels do not make them
     require "passes.optimize",     -- parameter groups and optimizer state
     require "passes.precision",    -- a concrete type for every tensor
     require "passes.recompute",    -- values computed again instead of kept (optional)
     require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
     require "passes.update",       -- the boundary: measure, decide, update
-    require "passes.rates",        -- how often each node runs
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
-    require "passes.shard",        -- which collective follows which node
+    require "passes.collectives",  -- which collective follows which node
     require "passes.roles",        -- the roles that A needs
-    require "passes.order",        -- places for carried values: copies where one is missing
+    require "passes.carries",      -- copies where a value that a loop carries has no place to start in
     require "passes.memory",       -- an arena and an offset for every tensor
     (require "passes.sync"),       -- barriers between kernels that share memory
 }
@@ -48,13 +47,13 @@ function passes.run(g, config)
         check_name("--without", name, passes.names(true))
     end
     if config.stop_after then check_name("--stop-after", config.stop_after, passes.names()) end
-    verify(g, "build")
+    verify(g, "build", true)
     local before = config.trace and print_graph(g)
     for i, pass in ipairs(passes.list) do
         if not (pass.optional and not pass.always and config.without:has(pass.name)) then
             pass.run(g, config)
         end
-        verify(g, pass.name)
+        verify(g, pass.name, config.trace or i == #passes.list)
         if config.trace then
             local after = print_graph(g)
             config.trace(("%02d-%s.txt"):format(i, pass.name),

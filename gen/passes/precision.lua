@@ -20,7 +20,7 @@ local BODIES = { "forward", "evaluation", "backward" }
 -- The types of what nodes write and regions carry.
 local function choose(body, half)
     local function store(t)
-        if t.kind == "value" and t.dtype == "real" and not t.wide then t.dtype = half end
+        if t.kind == "value" and t.dtype == "real" and not t.keep_full then t.dtype = half end
     end
     graph.walk(body, function(node)
         for _, out in ipairs(graph.writes(node)) do store(out.tensor) end
@@ -113,7 +113,7 @@ local function widen_output(g, config)
         diag.fail(config.parallel_at, "parallel: force_outputs_fp32: the model gives what a `times` carries, which "
             .. "is 16 bits, expected a layer behind it", {})
     end
-    output.wide = true
+    output.keep_full = true
 end
 
 function precision.run(g, config)

@@ -90,14 +90,14 @@ local function clone(g, config, tensor, scope, made, list)
     return made[tensor]
 end
 
-local function rewrite(g, config, body, scope, forward_scope)
-    local made, i = {}, 1
-    while i <= #body do
-        local node = body[i]
+-- A backward body with clones in front of their first readers. scope: the region of the body; forward_scope:
+-- the forward region that it is the reverse of.
+local function with_clones(g, config, body, scope, forward_scope)
+    local made, list = {}, {}
+    for _, node in ipairs(body) do
         if node.op == "times" and node.reverse_of then
-            rewrite(g, config, node.body, node, node.reverse_of)
+            node.body = with_clones(g, config, node.body, node, node.reverse_of)
         else
-            local list = {}
             graph.walk({ node }, function(reader)      -- a loop over rows reads what stands before it
                 for _, name in ipairs(reader.signature and reader.signature.ins or {}) do
                     local t = reader.ins[name]
@@ -106,13 +106,10 @@ local function rewrite(g, config, body, scope, forward_scope)
                     end
                 end
             end)
-            for _, copy in ipairs(list) do
-                table.insert(body, i, copy)
-                i = i + 1
-            end
         end
-        i = i + 1
+        list[#list + 1] = node
     end
+    return list
 end
 
 local function check_names(config, names)
@@ -142,7 +139,7 @@ function recompute.run(g, config)
     check_names(config, names)
     local inner = ordered.copy(config)
     inner.is_forward, inner.elsewhere = is_forward, read_elsewhere(g)
-    rewrite(g, inner, g.backward, nil, nil)
+    g.backward = with_clones(g, inner, g.backward, nil, nil)
 end
 
 return recompute

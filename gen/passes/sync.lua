@@ -6,73 +6,80 @@
 -- Works on places, not on names, so memory reuse is seen. A loop body is walked twice: the second
 -- walk finds what one iteration needs from the one before. Behind a node with `fence` all workers wait anyway.
 local graph = require "graph.graph"
+local ranges = require "base.ranges"
 
 local sync = { name = "sync", doc = "barriers between kernels that share memory" }
 
--- The places that an operand of a node covers, in all iterations. each: in iteration l of this loop it is only slot l.
-local function range(t)
-    local p = t.place
-    local places = graph.places(t)
+-- The elements of its arena that a tensor has, lo .. hi - 1, over all iterations. each: the tensor has a slot of
+-- `n` elements for each iteration of this loop, `stride` apart, and a node touches only that of its iteration.
+local function place_of(t, loop, walk)
+    local p, n = t.place, graph.places(t)
     local last = p.slots > 1 and p.stride * (p.slots - 1) or 0
-    return { arena = p.arena .. (p.arena == "batch" and t.name or ""), lo = p.offset, hi = p.offset + last + places,
-        each = p.slots > 1 and not p.carry and t.scope or nil, stride = p.stride, n = places }
+    return { arena = p.arena .. (p.arena == "batch" and t.name or ""), lo = p.offset, hi = p.offset + last + n,
+        each = p.slots > 1 and not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
 end
 
--- Whether two ranges of layers, the same distance apart, never meet: other places of each layer.
-local function between_layers(a, b)
-    if a.stride ~= b.stride or not a.each or not b.each then return false end
+-- Whether the slots of two tensors, the same distance apart, lie between each other.
+local function between_slots(a, b)
+    if a.stride ~= b.stride then return false end
     local gap = (b.lo - a.lo) % a.stride
     return gap >= a.n and gap + b.n <= a.stride
 end
 
--- Whether they are the same slots in two iterations of one loop.
+-- Whether they are the slots of one tensor in two iterations of the loop that is walked.
 local function other_iteration(a, b)
-    return a.each and a.each == b.each and a.loop and a.loop == b.loop and a.walk ~= b.walk and a.lo == b.lo
+    return a.loop and a.loop == b.loop and a.walk ~= b.walk and a.each == b.each and a.lo == b.lo
         and a.stride == b.stride
 end
 
-local function overlaps(list, r)
-    for _, other in ipairs(list) do
-        if other.arena == r.arena and r.lo < other.hi and other.lo < r.hi and not between_layers(other, r)
-            and not other_iteration(other, r) then
+-- Memory: per arena the ranges of tensors without slots, and a list of those with slots, of which there are few.
+local function meets(memory, r)
+    local arena = memory[r.arena]
+    if not arena then return false end
+    if arena.plain:meets(r.lo, r.hi) then return true end
+    for _, other in ipairs(arena.slotted) do
+        if r.lo < other.hi and other.lo < r.hi
+            and not (r.each and (between_slots(other, r) or other_iteration(other, r))) then
             return true
         end
     end
     return false
 end
 
-local function visit(node, state)
-    local reads, writes, wait = {}, {}, false
-    local function place(t)
-        local r = range(t)
-        r.loop, r.walk = state.loop, state.walk
-        return r
-    end
-    for i, t in ipairs(graph.reads(node)) do
-        reads[i] = place(t)
-        wait = wait or overlaps(state.written, reads[i])
-    end
-    for i, out in ipairs(graph.writes(node)) do
-        writes[i] = place(out.tensor)
-        wait = wait or overlaps(state.written, writes[i]) or overlaps(state.read, writes[i])
-    end
-    if wait then node.barrier = true end
-    if node.barrier or node.fence then state.read, state.written = {}, {} end
-    if node.fence then return end
-    table.move(reads, 1, #reads, #state.read + 1, state.read)
-    table.move(writes, 1, #writes, #state.written + 1, state.written)
+local function add(memory, r)
+    local arena = memory[r.arena] or { plain = ranges.new(), slotted = {} }
+    memory[r.arena] = arena
+    if r.each then table.insert(arena.slotted, r) else arena.plain:add(r.lo, r.hi) end
 end
 
-local function walk(body, state)
+-- since: what was read and written since the last barrier; loop, walk: the loop that is walked, and which walk it is.
+local function visit(node, since)
+    local reads, writes, wait = {}, {}, false
+    for i, t in ipairs(graph.reads(node)) do
+        reads[i] = place_of(t, since.loop, since.walk)
+        wait = wait or meets(since.written, reads[i])
+    end
+    for i, out in ipairs(graph.writes(node)) do
+        writes[i] = place_of(out.tensor, since.loop, since.walk)
+        wait = wait or meets(since.written, writes[i]) or meets(since.read, writes[i])
+    end
+    node.barrier = node.barrier or wait or nil
+    if node.barrier or node.fence then since.read, since.written = {}, {} end
+    if node.fence then return end
+    for _, r in ipairs(reads) do add(since.read, r) end
+    for _, r in ipairs(writes) do add(since.written, r) end
+end
+
+local function walk(body, since)
     for _, node in ipairs(body) do
         if node.op == "times" then
             for n = 1, 2 do
-                state.loop, state.walk = node, n
-                walk(node.body, state)
+                since.loop, since.walk = node, n
+                walk(node.body, since)
             end
-            state.loop = nil
+            since.loop = nil
         else
-            visit(node, state)
+            visit(node, since)
         end
     end
 end

@@ -79,7 +79,7 @@ end
 
 -- The losses, their sums, and what an evaluation adds.
 local function finish(g, b, c, target, output, traced_rows)
-    b.at, b.path, b.wide = c.loss.at, {}, true
+    b.at, b.path, b.keep_full = c.loss.at, {}, true
     local rows = traced_rows or rule_rows(b, c, target, output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
     if not classes then c.classes = c.data.classes and 16777216 or 0 end     -- any that an f32 holds; no classes
@@ -105,7 +105,7 @@ local function finish(g, b, c, target, output, traced_rows)
             facts = g.facts }, { f1 = c.measures_f1 })
         b.body = g.forward
     end
-    b.wide = nil
+    b.keep_full = nil
 end
 
 local function check_patterns(g, c)

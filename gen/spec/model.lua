@@ -428,9 +428,9 @@ function model.play(b, catalog, path, events, inputs)
     end
     local others, of_loss = apart(events)
     play(others)
-    b.wide = true       -- a loss is never rounded to 16 bits
+    b.keep_full = true       -- a loss is never rounded to 16 bits
     play(of_loss)
-    b.wide = nil
+    b.keep_full = nil
     return player.output, player.loss_rows
 end
 

@@ -31,7 +31,7 @@ op "attend" {
     doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
     ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?",
         "facts facts (1) ?" },
-    outs = { "y (B, T, W)", "lse wide (B, T, H)" },
+    outs = { "y (B, T, W)", "lse full (B, T, H)" },
     letters = letters, draws = true,
     grad = function(b, n, dy)
         local ins, y = n.ins, n.outs.y.tensor
@@ -64,7 +64,7 @@ op "attend" {
 
 op "attend_delta" {
     doc = "dy . y of each head",
-    ins = { "dy (B, T, W)", "y (B, T, W)" }, outs = { "delta wide (B, T, H)" },
+    ins = { "dy (B, T, W)", "y (B, T, W)" }, outs = { "delta full (B, T, H)" },
     internal = true, letters = letters,
     cost = function(n)
         local s = n.size
@@ -76,7 +76,7 @@ op "attend_delta" {
 op "attend_dx" {
     doc = "the gradients of attend with respect to q, k and v",
     ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?",
-        "mask i32 (B, T) ?", "lse wide (B, T, H)", "delta wide (B, T, H)", "facts facts (1) ?" },
+        "mask i32 (B, T) ?", "lse full (B, T, H)", "delta full (B, T, H)", "facts facts (1) ?" },
     outs = { "dq (B, T, Q)", "dk (B, T, K) ?", "dv (B, T, K) ?" },
     internal = true, letters = letters, draws = true, never_adds = true,
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,

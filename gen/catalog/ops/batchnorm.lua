@@ -23,7 +23,7 @@ end
 op "batchnorm_stats" {
     doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
-    outs = { "mean wide (G, C)", "var wide (G, C)", "rstd wide (G, C)" },
+    outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
     rounds = true, half = "x", helper = { c = "row_sums" },
 }
@@ -52,7 +52,7 @@ op "batchnorm" {
 
 op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
-    ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum wide (G, C)", "moment wide (G, C)" },
+    ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum full (G, C)", "moment full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
     rounds = true, half = "dy x", helper = { c = "row_sums" },
 }

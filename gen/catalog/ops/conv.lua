@@ -130,7 +130,7 @@ op "conv2d_dx" {
 
 op "conv2d_dw" {
     doc = "the gradient of a convolution's weight, in parts of the places: (part, group, (channel, tap), out)",
-    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y wide (N, G, K, L)" },
+    ins = { "dy (B, O, P, Q)", "x (B, C, H, W)" }, outs = { "y full (N, G, K, L)" },
     letters = function(n, size)
         local a = n.attrs
         size.G, size.L = a.groups, size.O // a.groups

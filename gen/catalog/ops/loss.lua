@@ -8,7 +8,7 @@ op "cross_entropy" {
     doc = "-log softmax(logits)[target] per row; a row whose target is `ignore` gives 0. With "
         .. "attrs.smoothing s and attrs.weights w, as torch: (1 - s) w[target] times that, and s / C "
         .. "times the sum over all classes c of w[c] (-log softmax(logits)[c])",
-    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y wide (...)", "lse wide (...)" },
+    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y full (...)", "lse full (...)" },
     grad = function(b, n, dy)
         return { logits = b:value("cross_entropy_dx", { dy = dy.y, logits = n.ins.logits,
             target = n.ins.target, lse = n.outs.lse.tensor }, n.attrs) }
@@ -36,7 +36,7 @@ op "cross_entropy_dx" {
 -- may have several targets; those of rows behind facts->rows, and ignored ones, have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
-    ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y wide (...)" },
+    ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y full (...)" },
     internal = true, lower = "loss",
     letters = function(n, seen) seen.lead = n.attrs.shape end,
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
@@ -65,7 +65,7 @@ op "tally_hits" {
 
 op "hit" {
     doc = "1 where the largest logit is the target's, else 0",
-    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y wide (...)" },
+    ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y full (...)" },
     internal = true, lower = "loss", half = "logits",
     cost = function(n)
         return { flops = elements(n) * n.size.C, elements = elements(n) * (n.size.C + 2) }

@@ -1,13 +1,16 @@
--- order: makes sure that every carried value can start in the place of the value it starts from.
+-- carries: every value that a loop carries needs memory to start in.
 --
 --   h = times(x)   with x an input, or read again later   ->   x' = copy(x); h = times(x')
 --
--- A carry's slots hold init, then the results; see memory. It needs `init` to be a plain value of
--- the scope around the region that nobody else keeps, or, where all slots are kept, just a value.
+-- The value before the loop (init) and the result of each iteration lie in the slots of one piece of memory
+-- (see passes/memory.lua). So init must be a value of the scope around the loop that no other carry starts from.
+-- Where iterations overwrite each other's slots, the loop must also be its only reader. Otherwise the loop starts
+-- from a copy.
 local graph = require "graph.graph"
 
-local order = { name = "order", doc = "copies where a carried value has no place of its own" }
+local carries = { name = "carries", doc = "copies where a carried value has no place of its own" }
 
+-- The nodes that read each tensor.
 local function readers_of(g)
     local readers = {}
     for _, body in ipairs { g.forward, g.evaluation, g.backward } do
@@ -31,17 +34,17 @@ local function is_kept(carry, readers)
     return false
 end
 
+-- Puts a copy of init before the loop at `index`, for the carry to start from.
 local function insert_copy(g, builder, body, index, carry)
     builder.at, builder.path = carry.region.at, {}
     builder.body, builder.scope = {}, carry.region.scope
     local copied = builder:value("copy", { x = carry.init }, nil, carry.init.name .. "_start")
     copied.dtype = carry.init.dtype
-    builder.body[1].rate = "micro"
     table.insert(body, index, builder.body[1])
     carry.init = copied
 end
 
-function order.run(g, config)
+function carries.run(g, config)
     local readers = readers_of(g)
     local taken = {}
     for _, body in ipairs { g.forward, g.backward } do
@@ -66,4 +69,4 @@ function order.run(g, config)
     end
 end
 
-return order
+return carries

@@ -1,5 +1,5 @@
--- logits: the last layer, its loss and their gradients go over some rows at a time, so that the logits (rows x
--- classes) are never whole in memory.
+-- head_by_rows: the head (the last layer), its loss and their gradients run over some rows at a time, so that
+-- memory never holds the logits of all rows (rows x classes). `memory { logits = "chunked" }` asks for that.
 --
 --   forward    logits = linear(x, w)              backward     d_loss = seed
 --              loss, lse = cross_entropy(logits)               for each run of rows:
@@ -8,14 +8,14 @@
 --              d_x = linear_dx(d_logits, w)                        d_logits, d_x, d_w +=
 --              d_w = linear_dw(d_logits, x)       evaluation   for each run of rows: logits, loss, hits
 --
--- The gradient of a loss does not depend on the losses, so one pass over the runs does all that training needs
--- of them: no logit is computed twice. Nodes over a run have node.run = { first, rows, whole, scope }: of
--- operands that begin with `whole` rows they see `rows`, from first on, in iteration l of a loop l * rows later.
+-- The gradient of a loss does not depend on the losses, so one loop over the rows does all that training needs:
+-- no logit is computed twice. A node of that loop has node.run = { first, rows, whole, scope }: of operands that
+-- begin with `whole` rows it sees `rows` rows, from `first` on, and l * rows further in iteration l of the loop.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
-local logits = { name = "logits", optional = true, doc = "the last layer and its loss over some rows at a time" }
+local head_by_rows = { name = "head_by_rows", optional = true, doc = "the last layer and its loss over some rows at a time" }
 
 local LAYERS = { linear = true, linear_in_out = true }
 local GRADIENTS = { linear_dx = true, linear_dw = true, linear_in_out_dx = true, linear_in_out_dw = true,
@@ -31,22 +31,23 @@ local function readers(body, tensor)
     return list
 end
 
--- The nodes that turn x into losses and back, or nil and why there are none: { layer, loss, tally, hit, slope,
--- gradients }, slope being what makes d_logits.
+-- The nodes from the head's input to the losses and back: { layer, loss, tally, hit, d_logits, gradients }, where
+-- d_logits is the node that makes the gradient of the logits and `gradients` those that read it. If the model has
+-- no such head: nil, and the reason.
 local function find(g)
     local found = { loss = g.loss.rows.def, gradients = {} }
     if not found.loss or found.loss.op ~= "cross_entropy" then return nil, "the loss is no cross_entropy" end
-    local scores = found.loss.ins.logits
-    found.layer = scores.def
+    local logits = found.loss.ins.logits
+    found.layer = logits.def
     if not found.layer or not LAYERS[found.layer.op] or found.layer.scope then
         return nil, "the model does not end in linear or unembed"
     end
-    if #readers(g.forward, scores) > 1 then return nil, "what the model gives is read by more than the loss" end
+    if #readers(g.forward, logits) > 1 then return nil, "what the model gives is read by more than the loss" end
     found.tally = readers(g.forward, g.loss.rows)[1]
-    found.hit = readers(g.evaluation, scores)[1]
-    found.slope = readers(g.backward, scores)[1]
-    if not found.slope then return nil, "nothing is trained" end
-    for _, node in ipairs(readers(g.backward, found.slope.outs.y.tensor)) do
+    found.hit = readers(g.evaluation, logits)[1]
+    found.d_logits = readers(g.backward, logits)[1]
+    if not found.d_logits then return nil, "nothing is trained" end
+    for _, node in ipairs(readers(g.backward, found.d_logits.outs.y.tensor)) do
         assert(GRADIENTS[node.op], "an unknown gradient of the logits")
         table.insert(found.gradients, node)
     end
@@ -64,7 +65,7 @@ local function cut(rows, most)
     return runs
 end
 
--- A tensor that is not there any more, whose name others may have.
+-- Takes a tensor out of the graph; its name is free again.
 local function forget(g, tensor)
     g.names[tensor.name:lower()] = nil
     table.remove(g.tensors, ordered.find(g.tensors, tensor))
@@ -102,7 +103,7 @@ end
 local function of_run(g, tensor, run, suffix)
     return graph.tensor(g, { name = tensor.name .. suffix .. (run.rest and "_rest" or ""), kind = "value",
         shape = { run.rows, tensor.shape[#tensor.shape] }, dtype = tensor.dtype, at = tensor.at,
-        scope = run.scope, wide = tensor.wide })
+        scope = run.scope, keep_full = tensor.keep_full })
 end
 
 -- Appends a run of these nodes to a body; returns them.
@@ -131,11 +132,11 @@ end
 
 -- Training: everything, in the backward pass, in the place of the gradient of the logits.
 local function train(g, found, runs, config)
-    local scores, slopes = found.loss.ins.logits, found.slope.outs.y.tensor
-    local nodes = { found.layer, found.loss, found.slope, table.unpack(found.gradients) }
+    local logits, d_logits = found.loss.ins.logits, found.d_logits.outs.y.tensor
+    local nodes = { found.layer, found.loss, found.d_logits, table.unpack(found.gradients) }
     local body, made = {}, {}
-    forget(g, scores)
-    forget(g, slopes)
+    forget(g, logits)
+    forget(g, d_logits)
     for _, node in ipairs(g.backward) do
         if node.op == "loss_seed" and node.ins.sums then
             local b = config.builder
@@ -144,9 +145,9 @@ local function train(g, found, runs, config)
                 { sums = "sums" })
             weight.outs.sums.tensor = g.sums
         end
-        if node == found.slope then
+        if node == found.d_logits then
             for i, run in ipairs(runs) do
-                made[i] = append(g, body, run, nodes, { scores, slopes }, "", config.ops)
+                made[i] = append(g, body, run, nodes, { logits, d_logits }, "", config.ops)
                 for k = 1, 2 do made[i][k].section = "forward" end
             end
             body[#body + 1] = ordered.copy(found.tally, { section = "forward" })
@@ -171,7 +172,7 @@ local function evaluate(g, found, runs, made, config)
     g.evaluation = body
 end
 
-function logits.run(g, config)
+function head_by_rows.run(g, config)
     local found, why = find(g)
     local rows = graph.elements(g.loss.rows.shape)
     config.logits_possible = found and rows > config.logits_rows       -- what a budget that is too small says
@@ -182,8 +183,8 @@ function logits.run(g, config)
     end
     if not config.logits_possible then return end
     local runs = cut(rows, config.logits_rows)
-    local scores = found.loss.ins.logits
-    scores.wide = scores.wide or config.force_outputs_fp32 and scores == g.output or nil
+    local logits = found.loss.ins.logits
+    logits.keep_full = logits.keep_full or config.force_outputs_fp32 and logits == g.output or nil
     local made = train(g, found, runs, config)
     evaluate(g, found, runs, made, config)
     g.forward = without(g.forward, { found.layer, found.loss, found.tally })
@@ -194,4 +195,4 @@ function logits.run(g, config)
         shape = g.loss.rows.shape }
 end
 
-return logits
+return head_by_rows

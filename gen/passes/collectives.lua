@@ -1,14 +1,15 @@
--- shard: which collective runs when. Only roles that reduce print it.
+-- collectives: which sum over the ranks starts behind which node of the backward pass. Only the last micro-step
+-- of a cycle has sums over the ranks (passes/roles.lua).
 --
---   ddp:  d_w written last by node n   ->   after n: start the all-reduce of w's bucket
+--   ddp:  d_w written last by node n   ->   behind n: start the all-reduce of the bucket of w
 --
--- A bucket is complete when the last of its gradients is; a node inside a region counts as the
--- region, so its bucket starts when the loop has ended.
+-- A bucket is complete when the last of its gradients is. A loop counts as one node: what it writes is complete
+-- when the loop has ended.
 local graph = require "graph.graph"
 
-local shard = { name = "shard", doc = "which collective follows which node" }
+local collectives = { name = "collectives", doc = "which collective follows which node" }
 
-function shard.run(g, config)
+function collectives.run(g, config)
     g.collectives = {}
     if config.parallel == "none" then return end
     local last = {}
@@ -34,4 +35,4 @@ function shard.run(g, config)
     end
 end
 
-return shard
+return collectives

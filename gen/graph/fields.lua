@@ -1,0 +1,124 @@
+-- fields: the fields of each record of the graph, and their meaning. verify refuses a field that is not listed
+-- here, so a misspelt or undocumented one stops the generator. The pass in brackets sets the field; a field
+-- without one is there from the beginning, or never. Sizes and offsets count elements.
+local fields = {}
+
+fields.graph = {
+    name = "of the program",
+    inputs = "tensors of the batch, in the order of the data's fields",
+    params = "all parameters, in the order of the model", param_named = "the same by name",
+    tensors = "all tensors, in the order in which they were made",
+    names = "names in use, in lower case -> the last number put behind such a name",
+    draws = "names of random ops -> how many there are",
+    forward = "body: nodes and regions of a micro-step up to its loss",
+    backward = "body: those that make the gradients (autodiff)",
+    evaluation = "body: those that follow `forward` where a micro-batch is measured, not trained on",
+    boundary = "body: from the gradient of a cycle to the parameters of the next (update)",
+    views = "body: copies of weights, made once per update (layout)",
+    iterations = "functions that nodes of `boundary` call: { name, steps, region, x, y, gram, square, ... } (update)",
+    norm = "{ tiles, ends }: how many sums the norm is made of, and where those of each group end (update)",
+    partials = "doubles that sums over tiles need (update)",
+    loss = "{ rows, target, at, attrs }: the tensor of losses and how they are weighted",
+    facts = "tensor: how many rows of the micro-batch are true, where they stand in the cycle",
+    seed = "tensor: the gradient of the sum of losses that the backward pass begins with",
+    sums = "tensor: the sums of a cycle: losses, weights, hits",
+    output = "tensor: what the model gives; nil if there are several, or if it is never whole",
+    d_output = "tensor: its gradient (autodiff)",
+    residues = "whether sums over the micro-steps keep what they round off (accumulate)",
+    half_sums = "whether they are stored in bf16 (accumulate)",
+    groups = "map from index to group: parameters with one update rule (optimize)",
+    norm_groups = "how many groups have a gradient norm of their own (optimize)",
+    state_names = "names of the optimizer's states, m and v for instance (optimize)",
+    layer_rates = "with layer_decay: factor of the learning rate by depth + 1 (optimize)",
+    real = "f32 or f64: the type of all arithmetic (precision)",
+    half = "bf16 or f16: the type that values are stored in, nil if it is `real` (precision)",
+    head = "the last layer where it runs by rows: { x, weight, bias, classes, in_out, shape } (head_by_rows)",
+    trained_elements = "of the flat space, up to the end of the trained parameters (layout)",
+    flat_elements = "of the whole flat space (layout)",
+    states = "map from state name to { dense, elements } (layout)",
+    segments = "runs of the flat space with one update rule (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params } (layout)",
+    collectives = "{ kind, bucket, n, offset }, in the order of the buckets (collectives)",
+    roles = "the variants of the backward pass that cycles need (roles)",
+    accumulate = "micro-steps of the first cycle (roles)",
+    sizes = "all numbers of micro-steps that full cycles have (roles)",
+    longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
+    arenas = "{ name, elements, state, dtype, doc }: arrays that the program allocates (memory)",
+}
+
+fields.tensor = {
+    name = "unique, an identifier of C", shape = "extents, the rows of the batch first",
+    dtype = "real, i32, f64 or facts (ga_micro of runtime/data.h); behind precision f32, f64, bf16 or f16 for real",
+    kind = "input, value, param, gradient, state, view, scalar, collected, range (of an array) or argument",
+    array = "of a range: { kind, name } of its array, for targets to spell (update)",
+    at = "path:line of the spec", def = "the node that writes it first",
+    scope = "the region it is computed in: one value per iteration", param = "whose value, gradient, state or view it is",
+    keep_full = "real numbers that are never stored in 16 bits",
+    low = "of whole numbers: the least", limit = "of whole numbers: one more than the greatest; nil: not known",
+    rowless = "made of parameters alone, so that its first axis is not the rows of the batch",
+    carry = "the carry whose argument it is", carried = "the carry whose result it is",
+    carry_out = "the carry that it is the last result of", moves = "of the seed: whether it changes while training",
+    needs = "whether it depends on a parameter that is trained (autodiff)",
+    unused = "whether nobody asked for it (autodiff)",
+    cast = "whether it is a copy in another type (precision)",
+    rounds = "the value of f32 that it is rounded from (precision)",
+    place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory)",
+}
+
+fields.node = {
+    op = "name in the catalog, or `map`: pointwise", ins = "name -> tensor", outs = "name -> Out",
+    attrs = "plain values that the op's entry reads", size = "letters of the op's shapes -> extents",
+    signature = "the op's operands: { ins, outs, shape, dtype, optional }",
+    exprs = "of pointwise nodes: { y = expression over the names of ins }",
+    views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
+    parts = "of a convolution: the parts that its places are cut into",
+    at = "path:line of the spec", path = "the block of the model that it belongs to",
+    scope = "the region it stands in", keep_full = "results are never stored in 16 bits",
+    why = "the reason of a decision about it, for people",
+    run = "the rows it sees: { first, rows, count, whole, scope, why, rest } (head_by_rows)",
+    section = "the pass over the batch that it belongs to, if not that of its body (head_by_rows)",
+    fence = "whether all workers wait behind it (update)",
+    kernel_name = "what its kernel is called, if not after its result (update)",
+    twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
+    completes = "buckets that are complete behind it (collectives)",
+    barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
+}
+
+fields.region = {
+    op = "times", name = "dotted path", count = "of iterations", first = "index of the first iteration", step = "1 or -1",
+    body = "nodes", carries = "list of Carry", at = "path:line of the spec", path = "the block of the model around it",
+    scope = "the region around it", outer_body = "the body around it, while it is built",
+    reverse_of = "the forward region whose gradients it computes (autodiff)",
+    completes = "buckets that are complete behind it (collectives)",
+    frame = "{ blocks, size }: memory of one iteration (memory)",
+}
+
+fields.out = {
+    tensor = "what is written",
+    acc = "of gradients: { first, regions }: whether the first micro-step writes or adds (passes/autodiff.lua)",
+    run = "the rows of the tensor that are written (head_by_rows)",
+}
+
+fields.carry = {
+    init = "value before the loop", arg = "value at the beginning of an iteration", result = "value at its end",
+    out = "value behind the loop", region = "the loop",
+    kept = "whether the value of each iteration is read outside the loop (carries)",
+    slots = "values that have memory at one time (carries)",
+}
+
+fields.param = {
+    name = "as checkpoints have it, %d for the iteration", shape = "of one iteration", saved_shape = "in files, if another",
+    region = "the `times` it belongs to", count = "of iterations", first = "index of the first iteration",
+    at = "path:line of the spec", init = "{ kind, ... }: how it starts", value = "tensor",
+    frozen = "not trained", buffer = "saved with the others, but written by nodes",
+    collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
+    gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
+    residue = "tensor: what its sums round off (accumulate)",
+    group = "index of its group (optimize)", layer = "with layer_decay: its depth (optimize)",
+    state = "name -> tensor (optimize)", views = "kind -> tensor (layout)",
+    flat = "{ offset, stride, n } in the flat space (layout)",
+    kept = "state name -> { offset, stride, n } in that state's array (layout)",
+    forward_index = "its position among the parameters of its layer (layout)",
+}
+
+return fields
