@@ -52,7 +52,8 @@ fields.tensor = {
     kind = "input, value, param, gradient, state, view, scalar, collected, range (of an array) or argument",
     array = "of a range: { kind, name } of its array, for targets to spell (update)",
     at = "path:line of the spec", def = "the node that writes it first",
-    scope = "the region it is computed in: one value per iteration", param = "whose value, gradient, state or view it is",
+    scope = "the region it is computed in: one value per iteration",
+    param = "whose value, gradient, state or view it is",
     keep_full = "real numbers that are never stored in 16 bits",
     low = "of whole numbers: the least", limit = "of whole numbers: one more than the greatest; nil: not known",
     rowless = "made of parameters alone, so that its first axis is not the rows of the batch",
@@ -85,7 +86,8 @@ fields.node = {
 }
 
 fields.region = {
-    op = "times", name = "dotted path", count = "of iterations", first = "index of the first iteration", step = "1 or -1",
+    op = "times", name = "dotted path", count = "of iterations", first = "index of the first iteration",
+    step = "1 or -1",
     body = "nodes", carries = "list of Carry", at = "path:line of the spec", path = "the block of the model around it",
     scope = "the region around it", outer_body = "the body around it, while it is built",
     reverse_of = "the forward region whose gradients it computes (autodiff)",
@@ -107,7 +109,8 @@ fields.carry = {
 }
 
 fields.param = {
-    name = "as checkpoints have it, %d for the iteration", shape = "of one iteration", saved_shape = "in files, if another",
+    name = "as checkpoints have it, %d for the iteration",
+    shape = "of one iteration", saved_shape = "in files, if another",
     region = "the `times` it belongs to", count = "of iterations", first = "index of the first iteration",
     at = "path:line of the spec", init = "{ kind, ... }: how it starts", value = "tensor",
     frozen = "not trained", buffer = "saved with the others, but written by nodes",

@@ -112,7 +112,8 @@ local function check_fields(pass, g)
     local function check(kind, record)
         local unknown = ordered.first_missing(record, fields[kind])
         if unknown ~= nil then
-            broken(pass, record, ("field '%s' of a %s is not declared in graph/fields.lua"):format(tostring(unknown), kind))
+            broken(pass, record, ("field '%s' of a %s is not declared in graph/fields.lua"):format(
+                tostring(unknown), kind))
         end
     end
     check("graph", g)

@@ -15,7 +15,8 @@ local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
-local head_by_rows = { name = "head_by_rows", optional = true, doc = "the last layer and its loss over some rows at a time" }
+local head_by_rows = { name = "head_by_rows", optional = true,
+    doc = "the last layer and its loss over some rows at a time" }
 
 local LAYERS = { linear = true, linear_in_out = true }
 local GRADIENTS = { linear_dx = true, linear_dw = true, linear_in_out_dx = true, linear_in_out_dw = true,
