@@ -32,7 +32,7 @@ static double now(void) {
  * command too, so it is ignored here; a signal sent to this process alone is forwarded. */
 static volatile pid_t running;
 
-static void hand_on(int number) {
+static void forward_signal(int number) {
     if (running > 0) kill(running, number);
 }
 
@@ -42,7 +42,7 @@ static const int signals[SIGNALS] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 static void wait_quietly(struct sigaction before[SIGNALS], pid_t child) {
     running = child;
     for (int i = 0; i < SIGNALS; i++) {
-        struct sigaction action = { .sa_handler = i < 2 ? SIG_IGN : hand_on, .sa_flags = SA_RESTART };
+        struct sigaction action = { .sa_handler = i < 2 ? SIG_IGN : forward_signal, .sa_flags = SA_RESTART };
         sigemptyset(&action.sa_mask);
         sigaction(signals[i], NULL, &before[i]);
         if (before[i].sa_handler == SIG_DFL) sigaction(signals[i], &action, NULL);
