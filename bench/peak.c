@@ -1,5 +1,5 @@
-/* peak.c: multiply-adds per second of one core, on the program's vectors (math.c of an emitted f32 program),
- * with nothing but registers: the ceiling of bench/gemm. Prints GFLOP/s, the best of a few short runs. */
+/* peak.c: the peak of one core in multiply-adds per second, from registers alone, with the vectors of math.c of an
+ * emitted f32 program: the upper bound for bench/gemm. Prints GFLOP/s, the best of a few short runs. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
--- bert_mini_sst2: a BERT of 4 layers and width 256 learns from nothing but 16,000 rows of SST-2 to tell good from
--- bad film reviews, in minutes on two cores. Its data, in a folder of --data or GAGEN_DATA (bench/bert_mini does
--- all of it):
+-- bert_mini_sst2: a BERT of 4 layers and width 256, trained from scratch on 16,000 rows of SST-2 (good and bad film
+-- reviews) in minutes on two cores. Its data, in a folder of --data or GAGEN_DATA (bench/bert_mini makes them):
 --   gagen tokenize bert sst2/train.tsv sst2_16000.safetensors --vocab vocab.txt --length 64 --types --first 16000
 --   gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64 --types
 local vocabulary, places, width, inner, heads, layers, drop = 30522, 512, 256, 1024, 4, 4, 0.1

@@ -1,7 +1,6 @@
--- bert_sst2: BERT-base tells good from bad film reviews (GLUE's SST-2); names as Hugging Face writes them, so
--- that --init takes its model.safetensors. New here: tokens that `gagen tokenize bert` makes of a TSV file,
--- token types, a mask that hides the filling, the pooler, F1, values in f16 with a loss scale that moves. The
--- data, in a folder of --data or GAGEN_DATA:
+-- bert_sst2: BERT-base, fine-tuned on film reviews (GLUE's SST-2); names are Hugging Face's, so --init reads its
+-- model.safetensors. New here: tokens that `gagen tokenize bert` makes of a TSV file, token types, a mask that hides
+-- the padding, the pooler, F1, values in f16 with a dynamic loss scale. The data, in a folder of --data or GAGEN_DATA:
 --   gagen tokenize bert sst2/train.tsv sst2_train.safetensors --vocab vocab.txt --length 64 --types
 --   gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64 --types
 local vocabulary, places, width, inner, heads, layers, drop = 30522, 512, 768, 3072, 12, 12, 0.1

@@ -1,5 +1,5 @@
 -- char_gpt: a GPT that writes Shakespeare letter by letter (1.1 MB, 65 characters). New here: text as data,
--- a layer repeated with `times`, residual blocks, attention, the embedding used again as the last layer.
+-- a layer repeated with `times`, residual blocks, attention, the embedding shared with the last layer.
 local width, heads, layers, context = 128, 4, 4, 64
 
 data       { "text", train = "tinyshakespeare/input.txt", context = context, split = { eval = 1742 } } -- the last tenth

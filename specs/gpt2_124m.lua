@@ -1,5 +1,5 @@
--- gpt2_124m: GPT-2 124M on llm.c's token files; names and storage as Hugging Face writes them, so that
--- --init takes its model.safetensors. New here: token files, weights stored as (in, out).
+-- gpt2_124m: GPT-2 124M on llm.c's token files; names and storage are Hugging Face's, so --init reads
+-- its model.safetensors. New here: token files, weights stored as (in, out).
 data       { "tokens", train = "gpt2tokens/tiny_shakespeare_train.bin", eval = "gpt2tokens/tiny_shakespeare_val.bin",
              context = 1024 }
 batch      { 4, global = 16 }                          -- accumulate = 16 / 4 = 4

@@ -1,5 +1,5 @@
 -- llama_tiny: the Llama recipe in small on the same text: RMSNorm, rotary positions, SwiGLU, grouped
--- key-value heads, no biases. New here: functions of tensors; names as Hugging Face writes them.
+-- key-value heads, no biases. New here: functions of tensors; names are Hugging Face's.
 local width, hidden, heads, kv_heads, layers = 128, 352, 8, 2, 4
 local kv_width = width // heads * kv_heads
 

@@ -1,5 +1,5 @@
--- resnet18_cifar10: ResNet-18 with the 3 x 3 stem for small images; names and initial values as torchvision has
--- them. With width 16 and one data file it learns in minutes (README).
+-- resnet18_cifar10: ResNet-18 with the 3 x 3 stem for small images; names and initial values are
+-- torchvision's. With width 16 and one data file it learns in minutes (README).
 local width, rows = 64, 50
 
 data       { "cifar10", train = "cifar-10-batches-bin/data_batch_*.bin", eval = "cifar-10-batches-bin/test_batch.bin",

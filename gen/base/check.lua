@@ -1,15 +1,15 @@
--- check: declared fields of words, layers, ops and optimizers, and the one function that applies
--- them. A schema is an array of { name, type, default = , position = , required = , min = , max = ,
--- above = , below = , values = , rest = , doc = }; types: int, num, bool, str, glob, size, name, any,
--- list (positions alone), table (whose keys the field's owner checks). A field with `rest` takes all positions
--- no other field has: { 2, 3 } is a list of two.
--- Invariant: no unknown field is ignored, no missing required field gets a silent value.
+-- check: applies a schema, the declared fields of a word, layer, op or optimizer, to its arguments.
+-- A schema is an array of { name, type, default = , position = , required = , min = , max = , above = , below = ,
+-- values = , alternatives = , rest = , doc = }; types: int, num, bool, str, glob, size, name, any, list (values
+-- without names), table (whose keys the field's owner checks). `alternatives` are values or Lua types that are
+-- accepted as they are. A field with `rest` takes all positions that no other field has: { 2, 3 } is a list of two.
+-- Invariant: an unknown field is refused, a missing required field is refused.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
 local check = {}
 
---- The largest whole number of a field that becomes a C int.
+--- The largest value of a field that becomes a C int.
 check.INT_MAX = 2147483647
 
 local function range_text(field)
@@ -35,7 +35,7 @@ local NOUN = {
     name = "a name", list = "a list", table = "a table",
 }
 
--- Alternatives that are types of Lua.
+-- Nouns for alternatives that name a Lua type.
 local NOUN_OF_TYPE = { table = "a table", string = "a string", number = "a number", boolean = "true or false" }
 
 local function describe(value)
@@ -56,7 +56,7 @@ local function alternatives_text(field)
     return text
 end
 
---- What a field takes, in words: "a number >= 0", "'drop' or 'pad'", "an integer or \"last\"".
+--- The values that a field accepts, in words: "a number >= 0", "'drop' or 'pad'", "an integer or \"last\"".
 function check.expected(field)
     local range = range_text(field)
     local text = field.values and "one of " .. range
@@ -83,7 +83,7 @@ end
 
 local UNIT = { [""] = 1, K = 10 ^ 3, M = 10 ^ 6, G = 10 ^ 9, Ki = 2 ^ 10, Mi = 2 ^ 20, Gi = 2 ^ 30 }
 
--- nil: it is 0, or no integer holds it.
+-- { elements } of a number, { bytes } of a size such as "25MiB"; nil if it is 0 or overflows 64 bits.
 local function size_value(value)
     if type(value) == "number" then return value > 0 and { elements = value } or nil end
     local n, unit = value:match("^(%d+)([KMG]?i?)B$")
@@ -118,7 +118,7 @@ local function fail(context, field, value, suffix)
         { hint = hint, found = type(value) == "string" and value or nil })
 end
 
--- A list has values one behind the other: nothing reads what stands under a name.
+-- Refuses a list with named values: nothing reads them.
 local function check_positions(field, list, context)
     local n = 0
     for key in ordered.each(list) do
@@ -137,7 +137,7 @@ function check.value(field, value, context)
         diag.fail(context.locate(field.name), ("%s: %s is not finite"):format(
             context.what, field.name), {})
     end
-    if field.alternatives then        -- another type is allowed as it is: "inf", "auto", a table
+    if field.alternatives then        -- "inf", "auto", a table: accepted as it is
         for _, alternative in ipairs(field.alternatives) do
             if value == alternative or type(value) == alternative then return value end
         end
@@ -160,7 +160,7 @@ local function names(schema)
     return list
 end
 
---- The context of a word at "path:line": its complaints point at the field they are about.
+--- The context of a word at "path:line"; its errors point at the line of the field concerned.
 function check.context(what, at)
     return { what = what, at = at, locate = function(name)
         if name then return diag.field(at, name) end
@@ -168,7 +168,7 @@ function check.context(what, at)
     end }
 end
 
--- A field's value into `out`; positions of a field with `rest` become a list.
+-- Checks a value and stores it in `out`; values of a field with `rest` are appended to its list.
 local function take(out, field, value, context)
     local checked = check.value(field, value, context)
     if field.rest then
@@ -183,9 +183,8 @@ local function take(out, field, value, context)
     out[field.name] = checked
 end
 
---- Applies a schema to the arguments of a word or layer.
--- context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
--- Returns a new table with every field of the schema that has a value or a default.
+--- Applies a schema to the arguments of a word or layer. Returns a new table with every field that has a value or
+--- a default. context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
 function check.fields(schema, args, context)
     local known, positions, rest = {}, {}, nil
     for _, field in ipairs(schema) do

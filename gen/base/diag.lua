@@ -1,7 +1,6 @@
--- Diagnostics: the one way gagen refuses something its user gave it.
+-- diag: diagnostics, the only way in which gagen refuses its user's input.
 -- diag.fail raises a table that the host prints (gen/host/host.c); a plain string error is a defect
--- of gagen and is printed with a traceback. Invariant: no byte of a user's text reaches the
--- terminal unescaped.
+-- of gagen and is printed with a traceback. Invariant: text of the user is escaped before it is printed.
 --
 --   hello.lua:9: optimizer: unknown field 'wieght_decay'
 --      9 | optimizer { "adamw", lr = 3e-4, wieght_decay = 0.1 }
@@ -13,14 +12,14 @@ local diag = {}
 local diagnostic = { __name = "diagnostic" }
 diagnostic.__tostring = function(d) return diag.render(d) end
 
--- Text of the form "path:line" split into its parts; line is nil where `at` is a path alone.
+--- Splits "path:line" into path and line number; the number is nil if `at` is a path alone.
 function diag.place(at)
     local path, line = at:match("^(.*):(%d+)$")
     if path then return path, math.tointeger(tonumber(line)) end
     return at, nil
 end
 
--- `text` with control bytes and bytes that are no valid UTF-8 written as \xNN.
+--- `text` with control bytes and invalid UTF-8 written as \xNN.
 function diag.escape(text)
     local function hex(byte) return ("\\x%02x"):format(byte:byte()) end
     local function all_hex(bytes) return (bytes:gsub(".", hex)) end
@@ -31,13 +30,13 @@ function diag.escape(text)
         if bad then parts[#parts + 1] = hex(text:sub(bad, bad)) end
         from = (bad or #text) + 1
     end
-    -- U+0080..U+009F act on terminals; U+2028..U+202E and U+2066..U+2069 reorder or break the line
+    -- U+0080..U+009F control terminals; U+2028..U+202E and U+2066..U+2069 break or reorder the line
     local safe = table.concat(parts):gsub("%c", hex):gsub("\xc2[\x80-\x9f]", all_hex)
     safe = safe:gsub("\xe2\x80[\xa8-\xae]", all_hex):gsub("\xe2\x81[\xa6-\xa9]", all_hex)
     return safe
 end
 
--- Number of single edits (insert, drop, replace, swap of neighbours) that turn `a` into `b`.
+-- The edit distance of `a` and `b`: insertions, deletions, replacements and swaps of neighbours.
 local function distance(a, b)
     local before, last, row = {}, {}, {}
     for j = 0, #b do last[j] = j end
@@ -55,7 +54,7 @@ local function distance(a, b)
     return last[#b]
 end
 
--- The entry of `array` that `word` most likely stands for (the first of equals); nil: none is near.
+--- The entry of `array` closest to the misspelt `word` (the first of equals), or nil if none is close.
 function diag.suggest(word, array)
     if #word > 64 then return nil end
     local best, least = nil, math.max(1, #word // 3) + 1
@@ -66,13 +65,12 @@ function diag.suggest(word, array)
     return best
 end
 
--- Makes a diagnostic without raising it. `more` may hold notes at its positions or in `notes`, and
---   found = the token the caret points at
---   hint = the word that may have been meant (printed as: did you mean 'hint'?), or
---   among = array of the words of which diag.suggest takes the hint
---   kind = "environment" (exit 3: disk, tool, device) or "bug" (exit 2); default: the user's input
---          (exit 1)
--- A note is a text, or { at = "path:line", message = text } to show that source line too.
+--- Makes a diagnostic without raising it. `more` may hold notes, at its positions or in `notes`, and
+---   found = the token that the caret points at
+---   hint  = the word that was probably meant (printed as: did you mean 'hint'?), or
+---   among = an array of words, from which diag.suggest takes the hint
+---   kind  = "environment" (exit 3: disk, tool, device) or "bug" (exit 2); default: the user's input (exit 1)
+--- A note is a text, or { at = "path:line", message = text }, which shows that source line too.
 function diag.new(at, message, more)
     more = more or {}
     local d = { at = at, message = message, notes = {}, found = more.found, hint = more.hint,
@@ -83,24 +81,24 @@ function diag.new(at, message, more)
     return setmetatable(d, diagnostic)
 end
 
--- Raises a diagnostic: `at` is "path:line", a path or the name of an option.
+--- Raises a diagnostic; `at` is "path:line", a path or the name of an option.
 function diag.fail(at, message, more)
     error(diag.new(at, message, more), 0)
 end
 
--- Raises a diagnostic that came as data { at, message, ... }: the second result of host.evaluate.
+--- Raises a diagnostic given as data { at, message, ... }, the second result of host.evaluate.
 function diag.raise(d)
     error(diag.new(d.at, d.message, d), 0)
 end
 
--- Whether a caught error value is a diagnostic (and not a defect of gagen).
+--- Whether a caught error value is a diagnostic rather than a defect of gagen.
 function diag.is(value)
     return type(value) == "table" and getmetatable(value) == diagnostic
 end
 
 local quiet = false
 
---- f(...), whose warnings have been printed before.
+--- Calls f(...) without printing its warnings, for a second evaluation of the same spec.
 function diag.without_warnings(f, ...)
     quiet = true
     local results = table.pack(pcall(f, ...))
@@ -109,7 +107,7 @@ function diag.without_warnings(f, ...)
     return table.unpack(results, 2, results.n)
 end
 
--- Prints a diagnostic to standard error as a warning and goes on.
+--- Prints a diagnostic to standard error as a warning and returns.
 function diag.warn(at, message, more)
     if quiet then return end
     io.stderr:write(diag.render(diag.new(at, "warning: " .. message, more)))
@@ -125,7 +123,7 @@ local function source_line(path, number)
     end
 end
 
--- The column at which `token` stands in `line`, if it stands there exactly once as a whole word.
+-- The column of `token` in `line` if it occurs there exactly once as a whole word, else nil.
 local function column(line, token)
     local edge = "[^%w_]"
     local place
@@ -143,8 +141,8 @@ local function column(line, token)
     return place
 end
 
--- Lines that show source line `at`, with a caret under `token` and `hint` beside it, or nil; and
--- whether the hint is in them.
+-- The source line at `at` with a caret under `token` and `hint` beside it, or nil; and whether the hint
+-- is shown.
 local function excerpt(at, token, hint)
     local path, number = diag.place(at)
     local line = source_line(path, number)
@@ -158,7 +156,7 @@ local function excerpt(at, token, hint)
     return ("%s     | %s%s%s\n"):format(shown, indent, caret, hint and " " .. hint or ""), true
 end
 
--- The whole diagnostic as text, with a line end.
+--- The whole diagnostic as text that ends in a newline.
 function diag.render(d)
     local hint = d.hint and ("did you mean '%s'?"):format(diag.escape(d.hint))
     local shown, hinted = excerpt(d.at, d.found, hint)
@@ -175,12 +173,12 @@ end
 
 local elsewhere = {}
 
--- Tells diag.field of fields that are not given where their word stands: places[at][name] = a place;
--- name 1 is the word's first position. Holds until the next call.
+--- Tells diag.field where fields are given outside the spec: places[at][name] = the option that gives the
+--- field; name 1 is the word's first position. Replaces the places of the previous call.
 function diag.fields_elsewhere(places) elsewhere = places end
 
--- "path:line" of the field `name` of the word at `at`: the first `name =` between the word and the
--- end of its argument; `at` itself where the field is not written there.
+--- "path:line" of the field `name` of the word at `at`: the first `name =` in the word's argument, or `at`
+--- itself if the field is not written there.
 function diag.field(at, name)
     local place = elsewhere[at] and elsewhere[at][name]
     if place or name == 1 then return place or at end

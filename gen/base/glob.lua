@@ -1,17 +1,17 @@
--- glob: name patterns of a spec. `*` stands for any characters, everything else for itself.
--- Parameters of `times` are one stack, "h.%d.fc.weight": a pattern takes all its layers or none.
+-- glob: name patterns of a spec. `*` matches any characters, every other character itself.
+-- Parameters of `times` are one stack, "h.%d.fc.weight": a pattern matches all its layers or none.
 local diag = require "base.diag"
 
 local glob = {}
 
---- Whether `name` as a whole fits the pattern.
+--- Whether the pattern matches the whole `name`.
 function glob.matches(pattern, name)
     local lua = pattern:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*")
     return name:match("^" .. lua .. "$") ~= nil
 end
 
---- Whether the pattern takes a parameter { name, first, count }. One that takes some layers of a
---- stack and not the others is refused at `at`; `what` says whose pattern it is.
+--- Whether the pattern matches a parameter { name, first, count }. A pattern that matches only some layers
+--- of a stack is refused at `at`; `what` names the pattern's owner in the message.
 function glob.takes(pattern, param, at, what)
     local taken, missed
     for l = param.first, param.first + param.count - 1 do
@@ -25,7 +25,7 @@ function glob.takes(pattern, param, at, what)
     return taken ~= nil
 end
 
---- Refuses a pattern that takes none of `params`: a name with an error in it changes nothing.
+--- Refuses a pattern that matches none of `params`, which is probably misspelt.
 function glob.check(pattern, params, at, what)
     local names, any = {}, false
     for _, param in ipairs(params) do

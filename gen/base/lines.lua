@@ -1,10 +1,11 @@
--- lines: the difference of two texts, line by line. Lines that both have once are anchors; between
--- them Myers' shortest edit (1986), as long as it is short; what is left is taken as replaced.
+-- lines: the difference of two texts, line by line (patience diff). Lines that occur once in both texts are
+-- anchors; the gaps between them are compared with Myers' shortest edit (1986), or replaced whole where that edit
+-- is too long.
 local lines = {}
 
-local MOST = 300        -- edits that Myers looks for in one gap
+local MOST_EDITS = 300        -- of one gap
 
---- The lines of a text, without their ends.
+--- The lines of a text, without newlines.
 function lines.split(text)
     local list = {}
     for line in text:gmatch("([^\n]*)\n?") do list[#list + 1] = line end
@@ -12,8 +13,8 @@ function lines.split(text)
     return list
 end
 
--- Positions (i, j) of lines that occur once in a[a1..a2] and once in b[b1..b2], and whose order is the
--- same in both: the longest such sequence.
+-- The longest sequence of lines that occur once in a[a1..a2] and once in b[b1..b2], in the same order in
+-- both, as positions { i, j }.
 local function anchors(a, a1, a2, b, b1, b2)
     local count, place = {}, {}
     for i = a1, a2 do count[a[i]] = (count[a[i]] or 0) + 1 end
@@ -43,7 +44,8 @@ end
 -- Whether the path to diagonal k came down from k + 1 (a line of b) or from k - 1 (a line of a).
 local function is_down(reached, d, k) return k == -d or k ~= d and reached[k - 1] < reached[k + 1] end
 
--- Walks back from the end of the shortest edit; trace[d]: what d - 1 edits had reached.
+-- The pairs of equal lines on the path back from the end of the shortest edit. trace[d][k]: the furthest x on
+-- diagonal k after d - 1 edits.
 local function walk_back(trace, d, x, k, a1, b1)
     local list = {}
     for step = d, 0, -1 do
@@ -58,10 +60,10 @@ local function walk_back(trace, d, x, k, a1, b1)
     return list
 end
 
--- The pairs of equal lines of a shortest edit of a gap; none if it has more than MOST edits.
+-- The pairs of equal lines of a shortest edit of a gap; none if it has more than MOST_EDITS edits.
 local function shortest(a, a1, a2, b, b1, b2)
     local n, m, reached, trace = a2 - a1 + 1, b2 - b1 + 1, { [1] = 0 }, {}
-    for d = 0, math.min(n + m, MOST) do
+    for d = 0, math.min(n + m, MOST_EDITS) do
         trace[d] = {}
         for k, x in next, reached do trace[d][k] = x end
         for k = -d, d, 2 do
@@ -74,6 +76,7 @@ local function shortest(a, a1, a2, b, b1, b2)
     return {}
 end
 
+-- Appends the pairs of equal lines of a gap to `out`: its common head, a shortest edit, its common tail.
 local function gap(a, a1, a2, b, b1, b2, out)
     while a1 <= a2 and b1 <= b2 and a[a1] == b[b1] do
         out[#out + 1] = { i = a1, j = b1 }
@@ -89,7 +92,7 @@ local function gap(a, a1, a2, b, b1, b2, out)
     table.move(tail, 1, #tail, #out + 1, out)
 end
 
---- Pairs { i, j } of lines that are the same in a and b, rising in both; a and b are arrays of keys.
+--- The pairs { i, j } of equal lines in a and b, ascending in both; a and b are arrays of keys.
 function lines.matches(a, b)
     local out, i, j = {}, 1, 1
     for _, anchor in ipairs(anchors(a, 1, #a, b, 1, #b)) do
@@ -101,8 +104,8 @@ function lines.matches(a, b)
     return out
 end
 
---- The edits of a unified difference: a list of { sign = " " | "-" | "+", text, i, j }; i and j are the
---- numbers of the line in a and b. key(line) is what is compared (default: the line itself).
+--- The edits that turn a into b: a list of { sign = " " | "-" | "+", text, i, j } with the line numbers i in
+--- a and j in b. Two lines are equal if key(line) is (default: the line itself).
 function lines.edits(a, b, key)
     local ka, kb = a, b
     if key then
@@ -128,7 +131,7 @@ function lines.edits(a, b, key)
     return edits
 end
 
---- The hunks of edits with `context` equal lines around each change, as text; "" where nothing changed.
+--- The edits as text in unified format, `context` equal lines around each change; "" if nothing changed.
 function lines.hunks(edits, context)
     local shown, out, last = {}, {}, nil
     for n, edit in ipairs(edits) do

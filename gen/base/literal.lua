@@ -1,22 +1,22 @@
--- literal: reads and writes values as Lua writes them: numbers, strings, booleans, tables of those.
--- Nothing is evaluated: a name that is no key and an operator are refused.
+-- literal: reads and writes Lua literals: numbers, strings, booleans and tables of them.
+-- Nothing is evaluated: operators are refused, and names except as keys.
 local ordered = require "base.ordered"
 
 local literal = {}
 
-local DEPTH, ENTRIES = 16, 10000
+local MOST_DEPTH, MOST_ENTRIES = 16, 10000
 
 local Reader = {}
 Reader.__index = Reader
 
--- What is refused, with the text it was met at.
+-- Raises { refused = message }, the next 24 bytes of the text in the place of %s.
 local function refuse(reader, message)
     error({ refused = message:format(reader.text:sub(reader.at, reader.at + 23)) }, 0)
 end
 
 function Reader:skip() self.at = self.text:find("%S", self.at) or #self.text + 1 end
 
--- The text that fits the pattern here, which is then behind us; or nil.
+-- Consumes and returns the text that matches the pattern at the current position, or returns nil.
 function Reader:take(pattern)
     self:skip()
     local first, last = self.text:find("^" .. pattern, self.at)
@@ -27,6 +27,7 @@ end
 
 local ESCAPES = { n = "\n", t = "\t", r = "\r", ["\\"] = "\\", ['"'] = '"', ["'"] = "'" }
 
+-- The rest of a string whose opening quote has been read.
 function Reader:string(quote)
     local parts = {}
     while true do
@@ -58,6 +59,7 @@ function Reader:number()
     return value
 end
 
+-- `name =` or `[key] =`, or nil if the entry has no key.
 function Reader:key()
     local name = self:take("[%a_][%w_]*%s*=%f[^=]")
     if name then return name:match("^[%w_]+") end
@@ -73,7 +75,7 @@ end
 function Reader:table()
     local t, positions = {}, 0
     self.depth = self.depth + 1
-    if self.depth > DEPTH then refuse(self, "tables nested too deep at '%s'") end
+    if self.depth > MOST_DEPTH then refuse(self, "tables nested too deep at '%s'") end
     while not self:take("}") do
         local key = self:key()
         if not key then
@@ -83,7 +85,7 @@ function Reader:table()
         if t[key] ~= nil then refuse(self, "before '%s': " .. key .. " is given twice") end
         t[key] = self:value()
         self.entries = self.entries + 1
-        if self.entries > ENTRIES then refuse(self, "too many entries") end
+        if self.entries > MOST_ENTRIES then refuse(self, "too many entries") end
         if not self:take("[,;]") and not self.text:find("^%s*}", self.at) then
             refuse(self, "',' or '}' expected at '%s'")
         end
@@ -114,7 +116,7 @@ function Reader:value()
     return self:number()
 end
 
---- Reads `text`. Returns true and the value, or false, what is wrong, and the bare word if that is it.
+--- Reads `text`. Returns true and the value, or false, the complaint and the bare word if that is the fault.
 function literal.read(text)
     local reader = setmetatable({ text = text, at = 1, depth = 0, entries = 0 }, Reader)
     local done, value = pcall(function()
@@ -135,7 +137,7 @@ local function quoted(text)
     end) .. '"'
 end
 
---- The value as one line that reads back as it: positions first, then keys in their order.
+--- The value as one line of Lua that reads back as the same value: positions first, then sorted keys.
 function literal.write(value)
     if type(value) == "string" then return quoted(value) end
     if math.type(value) == "float" then

@@ -1,12 +1,12 @@
--- ordered: maps and sets that remember insertion order, and the only home of `pairs`.
--- Lua's own table order changes from run to run; whatever reaches a file goes through here.
+-- ordered: maps that remember insertion order, and loops over plain tables in sorted order.
+-- The order of Lua's `pairs` changes from run to run, so it is used in this file only: output never depends on it.
 local ordered = {}
 
 local map = {}
 map.__index = map
 
---- An empty map. `m:set(k, v)`, `m:get(k)`, `m:has(k)`, `m:size()`; `for k, v in m:each()` in
---- insertion order. Setting an existing key keeps its place.
+--- An empty map: `m:set(k, v)`, `m:get(k)`, `m:has(k)`, `m:size()`, and `for k, v in m:each()` in insertion
+--- order. A key that is set again keeps its place.
 function ordered.map()
     return setmetatable({ keys = {}, values = {} }, map)
 end
@@ -73,7 +73,7 @@ function ordered.each(t)
     end
 end
 
---- A shallow copy of a plain table; fields of `over`, if given, win.
+--- A shallow copy of a plain table with the fields of `over`, if given, in the place of its own.
 function ordered.copy(t, over)
     local out = {}
     for key, value in pairs(t) do out[key] = value end
@@ -81,7 +81,7 @@ function ordered.copy(t, over)
     return out
 end
 
---- An array of f(x) for each x of an array; nil results are left out.
+--- The results f(x, i) for the elements x of an array, without the nil ones.
 function ordered.collect(array, f)
     local out = {}
     for i, x in ipairs(array) do

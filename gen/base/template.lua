@@ -1,15 +1,17 @@
--- template: files of C with three rules.
+-- template: renders template files of C, which have three rules.
 --   //@ name(a, b)    opens a block with declared parameters
---   //% lua           a directive line; vanishes from the output
---   $name  $(expr)    interpolation of a typed value or an integer; $$ is a dollar sign.
---                     Alone on its line it takes the line's indentation; empty, the line vanishes.
--- In files whose comment sign is #, `#@` and `#%` are the same rules.
--- One template line becomes one Lua line, so an error names the template's own file and line.
+--   //% lua           a line of Lua, which leaves no line in the output
+--   $name  $(expr)    inserts a typed value (base/text.lua) or an integer; $$ is a dollar sign.
+--                     Alone on a line, each line of the text gets that line's indentation; an empty text
+--                     leaves no line.
+-- Files whose comments begin with # have `#@` and `#%` instead.
+-- One template line becomes one line of Lua, so errors name the template's file and line.
 local ordered = require "base.ordered"
 local text = require "base.text"
 
 local template = {}
 
+-- One template line as one line of Lua.
 local function to_lua(line)
     local code = line:match("^%s*[/#]/?%%(.*)$")
     if code then return code end
@@ -34,6 +36,7 @@ local function to_lua(line)
     return "_put(" .. table.concat(out, ", ") .. ")"
 end
 
+-- The template as a Lua chunk that defines one function per block, and the chunk's name.
 local function compile(source, file)
     local lua, open, names = {}, false, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
     for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
@@ -67,8 +70,8 @@ local function indent(out, pad, v)
     end
 end
 
---- Loads a template file. Returns render(block, arguments) -> text.block; an undeclared, missing or
---- unknown name is an error that names the template's line.
+--- Loads a template file. Returns render(block, arguments) -> text.block; a missing or undeclared argument and
+--- an unknown name are errors.
 function template.load(source, file)
     local out
     local blocks, declared = {}, {}

@@ -1,6 +1,6 @@
--- text: the three kinds of values that may reach a template, and the only makers of C text from data.
--- A plain string is refused by the template engine, so no word of a spec reaches C, make or a shell
--- except as a checked identifier or an escaped literal.
+-- text: makes the typed values that templates accept: identifiers, literals and blocks of C text.
+-- Templates refuse plain strings, so text of a spec reaches C, make or a shell only as a checked identifier
+-- or an escaped literal.
 local expr = require "base.expr"
 
 local text = {}
@@ -14,22 +14,22 @@ local function value(kind, s) return setmetatable({ kind = kind, text = s }, typ
 --- Whether v is a typed value.
 function text.is(v) return getmetatable(v) == typed end
 
---- A word for a shell, in quotes where it needs them: plain text, for people.
+--- A word for a shell as a plain string, quoted if necessary.
 function text.shell_word(word)
     if word:find("^[%w_./=+,:@-]+$") then return word end
     return "'" .. word:gsub("'", "'\\''") .. "'"
 end
 
---- A C identifier; anything else is a bug of the caller.
+--- A C identifier; another string is an error of the caller.
 function text.ident(s)
     if not s:match("^[%a_][%w_]*$") then error("not an identifier: " .. s, 2) end
     return value("ident", s)
 end
 
---- A floating constant of the program's type ("f32" or "f64"); `at`: the place to blame for it.
+--- A floating constant of type "f32" or "f64"; `at` is the place named if the type cannot hold it.
 function text.number(x, dtype, at) return value("literal", expr.literal(x, dtype, at)) end
 
---- A C string literal: printable ASCII as it is, the rest in three-digit octal.
+--- A C string literal: printable ASCII unchanged, other bytes in three-digit octal.
 function text.string(s)
     local body = s:gsub('[^%w !#-&(-/:-@%[%]^_`{-~]', function(c)
         return ("\\%03o"):format(c:byte())
@@ -37,10 +37,10 @@ function text.string(s)
     return value("literal", '"' .. body:gsub("%?", "\\077") .. '"')
 end
 
---- C text made by emit: expressions, declarations, calls, the result of other templates.
+--- C text made by gen/emit: expressions, declarations, calls, rendered templates.
 function text.block(s) return value("block", s) end
 
---- Text for a comment: ASCII only, no comment delimiters, no trailing backslash.
+--- Text that is safe in a C comment: ASCII, without comment delimiters, trigraphs or a trailing backslash.
 function text.comment(s)
     s = s:gsub("[^\32-\126]", "?"):gsub("%*/", "* /"):gsub("/%*", "/ *"):gsub("%?%?", "? ?")
     return value("block", (s:gsub("\\+$", "")))

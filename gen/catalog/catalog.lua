@@ -1,18 +1,19 @@
--- catalog: loads what gagen knows, one folder per kind, one file per family, in sorted order.
--- An entry missing a required part (doc, gradient, sample ...) is an error when gagen starts.
+-- catalog: loads the ops, layers, losses, optimizers and schedules that gagen knows: one folder per kind, one file
+-- per family, in sorted order. An entry without a required part (doc, gradient, sample ...) is an error at start.
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 
 local catalog = {}
 
+-- "bias f64 (N) ?" -> name, dtype, shape, whether it is optional.
 local function parse_operand(line)
     local name, dtype, shape, mark = line:match("^([%w_]+)%s+(%w*)%s*%(([^)]*)%)%s*(%??)$")
     if not name then error("bad operand '" .. line .. "'") end
     return name, dtype ~= "" and dtype or "real", shape, mark == "?"
 end
 
--- "x (..., K)", "bias (N) ?", "target i32 (...)" -> names in order, shapes, dtypes, optional. A result that
--- is "full" is never stored in 16 bits.
+-- The operands and results of an op, such as "x (..., K)", "bias (N) ?", "target i32 (...)": names in order, shapes,
+-- dtypes and optional ones by name. A result of dtype "full" is never stored in 16 bits.
 local function signature(ins, outs)
     local s = { ins = {}, outs = {}, shape = {}, dtype = {}, optional = {} }
     for key, list in ordered.each { ins = ins, outs = outs } do
@@ -34,6 +35,7 @@ local function require_parts(kind, name, entry, parts)
     end
 end
 
+-- Runs the files of a folder of the catalog; they see the names of `env` and the functions of base/expr.lua.
 local function run_folder(folder, env)
     for key in ordered.each(expr) do
         if env[key] == nil then env[key] = expr[key] end
@@ -55,15 +57,15 @@ local function lua_names()
         string = string, type = type, ordered = ordered, expr = expr }
 end
 
--- "x y" as a set. Operands that the templates of an op read and write in 16 bits, where the tensor has
--- such; of an op that `rounds`, inputs among them always have.
+-- "x y" as a set: the operands that the templates of an op can read or write in 16 bits. An op that `rounds` reads
+-- these inputs in 16 bits even if they are stored in 32.
 local function operand_set(names)
     local set = {}
     for name in (names or ""):gmatch("%S+") do set[name] = true end
     return set
 end
 
--- Ops: structured ops with a template each, and pointwise ops as expressions.
+-- The structured ops, each with a template, and the pointwise ops, which are expressions.
 local function load_ops()
     local ops, words = ordered.map(), ordered.map()
     local env = lua_names()
@@ -87,6 +89,7 @@ local function load_ops()
     return ops, words
 end
 
+-- The entries of a folder whose files say `word "name" { ... }`; each must have the named parts.
 local function load_plain(folder, word, parts)
     local entries = ordered.map()
     local env = lua_names()
@@ -101,8 +104,8 @@ local function load_plain(folder, word, parts)
     return entries
 end
 
---- A rule's fields with their defaults, and each set with one of them changed that a rule may look at: flags
---- turned, numbers of 0 or 1 made 0.5. { name of the field or nil, fields }.
+--- Settings that tests try for a rule: its defaults, then one setting for each flag inverted and each number 0 or 1
+--- replaced by 0.5. A list of { name of the changed field or nil, fields }.
 function catalog.settings(rule)
     local function defaults()
         local o = {}
@@ -122,7 +125,7 @@ end
 
 local loaded
 
---- The whole catalog: { ops, pointwise, layers, losses, optimizers, schedules }: ordered maps.
+--- The whole catalog { ops, pointwise, layers, losses, optimizers, schedules }, each an ordered map by name.
 function catalog.load()
     if not loaded then
         local ops, words = load_ops()

@@ -1,12 +1,12 @@
--- annotations: gagen.d.lua: what a spec may use, as annotations for the Lua language server: completion
--- and warnings while a spec is written. `---@class (exact)` refuses fields that are not listed.
+-- annotations: makes gagen.d.lua: annotations of everything that a spec may use, with which the Lua language server
+-- completes and checks a spec while it is written. `---@class (exact)` refuses fields that are not listed.
 local ordered = require "base.ordered"
 local reference = require "command.reference"
 
 local TYPE = { int = "integer", num = "number", bool = "boolean", str = "string", glob = "string",
     size = "integer|string", name = "string", list = "table", table = "table", any = "any" }
 
--- The type of a field; texts that it may be are named one by one.
+-- The type of a field in annotations; possible strings are listed one by one.
 local function type_of(field)
     local parts = {}
     if field.values then
@@ -27,7 +27,7 @@ local function doc_of(field)
     return field.doc .. "; " .. reference.expected(field) .. (default and ", default " .. default or "")
 end
 
--- The class of a table of fields; `first`: the type of its first position where that is a name.
+-- The class of a table of fields; `first`: the type of its first position if that is a name.
 local function class(line, name, fields, first)
     line("---@class (exact) %s", name)
     if first then line("---@field [1] %s", first) end
@@ -41,7 +41,7 @@ local function class(line, name, fields, first)
     line("")
 end
 
--- What a word takes beside a table: the value of its first position.
+-- The alternatives to a table of fields: "|" and the type of the value at the first position, or "".
 local function plain_of(fields)
     for _, f in ipairs(fields) do
         if f.position == 1 then return "|" .. type_of(f) end
@@ -67,7 +67,7 @@ local HEAD = [[
 ---@alias gagen.batch_fields table<string, gagen.tensor>
 ]]
 
--- Words whose argument is not a table of fields.
+-- Words whose argument is not a table of fields, annotated by hand.
 local BY_HAND = {
     model = [[
 ---@param layers gagen.layers|fun(batch: gagen.batch_fields): gagen.tensor|table<string, gagen.tensor>
@@ -89,7 +89,7 @@ function block(name) end]],
 function residual(layers) end]],
 }
 
--- A word that names an entry of a registry: one class for each.
+-- A word whose first position names an entry of a registry: one class for each entry.
 local function selected(line, entry)
     local classes, names = {}, {}
     for _, choice in ipairs(reference.entries(entry.select)) do
@@ -138,7 +138,7 @@ local function layer(line, entry)
     end
 end
 
--- A function of tensors that is also a layer, and of numbers a number.
+-- An op: a function of tensors and numbers, or with its fields a layer.
 local function op(line, entry)
     class(line, "gagen.op." .. entry.name, entry.fields)
     line("---%s", entry.doc)

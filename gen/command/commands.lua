@@ -1,10 +1,10 @@
 -- commands: gagen's commands and options as data. The parser, `gagen help`, the manual page, the
 -- completions of shells and docs/COMMANDS.md are all made from these two lists.
 --
--- A command: { name, arguments, doc, options, example, details }. An argument in brackets may be left
--- out; its name says what it is: SPEC a file, the others words. `rest`: what follows `--`.
--- An option: { name, key, doc, value, most, many, values }: most = it is an integer from 1 to this, many =
--- may be given several times, values = what completion offers.
+-- A command: { name, arguments, doc, options, rest, example, details }. An argument in brackets is optional; SPEC is
+-- the name of a file. rest: the name of the arguments that may follow `--`.
+-- An option: { name, key, doc, value, most, many, values }. value: the name of its value, nil for a flag; most: its
+-- largest integer, from 1; many: it may be given several times; values: the choices that completion offers.
 local ordered = require "base.ordered"
 local passes = require "passes.passes"
 local words = require "spec.words"
@@ -22,7 +22,7 @@ local MOST_TOKENS = 2147483647
 commands.options = {
     { name = "-o", key = "output", value = "DIR", doc = "the program's own folder; default: out/NAME" },
     { name = "--set", key = "set", value = "WORD.FIELD=LUA", many = true,
-        doc = "a value in the place of the spec's: --set accumulate=8 --set optimizer.lr=1e-3" },
+        doc = "replace a value of the spec: --set accumulate=8 --set optimizer.lr=1e-3" },
     { name = "--target", key = "target", value = "NAME", values = target_values("kind"),
         doc = "c or cuda" },
     { name = "--march", key = "march", value = "NAME", values = target_values("march"),
@@ -40,25 +40,25 @@ commands.options = {
     { name = "--man", key = "man", doc = "the manual page, for man -l" },
     { name = "--markdown", key = "markdown", doc = "the text of docs/COMMANDS.md" },
     { name = "--annotations", key = "annotations",
-        doc = "what a spec may use, as gagen.d.lua for the Lua language server" },
+        doc = "the text of gagen.d.lua: everything a spec may use, for the Lua language server" },
     { name = "--completion", key = "completion", value = "SHELL", values = { "bash", "zsh", "fish" },
         doc = "completion of the command line: bash, zsh or fish" },
     { name = "--vocab", key = "vocab", value = "PATH",
         doc = "bert: the file vocab.txt; gpt2: the folder of encoder.json and vocab.bpe" },
     { name = "--length", key = "length", value = "N", most = 65536,
-        doc = "bert: ids of a row; longer rows are cut, shorter ones filled up" },
-    { name = "--text", key = "text", value = "COLUMN", doc = "bert: where the text is; default: sentence" },
-    { name = "--pair", key = "pair", value = "COLUMN", doc = "bert: where a second text is" },
-    { name = "--class", key = "class", value = "COLUMN", doc = "bert: where the class is; default: label" },
-    { name = "--types", key = "types", doc = "bert: a field of token types, 0 or 1 in the second text" },
+        doc = "bert: ids of a row; longer rows are cut, shorter ones padded" },
+    { name = "--text", key = "text", value = "COLUMN", doc = "bert: column of the text; default: sentence" },
+    { name = "--pair", key = "pair", value = "COLUMN", doc = "bert: column of a second text" },
+    { name = "--class", key = "class", value = "COLUMN", doc = "bert: column of the class; default: label" },
+    { name = "--types", key = "types", doc = "bert: add a field of token types, 1 in the second text and 0 elsewhere" },
     { name = "--documents", key = "documents",
         doc = "gpt2: <|endoftext|> before the text and after each empty line" },
     { name = "--raw", key = "raw", doc = "gpt2: the tokens alone, without a header" },
-    { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "only so many rows or tokens" },
-    { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "not the first N rows or tokens" },
+    { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "at most N rows or tokens" },
+    { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
-    { name = "--dev", key = "dev", value = "DIR", doc = "gagen's scripts and templates from a checkout" },
+    { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
 }
 
 local COMPILE = { "--set", "--target", "--march", "--ranks", "--threads", "--without", "--trace" }
@@ -84,16 +84,16 @@ commands.list = {
             .. "folder (a C compiler is needed), with the rows of a cycle held constant: B rows x A "
             .. "micro-steps. All start from the same values, run three cycles on the same data and are "
             .. "compared with the first: max|a - b| / max|b| of each tensor of gradients and "
-            .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Where that would be more than 2e12 "
-            .. "operations it is one cycle of as few rows as all A divide, which the report says." },
+            .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Beyond 2e12 "
+            .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json"),
         doc = "every byte, kernel and collective, before anything runs",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
-        details = "A third column is the momentum, or beta1, where the schedule moves it. The rate is that of the "
-            .. "optimizer; groups have it times their lr_scale. Of \"plateau\" it is the rate before any "
-            .. "evaluation. No update is taken to be skipped.",
+        details = "A third column is the momentum, or beta1, if the schedule moves it. The rate is the optimizer's; "
+            .. "that of a group is multiplied by its lr_scale. For \"plateau\" it is the rate before any "
+            .. "evaluation. Skipped updates are not considered.",
         example = "gagen lr specs/digits_mlp.lua" },
     { name = "kernels", arguments = { "SPEC" }, options = with(),
         doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua" },
@@ -101,15 +101,15 @@ commands.list = {
         doc = "one file or kernel of the program; step.c if none is named",
         example = "gagen show specs/digits_mlp.lua fc1_forward" },
     { name = "diff", arguments = { "A", "[B]" }, options = with("--json"),
-        doc = "what two specs or programs differ in: the plan first, then the text",
+        doc = "the differences of two specs or programs: first the plan, then the text",
         example = "gagen diff specs/digits_mlp.lua --set accumulate=8",
-        details = "A and B are specs or folders of programs. With one spec and --set, the spec as it is is "
-            .. "compared with the spec so changed; with two, --set goes into both. Lines that say where a "
-            .. "program came from are left out." },
+        details = "A and B are specs or folders of programs. With one spec and --set, the unchanged spec is "
+            .. "compared with the changed one; with two specs, --set applies to both. Lines about the origin of "
+            .. "a program are left out." },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "
-            .. "another file. A file that is there is never overwritten." },
+            .. "another file. An existing file is never overwritten." },
     { name = "list", arguments = { "[KIND]" }, options = {},
         doc = "what a spec may use: words, layers, ops, losses, optimizers, schedules, data",
         example = "gagen list layers" },
@@ -117,12 +117,12 @@ commands.list = {
         "--documents", "--raw", "--length", "--text", "--pair", "--class", "--types" },
         doc = "turn a text into the ids of its tokens for training; METHOD: gpt2 or bert",
         example = "gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64",
-        details = "gpt2 writes the tokens of a text as llm.c's token files have them, for data { \"tokens\" }. "
-            .. "<|endoftext|> in the text is that token. bert takes the rows of a TSV file, whose first line "
+        details = "gpt2 writes the tokens of a text in the format of llm.c's token files, for data { \"tokens\" }. "
+            .. "<|endoftext|> in the text becomes that token. bert reads the rows of a TSV file, whose first line "
             .. "names the columns, and writes a safetensors file for data { \"tensors\" }: ids = [CLS] text "
-            .. "[SEP], filled up with [PAD]; mask = 1 where ids are no filling; types; the class under the name of "
+            .. "[SEP], padded with [PAD]; mask = 0 for padding, else 1; types; the class under the name of "
             .. "its column. The ids are those of Hugging Face's tokenizers for uncased BERT; [CLS], [SEP], "
-            .. "[MASK], [PAD] and [UNK] in the text are those pieces. With --pair a row is [CLS] text [SEP] "
+            .. "[MASK], [PAD] and [UNK] in the text become those pieces. With --pair a row is [CLS] text [SEP] "
             .. "second text [SEP] and has types; the longer text is cut first." },
     { name = "help", arguments = { "[WORD]" },
         options = { "--man", "--markdown", "--annotations", "--completion" },
@@ -139,13 +139,13 @@ commands.exit = {
 }
 
 commands.environment = {
-    { "GAGEN_DATA", "folder in which data files are looked for before the folder data beside the spec" },
-    { "CC, CFLAGS, LDFLAGS", "what make takes to build a program" },
-    { "XDG_CACHE_HOME", "where run keeps the compiled runtime, in its folder gagen; default ~/.cache" },
-    { "TMPDIR", "where check --equiv builds its programs; default /tmp" },
+    { "GAGEN_DATA", "folder of data files, searched before the folder data beside the spec" },
+    { "CC, CFLAGS, LDFLAGS", "compiler and flags with which make builds a program" },
+    { "XDG_CACHE_HOME", "folder in whose folder gagen `run` keeps compiled runtimes; default ~/.cache" },
+    { "TMPDIR", "folder in which check --equiv builds its programs; default /tmp" },
 }
 
---- The command of this name, or nil; the names of all.
+--- The command of this name, or nil.
 function commands.find(name)
     for _, command in ipairs(commands.list) do
         if command.name == name then return command end

@@ -1,4 +1,4 @@
--- compile: spec and options to a lowered graph and its configuration: what most commands begin with.
+-- compile: turns a spec and options into a lowered graph and its configuration, the start of most commands.
 local diag = require "base.diag"
 local fit = require "command.fit"
 local load_spec = require "spec.load"
@@ -9,7 +9,7 @@ local profile = require "emit.program.profile"
 local set = require "spec.set"
 local text = require "base.text"
 
--- Options that change the program, by their keys: shown in it as the command that wrote it.
+-- Options, by key, that change the program: its files show them in the command that wrote them.
 local SHOWN = { { "target", "--target" }, { "march", "--march" }, { "ranks", "--ranks" },
     { "threads", "--threads" } }
 
@@ -33,7 +33,7 @@ local function tracer(folder)
     end
 end
 
--- One way to lower a spec: what it leaves open is decided by `choice` (config.read).
+-- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.
 local function lower(path, o, sets, choice)
     choice.ranks = o.ranks
     local g, c = load_spec.load(path, sets, choice)
@@ -50,8 +50,8 @@ local function lower(path, o, sets, choice)
     return g, c
 end
 
--- Spec and options (those of command.options) to a lowered graph; `more`: sets as set.read makes them,
--- which come after those of the command line. Returns the graph and the configuration.
+--- Lowers the spec at `path` with the options `o` of the command line. `more`: further sets (set.read), after those
+--- of the command line. Returns the graph and the configuration.
 return function(path, o, more)
     local sets = set.read_all(o.set or {})
     table.move(more or {}, 1, #(more or {}), #sets + 1, sets)

@@ -1,12 +1,11 @@
--- completion: the command line for the completion of shells, from the lists of commands.lua and the
--- names of the reference.
+-- completion: makes the completion scripts of shells, from the lists of commands.lua and the names of the reference.
 local commands = require "command.commands"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local reference = require "command.reference"
 local tokenize = require "command.tokenize"
 
--- What may stand in the place of an argument: "spec", "file", "folder", or an array of words.
+-- The candidates for an argument: "spec", "file", "folder", or an array of words.
 local function candidates(argument)
     local name = argument:gsub("[%[%]]", "")
     if name == "KIND" then return reference.kinds() end
@@ -19,7 +18,7 @@ local function candidates(argument)
     return (name == "SPEC" or name == "A" or name == "B") and "spec" or {}
 end
 
--- What may follow an option; nil: it takes no value.
+-- The candidates for the value of an option; nil if it has no value.
 local function values(option)
     if not option.value then return nil end
     if option.values then return option.values end
@@ -35,7 +34,7 @@ local function values(option)
         or option.value == "PATH" and "file" or {}
 end
 
--- Words in double quotes for bash and fish: names, which have no signs of the shell.
+-- Words for double quotes of bash and fish: they are names without special characters.
 local function joined(list) return table.concat(list, " ") end
 
 local SHELLS = ordered.map()
@@ -92,7 +91,7 @@ SHELLS:set("bash", function()
     return out
 end)
 
--- Text in single quotes, for the shell and for _arguments.
+-- Text in single quotes, escaped for the shell and for _arguments.
 local function zsh_text(text)
     return (text:gsub("'", "'\\''"):gsub("([%[%]:])", "\\%1"))
 end
@@ -187,7 +186,7 @@ SHELLS:set("fish", function()
     return out
 end)
 
---- The completion of one shell.
+--- The completion script of one shell.
 return function(shell)
     if not SHELLS:has(shell) then
         diag.fail("--completion", ("'%s', expected one of %s"):format(shell, table.concat(SHELLS.keys, ", ")),

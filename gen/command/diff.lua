@@ -1,5 +1,5 @@
--- diff: `gagen diff A B`: what two programs differ in: the plans first (parameters, memory, work,
--- kernels, collectives), then the text of the files. A and B are specs or folders of programs.
+-- diff: `gagen diff A B`: the differences of two programs: first the plans (parameters, memory, work, kernels,
+-- collectives), then the text of the files. A and B are specs or folders of programs.
 local compile = require "command.compile"
 local diag = require "base.diag"
 local lines = require "base.lines"
@@ -40,7 +40,7 @@ local function side(path, o, sets)
     return of_spec(path, o, sets)
 end
 
--- An array, also in JSON where it is empty.
+-- Marks an array, so that JSON shows an empty one as [ ].
 local function array(list) return setmetatable(list, { array = true }) end
 
 -- -- the plans ------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ local FIGURES = {
     { "profile", function(f) return f.profile end }, { "ranks", function(f) return f.ranks end },
 }
 
--- Lists of the plan: what an entry is called and what of it counts.
+-- Lists of the plan: the name of an entry, and its properties that are compared.
 local LISTS = {
     { "parameters", "name", { "shape", "count", "group", "trainable" } },
     { "arenas", "name", { "bytes" } },
@@ -74,7 +74,7 @@ local function show(value)
     return math.type(value) and text.commas(math.tointeger(value) or value) or tostring(value)
 end
 
--- The entries of a list by name; a name that comes again gets its number.
+-- The entries of a list by name; repeated names are numbered.
 local function by_name(list, key)
     local map = ordered.map()
     for _, entry in ipairs(list) do
@@ -91,7 +91,7 @@ local function shown_fields(entry, fields)
     end), ", ")
 end
 
--- What a list of one plan has, and the other has not or has otherwise: { sign, name, text }.
+-- The changes of a list between two plans: { sign = "-", "+" or "~", name, text }.
 local function list_changes(a, b, list)
     local x, y, out = by_name(a[list[1]] or {}, list[2]), by_name(b[list[1]] or {}, list[2]), array {}
     for name, entry in x:each() do
@@ -129,7 +129,7 @@ end
 local PROVENANCE = { "^[/# ]*%*? *From .* by gagen ", "^Written by gagen ", "^#define SPEC_",
     " bytes planned, 0 allocations " }
 
--- What a line says apart from where the program came from: those of provenance are all alike.
+-- The key by which lines are compared: lines about the origin of a program all have the same.
 local function key_of(line)
     for _, pattern in ipairs(PROVENANCE) do
         if line:find(pattern) then return "provenance" end
@@ -169,7 +169,7 @@ local function facts_of(a, b)
     return facts
 end
 
--- The lines of one list; entries with the same change are one line.
+-- Prints the changes of one list; entries with the same change share a line.
 local function list_lines(changes, line)
     local same = ordered.map()
     for _, change in ipairs(changes) do
@@ -208,7 +208,7 @@ local function report(facts)
     return table.concat(out)
 end
 
---- Prints the difference of A and B; without B, of A as it is and A with --set.
+--- Prints the difference of A and B; without B, of A unchanged and A with --set.
 function diff.run(o)
     local first, second = o.arguments[1], o.arguments[2]
     if not second and not o.set then

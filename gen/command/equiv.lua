@@ -1,11 +1,11 @@
--- equiv: `gagen check SPEC --equiv A=1,2,4`: the proof that accumulation is exact. The spec becomes one
--- program for each A, in double precision, with the rows of a micro-step times A held constant; all
--- start from the same values, run the same cycles on the same data, and are compared with the first.
+-- equiv: `gagen check SPEC --equiv A=1,2,4`: proves that accumulation is exact. The spec becomes one program for each
+-- number A of micro-steps, in double precision, with A times the rows of a micro-step constant. All programs start
+-- from the same values, run the same cycles on the same data, and are compared with the first.
 --
--- A gradient below NOISE times the largest of all is the rounding error of a sum that is zero (the bias of
--- keys in attention, say), and one that two sums of the same terms cancel to has fewer digits than LIMIT asks
--- for. Adam's division by sqrt(v) makes a whole step of either, so such an element's parameter is not
--- compared, and counted. A gradient is compared unless it is noise.
+-- A gradient below NOISE times the largest one is only the rounding error of a sum that is 0 (the bias of keys in
+-- attention, for example) and is not compared. A gradient in which large terms cancel has fewer digits than LIMIT
+-- requires. Adam's division by sqrt(v) turns both into full steps, so the parameters of such elements are counted
+-- but not compared.
 local batchnorm = require "spec.batchnorm"
 local compile = require "command.compile"
 local diag = require "base.diag"
@@ -19,11 +19,11 @@ local equiv = {}
 
 local LIMIT, CYCLES, NOISE = 1e-12, 3, 1e-13
 
--- Operations of all programs up to which they run the spec's cycles: some minutes on a small machine. Beyond,
--- they run one cycle of as few rows as the numbers of micro-steps allow.
-local WORK = 2e12
+-- Most operations of all programs together, some minutes on a small machine. If the spec's cycles need more, the
+-- programs run one cycle of as few rows as possible.
+local MOST_WORK = 2e12
 
--- Elements that are compared at once: in a part that has one too far apart they are looked at one by one.
+-- Elements that are compared at once. If the difference of a part is too large, its elements are compared singly.
 local PART = 4096
 
 --- "A=1,2,4" -> { 1, 2, 4 }.
@@ -45,7 +45,7 @@ function equiv.parse(argument)
     return list
 end
 
--- What the programs have in the place of the spec's words.
+-- The words of the spec that the programs replace, as sets (set.read).
 local function changes(c, rows, a)
     local train = ordered.copy(c.train)
     train.epochs, train.updates = nil, c.cycles
@@ -59,7 +59,7 @@ local function changes(c, rows, a)
     end)
 end
 
--- One program: its folder below `temporary`, with micro-batches of `rows` rows.
+-- Writes one program, with `a` micro-steps of `rows` rows, into a folder below `temporary`.
 local function write(path, o, c, temporary, rows, a)
     local g, config = compile(path, { set = o.set, march = o.march, threads = o.threads,
         without = o.without }, changes(c, rows, a))
@@ -77,7 +77,7 @@ local function quiet(argv, what)
     end
 end
 
--- Builds all programs with one make, whatever make this runs under.
+-- Builds all programs with one make, unaffected by a make that runs this one.
 local function build(programs, temporary, flags)
     local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
     host.write(temporary, "Makefile", "all: " .. table.concat(names, " ") .. "\n"
@@ -94,8 +94,8 @@ local function train(p, cycles)
     p.parameters = safetensors.open(p.folder .. "/dump/parameters.safetensors")
 end
 
--- The largest |a - b| of a part of two tensors, without the elements further apart than `bound` that are not
--- to be compared, and how many these are.
+-- The largest |a - b| of a part of two tensors, without the elements that differ by more than `bound` and are exempt
+-- from comparison; and the number of these.
 local function gap_of(a, b, first, bound, is_compared)
     local gap, left_out = 0, 0
     for i = first, math.min(first + PART, b.n) - 1 do
@@ -109,8 +109,8 @@ local function gap_of(a, b, first, bound, is_compared)
     return gap, left_out
 end
 
--- The worst max|a - b| / max|b| over the tensors of both: { difference, tensor, left_out }. Elements further
--- apart than LIMIT where is_compared(name, i) is false are left out and counted.
+-- The largest max|a - b| / max|b| over all tensors: { difference, tensor, left_out }. Elements that differ by more
+-- than LIMIT and for which is_compared(name, i) is false are left out and counted.
 local function compare(a, b, is_compared)
     local worst = { difference = 0, tensor = "", left_out = 0 }
     for name, tensor in b:each() do
@@ -152,14 +152,14 @@ local function compare_all(programs)
     end
 end
 
--- Removes a file or folder; a link is removed and never followed.
+-- Removes a file or a folder with its contents; links are removed, not followed.
 local function remove(path)
     if host.remove(path) ~= nil then return end
     for _, name in ipairs(host.list(path) or {}) do remove(path .. "/" .. name) end
     host.remove(path)
 end
 
--- What in the spec makes the result depend on A, by its definition.
+-- The parts of the spec that make the result depend on A by definition.
 local function reasons(g, c)
     local list = setmetatable({}, { array = true })
     if c.loss.weight == "micro" then
@@ -176,11 +176,11 @@ local function common_multiple(x, y)
     return x // a * y
 end
 
--- Rows of a cycle and cycles: the spec's, or, where that is too much, as few as do: a micro-step has a row, or
--- whole groups of each batchnorm.
+-- The rows of a cycle and the number of cycles: the spec's, or, beyond MOST_WORK, one cycle of the fewest rows, where a
+-- micro-step has one row or whole groups of each batchnorm.
 local function extent(list, g, c, work)
     local rows, cycles = c.batch * c.accumulate, math.min(CYCLES, c.cycles)
-    if work * cycles * #list <= WORK then return rows, cycles end
+    if work * cycles * #list <= MOST_WORK then return rows, cycles end
     local least, group = 1, 1
     for _, a in ipairs(list) do least = common_multiple(least, a) end
     for _, node in ipairs(batchnorm.nodes(g)) do group = common_multiple(group, node.attrs.given_rows or 1) end
@@ -220,8 +220,8 @@ local function report(f)
     return table.concat(out)
 end
 
---- Checks and prints; `list` is that of equiv.parse, g and c the graph and configuration of the spec, `work` the
---- operations of a cycle. Returns whether all agree.
+--- Compares the programs and prints a report. list: the result of equiv.parse; g, c: graph and configuration of the
+--- spec; work: operations of a cycle. Returns whether all programs agree.
 function equiv.run(o, list, g, c, work)
     local cycle = c.batch * c.accumulate
     for _, a in ipairs(list) do

@@ -1,6 +1,6 @@
--- fit: what a spec leaves to its memory budget: rows of a micro-step ("auto" of batch), what is computed again
--- and whether logits are whole ("auto" of memory). Every candidate goes through all passes; of those whose plan
--- fits, the one that is predicted to be the fastest is taken.
+-- fit: chooses what a spec leaves to its memory budget: the rows of a micro-step (batch.rows = "auto"), the values
+-- that are computed again (memory.recompute) and whether logits are whole (memory.logits). Each candidate goes through
+-- all passes; of those that fit the budget, the one with the shortest predicted time is taken.
 --
 --   budget 2 GiB, global = 64      64 rows, all kept             3.4 GiB
 --                                  32 rows, all kept             1.8 GiB   <- fits, and is the fastest
@@ -14,10 +14,10 @@ local DEPTHS, LOGITS = { "none", "light", "blocks" }, { "whole", "chunked" }
 local AGAIN = { none = "all values kept", light = "light values computed again",
     blocks = "values inside blocks computed again" }
 
--- Microseconds that a call costs whatever it computes: the threads meet before and after it.
+-- Microseconds that every kernel call costs for the barriers of its threads.
 local CALL = 2
 
--- Bytes that the budget is about, predicted microseconds of an update and its operations.
+-- The bytes that the budget limits, and the predicted microseconds and operations of an update.
 local function measure(g, c)
     local facts = program.plan(g, c)
     local bytes, time = 0, 0
@@ -30,13 +30,13 @@ end
 
 local function plural(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
 
--- ", logits whole", where that is left to the budget.
+-- ", logits whole" or ", logits chunked" if the budget decides that, else "".
 local function of_logits(c, logits)
     if not c.logits_open then return "" end
     return logits == "whole" and ", logits whole" or (", logits of %d rows at a time"):format(c.logits_rows)
 end
 
--- kept: the candidate that a budget without end would have given.
+-- Prints the choice; kept: the candidate that an unlimited budget gives.
 local function told(c, candidate, kept)
     local line = ("memory: %s per micro-step, %s, %s%s: %s of %s"):format(plural(c.batch, "row"),
         plural(c.accumulate, "micro-step"), AGAIN[candidate.depth], of_logits(c, candidate.logits),
@@ -47,7 +47,7 @@ local function told(c, candidate, kept)
         plural(kept.rows, "row"), AGAIN.none, of_logits(c, "whole"), text.bytes(kept.bytes))
 end
 
--- The greatest number of rows (rows[1] is the most) whose plan fits like this: a candidate or nil.
+-- The candidate with the most rows (rows is descending) whose plan fits with this depth and logits, or nil.
 local function largest_fitting(try, rows, depth, logits, budget)
     local fits, low, high = nil, 1, #rows
     while low <= high do
@@ -62,8 +62,7 @@ local function largest_fitting(try, rows, depth, logits, budget)
     return fits
 end
 
--- The smallest plan of all. Fewer rows do not always make it smaller: each micro-batch that is read ahead
--- ends on a line of the cache.
+-- The smallest plan. Fewer rows may need more memory, because each prefetched micro-batch is padded to a cache line.
 local function smallest_of(try, rows, ways)
     local smallest
     for _, way in ipairs(ways) do
@@ -75,7 +74,7 @@ local function smallest_of(try, rows, ways)
     return smallest
 end
 
--- What may be done to save memory at the cost of time: { depth, logits }, the cheapest first.
+-- The ways to trade time for memory, { depth, logits }, from the fastest to the slowest.
 local function ways_of(c)
     local list = {}
     for _, depth in ipairs(c.recompute_open and DEPTHS or { "none" }) do
@@ -96,8 +95,8 @@ local function refuse(c, smallest)
             not c.logits_open and c.logits_possible and ', or logits = "auto"' or "") } })
 end
 
---- make(choice) -> graph, configuration of a spec as config.read's `choice` decides what is open. Returns
---- them for the best choice; what was chosen is told on standard error.
+--- Returns the graph and the configuration of the best choice, and prints the choice on standard error.
+--- make(choice) -> graph, configuration, with the `choice` of config.read.
 return function(make)
     local g, c = make {}
     if not c.budget then return g, c end

@@ -23,7 +23,7 @@ function help.all()
     return table.concat(out)
 end
 
---- `text` in lines of at most `width` columns, each after `pad`.
+--- `text` broken into lines of at most `width` columns, each with the prefix `pad`.
 function help.wrapped(text, pad, width)
     local lines, line = {}, ""
     for word in text:gmatch("%S+") do
@@ -61,7 +61,7 @@ local function of_entry(entry)
     return table.concat(out)
 end
 
---- The help of every command and entry of that name.
+--- The help of all commands and entries of that name.
 function help.word(name)
     local command = commands.find(name)
     local found, names = reference.find(name)

@@ -1,4 +1,4 @@
--- list: `gagen list`: what a spec may use, with one line for each entry and its fields below.
+-- list: `gagen list`: everything that a spec may use, with one line for each entry and its fields below.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local reference = require "command.reference"
@@ -11,7 +11,7 @@ local function fields_text(fields)
     return #parts > 0 and "\n      " .. table.concat(parts, ", ") or ""
 end
 
--- The text for one kind, or for all.
+--- The text for one kind of entry, or for all kinds if it is nil.
 return function(kind)
     local kinds = reference.kinds()
     if kind and not ordered.find(kinds, kind) then

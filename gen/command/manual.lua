@@ -1,4 +1,4 @@
--- manual: the manual page and docs/COMMANDS.md, from the lists of commands.lua and the words of a spec.
+-- manual: makes the manual page and docs/COMMANDS.md from the lists of commands.lua and the words of a spec.
 local commands = require "command.commands"
 local help = require "command.help"
 local reference = require "command.reference"
@@ -9,7 +9,7 @@ local ABOUT = "gagen reads a spec, a short description in Lua of data, model, lo
     .. "schedule, and writes the training program for it: readable C, or C and CUDA, with gradient "
     .. "accumulation unrolled, one static memory plan and communication only where an update happens."
 
--- Text for roff: no escape sequences and no requests, and hyphens that can be copied.
+-- Text escaped for roff, with hyphens that can be copied from the page.
 local function roff(text)
     text = text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("~", "\\(ti"):gsub("%^", "\\(ha")
     return (text:gsub("^([.'])", "\\&%1"))
@@ -48,10 +48,10 @@ function manual.man()
     return table.concat(out)
 end
 
--- A cell of a table.
+-- Text escaped for a cell of a table in markdown.
 local function cell(text) return (text:gsub("|", "\\|")) end
 
---- docs/COMMANDS.md.
+--- The text of docs/COMMANDS.md.
 function manual.markdown()
     local out = { "# Commands\n\nMade by `gagen help --markdown` from gen/command/commands.lua; `make docs` ",
         "writes it again.\n\n", help.wrapped(ABOUT, "", 100), "\n" }

@@ -1,4 +1,4 @@
--- new: `gagen new NAME`: a spec to begin with: a small commented one, or a copy of a shipped one.
+-- new: `gagen new NAME`: writes a first spec: a small commented one, or a copy of a shipped one.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
@@ -11,7 +11,7 @@ local function shipped()
     end)
 end
 
--- The text of the spec that --like names, and what it is called.
+-- The text and the name of the spec that --like names.
 local function like(name)
     local plain = name:match("([^/]*)$"):gsub("%.lua$", "")
     if host.exists(name) == "file" then
@@ -38,7 +38,7 @@ local function split(argument)
     return folder, name
 end
 
---- Writes the spec; `source`: what --like says, or nil.
+--- Writes the spec; `source` is the value of --like, or nil.
 return function(argument, source)
     local folder, name = split(argument)
     local path = (folder == "." and "" or folder .. "/") .. name .. ".lua"

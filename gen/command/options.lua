@@ -1,5 +1,5 @@
--- options: the words of the command line become a table: { command, spec, arguments, rest, and the
--- key of each option }. What a command does not take is refused.
+-- options: parses the command line into a table { command, spec, arguments, rest, and the key of each option };
+-- refuses arguments and options that the command does not have.
 local commands = require "command.commands"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -37,7 +37,7 @@ local function take(o, option, value)
     o.given:set(option.name, true)
 end
 
--- The options, and the other words in order.
+-- Separates the options from the other words, which stay in order.
 local function split(arguments)
     local o, plain, i = { given = ordered.map() }, {}, 1
     while i <= #arguments do

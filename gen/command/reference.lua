@@ -1,9 +1,9 @@
--- reference: everything a spec may use, from the words and the catalog, as one list of entries. `gagen
--- list`, `gagen help WORD`, the annotations for editors and the completions of shells read it.
+-- reference: everything that a spec may use, from the words and the catalog, as one list of entries. It is read by
+-- `gagen list`, `gagen help WORD`, the annotations for editors and the completions of shells.
 --
--- An entry: { kind, name, doc, note, usage, fields, example, required }. usage: how it is written; fields: a
--- schema as for base/check.lua; example: a line of a spec that is valid: a word, or a layer in a list of
--- layers, or, where it begins with "local y", a line in a function of x.
+-- An entry: { kind, name, doc, note, usage, fields, example, required }. usage: its syntax; fields: a schema of
+-- base/check.lua; example: a valid line of a spec, a word or a layer in a list of layers or, if it begins with
+-- "local y", a line in a function of x.
 local catalog = require "catalog.catalog"
 local check = require "base.check"
 local formats = require "spec.formats"
@@ -13,7 +13,7 @@ local words = require "spec.words"
 
 local reference = {}
 
--- "{ out*, bias = true }": positions by name, required ones with a star.
+-- The arguments as text, "{ out*, bias = true }": positions by name, required fields with a star.
 local function arguments_of(fields)
     local parts = ordered.collect(fields, function(f)
         local text = f.name .. (f.required and "*" or "")
@@ -22,7 +22,7 @@ local function arguments_of(fields)
     return #parts > 0 and "{ " .. table.concat(parts, ", ") .. " }" or "{}"
 end
 
--- A value that the field takes, for a derived example.
+-- A value that the field accepts, for a generated example.
 local function value_of(f)
     if f.default ~= nil then return f.default end
     if f.values then return f.values[1] end
@@ -31,7 +31,7 @@ local function value_of(f)
     return ({ bool = true, list = {}, table = {}, str = "name", glob = "*", size = 1024 })[f.type]
 end
 
--- The arguments of a derived example: what is required, and a learning rate.
+-- The arguments of a generated example: the required fields and a learning rate.
 local function example_of(fields, first)
     local args = { first }
     for _, f in ipairs(fields) do
@@ -41,7 +41,7 @@ local function example_of(fields, first)
         or literal.write(args)
 end
 
--- What an optimizer keeps for each parameter, or for each row and column of one.
+-- The state that an optimizer keeps, per element of a parameter or per row and column.
 local function state_text(rule)
     local parts, usual = {}, nil
     for _, setting in ipairs(catalog.settings(rule)) do
@@ -62,7 +62,7 @@ local function state_text(rule)
         table.concat(rule.matrix.state(), ", "), (all:gsub("^keeps ", "")))
 end
 
--- The quirks that a schedule reproduces on demand.
+-- The compat switches of a schedule.
 local function compat_text(rule)
     local parts = ordered.collect(ordered.keys(rule.compat), function(name)
         return ("compat = { \"%s\" }: %s"):format(name, rule.compat[name])
@@ -81,7 +81,7 @@ local function selected(word, kind)
     end
 end
 
--- A sample that is a function of x becomes the line in it; nil: it has several.
+-- The example of an op from its sample: of a function of x its single line; nil if it has several lines.
 local function op_example(sample)
     if not sample:find("^function") then return sample end
     local result = sample:gsub("%s+", " "):match("^function%(x%) return (.*) end$")
@@ -116,7 +116,7 @@ local function word(entry)
         select = entry.select, example = entry.example }
 end
 
--- The kinds of `gagen list` in order, each with the maker of its entries.
+-- The kinds of `gagen list` in order, each with the function that makes its entries.
 local KINDS = ordered.map()
 KINDS:set("words", function(_, out)
     out(word(words.model))
@@ -151,7 +151,7 @@ KINDS:set("data", function(_, out)
     end
 end)
 
---- The kinds in order: words, layers, ops, losses, optimizers, schedules, data.
+--- The names of the kinds in order: words, layers, ops, losses, optimizers, schedules, data.
 function reference.kinds() return KINDS.keys end
 
 --- The entries of one kind, in order.
@@ -161,7 +161,7 @@ function reference.entries(kind)
     return list
 end
 
---- All entries of that name; the names of all entries, each once.
+--- All entries of that name, and the names of all entries without repetition.
 function reference.find(name)
     local found, names = {}, ordered.map()
     for kind in KINDS:each() do
@@ -173,7 +173,7 @@ function reference.find(name)
     return found, names.keys
 end
 
---- The default of a field as it is written in a spec, or nil.
+--- The default of a field in the syntax of a spec, or nil.
 function reference.default(field)
     return field.default ~= nil and literal.write(field.default) or nil
 end

@@ -1,4 +1,4 @@
--- safetensors: reads the files that `train --dump` writes, and makes the bytes of new ones.
+-- safetensors: reads files of `train --dump`, and makes the bytes of new files.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
@@ -10,8 +10,8 @@ local LIMIT = 1099511627776
 local Tensor = {}
 Tensor.__index = Tensor
 
---- The largest |a - b| of at most `count` elements of two tensors of one shape and type, from number `first`
---- on, from 0 (all of them without both); NaN if one is. And the largest |b|.
+--- The largest |a - b| of two tensors of the same shape and type, NaN if a difference is NaN; and the largest |b|.
+--- first, count: compare at most `count` elements from number `first`, counted from 0; default: all.
 function Tensor:distance(other, first, count)
     first = first or 0
     local from = first * SIZE[self.dtype]
@@ -19,12 +19,12 @@ function Tensor:distance(other, first, count)
         math.min(count or self.n, self.n - first))
 end
 
---- Element number i, from 0.
+--- Element number i, counted from 0.
 function Tensor:element(i)
     return (string.unpack(FORMAT[self.dtype], self.text, self.at + i * SIZE[self.dtype]))
 end
 
---- The tensors of a file in an ordered map by name: { n = elements, ... }, looked at where they lie.
+--- The tensors of a file as an ordered map by name: { n = elements, ... }, which read the file's text in place.
 function safetensors.open(path)
     local text, message = host.read(path, LIMIT)
     if not text then diag.fail(path, message, { kind = "environment" }) end

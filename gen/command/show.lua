@@ -1,9 +1,9 @@
--- show: `gagen show SPEC NAME`: a file of the program, or one of its kernels out of its file.
+-- show: `gagen show SPEC NAME`: prints a file of the program, or a single kernel.
 local diag = require "base.diag"
 local lines = require "base.lines"
 local ordered = require "base.ordered"
 
--- The function `name` in the text of a file, with the comment above it; nil: it is not there.
+-- The function `name` in the text of a file, with the comment above it, or nil.
 local function function_in(text, name)
     local list, from = lines.split(text), 1
     for i, line in ipairs(list) do
@@ -16,7 +16,7 @@ local function function_in(text, name)
     end
 end
 
--- The text of that name. files and facts: those of program.render.
+--- The text of the file or kernel `name`; files and facts are the results of program.render.
 return function(files, facts, name)
     if files:has(name) then return files:get(name) end
     local kernels = ordered.collect(facts.kernels, function(k) return k.name end)

@@ -1,12 +1,12 @@
--- tokenize: `gagen tokenize METHOD TEXT FILE`: a text as the ids of its tokens, in a file that `data`
--- takes. Each method is a module: options it takes beside --vocab, and run(o, text), which gives the bytes
--- of FILE and a line about them.
+-- tokenize: `gagen tokenize METHOD TEXT FILE`: writes the ids of a text's tokens into a file for the word `data`.
+-- Each method is a module with its options beside the common ones, and run(o, text), which returns the bytes of FILE
+-- and a line that describes them.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
 local tokenize = {}
 
-local TEXT_MOST = 4294967296       -- bytes of a text
+local MOST_BYTES = 4294967296       -- of a text
 
 local METHODS = ordered.map()
 METHODS:set("bert", require "command.tokenize_bert")
@@ -30,9 +30,9 @@ local function check_options(o, name, method)
     end
 end
 
--- The text of a file of UTF-8, whole.
+-- The text of a file; refuses invalid UTF-8.
 local function read_text(path)
-    local text, message = host.read(path, TEXT_MOST)
+    local text, message = host.read(path, MOST_BYTES)
     if not text then diag.fail(path, (message:gsub("^.-: ", "", 1)), {}) end
     local whole, at = utf8.len(text)
     if not whole then
@@ -51,7 +51,7 @@ local function write(path, bytes)
     if not written then diag.fail(path, message, { kind = "environment" }) end
 end
 
--- Both may be links to one file: what they lead to is compared.
+-- Whether two paths are the same file; links are followed.
 local function is_same_file(a, b) return host.exists(b) and host.absolute(a) == host.absolute(b) end
 
 --- Runs the command; o: its options, o.arguments = { METHOD, TEXT, FILE }.

@@ -1,5 +1,5 @@
--- tokenize_bert: rows of a TSV file as the ids of BERT's uncased tokenizer, in a safetensors file that
--- data { "tensors" } takes: ids (rows, length), mask (rows, length), types if asked, and the target (rows).
+-- tokenize_bert: turns the rows of a TSV file into ids of BERT's uncased tokenizer, in a safetensors file for
+-- data { "tensors" }: ids (rows, length), mask (rows, length), types (rows, length) if asked for, the target (rows).
 local diag = require "base.diag"
 local lines = require "base.lines"
 local ordered = require "base.ordered"
@@ -12,7 +12,7 @@ local bert = { options = { "--length", "--text", "--pair", "--class", "--types" 
 local SPECIAL = { "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" }
 local BYTES = 4                                          -- of an id
 
--- The pieces in order, and the ids of the special ones, packed.
+-- The word pieces of the vocabulary in order, and the packed ids of the special ones.
 local function read_vocabulary(path)
     local text, message = host.read(path)
     if not text then diag.fail(path, (message:gsub("^.-: ", "", 1)), {}) end
@@ -34,7 +34,7 @@ local function read_vocabulary(path)
     return list, special, line_of["[UNK]"] - 1
 end
 
--- A function from text to packed ids. The special pieces are found in a text as they are written.
+-- A function from text to packed ids. Special pieces, such as [MASK], are recognised in the text.
 local function encoder_of(path)
     local list, special, unknown = read_vocabulary(path)
     local pieces = host.word_pieces(list, unknown)
@@ -72,7 +72,7 @@ local function column(path, cells, option, name)
     return found
 end
 
--- The numbers of the columns, from the header.
+-- The numbers of the named columns, from the header line.
 local function columns_of(o, path, header)
     local cells = cells_of(header:gsub("^\xef\xbb\xbf", ""))
     local c = { count = #cells, text = column(path, cells, "--text", o.text or "sentence"),
@@ -86,7 +86,7 @@ local function columns_of(o, path, header)
     return c
 end
 
--- The class of a row, packed.
+-- The class of a row as packed bytes.
 local function class_of(cell, place, name)
     local value = cell:find("^%-?%d+$") and math.tointeger(tonumber(cell))
     if not value or value < -0x80000000 or value > 0x7fffffff then
@@ -95,7 +95,7 @@ local function class_of(cell, place, name)
     return string.pack("<i4", value)
 end
 
--- How many ids of two texts stay if `room` fit: the shorter keeps all it can, else each a half.
+-- The ids that two texts keep if `room` ids fit: the shorter text keeps all of its own up to half of the room.
 local function share(a, b, room)
     if a + b <= room then return a, b end
     local short, long = math.min(a, b), math.max(a, b)
@@ -105,7 +105,7 @@ local function share(a, b, room)
     return short, long
 end
 
--- One row: [CLS] a [SEP], or [CLS] a [SEP] b [SEP], cut and filled up to o.length.
+-- One row: [CLS] a [SEP], or [CLS] a [SEP] b [SEP], cut or padded to o.length.
 local function add_row(rows, o, special, a, b)
     local n, m = #a // BYTES, b and #b // BYTES or 0
     local room = o.length - (b and 3 or 2)

@@ -1,4 +1,4 @@
--- tokenize_gpt2: text as GPT-2's tokens, 16 bits each, behind the header of llm.c's token files.
+-- tokenize_gpt2: turns a text into GPT-2's tokens, 16 bits each, behind the header of llm.c's token files.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local lines = require "base.lines"
@@ -11,8 +11,8 @@ local MAGIC, VERSION, HEADER = 20240520, 1, 256          -- of a token file of l
 local END_OF_TEXT = "<|endoftext|>"
 local MOST = 65536
 
--- The characters by which the files of the vocabulary write the 256 bytes: those that can be seen stand
--- for themselves, the others follow from U+0100 in order.
+-- The characters that represent the 256 bytes in the vocabulary's files: printable ones represent themselves, the
+-- others are U+0100 and following, in order.
 local function byte_names()
     local names, n = {}, 256
     for byte = 0, 255 do
@@ -42,7 +42,7 @@ local function read(path)
     return text
 end
 
--- The ids of the tokens by their names.
+-- The ids of the tokens by name, as in encoder.json.
 local function read_ids(path)
     local ids, message = host.parse_json(read(path))
     if type(ids) ~= "table" then
@@ -99,7 +99,7 @@ local function pack_merges(ids, path, ids_path)
     return table.concat(list)
 end
 
--- The tokens of the text, packed; END_OF_TEXT in it is one token.
+-- The packed tokens of the text; END_OF_TEXT in it is one token.
 local function encode(text, encoder, end_id)
     local parts, from, mark = {}, 1, end_id and string.pack("<I2", end_id)
     while mark do

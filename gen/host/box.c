@@ -94,7 +94,7 @@ static long long milliseconds(void) {
     return (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Reads the pipe to its end into a string on the stack. false: too much, too late, or no reading.
+/* Reads the pipe to its end into a string on the stack. false: too much, too late, or a failed read.
  */
 static bool read_report(lua_State *L, int fd, const char **why) {
     long long deadline = milliseconds() + GA_BOX_WAIT_MS;
@@ -170,7 +170,7 @@ static bool take_text(cursor *c, const char **text, size_t *size) {
     return true;
 }
 
-/* Pushes the array of all words, for did-you-mean. */
+/* Pushes the array of all words, from which hints are chosen. */
 static void push_vocabulary(evaluation *v) {
     lua_State *L = v->L;
     const char *lists[] = { "config", "layers", "pointwise" };
@@ -248,7 +248,7 @@ static void push_names(evaluation *v) {
     }
 }
 
-/* Says once for each state that the system refuses the filter. */
+/* Warns once per Lua state that the system refuses the filter. */
 static void note_filter(lua_State *L, const char *path, bool filtered) {
     const char *key = "gagen.filter_noted";
     if (filtered) return;

@@ -1,6 +1,6 @@
 /* box.h: the sandbox of a spec: a child process that runs the user's chunk under limits and a
- * system-call filter, records what its words were given (gen/spec/record.lua) and writes that as
- * text into one pipe. The parent trusts nothing it reads there. */
+ * system-call filter, records the arguments of its words (gen/spec/record.lua) and writes them as
+ * text into one pipe. The parent checks everything it reads there. */
 #ifndef GA_BOX_H
 #define GA_BOX_H
 
@@ -13,14 +13,14 @@ enum {
     GA_BOX_TEXT = 256 << 10,        /* source text */
     GA_BOX_MEMORY = 64 << 20,       /* all Lua values */
     GA_BOX_BLOCK = 16 << 20,        /* one block of memory */
-    GA_BOX_REPORT = 32 << 20,       /* what the child may write */
-    GA_BOX_STRING = 4096,           /* one string given to a word */
+    GA_BOX_REPORT = 32 << 20,       /* output of the child */
+    GA_BOX_STRING = 4096,           /* one string in the arguments of a word */
     GA_BOX_DEPTH = 32,              /* tables in tables */
-    GA_BOX_ENTRIES = 100000,        /* values given to one word */
-    GA_BOX_VALUES = 1000000,        /* values given to all words */
+    GA_BOX_ENTRIES = 100000,        /* values in the arguments of one word */
+    GA_BOX_VALUES = 1000000,        /* values in the arguments of all words */
     GA_BOX_INSTRUCTIONS = 20000000, /* of the Lua machine */
-    GA_BOX_CPU_MS = 1000,           /* CPU time of the chunk, then a hook ends it */
-    GA_BOX_CPU_HARD = 2,            /* seconds of CPU time of the process, then the kernel does */
+    GA_BOX_CPU_MS = 1000,           /* CPU time of the chunk, enforced by a hook */
+    GA_BOX_CPU_HARD = 2,            /* seconds of CPU time of the process, enforced by the kernel */
     GA_BOX_WAIT_MS = 20000          /* wall-clock time the parent waits */
 };
 
@@ -44,8 +44,8 @@ typedef struct {
 /* Moves descriptor fd to 0, closes every other one and sets the resource limits. */
 bool ga_box_limit(int fd);
 
-/* From here on only memory, time, write and exit: anything else kills the process with SIGSYS.
- * false: this system refuses filters; the limits alone hold. */
+/* Installs the filter: any system call except for memory, time, write and exit kills the process
+ * with SIGSYS. false: this system has no filters, only the limits apply. */
 bool ga_box_filter(void);
 
 /* Takes a ga_box_arguments; returns the environment of the chunk and the list of events. */
@@ -54,10 +54,10 @@ int ga_box_prelude(lua_State *L);
 /* Runs the spec, writes the report into fd and ends the process. */
 void ga_box_child(const ga_box_arguments *a, int fd) __attribute__((noreturn));
 
-/* Line of the innermost running function of the spec; 0: a tail call has lost it, or none runs. */
+/* Line of the innermost running function of the spec; 0 if a tail call lost it or none runs. */
 int ga_box_line(lua_State *L, int level);
 
-/* The same, but beyond tail calls: a line on the way to the place. */
+/* The same, but past tail calls: the line of a caller. */
 int ga_box_any_line(lua_State *L);
 
 /* Raises { line =, message = } with a message made as by lua_pushfstring. */
@@ -65,7 +65,7 @@ int ga_box_fail(lua_State *L, int line, const char *format, ...);
 
 /* -- values: box_copy.c */
 
-/* copy(table, word, line [, without_first]): deep copy of what a word was given, or an error that
+/* copy(table, word, line [, without_first]): deep copy of the argument of a word, or an error that
  * names the field. Upvalue 1: set of the names of fields whose table may have any whole numbers as
  * keys. */
 int ga_box_copy(lua_State *L);

@@ -1,4 +1,4 @@
-/* box_bits.c: bitwise operators of a spec are refused where the linked Lua gets them wrong:
+/* box_bits.c: finds bitwise operators in a spec, refused where the linked Lua gets them wrong:
  * Lua 5.4.4 compiles `1 ~ (2 or 3)` to another number once a function has more than 255 constants.
  */
 #include "box.h"
@@ -19,7 +19,7 @@ static char ahead(const scanner *s, size_t n) {
     return (size_t)(s->end - s->at) > n ? s->at[n] : '\0';
 }
 
-/* Steps over [[ ... ]] or [=[ ... ]=]; false: this is no long bracket. */
+/* Skips [[ ... ]] or [=[ ... ]=]; false if there is no long bracket. */
 static bool skip_long(scanner *s) {
     size_t level = 0;
     while (ahead(s, 1 + level) == '=') level++;

@@ -76,7 +76,7 @@ static bool start_timer(lua_State *L) {
            && timer_settime(timer, 0, &limit, NULL) == 0;
 }
 
-/* One line at a time, so that an error of the parser without a place has one: the line read last.
+/* Hands one line at a time to the parser: an error without a place gets the line read last.
  */
 static const char *next_line(lua_State *L, void *context, size_t *size) {
     (void)L;
@@ -177,7 +177,7 @@ static void push_readable(lua_State *L, const char *text) {
     luaL_pushresult(&out);
 }
 
-/* Loads the chunk, or leaves { line, message } for what the parser says. */
+/* Loads the chunk, or leaves { line, message } of the parser's error. */
 static int load_chunk(lua_State *L, box *b) {
     int status = lua_load(L, next_line, b, "=spec", "t");
     if (status != LUA_ERRSYNTAX && status != LUA_ERRRUN) return status;

@@ -1,5 +1,5 @@
-/* box_copy.c: the deep copy a word takes of its argument, inside the process of a spec. Tables are
- * walked in a fixed order, so that of several faults the same one is reported every time. */
+/* box_copy.c: deep copies of the arguments of words, inside the process of a spec. Tables are walked
+ * in a fixed order, so that of several faults always the same one is reported. */
 #include "box.h"
 
 #include <lauxlib.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct place { /* where in the argument: a chain from the innermost key to the outermost */
+typedef struct place { /* a place in the argument: the keys from the innermost to the outermost */
     const struct place *outer;
     ga_key key;
 } place;
@@ -102,8 +102,7 @@ static void check_string(copier *c, const place *p, int index, const char *kind)
     }
 }
 
-/* A node at the top of the stack: layers and living tensors may be values, anything else says why
- * not. */
+/* Checks the node on top of the stack: only layers and tensors of an open function may be values. */
 static void check_node(copier *c, const place *p) {
     lua_State *L = c->L;
     if (lua_getiuservalue(L, -1, 1) != LUA_TTABLE) fail(c, p, " is no value of a spec");
@@ -154,7 +153,7 @@ static void copy_value(copier *c, const place *p, int depth) {
     }
 }
 
-/* Refuses keys of other types, gaps in positions and what would look like a reference to a node. */
+/* Refuses keys of other types, gaps in positions and tables that look like a reference to a node. */
 static void check_keys(copier *c, const place *outer, lua_Integer n, const ga_key *keys,
                        size_t count) {
     lua_State *L = c->L;
@@ -187,7 +186,7 @@ static void check_keys(copier *c, const place *outer, lua_Integer n, const ga_ke
     }
 }
 
-/* Number of positions 1..n without a nil; the length operator may take any border. */
+/* Number of positions 1..n without a nil; Lua's length operator may stop at any gap. */
 static lua_Integer positions(lua_State *L) {
     lua_Integer border = (lua_Integer)lua_rawlen(L, -1), n = 0;
     while (n < border) {

@@ -1,5 +1,5 @@
-/* box_events.c: the kinds of events (gen/spec/record.lua describes them) with their fields in the
- * order of the pipe; box_write.c and box_read.c both go by this table. */
+/* box_events.c: the table of the kinds of events (described in gen/spec/record.lua) with their fields
+ * in the order of the pipe, for box_write.c and box_read.c. */
 #include "box_wire.h"
 
 #define REQUIRED(name, type)                                                                       \

@@ -1,6 +1,5 @@
-/* box_limit.c: what the process of a spec may still do: nothing but compute, ask for memory and
- * write into its pipe. Invariant: both functions are called before the first byte of the spec is
- * looked at. */
+/* box_limit.c: restricts the process of a spec to computing, allocating memory and writing into its
+ * pipe. Invariant: both functions are called before the first byte of the spec is read. */
 #define _GNU_SOURCE
 #include "box.h"
 
@@ -37,7 +36,7 @@ static bool close_all_but_first(void) {
     return true;
 }
 
-/* A crash has to end this process whatever handlers the parent had set. */
+/* Resets the parent's signal handlers, so that a crash ends this process. */
 static void restore_signals(void) {
     const int signals[] = { SIGSEGV, SIGBUS,  SIGILL, SIGFPE,  SIGABRT, SIGSYS,  SIGXCPU, SIGPIPE,
                             SIGINT,  SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2 };
@@ -52,7 +51,7 @@ bool ga_box_limit(int fd) {
         int resource;
         struct rlimit limit;
     } limits[] = {
-        /* equal limits of CPU time would give SIGKILL, which does not say why */
+        /* equal limits of CPU time would give SIGKILL, which hides the reason */
         { RLIMIT_CPU, { GA_BOX_CPU_HARD, GA_BOX_CPU_HARD + 1 } },
         { RLIMIT_FSIZE, { 0, 0 } },
         { RLIMIT_NOFILE, { 0, 0 } },

@@ -1,6 +1,6 @@
-/* box_prelude.c: what stands in the state of a spec before the user's text: gen/spec/record.lua,
- * the functions it is given, and strings without methods. Invariant: the spec reaches none of the
- * standard libraries but through what record.lua hands out. */
+/* box_prelude.c: prepares the Lua state of a spec: gen/spec/record.lua, the host functions that it
+ * uses, and strings without methods. Invariant: the spec reaches the standard libraries only through
+ * the functions of record.lua. */
 #include "box.h"
 
 #include <lauxlib.h>

@@ -1,6 +1,6 @@
-/* box_read.c: the parent's reading of what the process of a spec wrote (grammar in box_write.c).
- * Invariant: nothing is believed. Every length, number, reference, order and name is checked, and
- * what does not fit ends the reading with a text that says what. */
+/* box_read.c: the parent reads the report of the process of a spec (grammar in box_write.c).
+ * Invariant: every length, number, reference, order and name is checked; the first fault ends the
+ * reading with a complaint. */
 #include "box.h"
 #include "box_wire.h"
 
@@ -177,7 +177,7 @@ static bool read_list(reader *r, bool references) {
     return true;
 }
 
-/* Reads a number of a tensor or layer that has to be the next one (defined by this event). */
+/* Reads the number of a tensor or layer that this event defines: it must be the next one. */
 static bool read_new(reader *r, lua_Integer *defined, lua_Integer count) {
     lua_Integer id;
     if (!read_number(r, ';', *defined + 1, *defined + 1, &id)) return false;
@@ -224,7 +224,7 @@ static bool read_field(reader *r, ga_field_type type) {
     return wrong(r, "a field of no known type");
 }
 
-/* Bodies begin and end in order; what stands outside of functions stands outside. */
+/* Checks that bodies are nested, and that config words stand outside of them. */
 static bool check_body(reader *r, const ga_event_kind *kind) {
     if (kind->opens) {
         bool outermost = kind->opens != 'f';

@@ -18,13 +18,13 @@ void ga_wire_text(ga_wire *w, const char *text, size_t size); /* SIZE:BYTES */
 void ga_wire_number(ga_wire *w, lua_Integer value);           /* DIGITS; */
 void ga_wire_flush(ga_wire *w);
 
-/* Writes the array of events at `index`; false: an event is not of its kind, which is a defect of
- * gagen. */
+/* Writes the array of events at `index`; false: an event does not have the fields of its kind,
+ * which is a defect of gagen. */
 bool ga_wire_events(ga_wire *w, lua_State *L, int index);
 
 enum { GA_NAME_CONFIG = 1, GA_NAME_LAYER = 2, GA_NAME_POINTWISE = 4 };
 
-/* Pushes the array of events read from [data, data + size), or returns what is wrong. `names`:
+/* Pushes the array of events read from [data, data + size), or returns a complaint. `names`:
  * index of a table from each known word to a set of GA_NAME bits; lines: lines of the spec. */
 const char *ga_wire_read(lua_State *L, const char *data, size_t size, int names, int lines);
 
@@ -57,7 +57,7 @@ typedef struct {
         ga_field_type type;
         bool optional;
     } field[8];
-    char opens, closes; /* which body begins or ends: 'f' a layer's, 'm' 'l' 's' the three words' */
+    char opens, closes; /* the body that begins or ends: 'f' of a layer, 'm' 'l' 's' of a word */
 } ga_event_kind;
 
 extern const ga_event_kind ga_event_kinds[]; /* ends with name NULL */

@@ -46,7 +46,7 @@ void ga_wire_number(ga_wire *w, lua_Integer value) {
     ga_wire_put(w, digits, (size_t)snprintf(digits, sizeof digits, "%lld;", (long long)value));
 }
 
-/* Number of the layer or tensor on top of the stack; 0: it is none of `kind`. */
+/* Number of the layer or tensor on top of the stack; 0 if it is not of `kind`. */
 static lua_Integer node_id(lua_State *L, const char *kind) {
     lua_Integer id = 0;
     if (lua_getiuservalue(L, -1, 1) == LUA_TTABLE) {

@@ -1,13 +1,13 @@
-/* byte_pairs.c: the tokens of GPT-2 (Radford and others, 2019). A text is cut into words by the pattern
+/* byte_pairs.c: the tokens of GPT-2 (Radford et al., 2019). A text is split into words by the pattern
  *   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- * and in each word the neighbours that were learned to be one token are joined, the earliest learned
- * first, from the left. Joining keeps a heap of candidates, so that a word of n bytes takes n log n. */
+ * and within a word neighbours are merged into learned tokens, those learned first before others, from the
+ * left. A heap holds the possible merges, so a word of n bytes takes time n log n. */
 #include "host.h"
 #include "unicode.h"
 
 #include <string.h>
 
-/* `left` and `right` become `joined`; rank: the order in which they were learned. used: 0 is a free place */
+/* The merge of `left` and `right` into `joined`, with its rank in learned order; used = 0: a free slot */
 typedef struct merge {
     int32_t left, right, joined, rank;
     int used;
@@ -15,16 +15,16 @@ typedef struct merge {
 
 typedef struct encoder {
     int32_t byte_id[256];
-    uint32_t mask; /* places - 1, a power of two */
+    uint32_t mask; /* slots - 1; the slots are a power of two */
     merge place[];
 } encoder;
 
-/* A token of a word; the tokens are a list in the order of the text. */
+/* A token of a word, in a linked list in the order of the text. */
 typedef struct token {
-    int32_t id, before, next; /* id -1: joined with the one before it */
+    int32_t id, before, next; /* id -1: merged into the previous token */
 } token;
 
-/* Tokens `at` and its next may be joined, if they are still left and right. */
+/* A possible merge of token `at` and its next, valid while they are still left and right. */
 typedef struct candidate {
     int32_t rank, at, left, right, joined;
 } candidate;
@@ -69,7 +69,7 @@ static candidate pop(work *w) {
     return first;
 }
 
-/* Puts token `at` and its next into the heap, if they can be joined. */
+/* Adds the merge of token `at` and its next to the heap, if there is one. */
 static void consider(const encoder *e, work *w, int32_t at) {
     if (at < 0 || w->list[at].next < 0) return;
     int32_t left = w->list[at].id, right = w->list[w->list[at].next].id;
@@ -77,7 +77,7 @@ static void consider(const encoder *e, work *w, int32_t at) {
     if (m->used) push(w, (candidate){m->rank, at, left, right, m->joined});
 }
 
-/* Leaves the tokens of a word in w->list, from 0 along next. */
+/* Computes the tokens of a word in w->list, linked by next from number 0. */
 static void encode_word(const encoder *e, work *w, const char *word, int32_t size) {
     w->heap_size = 0;
     for (int32_t i = 0; i < size; i++)
@@ -102,7 +102,7 @@ static unsigned kind_at(const char *text, size_t size, size_t at, size_t *end) {
     return ga_unicode_class(ga_utf8_next(text, size, end)) & (GA_LETTER | GA_NUMBER | GA_SPACE);
 }
 
-/* The end of the run of characters of one kind that begins at `at`; *last: where its last one begins. */
+/* The end of the run of characters of one kind from `at` on; *last: the start of its last character. */
 static size_t run_end(const char *text, size_t size, size_t at, size_t *last) {
     size_t end;
     unsigned kind = kind_at(text, size, at, &end);
@@ -130,12 +130,12 @@ static size_t word_end(const char *text, size_t size, size_t at) {
     return end < size && last > at ? last : end;
 }
 
-/* Room for a word of `size` bytes; the memory is the value at stack index `index`. */
+/* Makes room for a word of `size` bytes in the memory at stack index `index`. */
 static void reserve(lua_State *L, int index, work *w, size_t size) {
     if (size <= w->room) return;
     luaL_argcheck(L, size < 1u << 29, 1, "a word of more than 512 MiB");
     w->room = 2 * size;
-    /* every byte gives a candidate at first, every join at most two more */
+    /* one possible merge per byte at first, at most two more after each merge */
     w->list = lua_newuserdatauv(L, w->room * (sizeof(token) + 3 * sizeof(candidate)), 0);
     w->heap = (candidate *)(void *)(w->list + w->room);
     lua_replace(L, index);

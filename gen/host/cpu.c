@@ -1,4 +1,4 @@
-/* cpu.c: what this processor can do, under the names of the compiler's -m options. */
+/* cpu.c: the features of this processor, named as in the compiler's -m options. */
 #include "host.h"
 
 #if defined(__x86_64__)

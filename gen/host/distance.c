@@ -1,5 +1,5 @@
-/* distance.c: host.distance(type, x, at_x, y, at_y, count): how far two runs of floats are apart, for
- * `check --equiv`, whose tensors have hundreds of millions of elements. */
+/* distance.c: host.distance(type, x, at_x, y, at_y, count): the largest difference of two runs of floats,
+ * for `check --equiv`, whose tensors have hundreds of millions of elements. */
 #include "host.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static double element(const char *at, size_t i, size_t size) {
     return narrow;
 }
 
-/* `count` elements of `size` bytes from byte `at` on, from 1. */
+/* The address of `count` elements of `size` bytes at byte `at`, counted from 1. */
 static const char *run_of(lua_State *L, int text, int at, lua_Integer count, size_t size) {
     size_t bytes;
     const char *start = luaL_checklstring(L, text, &bytes);

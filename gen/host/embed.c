@@ -1,4 +1,4 @@
-/* embed: turns text files into one C file, the table of embedded.h.
+/* embed: writes text files as one C file, the table of embedded.h.
  * usage: embed FILE... > embedded_files.c    (names sorted by byte; written as given) */
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* embedded.h: the texts gagen carries: its own Lua, the templates and the runtime. */
+/* embedded.h: the texts inside the binary: gagen's own Lua, the templates and the runtime. */
 #ifndef GA_EMBEDDED_H
 #define GA_EMBEDDED_H
 

@@ -1,7 +1,6 @@
 /* host.c: the Lua state gagen runs in: libraries, the table `host`, the searcher for gagen's own
- * modules, strict globals, and the way an error leaves it. Invariant: nothing of the environment or
- * the disk decides which Lua code is run (LUA_PATH, LUA_INIT and the current folder are not looked
- * at). */
+ * modules, strict globals, and the printing of errors. Invariant: the environment and the disk do
+ * not change which Lua code runs: LUA_PATH, LUA_INIT and the current folder are ignored. */
 #include "host.h"
 
 #include <lualib.h>

@@ -74,7 +74,7 @@ const ga_host *ga_host_of(lua_State *L);
 /* Message handler for lua_pcall: adds a traceback to everything but diagnostics. */
 int ga_host_handler(lua_State *L);
 
-/* Prints the error value on top of the stack to `out`, pops it, returns the exit code it is. */
+/* Prints the error value on top of the stack to `out`, pops it and returns the exit code for it. */
 int ga_host_report(lua_State *L, FILE *out);
 
 /* Runs gagen: require "gagen", called with host.arguments; returns the exit code. */

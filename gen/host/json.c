@@ -1,5 +1,5 @@
-/* json.c: a Lua value as JSON text and back, by jansson. Sorted keys and one precision for all numbers of a
- * text (the least that reads every one of them back) make equal values equal bytes. */
+/* json.c: converts Lua values to JSON text and back, with jansson. Keys are sorted, and all numbers of a text
+ * have the least precision that reads each of them back, so equal values give equal bytes. */
 #include "host.h"
 
 #include <jansson.h>
@@ -8,7 +8,7 @@
 
 enum { DEPTH_MAX = 200 };
 
-/* Digits that `x` needs to be read back as it is. */
+/* The least number of digits from which `x` is read back exactly. */
 static int digits_of(double x) {
     char text[40];
     int digits = 1;
@@ -25,7 +25,7 @@ static json_t *encode_number(double x, int *digits) {
     return json_real(x);
 }
 
-/* Text that is no UTF-8 has its bytes from 128 up written as \xNN. */
+/* Text that is not UTF-8 gets its bytes from 128 on written as \xNN. */
 static json_t *encode_text(lua_State *L, int index) {
     size_t size;
     const char *text = lua_tolstring(L, index, &size);
@@ -55,7 +55,7 @@ static int is_array(lua_State *L, int index) {
     return array;
 }
 
-/* NULL: a value or key that JSON does not have. */
+/* The value at `index` as JSON; NULL if JSON has no such value or key. */
 static json_t *encode_table(lua_State *L, int index, int depth, int *digits) {
     if (depth > DEPTH_MAX) return NULL;
     luaL_checkstack(L, 10, "table nested too deep");

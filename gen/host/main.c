@@ -1,5 +1,5 @@
 /* main.c: gagen. `--dev DIR` reads gagen's Lua, templates and runtime from a checkout instead of
- * from the binary; every other argument is gagen.lua's. */
+ * from the binary; all other arguments go to gagen.lua. */
 #include "host.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static void take_dev(ga_host *host) {
     host->argc = kept;
 }
 
-/* Whether the folder has what gagen starts with. */
+/* Whether the folder has gagen's first script. */
 static int is_checkout(const char *folder) {
     char path[4096];
     int n = snprintf(path, sizeof path, "%s/gen/gagen.lua", folder);

@@ -1,5 +1,5 @@
-/* process.c: see process.h. A program that cannot be started is told apart from one that fails by a
- * pipe that closes on exec. */
+/* process.c: see process.h. A pipe that closes on exec distinguishes a program that cannot be started
+ * from one that fails. */
 #define _GNU_SOURCE
 #include "process.h"
 #include "host.h"
@@ -28,11 +28,11 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* While a command runs in this process's own group: an interrupt from the terminal reaches it too and
- * is its to answer; an order to end that only this process gets is handed on. */
+/* Signals while a command runs in this process's own group. SIGINT from the terminal reaches the
+ * command too, so it is ignored here; a signal sent to this process alone is forwarded. */
 static volatile pid_t running;
 
-static void hand_on(int number) {
+static void forward_signal(int number) {
     if (running > 0) kill(running, number);
 }
 
@@ -42,7 +42,7 @@ static const int signals[SIGNALS] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
 static void wait_quietly(struct sigaction before[SIGNALS], pid_t child) {
     running = child;
     for (int i = 0; i < SIGNALS; i++) {
-        struct sigaction action = { .sa_handler = i < 2 ? SIG_IGN : hand_on, .sa_flags = SA_RESTART };
+        struct sigaction action = { .sa_handler = i < 2 ? SIG_IGN : forward_signal, .sa_flags = SA_RESTART };
         sigemptyset(&action.sa_mask);
         sigaction(signals[i], NULL, &before[i]);
         if (before[i].sa_handler == SIG_DFL) sigaction(signals[i], &action, NULL);
@@ -69,7 +69,7 @@ static void start(const ga_command *c, int out, int err, int started) {
     _exit(127);
 }
 
-/* Reads what is there; closes the stream at its end. */
+/* Reads the available bytes; closes the stream at its end. */
 static int take(stream *s) {
     if (s->room - s->size < 65536) {
         size_t room = s->room ? 2 * s->room : 131072;
@@ -89,7 +89,7 @@ static int take(stream *s) {
     return 0;
 }
 
-/* Reads both streams to their end; 1: not before the deadline (0: none). */
+/* Reads both streams to their end; 1 if the deadline comes first (0: no deadline). */
 static int collect(stream s[2], double deadline) {
     while (s[0].fd >= 0 || s[1].fd >= 0) {
         struct pollfd p[2] = { { s[0].fd, POLLIN, 0 }, { s[1].fd, POLLIN, 0 } };
@@ -103,7 +103,7 @@ static int collect(stream s[2], double deadline) {
     return 0;
 }
 
-/* Waits for the process until the deadline (0: for ever), then kills its group. */
+/* Waits for the process; kills its group at the deadline (0: no deadline). */
 static int await(pid_t child, double deadline, int *timed_out) {
     int status = 0;
     for (;;) {

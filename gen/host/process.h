@@ -8,7 +8,7 @@ typedef struct {
     char **argv;     /* ends with NULL; argv[0] is looked up in PATH */
     const char *cwd; /* NULL: this process's folder */
     int capture;     /* 1: both outputs are kept apart; 2: both together in out */
-    double seconds;  /* limit of wall-clock time, then the group is killed; 0: none */
+    double seconds;  /* limit of wall-clock time, after which the group is killed; 0: none */
 } ga_command;
 
 typedef struct {
@@ -19,8 +19,8 @@ typedef struct {
     size_t out_size, err_size;
 } ga_outcome;
 
-/* Runs the command to its end. 0, or an errno value if it could not be started. What was captured
- * is freed by ga_outcome_free; at most 64 MiB of each output is kept. */
+/* Runs the command to its end. 0, or an errno value if it could not be started. ga_outcome_free
+ * frees captured outputs, of which at most 64 MiB each are kept. */
 int ga_command_run(const ga_command *c, ga_outcome *o);
 void ga_outcome_free(ga_outcome *o);
 

@@ -56,7 +56,7 @@ static const ga_unicode_pair *find_pair(uint32_t code) {
     return &ga_unicode_pairs[low];
 }
 
-/* The first of a pair may have a decomposition again, the second never has. */
+/* The first code of a pair may be decomposed again, the second never. */
 int ga_unicode_decompose(uint32_t code, uint32_t out[GA_DECOMPOSED]) {
     if (code >= 0xac00 && code <= 0xd7a3) return decompose_hangul(code, out);
     uint32_t last[GA_DECOMPOSED];

@@ -1,5 +1,5 @@
-/* unicode.h: the properties of characters that tokenizers ask for. Codes are those of Unicode; a text is
- * UTF-8. The tables are made by tools/unicode-tables, which says of which version they are. */
+/* unicode.h: the properties of characters that tokenizers use. Codes are those of Unicode, texts are
+ * UTF-8. tools/unicode-tables makes the tables and writes the version of Unicode into them. */
 #ifndef GA_UNICODE_H
 #define GA_UNICODE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Classes of a code; it may have several. The last three are BERT's: other = control, format and private
- * use; marks that take no room of their own. */
+ * use; nonspacing marks. */
 enum {
     GA_LETTER = 1,
     GA_NUMBER = 2,
@@ -17,19 +17,19 @@ enum {
     GA_NONSPACING = 32
 };
 
-enum { GA_DECOMPOSED = 4 }; /* most codes that one canonical decomposition has */
+enum { GA_DECOMPOSED = 4 }; /* codes of one canonical decomposition, at most */
 
 unsigned ga_unicode_class(uint32_t code);
-int ga_unicode_combining(uint32_t code);   /* canonical combining class, 0: a starter */
-uint32_t ga_unicode_lower(uint32_t code);  /* the small letter, or the code itself */
+int ga_unicode_combining(uint32_t code);   /* canonical combining class, 0 for a starter */
+uint32_t ga_unicode_lower(uint32_t code);  /* the lower-case letter, or the code itself */
 
-/* The full canonical decomposition, not yet in canonical order; how many codes. */
+/* Writes the full canonical decomposition, not yet in canonical order; returns the number of codes. */
 int ga_unicode_decompose(uint32_t code, uint32_t out[GA_DECOMPOSED]);
 
-/* The code at text[*at], which moves on behind it. A byte that begins no UTF-8 is a code by itself. */
+/* Returns the code at text[*at] and moves *at past it. A byte that is no valid UTF-8 is a code itself. */
 uint32_t ga_utf8_next(const char *text, size_t size, size_t *at);
 
-/* Writes the code as UTF-8; how many bytes. */
+/* Writes the code as UTF-8; returns the number of bytes. */
 int ga_utf8_put(char out[4], uint32_t code);
 
 /* The tables, in the order of codes. */
@@ -44,7 +44,7 @@ typedef struct ga_unicode_pair {
 
 typedef struct ga_unicode_case {
     uint32_t first, last, step; /* every step-th code from first to last */
-    int32_t distance;           /* to its small letter */
+    int32_t distance;           /* to its lower-case letter */
 } ga_unicode_case;
 
 extern const ga_unicode_range ga_unicode_classes[], ga_unicode_combinings[];

@@ -1,8 +1,8 @@
-/* word_pieces.c: the tokens of BERT's uncased models (Devlin and others, 2018; Wu and others, 2016). A text
- * is cleaned of control characters, characters of Chinese writing become words of their own, accents are
- * taken off (canonical decomposition without nonspacing marks), letters are made small; words end at
- * spaces, each punctuation sign is a word. A word is cut from the left into the longest pieces that the
- * vocabulary has; one with no such cut, or of more than 100 characters, is unknown. */
+/* word_pieces.c: the tokens of BERT's uncased models (Devlin et al., 2018; Wu et al., 2016). Control
+ * characters are removed, Chinese characters become words of their own, accents are removed (canonical
+ * decomposition without nonspacing marks), letters become lower case; words end at spaces, and each
+ * punctuation sign is a word. A word is divided from the left into the longest pieces of the vocabulary; a
+ * word that cannot be divided, or has more than 100 characters, is unknown. */
 #include "host.h"
 #include "unicode.h"
 
@@ -10,16 +10,16 @@
 
 enum { WORD_MOST = 100, WORD_BYTES = 4 * WORD_MOST };
 
-/* A piece of the vocabulary: bytes of text; inner: one that goes on in a word, "##" in the file */
+/* A piece of the vocabulary; inner: it continues a word, and has the prefix "##" in the file */
 typedef struct piece {
     uint32_t hash;
     int32_t id, size, inner;
-    const char *text; /* NULL: a free place */
+    const char *text; /* NULL: a free slot */
 } piece;
 
 typedef struct encoder {
     int32_t unknown, longest; /* bytes of the longest piece */
-    uint32_t mask;            /* places - 1, a power of two */
+    uint32_t mask;            /* slots - 1; the slots are a power of two */
     piece place[];
 } encoder;
 
@@ -28,7 +28,7 @@ typedef struct word {
     int32_t size, characters;
 } word;
 
-/* FNV-1a, which goes on from byte to byte. */
+/* FNV-1a, continued by one byte. */
 static uint32_t hash_start(int inner) { return inner ? 2166136261u : 2166136261u ^ 0x5bd1e995u; }
 static uint32_t hash_byte(uint32_t hash, char byte) { return (hash ^ (unsigned char)byte) * 16777619u; }
 
@@ -56,7 +56,7 @@ static const piece *longest(const encoder *e, int inner, const char *text, int32
 
 static void add_id(luaL_Buffer *out, int32_t id) { luaL_addlstring(out, (const char *)&id, sizeof id); }
 
-/* Adds the ids of the word and empties it. */
+/* Appends the ids of the word and clears it. */
 static void end_word(const encoder *e, word *w, luaL_Buffer *out) {
     int32_t ids[WORD_BYTES], n = 0, at = 0, size = w->size;
     int known = w->characters <= WORD_MOST;
@@ -90,7 +90,7 @@ static int is_punctuation(uint32_t c) {
 
 static int is_nonspacing(uint32_t c) { return c >= 128 && (ga_unicode_class(c) & GA_NONSPACING) != 0; }
 
-/* Adds the decomposition of a code, without marks that will be dropped and order nothing. */
+/* Appends the decomposition of a code, without marks that are dropped and do not affect the order. */
 static size_t add_decomposed(uint32_t *codes, size_t n, uint32_t code) {
     uint32_t parts[GA_DECOMPOSED];
     int count = ga_unicode_decompose(code, parts);
@@ -99,7 +99,7 @@ static size_t add_decomposed(uint32_t *codes, size_t n, uint32_t code) {
     return n;
 }
 
-/* Cleans and decomposes the text into codes, at most two for a byte; how many. */
+/* Cleans and decomposes the text into codes, at most two per byte; returns their number. */
 static size_t decompose(const char *text, size_t size, uint32_t *codes) {
     size_t n = 0;
     for (size_t at = 0; at < size;) {
@@ -118,7 +118,7 @@ static size_t decompose(const char *text, size_t size, uint32_t *codes) {
     return n;
 }
 
-/* Puts marks behind the same starter into canonical order: by their class, equal ones as they are. */
+/* Sorts the marks after each starter into canonical order: by class, stable. */
 static void order(uint32_t *codes, size_t n) {
     for (size_t i = 1; i < n; i++) {
         uint32_t c = codes[i];

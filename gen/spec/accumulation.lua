@@ -1,5 +1,5 @@
--- accumulation: how many micro-steps each cycle has, and what becomes of the rows that fill no whole
--- cycle. Counts are those of one rank; all ranks have the same.
+-- accumulation: the number of micro-steps of each cycle, and the policy for rows that do not fill a whole
+-- cycle. Counts are per rank; all ranks have the same.
 --
 --   N = 10 micro-batches, A = 4     drop   4 4 | 4 4          2 batches of each epoch are left out
 --                                   flush  4 4 2 | 4 4 2
@@ -14,7 +14,7 @@ local accumulation = {}
 
 local COUNT = { name = "later", type = "int", min = 1, max = 65536 }
 
--- later = { [cycle] = A } as a list of { from, a }, the first from cycle 0.
+-- accumulate.later = { [cycle] = A } as a list of { from = cycle, a = A }, which begins with cycle 0.
 local function table_of(count, later, context)
     local list = { { from = 0, a = count } }
     for cycle, a in ordered.each(later or {}) do
@@ -33,8 +33,8 @@ local function set_table(c, list)
     for _, entry in ipairs(list) do c.largest = math.max(c.largest, entry.a) end
 end
 
--- The rows per micro-step that give `global` rows with whole micro-steps on each of `ranks` ranks, the
--- most first; none if the ranks do not divide it.
+-- The possible rows per micro-step for `global` rows per update on `ranks` ranks, descending: the divisors of a
+-- rank's rows; none if `ranks` does not divide `global`.
 local function divisors(global, ranks)
     local list, of_rank = {}, global // ranks
     for rows = of_rank, 1, -1 do
@@ -44,8 +44,8 @@ local function divisors(global, ranks)
 end
 
 --- Sets c.table, c.accumulate (its first count), c.largest, c.unroll, c.tail, c.drain, c.global from the
--- fields of the words batch and accumulate. With rows = "auto" c.batch is `rows`, or the most there can be
--- on `ranks` ranks, and c.rows_open lists what it may be.
+--- fields of the words batch and accumulate. With batch.rows = "auto", c.rows_open lists the possible rows on
+--- `ranks` ranks and c.batch is `rows`, or the largest of them.
 function accumulation.read(c, batch, batch_at, acc, context, rows, ranks)
     c.batch, c.batch_at, c.unroll, c.tail, c.drain = batch.rows, batch_at, acc.unroll, acc.tail, acc.drain
     c.global = batch.global
@@ -63,7 +63,7 @@ function accumulation.read(c, batch, batch_at, acc, context, rows, ranks)
     if not c.global then set_table(c, table_of(acc.count or 1, acc.later, context)) end
 end
 
---- With batch.global: the micro-steps that c.ranks ranks need for it, or a complaint.
+--- With batch.global: sets the micro-steps per cycle on c.ranks ranks, or returns a complaint.
 function accumulation.divide(c)
     if not c.global then return nil end
     local per_step = c.batch * c.ranks
@@ -74,7 +74,7 @@ function accumulation.divide(c)
     set_table(c, { { from = 0, a = c.global // per_step } })
 end
 
---- The micro-steps of a full cycle number `cycle`, from 0.
+--- The micro-steps of cycle number `cycle`, counted from 0, if it is full.
 function accumulation.size(c, cycle)
     local a
     for _, entry in ipairs(c.table) do
@@ -83,14 +83,14 @@ function accumulation.size(c, cycle)
     return a
 end
 
---- Micro-batches of one epoch on each of `ranks` ranks; of a stream, as its files are now.
+--- The micro-batches of one epoch on each of `ranks` ranks; for a stream, with the present length of its files.
 function accumulation.batches(c, ranks)
     local rows, per_step = c.data.train_rows, c.batch * ranks
     if c.data.last == "pad" then return (rows + per_step - 1) // per_step end
     return rows // per_step
 end
 
--- Cycles of `batches` micro-batches from cycle number `first` on, and the batches that are left.
+-- The full cycles in `batches` micro-batches, beginning with cycle number `first`, and the batches left over.
 local function cycles_of(c, first, batches)
     local done = 0
     while true do
@@ -103,22 +103,22 @@ local function cycles_of(c, first, batches)
     return done, batches
 end
 
---- Cycles of an epoch that begins with cycle `first` (not with tail "carry"), and the micro-batches
--- behind its last full cycle.
+--- The cycles of an epoch that begins with cycle `first`, and the micro-batches after its last full cycle. Not for
+--- tail "carry".
 function accumulation.epoch(c, ranks, first)
     local full, rest = cycles_of(c, first, accumulation.batches(c, ranks))
     if c.tail == "flush" and rest > 0 then return full + 1, rest end
     return full, rest
 end
 
---- Cycles of `epochs` epochs, a number above 0. An unfinished epoch gives that fraction of its cycles.
+--- The cycles of `epochs` epochs, a number above 0; a fraction of an epoch counts that fraction of its cycles.
 function accumulation.cycles(c, ranks, epochs)
     if c.tail == "carry" then
         local n = cycles_of(c, 0, math.floor(epochs * accumulation.batches(c, ranks)))
         return n
     end
     local total, whole = 0, math.floor(epochs)
-    local settled = c.table[#c.table].from      -- from here on all epochs are alike
+    local settled = c.table[#c.table].from      -- from this cycle on all epochs have the same length
     local epoch = 0
     while epoch < whole do
         local n = accumulation.epoch(c, ranks, total)
@@ -129,7 +129,7 @@ function accumulation.cycles(c, ranks, epochs)
     return total + math.floor((epochs - whole) * accumulation.epoch(c, ranks, total))
 end
 
---- Refuses what would never fill a cycle. Returns nil or the complaint.
+--- A complaint if an epoch never fills a cycle, else nil.
 function accumulation.complaint(c, ranks)
     local n, rows = accumulation.batches(c, ranks), c.data.train_rows
     if n == 0 then
@@ -142,8 +142,8 @@ function accumulation.complaint(c, ranks)
     end
 end
 
--- The micro-steps of a tail: none (0), the same in each epoch, or unknown (nil) because the number of
--- ranks or the counts change, or a stream ends when it ends.
+-- The micro-steps of the last cycle of an epoch if it is incomplete: 0 if there is no such cycle, nil if their number
+-- is not known or not the same in all epochs (open number of ranks, accumulate.later, a stream).
 local function tail_length(c)
     if c.tail ~= "flush" or c.largest == 1 then return 0 end
     if c.data.stream then return nil end
@@ -152,8 +152,8 @@ local function tail_length(c)
     return accumulation.batches(c, c.ranks) % c.accumulate
 end
 
---- The micro-steps that a cycle may have, ascending, and the most of a tail that is not among them
--- because its length is not known, or nil.
+--- The possible numbers of micro-steps of a cycle, ascending; and, if the length of the tail is not known, the
+--- largest that it can be, else nil.
 function accumulation.sizes(c)
     local seen, list = { [0] = true }, {}
     local function take(a)

@@ -1,11 +1,11 @@
--- batchnorm: what layers that take statistics over rows need of the other words of a spec.
+-- batchnorm: checks batchnorm layers, which compute statistics over rows, against the other words of a spec.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local text = require "base.text"
 
 local batchnorm = {}
 
---- The layers: their statistics' nodes in forward order.
+--- The nodes that compute batchnorm statistics, in forward order.
 function batchnorm.nodes(g)
     local list = {}
     graph.walk(g.forward, function(node)
@@ -22,8 +22,8 @@ local function names_of(nodes)
     return table.concat(list, ", ") .. (more > 0 and (" and %d more"):format(more) or "")
 end
 
---- Those whose groups are the rows of a micro-batch, so that results depend on how a cycle is cut; nil if
---- there is none.
+--- The names, and the first node, of the layers without `rows`: their groups are micro-batches, so results depend
+--- on how a cycle is divided. nil if there is no such layer.
 function batchnorm.open(g)
     local open = {}
     for _, node in ipairs(batchnorm.nodes(g)) do
@@ -32,8 +32,8 @@ function batchnorm.open(g)
     return #open > 0 and names_of(open) or nil, open[1]
 end
 
---- Refuses rows that are not there and statistics that depend on what is not decided; warns where
---- accumulation does not make the groups larger.
+--- Refuses padded micro-batches, several ranks and open batch.rows where statistics would be wrong; warns if
+--- accumulation leaves the groups as small as a micro-batch.
 function batchnorm.check(g, c)
     local nodes = batchnorm.nodes(g)
     if #nodes == 0 then return end

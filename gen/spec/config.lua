@@ -1,5 +1,5 @@
--- config: turns the recorded words into one checked configuration. Every default is filled in,
--- every number that depends on others (updates per epoch, total length) is derived here.
+-- config: turns the recorded words into one checked configuration: fills in every default and derives every
+-- number that depends on others (updates per epoch, total length).
 local accumulation = require "spec.accumulation"
 local check = require "base.check"
 local data = require "spec.data"
@@ -15,7 +15,8 @@ local words = require "spec.words"
 
 local config = {}
 
--- Collects the config words; a word twice, or a missing required word, is refused.
+-- The config words by name, as { at, args, traced = defined by a function, event = number }; refuses a word that is
+-- given twice.
 local function collect(path, events)
     local given = ordered.map()
     for i, event in ipairs(events) do
@@ -47,6 +48,7 @@ end
 
 local context = check.context
 
+-- The checked fields of a word, defaults if it is not given, and its place.
 local function simple(given, path, name)
     local word, entry = words.find(name), given:get(name)
     local at = entry and entry.at or path
@@ -54,7 +56,7 @@ local function simple(given, path, name)
     return fields, at
 end
 
--- A word that picks from a registry: its first position names the entry.
+-- The choice of a word whose first position names an entry of a registry: { rule = entry, fields, own, at, where }.
 local function select(word, entry, path, catalog, default)
     local name, at = word.name, entry and entry.at or path
     local registry = catalog[word.select]
@@ -85,8 +87,8 @@ local function select(word, entry, path, catalog, default)
     return { rule = rule, fields = fields, at = at, own = own, where = where }
 end
 
--- The optimizer of what the chosen one does not update: its own choice from the registry, with a rate that
--- the schedule moves as it moves the other's.
+-- optimizer.rest: the optimizer of the parameters that the chosen one cannot update, or nil. The schedule changes its
+-- rate in proportion to the chosen optimizer's.
 local function rest_of(optimizer, path, catalog)
     local given, rule = optimizer.own.rest, optimizer.rule
     if not rule.least_rank then
@@ -112,7 +114,7 @@ local function rest_of(optimizer, path, catalog)
     return rest
 end
 
--- The cycles: accumulate, or what batch.global gives.
+-- The micro-steps per cycle, from accumulate or batch.global.
 local function cycles_of(c, given, path, choice)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
@@ -126,7 +128,7 @@ local function cycles_of(c, given, path, choice)
     end
 end
 
--- How many processes there are: the spec's number, or that of the option --ranks, which wins over it.
+-- The number of processes: that of the option --ranks if given, else the spec's.
 local function ranks_of(c, given, path, option)
     local parallel, at = simple(given, path, "parallel")
     c.parallel, c.ranks = parallel.mode, option or parallel.ranks or 1
@@ -141,6 +143,7 @@ local function ranks_of(c, given, path, option)
     return parallel
 end
 
+-- The length of the training, from the word train.
 local function lengths(c, given, path, option)
     local train, at = simple(given, path, "train")
     if (train.updates == nil) == (train.epochs == nil) then
@@ -167,8 +170,8 @@ local function lengths(c, given, path, option)
     end
 end
 
---- Sets what depends on the number of ranks: cycles per epoch, micro-batches left over, cycles of the run.
--- `refuse` is called with a complaint if an epoch never fills a cycle.
+--- Sets the lengths that depend on the number of ranks: cycles per epoch, micro-batches left over, cycles of the
+--- run. Calls `refuse` with a complaint if an epoch never fills a cycle.
 function config.set_length(c, refuse)
     local complaint = accumulation.divide(c) or accumulation.complaint(c, c.ranks)
     if complaint then refuse(complaint) end
@@ -178,6 +181,7 @@ function config.set_length(c, refuse)
     c.cycles = c.train.updates or accumulation.cycles(c, c.ranks, c.train.epochs)
 end
 
+-- The rules of the word init, checked.
 local function init_of(given, path)
     local entry, list = given:get("init"), {}
     if not entry then return list end
@@ -213,7 +217,7 @@ local function init_of(given, path)
     return list
 end
 
--- What a budget leaves open makes sense only for cycles that are the same however they are cut.
+-- Refuses "auto" without a budget, and batch.rows = "auto" where the rows of a micro-step change the result.
 local function check_open(c, given)
     local at = given:get("batch").at
     local open = c.rows_open and 'batch: rows is "auto"' or c.recompute_open and 'memory: recompute is "auto"'
@@ -249,7 +253,7 @@ local function memory_of(c, given, path, choice)
     check_open(c, given)
 end
 
--- A loss of the catalog, or a function of the spec, and what the mean of a cycle counts.
+-- The loss: an entry of the catalog or a function of the spec, and the weights of the mean over a cycle.
 local function loss_of(c, given, path, catalog)
     local entry = given:get("loss")
     if entry.traced then
@@ -286,7 +290,7 @@ local function evaluation_of(c, given, path)
     end
 end
 
--- Words of C, and what every program has beside its own name: types, functions, variables.
+-- Keywords of C, and the types, functions and variables that every program has.
 local TAKEN = " auto break case char const continue default do double else enum extern float for goto if inline int "
     .. "long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
     .. "while a b e m o p w activations batch bf16 f16 field gradients main out own parameters real saved step "
@@ -309,7 +313,7 @@ local function check_name(c, given, path)
     end
 end
 
--- A schedule of the catalog, or a function of the spec.
+-- The schedule: an entry of the catalog or a function of the spec.
 local function schedule_of(given, path, catalog, events)
     local entry = given:get("schedule")
     if not entry or not entry.traced then return select(words.find "schedule", entry, path, catalog, "constant") end
@@ -319,8 +323,8 @@ local function schedule_of(given, path, catalog, events)
         where = where, fields = fields }
 end
 
--- What the spec makes of each element of the mean gradient, as an expression of g and w. It is done to the
--- whole flat space, whose gaps are 0 and stay so.
+-- The word gradient: the new value of each element of the mean gradient, as an expression of g and w. It is applied
+-- to the whole flat space, so it must keep the zeros in the gaps between parameters.
 local function gradient_of(given, catalog, events)
     local entry = given:get("gradient")
     if not entry then return nil end
@@ -333,7 +337,7 @@ local function gradient_of(given, catalog, events)
     return { e = e, at = entry.at }
 end
 
--- Each word by itself, in the order of the spec, before what words must agree on.
+-- Checks each word by itself, in the order of the spec, before words are checked against each other.
 local function check_alone(given, path)
     for name, entry in given:each() do
         local word = words.find(name)
@@ -358,8 +362,8 @@ local function clip_of(given, path)
     return clip
 end
 
---- Reads all words. What the spec leaves open is decided by `choice`: rows of a micro-step, depth of
--- recomputation (passes/recompute.lua), logits "chunked"; ranks: those of the option --ranks.
+--- Reads all words. `choice` decides what the spec leaves to its memory budget: rows of a micro-step, depth of
+--- recomputation (passes/recompute.lua), logits "chunked"; choice.ranks is the option --ranks.
 function config.read(path, events, catalog, default_name, choice)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }

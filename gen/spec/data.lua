@@ -1,5 +1,5 @@
--- data: the word `data`: its files are found, read once and checked; what comes out says what a row
--- is and how many there are.
+-- data: reads the word `data`: finds its files, scans them once, and describes the rows: their fields, their number
+-- and how they are normalised and split.
 local check = require "base.check"
 local data_files = require "spec.data_files"
 local diag = require "base.diag"
@@ -12,8 +12,9 @@ local data = {}
 local IMAGES = { idx = true, cifar10 = true }
 local WINDOWS = { text = true, tokens = true }
 
-local CHANNELS, PADDING = 16, 4096
+local MOST_CHANNELS, MOST_PADDING = 16, 4096
 
+-- Refuses fields that the format does not have.
 local function check_taken(d, where)
     local own = formats.find(d.kind).takes
     local taken = table.move(own, 1, #own, #formats.common + 1, ordered.copy(formats.common))
@@ -26,7 +27,7 @@ local function check_taken(d, where)
     end
 end
 
--- A stream passes by once an epoch: what needs all its rows, or their number, is refused.
+-- Refuses fields that need all rows, or their number: a stream is read once per epoch and not kept.
 local function check_stream(d, where)
     if d.stream then
         local kinds = ordered.collect(formats.list, function(f) return f.streams and f.name or nil end)
@@ -59,7 +60,7 @@ local function check_target_word(d, where)
         csv and "'" .. given .. "'" or given, csv and "a column or \"last\"" or "the name of a tensor"), {})
 end
 
--- The files of train or eval: { files, targets = nil but for pairs }.
+-- The files of train or eval: { files, targets }; targets only for formats with pairs of files.
 local function find(d, name, where, folder)
     local value, at, pair = d[name], where.locate(name), formats.find(d.kind).pair
     if not pair then
@@ -89,7 +90,7 @@ local function paths(files)
     return files and ordered.collect(files, function(file) return file.path end)
 end
 
--- What files hold is read once, however often their spec is.
+-- Results of host.data_scan by their arguments: files are scanned once, even if their spec is read several times.
 local scanned = {}
 
 local function scan_once(q)
@@ -100,13 +101,13 @@ local function scan_once(q)
         if not facts then return nil, message end
         scanned[key] = facts
     end
-    local facts = ordered.copy(scanned[key])        -- its fields will get other names
+    local facts = ordered.copy(scanned[key])        -- copied, because name_tensors renames its fields
     facts.fields = ordered.collect(facts.fields, function(field) return ordered.copy(field) end)
     return facts
 end
 
--- Reads the files of a source to their end and adds what they hold. Of a stream the program keeps only
--- what reading takes.
+-- Scans the files of a source and adds their counts, fields, rows and bytes. `allowed` is the vocabulary that a text
+-- may use. source.bytes: memory of the program for the rows, for a stream only the read buffers.
 local function scan(d, source, real, allowed)
     local facts, message = scan_once { kind = d.kind, files = paths(source.files),
         targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
@@ -167,7 +168,7 @@ local function name_tensors(d, source, where)
     source.fields = list
 end
 
--- A list of one number per channel; one number stands for all channels.
+-- The field `name` (mean or std) as a list with one number per channel; a single number is repeated.
 local function per_channel(d, name, channels, default, where)
     local list, out = d[name] or { default }, {}
     for i, value in ipairs(list) do
@@ -182,27 +183,27 @@ local function per_channel(d, name, channels, default, where)
     return out
 end
 
--- How the numbers of the input become the program's: d.norm = { scale, mean, std, channels }; csv
--- knows the scale alone, arrays stay as they are where nothing is said.
+-- The normalisation of the input, (x scale - mean) / std: d.norm = { scale, mean, std, channels }. csv has the
+-- scale alone; npy arrays are not normalised unless the spec says so.
 local function normalisation(d, shape, where)
     local scale, arrays = d.scale or d.kind == "cifar10" and 1 / 255 or 1, d.kind == "npy"
     if d.kind == "csv" then d.norm = { scale = scale } end
     if not IMAGES[d.kind] and not (arrays and (d.scale or d.mean or d.std)) then return end
     local one = arrays and #(d.mean or {}) <= 1 and #(d.std or {}) <= 1
     local channels = one and 1 or shape[1] or 1
-    if channels > CHANNELS and not arrays then
-        diag.fail(d.at, ("data: %d channels, expected at most %d"):format(channels, CHANNELS), {})
+    if channels > MOST_CHANNELS and not arrays then
+        diag.fail(d.at, ("data: %d channels, expected at most %d"):format(channels, MOST_CHANNELS), {})
     end
     d.norm = { scale = scale, channels = channels, mean = per_channel(d, "mean", channels, 0.0, where),
         std = per_channel(d, "std", channels, 1.0, where) }
 end
 
--- crop = { size, padding = n }: the shape of an input becomes size x size.
+-- crop = { size, padding = n }: returns the shape of a cropped input, { channels, size, size }.
 local function crop_of(d, shape, where)
     local at = where.locate("crop")
     local crop = check.fields({
         { name = "size", type = "int", position = 1, required = true, min = 1, max = 16384 },
-        { name = "padding", type = "int", default = 0, min = 0, max = PADDING },
+        { name = "padding", type = "int", default = 0, min = 0, max = MOST_PADDING },
     }, d.crop, { what = "data: crop", locate = function() return at end })
     for axis = 2, 3 do
         if crop.size > shape[axis] + 2 * crop.padding then
@@ -214,7 +215,7 @@ local function crop_of(d, shape, where)
     return { shape[1], crop.size, crop.size }
 end
 
--- What the fields of a batch are, from those of the training files.
+-- The fields of a batch, from those of the training files.
 local function fields_of(d, source, where)
     normalisation(d, source.fields[1].shape, where)
     local list = {}
@@ -236,7 +237,7 @@ local function shape_text(shape)
     return "(" .. table.concat(shape, ", ") .. ")"
 end
 
--- The evaluation's files must give the same fields.
+-- Refuses evaluation files whose fields differ from those of the training files.
 local function check_eval(d, train, eval)
     local function refuse(complaint) diag.fail(eval.at, "data: eval " .. complaint, {}) end
     if d.kind == "csv" and train.fields[1].shape[1] ~= eval.fields[1].shape[1] then
@@ -262,7 +263,8 @@ local function check_eval(d, train, eval)
     end
 end
 
--- A target may hold one value below 0: that of targets that do not count.
+-- Sets d.classes and d.ignored of a target of whole numbers; at most one value may be negative, that of ignored
+-- targets.
 local function check_target(d, target, where)
     if target.dtype ~= "i32" then return end
     if target.low < 0 and target.low ~= target.largest_negative then
@@ -274,7 +276,7 @@ local function check_target(d, target, where)
     d.classes = target.limit
 end
 
--- Least and largest id of each field over all files; classes and vocabulary follow from them.
+-- Sets the least and largest id of each field over all files, and from them classes and vocabulary.
 local function extremes(d, where)
     for i, field in ipairs(d.fields) do
         for _, source in ipairs(d.sources) do
@@ -291,7 +293,7 @@ local function extremes(d, where)
     if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
 end
 
---- Refuses targets below 0 that the loss does not leave out; ignore: what it leaves out.
+--- Refuses negative targets other than `ignore`, the value that the loss ignores.
 function data.check_ignored(d, ignore)
     if d.ignored and d.ignored ~= ignore then
         diag.fail(d.at, ("data: the target has the value %d, expected class numbers from 0; if it stands for "
@@ -299,6 +301,7 @@ function data.check_ignored(d, ignore)
     end
 end
 
+-- The checked field split, or nil.
 local function split_of(d, where)
     if not d.split then return nil end
     local s = check.fields({
@@ -338,13 +341,13 @@ local function count_rows(d, where)
     end
 end
 
---- Adds to the checked fields of the word what the files hold. real: "f32" or "f64".
+--- Adds to d, the checked fields of the word, the contents of the files. real: "f32" or "f64".
 ---   sources     { train } or { train, eval }: files and targets { name, path, count }, rows, bytes
----               (of an arena), fields as host.data_scan gives them, stream: its rows pass by
----   fields      { name, dtype = "real" | "i32", shape = of one row } in the order of a batch; of i32
----               also low and limit: low <= id < limit
----   rows        of the training files; train_rows, eval_rows: after the split; of a stream those that
----               its files have now, which the program does not rely on
+---               (of an arena), fields as host.data_scan gives them, stream = true if rows are not kept
+---   fields      { name, dtype = "real" | "i32", shape = of one row } in the order of a batch; i32 fields
+---               also have low and limit: low <= id < limit
+---   rows        of the training files; train_rows, eval_rows: after the split. A stream has those of its
+---               present files; the program does not rely on them
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
 ---   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil

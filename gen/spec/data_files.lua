@@ -1,4 +1,4 @@
--- data_files: the files of a data path, as gagen finds them and as the program will.
+-- data_files: finds the files of a data path, in the same places as the emitted program does.
 local diag = require "base.diag"
 local glob = require "base.glob"
 
@@ -7,11 +7,11 @@ local data_files = {}
 --- Files of one program at most; runtime/data/scan.h and ckpt.h have the same number.
 data_files.MOST = 64
 
--- Bytes of a name: a checkpoint records it.
-local LONGEST = 255
+-- Bytes of a file name at most: a checkpoint records it.
+local MOST_BYTES = 255
 
--- Names below `folder` that fit the components from `i` on, in the order of bytes; `prefix` is what
--- stands before them.
+-- Appends the files below `folder` that match the components from number `i` on, each name after `prefix`, in byte
+-- order.
 local function expand(folder, components, i, prefix, out)
     local component, last = components[i], i == #components
     local function follow(name)
@@ -37,7 +37,7 @@ local function split(path)
     return components
 end
 
--- Where a path that does not begin at the root is looked up.
+-- The folders in which a relative path is looked up.
 local function roots(folder)
     local list, root = {}, host.environment("GAGEN_DATA")
     if root and root ~= "" then list[1] = root end
@@ -45,9 +45,9 @@ local function roots(folder)
     return list
 end
 
---- The files of `pattern`, a path or one with `*`: GAGEN_DATA, then `data` in `folder` (of the spec,
---- with its slash or empty); the first that has any counts. Returns { name =, path = }: names are what
---- the program looks up again, paths are where they are now.
+--- The files of `pattern`, a path that may contain `*`, in the first place that has any: $GAGEN_DATA, or `data` in
+--- `folder`, the folder of the spec (with its slash, or empty). Returns a list of { name =, path = }: the program
+--- looks up names again, paths are present places.
 function data_files.find(pattern, folder, at)
     if pattern:find("[%c]") or pattern == "" then
         diag.fail(at, "data: a path with control bytes or an empty path", {})
@@ -64,9 +64,9 @@ function data_files.find(pattern, folder, at)
         if #names > 0 then
             local files = {}
             for i, name in ipairs(names) do
-                if #name > LONGEST then
+                if #name > MOST_BYTES then
                     diag.fail(at, ("data: '%s...': a name of %d bytes, expected at most %d"):format(
-                        name:sub(1, 40), #name, LONGEST), {})
+                        name:sub(1, 40), #name, MOST_BYTES), {})
                 end
                 files[i] = { name = name, path = absolute and name or root .. "/" .. name }
             end

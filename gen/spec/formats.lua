@@ -1,10 +1,10 @@
--- formats: the kinds of the word `data`: what each reads, and which fields of the word it takes beside
--- those that all take.
+-- formats: the file formats of the word `data`. `takes` lists the fields of the word that a format has besides the
+-- common ones.
 local formats = {}
 
 formats.common = { "kind", "train", "eval", "split", "shuffle", "last", "stream" }
 
--- pair: what a path stands for where it is two files. streams: rows can be read as they pass by.
+-- pair: the two files that a path names, for formats with two. streams: rows can be read without keeping them.
 formats.list = {
     { name = "csv", takes = { "target", "scale", "header" }, streams = true,
       doc = "numbers between commas, gzip or not; one column is the target: classes, or numbers if the loss "
@@ -33,7 +33,7 @@ formats.list = {
       example = 'data { "tensors", train = "train.safetensors", target = "label" }' },
 }
 
---- The format of this name; the names of all.
+--- The format of this name, or nil.
 function formats.find(name)
     for _, format in ipairs(formats.list) do
         if format.name == name then return format end

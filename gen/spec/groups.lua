@@ -1,5 +1,5 @@
--- groups: the optimizer's groups of parameters, and which rule and fields each parameter gets: those of its
--- group, or, what the optimizer does not update itself, those of `rest`.
+-- groups: the optimizer's groups of parameters, and the rule and fields that update each parameter: the optimizer's,
+-- or `rest` for parameters that the optimizer cannot update, changed by the fields of the group.
 local check = require "base.check"
 local diag = require "base.diag"
 local glob = require "base.glob"
@@ -7,7 +7,7 @@ local ordered = require "base.ordered"
 
 local groups = {}
 
--- A group's fields are the rule's: what it refuses holds here too, and all groups keep one state.
+-- Refuses fields of a group that the rule refuses, or that need another state than the optimizer's own fields.
 local function check_group(optimizer, fields, what, at)
     local rule = optimizer.rule
     local complaint = rule.check and rule.check(fields)
@@ -20,7 +20,7 @@ local function check_group(optimizer, fields, what, at)
     end
 end
 
--- What a group may change of a rule: all but the rate.
+-- The fields of a rule that a group may change: all except lr, without defaults.
 local function changeable(rule)
     return ordered.collect(rule.fields, function(field)
         if field.name == "lr" then return nil end
@@ -30,7 +30,7 @@ local function changeable(rule)
     end)
 end
 
--- Whether the group has only parameters of the rest, as far as its own words say.
+-- Whether the group's own fields say that `rest` updates all its parameters.
 local function all_rest(optimizer, group)
     return optimizer.rest and (group.rest == true
         or math.type(group.rank) == "integer" and group.rank < optimizer.rule.least_rank)
@@ -65,12 +65,12 @@ local function read_group(optimizer, i, group)
         rest = chosen == optimizer.rest, fields = own, what = where.what }
 end
 
---- optimizer.groups: { glob | rank = n, lr_scale =, rest =, field = } in order.
+--- The checked groups of an optimizer in order: { glob | rank, lr_scale, frozen, rest, fields, what = for messages }.
 function groups.read(optimizer)
     return ordered.collect(optimizer.own.groups or {}, function(group, i) return read_group(optimizer, i, group) end)
 end
 
---- The number of the first group that takes the parameter; 0: none, the optimizer's own fields hold.
+--- The number of the first group that contains the parameter, or 0 if none does.
 function groups.of(config, param)
     for i, entry in ipairs(config.groups) do
         if entry.rank and #param.shape == entry.rank then return i end
@@ -81,7 +81,7 @@ function groups.of(config, param)
     return 0
 end
 
--- The fields of a group whose parameters are the optimizer's and the rest's, for one of the latter.
+-- The fields for a parameter that `rest` updates, in a group that also has parameters of the optimizer itself.
 local function shared_fields(config, entry, param)
     local optimizer, schema = config.optimizer, changeable(config.optimizer.rest.rule)
     local known = ordered.collect(schema, function(f) return f.name end)
@@ -99,8 +99,8 @@ local function shared_fields(config, entry, param)
     return fields
 end
 
---- What updates a parameter: { group, rest, rule, fields, lr_scale }: the number of its group, whether it is
---- one of the rest, the rule with its fields, and what the rate of the schedule is multiplied with.
+--- The update of a parameter: { group = the number of its group, rest = whether `rest` updates it, rule, fields,
+--- lr_scale = the factor of the schedule's rate }.
 function groups.update_of(config, param)
     local optimizer, index = config.optimizer, groups.of(config, param)
     local entry = config.groups[index] or { fields = {}, lr_scale = 1 }
@@ -115,7 +115,7 @@ function groups.update_of(config, param)
             or shared_fields(config, entry, param) }
 end
 
---- Warns of groups that take no parameter: what they say changes nothing.
+--- Warns of groups without a parameter.
 function groups.check_used(config, params)
     for i, entry in ipairs(config.groups) do
         local fits, taken = false, false

@@ -1,4 +1,4 @@
--- load: a spec file becomes a configuration and the forward graph.
+-- load: turns a spec file into a configuration and the forward graph.
 local batchnorm = require "spec.batchnorm"
 local build = require "graph.build"
 local catalog = require "catalog.catalog"
@@ -14,7 +14,7 @@ local words = require "spec.words"
 
 local load_spec = {}
 
---- The words a spec may use, for the sandbox.
+--- The words that a spec may use, for the sandbox (host.evaluate).
 function load_spec.words(known)
     local layers, pointwise = {}, {}
     for _, entry in ipairs(words.structure) do
@@ -56,7 +56,7 @@ local function check_classes(c, output, target, at)
     end
 end
 
--- The losses that the named rule gives for what the model gives.
+-- The losses of the catalog's rule for the model's output, one or more per row.
 local function rule_rows(b, c, target, output)
     local rule, at = c.loss.rule, c.loss.at
     if output.named then
@@ -77,12 +77,15 @@ local function rule_rows(b, c, target, output)
     return rule.rows(b, c.loss.fields, output, target)
 end
 
--- The losses, their sums, and what an evaluation adds.
-local function finish(g, b, c, target, output, traced_rows)
+-- Classes that a target may name where the loss does not say how many there are: numbers that f32 holds exactly.
+local MOST_CLASSES = 16777216
+
+-- Adds the losses, their sums and the metrics of an evaluation to the graph.
+local function add_loss(g, b, c, target, output, traced_rows)
     b.at, b.path, b.keep_full = c.loss.at, {}, true
     local rows = traced_rows or rule_rows(b, c, target, output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
-    if not classes then c.classes = c.data.classes and 16777216 or 0 end     -- any that an f32 holds; no classes
+    if not classes then c.classes = c.data.classes and MOST_CLASSES or 0 end
     if rows.shape[1] ~= c.batch then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
@@ -118,7 +121,7 @@ local function check_patterns(g, c)
     groups.check_used(c, g.params)
 end
 
--- Kernels count the elements of a value in an int, and those of the flat space in 64 bits.
+-- Elements at most: kernels index a value with an int, and the flat space of parameters with 64 bits.
 local VALUE_LIMIT, PARAM_LIMIT = 2.0 ^ 31 - 65536, 2.0 ^ 40
 
 local function check_sizes(g, c)
@@ -140,7 +143,7 @@ local function check_sizes(g, c)
     end
 end
 
--- The tensors of a batch, by their names, and what is known of it.
+-- Adds the fields of a batch and its facts to the graph's inputs; returns the fields by name.
 local function add_inputs(g, c)
     local fields = {}
     for i, field in ipairs(c.data.fields) do
@@ -152,14 +155,14 @@ local function add_inputs(g, c)
     return fields
 end
 
--- The hash of a program's origin: of the spec, and of what --set puts in the place of its words.
+-- The hash of a program's origin: the text of the spec and the --set options.
 local function hash_of(source, sets)
     local lines = ordered.collect(sets, function(s) return "\n--set " .. s.text end)
     return host.sha256(source .. table.concat(lines))
 end
 
---- Evaluates, checks and builds; `sets` are those of set.read_all, `choice` is config.read's. Returns the
---- graph and the configuration.
+--- Evaluates and checks a spec and builds its forward graph. sets: the result of set.read_all; choice: that of
+--- config.read. Returns the graph and the configuration.
 function load_spec.load(path, sets, choice)
     local source, message = host.read(path, 256 * 1024)
     if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
@@ -182,7 +185,7 @@ function load_spec.load(path, sets, choice)
     local output, rows = model.play(b, known, path, events,
         fields)
     g.output = not output.named and output or nil
-    finish(g, b, c, fields.target, output, rows)
+    add_loss(g, b, c, fields.target, output, rows)
     check_patterns(g, c)
     groups.freeze(c, g.params)
     check_sizes(g, c)

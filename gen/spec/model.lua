@@ -1,7 +1,7 @@
--- model: plays the recorded events of a spec back into the builder: layers become nodes.
--- Invariant: a layer makes its parameters at its first application; later ones share them. They
--- belong to the scope the layer was made in: a layer made outside a `times` function and applied
--- inside has one set of parameters for all iterations.
+-- model: replays the recorded events of a spec into the builder, which turns layers into nodes.
+-- Invariant: a layer creates its parameters at its first application; later applications share them. Parameters
+-- belong to the scope in which the layer was created: a layer created outside a `times` function and applied inside
+-- has one set of parameters for all iterations.
 local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -46,8 +46,8 @@ local function counted(counts)
     return text .. (counts[#counts] == 1 and " tensor" or " tensors")
 end
 
--- Refuses a number of tensors that the layer does not take. `takes`: a list of the numbers it does,
--- "several": one or more.
+-- Refuses a number of input tensors that the layer does not take. takes: the list of possible numbers, or "several"
+-- for one or more.
 local function check_count(at, what, takes, found)
     if takes == "several" and found > 0 then return end
     if takes ~= "several" and ordered.find(takes, found) then return end
@@ -57,7 +57,7 @@ end
 
 local ONE = { 1 }
 
--- A number operand becomes part of the rule, so that only tensors are inputs of the node.
+-- The pointwise rule with its number operands bound, so that only tensors are inputs of the node; and the tensors.
 local function bind_numbers(entry, operands)
     local tensors, constants = {}, {}
     for i, operand in ipairs(operands) do
@@ -68,7 +68,7 @@ local function bind_numbers(entry, operands)
         end
     end
     if #tensors == #operands then return entry, tensors end
-    local function spread(values)
+    local function with_constants(values)
         local all, next_value = {}, 0
         for i = 1, #operands do
             if constants[i] then
@@ -81,11 +81,11 @@ local function bind_numbers(entry, operands)
         return all
     end
     return { name = entry.name, arity = #tensors, doc = entry.doc,
-        value = function(fields, ...) return entry.value(fields, table.unpack(spread { ... })) end,
+        value = function(fields, ...) return entry.value(fields, table.unpack(with_constants { ... })) end,
         grad = function(fields, dy, ...)
             local values = { ... }
             local y = table.remove(values)
-            local all = spread(values)
+            local all = with_constants(values)
             all[#all + 1] = y
             local partials = table.pack(entry.grad(fields, dy, table.unpack(all)))
             local kept, n = {}, 0
@@ -96,6 +96,7 @@ local function bind_numbers(entry, operands)
         end }, tensors
 end
 
+-- Applies a pointwise op to operands, tensors or numbers.
 function Player:pointwise(entry, fields, operands, at)
     local b = self.b
     b.at = at
@@ -113,7 +114,7 @@ function Player:pointwise(entry, fields, operands, at)
         { entry = bound, fields = fields })
 end
 
--- Refuses what a list of layers has beside positions: names are fields, which only `known` are.
+-- Refuses named fields of a list of layers, except those in `known`.
 local function check_list(at, kind, list, known)
     for name in ordered.each(list) do
         if type(name) == "string" and not ordered.find(known, name) then
@@ -123,7 +124,7 @@ local function check_list(at, kind, list, known)
     end
 end
 
--- A layer or a list of such, applied to x; known: the fields that the list may have.
+-- Applies a layer, or a list of layers in turn, to x; known: the fields that the list may have.
 function Player:chain(list, x, event, known)
     if list.layer then return self:apply(list.layer, { x }) end
     check_list(self.path .. ":" .. event.line, event.kind, list, known or {})
@@ -137,6 +138,7 @@ function Player:chain(list, x, event, known)
     return x
 end
 
+-- f() with a component added to the path of names.
 function Player:inside(event, component, f)
     local path = self.b.path
     self.b.path = table.move(path, 1, #path, 1, {})
@@ -208,7 +210,7 @@ function STRUCTURE.residual(self, event, ins)
         self.path .. ":" .. event.line)
 end
 
---- Applies layer `id` to tensors; the result is a tensor. applied_at: where, if not by a list.
+--- Applies layer `id` to tensors and returns the result. applied_at: the place of the call, nil inside a list.
 function Player:apply(id, ins, applied_at)
     local event = self.layers[id]
     local at = self.path .. ":" .. event.line
@@ -233,7 +235,7 @@ function Player:apply(id, ins, applied_at)
     return y
 end
 
--- The nodes of a layer; what it makes is named after it. event: name and shared, or neither.
+-- Appends the nodes of a layer; tensors are named after it. event: its name and shared parameters, or neither.
 function Player:make_layer(layer, event, fields, ins)
     local b = self.b
     local shared, name = b.shared, b.layer_name
@@ -245,7 +247,7 @@ function Player:make_layer(layer, event, fields, ins)
     return y
 end
 
--- Applies a layer that may have been made outside the current region.
+-- Applies a layer that may have been created outside the current region: its parameters belong there.
 function Player:apply_where_made(id, ins, applied_at)
     local b, made = self.b, self.layers[id].made_in
     if made.scope == b.scope then
@@ -259,7 +261,7 @@ function Player:apply_where_made(id, ins, applied_at)
     return y
 end
 
---- The tensor with this number, where one is needed at line `line`.
+--- The tensor with this number; refuses a table of tensors, at line `line`.
 function Player:tensor(id, line)
     local value = self.values[id]
     if value.named then
@@ -281,7 +283,7 @@ function PLAY.layer(self, event)
     self.layers[event.id] = event
 end
 
--- out.NAME of a model that gives a table of tensors.
+-- out.NAME in a loss, where the model gives a table of tensors.
 local function output_field(self, event)
     local at, output = self.path .. ":" .. event.line, self.values[event.of]
     if not output.named then
@@ -369,7 +371,7 @@ end
 
 function PLAY.model_begin(self, event) self.model_line = event.line end
 
--- The result is a tensor or a table of tensors by name: then the output is { named = map }.
+-- The output is a tensor, or { named = ordered map } if the model gives a table of tensors.
 function PLAY.model_end(self, event)
     local result = event.result
     if math.type(result.tensor) then
@@ -399,8 +401,9 @@ end
 
 function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result, self.loss_line) end
 
--- The events of a loss that is a function come after all others: a spec may name the loss first.
-local function apart(events)
+-- Splits the events into those of the loss function and all others, which are replayed first: the spec may name the
+-- loss before the model.
+local function split_loss(events)
     local others, of_loss, inside = {}, {}, false
     for _, event in ipairs(events) do
         inside = inside or event.event == "loss_begin"
@@ -410,25 +413,26 @@ local function apart(events)
     return others, of_loss
 end
 
-local ASIDE = { schedule_begin = "schedule_end", gradient_begin = "gradient_end" }
+-- Functions whose events are no part of the model: schedule and gradient (spec/traced.lua).
+local SKIPPED = { schedule_begin = "schedule_end", gradient_begin = "gradient_end" }
 
---- Plays `events` into builder b. inputs = { input = tensor, target = tensor }.
--- Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is
--- a function, its value per row.
+--- Replays `events` into builder b. inputs: the fields of the batch by name, such as { input = tensor, target =
+--- tensor }. Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is a
+--- function, its result.
 function model.play(b, catalog, path, events, inputs)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)
     local function play(list)
-        local aside         -- the end of the function of a schedule or gradient: no part of the model
+        local skipped_to        -- the event that ends a skipped function
         for _, event in ipairs(list) do
-            aside = aside or ASIDE[event.event]
-            if PLAY[event.event] and not aside then PLAY[event.event](player, event) end
-            if event.event == aside then aside = nil end
+            skipped_to = skipped_to or SKIPPED[event.event]
+            if PLAY[event.event] and not skipped_to then PLAY[event.event](player, event) end
+            if event.event == skipped_to then skipped_to = nil end
         end
     end
-    local others, of_loss = apart(events)
+    local others, of_loss = split_loss(events)
     play(others)
-    b.keep_full = true       -- a loss is never rounded to 16 bits
+    b.keep_full = true       -- losses are never rounded to 16 bits
     play(of_loss)
     b.keep_full = nil
     return player.output, player.loss_rows

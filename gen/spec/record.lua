@@ -1,9 +1,9 @@
--- The words of a spec, as its sandboxed process sees them: each only records that it was called.
+-- record: the words of a spec inside its sandboxed process, where each only records that it was called.
 -- This file runs in the child process (gen/host/box_prelude.c) before the user's chunk and makes
--- its environment; the list of events it fills crosses a pipe and is checked again by gagen.
--- Invariant: what an event holds was copied when the word was called: nothing recorded can change.
+-- its environment; the recorded events are sent through a pipe and checked again by gagen.
+-- Invariant: values are copied into an event when the word is called, so that recorded events never change.
 --
--- Events, in order; a tensor or layer is defined once, numbered from 1, later only referred to:
+-- Events in order; tensors and layers are numbered from 1, by the event that defines them:
 --   word            name, line, args         a config word: data, batch, optimizer, ...
 --   layer           id, kind, name?, count?, line, args, body?    body = true: a function for args
 --   enter           layer, arg, ins, line    a body begins: its arguments are arg, arg + 1, ...
@@ -26,6 +26,7 @@ local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "lo
 local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor",
                  schedule = "a number or an expression", gradient = "an expression" }
 
+-- The single argument of a word.
 local function one(what, nodes, line, ...)
     if select("#", ...) > 1 then
         local hint = format("put them in a table, %s { ... }", what)
@@ -37,7 +38,7 @@ end
 
 -- === layers ======================================================================================
 
--- The functions that record layers: make(kind, line, value), named(kind, line, count, with_body).
+-- Returns the functions that record layers: make(kind, line, value, ...) and named(kind, line, count, with_body).
 local function layer_words(box, nodes)
     local fail, layers = nodes.fail, 0
 
@@ -119,7 +120,7 @@ local function times_word(nodes, named, line)
     end
 end
 
--- A word that takes numbers, tensors or, as a layer, its fields.
+-- A pointwise word: computes with numbers, records an op of tensors, or makes a layer of its fields.
 local function pointwise_word(nodes, make, name, line)
     return function(...)
         local result
@@ -191,7 +192,7 @@ local function config_word(box, nodes, name, line)
     end
 end
 
--- Map from each word to the function that makes it for the line it is named on.
+-- For each word, the function that makes it for the line on which it is used.
 local function vocabulary(box, nodes, words)
     local known = {}
     local make, named = layer_words(box, nodes)
@@ -217,8 +218,9 @@ local function vocabulary(box, nodes, words)
     return known
 end
 
--- === what the chunk sees =========================================================================
+-- === the environment of the chunk ================================================================
 
+-- A table whose fields come from `index` and cannot be set; advice(name, value) completes the message.
 local function closed(nodes, prefix, index, advice)
     return setmetatable({}, {
         __index = index,
@@ -259,7 +261,7 @@ local function math_table(nodes, words)
     end, function() return "math is the same for every spec" end)
 end
 
--- box: functions of the host; words: { config, layers, pointwise }. Returns environment and events.
+-- box: functions of the host; words: those of load.words. Returns the chunk's environment and the list of events.
 return function(box, words)
     local nodes = require "spec.record_nodes" (box)
     local known = vocabulary(box, nodes, words)

@@ -1,6 +1,6 @@
--- What a spec holds in its hands: tensors, layers, the batch and words, all opaque, and the
--- operations on tensors. Part of the sandbox of gen/spec/record.lua, where the events are listed.
--- Invariant: a node has no content a spec can read; its record is known to this sandbox alone.
+-- record_nodes: the opaque values that a spec handles: tensors, layers, the batch and words; and the operations on
+-- tensors. Part of the sandbox of gen/spec/record.lua, which lists the events.
+-- Invariant: a spec cannot read the contents of a node; only the sandbox has its record.
 
 local math, type, select, error, ipairs, tostring = math, type, select, error, ipairs, tostring
 local format, match = string.format, string.match
@@ -12,7 +12,7 @@ local function tanh(x)
     return (x < 0 and -1 or 1) * (1 - e) / (1 + e)
 end
 
--- functions a pointwise word computes when all its arguments are numbers
+-- pointwise words that are computed at once if all arguments are numbers
 local NUMERIC = {
     abs = math.abs, acos = math.acos, asin = math.asin, atan = math.atan, ceil = math.ceil,
     cos = math.cos, exp = math.exp, floor = math.floor, log = math.log, max = math.max,
@@ -22,11 +22,11 @@ local NUMERIC = {
 }
 local OPERATORS = { { "__add", "add" }, { "__sub", "sub" }, { "__mul", "mul" }, { "__div", "div" },
                     { "__pow", "pow" } }
-local DEPTH = 32 -- of functions inside functions
+local MOST_DEPTH = 32 -- of functions inside functions
 
 -- box: functions of the host (gen/host/box_child.c).
 return function(box)
-    local nodes = { events = {}, scope = nil, named = 0 } -- named: line of the word named last
+    local nodes = { events = {}, scope = nil, named = 0 } -- named: the line of the last word used
     local metatable = { __metatable = false, __name = "node" }
     local tensors = 0
 
@@ -37,7 +37,7 @@ return function(box)
 
     function nodes.record(event) nodes.events[#nodes.events + 1] = event end
 
-    -- Line of the spec that runs; after a tail call, which loses it, that of the word named last.
+    -- The current line of the spec; after a tail call, which loses it, the line of the last word used.
     function nodes.here()
         local line = box.line()
         return line or nodes.named
@@ -57,7 +57,7 @@ return function(box)
         return box.node(metatable, record)
     end
 
-    -- A call that waits for its next part; `text` names it where it is used as a value.
+    -- A word whose call is not complete; `text` names it in messages if it is used as a value.
     function nodes.waiting(text, call)
         return nodes.node { kind = "word", text = text, call = call }
     end
@@ -80,7 +80,7 @@ return function(box)
         return false
     end
 
-    -- Whether there are arguments and all are numbers; if not, also the first that is none.
+    -- Whether there are arguments and all are numbers; if not, also the first other value.
     function nodes.all_numbers(...)
         for i = 1, select("#", ...) do
             local value = select(i, ...)
@@ -99,6 +99,7 @@ return function(box)
         return value
     end
 
+    -- Records an op of tensors and numbers and returns its result.
     function nodes.operation(name, line, ...)
         local ins = { ... }
         for i = 1, select("#", ...) do
@@ -118,17 +119,17 @@ return function(box)
         return out
     end
 
-    -- The value of a function of numbers, or nil if `name` has none.
+    -- The word `name` computed for numbers, or nil if it only takes tensors.
     function nodes.number(name, ...)
         return NUMERIC[name] and (NUMERIC[name](...))
     end
 
-    -- Runs body() with a scope of its own: tensors made in it are of no use after it.
+    -- Runs body() in a scope of its own: its tensors cannot be used afterwards.
     function nodes.inside(what, line, body)
         local outer = nodes.scope
         local depth = outer and outer.depth + 1 or 1
-        if depth > DEPTH then
-            fail(line, format("%s: functions nested deeper than %d", what, DEPTH))
+        if depth > MOST_DEPTH then
+            fail(line, format("%s: functions nested deeper than %d", what, MOST_DEPTH))
         end
         nodes.scope = { open = true, depth = depth }
         local result = body()
@@ -137,11 +138,11 @@ return function(box)
         return result
     end
 
-    -- === what a spec may do with a node ==========================================================
+    -- === operations of a spec on a node ==========================================================
 
     local function locked() fail(here(), "a node cannot be read or changed by a spec") end
 
-    -- Fields of the batch, or of a model's output inside the loss: one tensor for each name.
+    -- A field of the batch, or of the model's output inside the loss: always the same tensor for a name.
     function metatable.__index(self, key)
         local r = box.record(self)
         if not r.fields then locked() end
@@ -152,7 +153,7 @@ return function(box)
         if not r.scope.open then fail(line, r.text .. " belongs to a function that has ended") end
         if not r.fields[key] then
             r.fields[key] = nodes.tensor()
-            box.record(r.fields[key]).scope = r.scope     -- as long as what it is a field of
+            box.record(r.fields[key]).scope = r.scope     -- valid as long as its owner
             local of = r.kind == "tensor" and self or nil
             nodes.record { event = "field", name = key, of = of, out = r.fields[key], line = line }
         end

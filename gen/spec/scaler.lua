@@ -1,4 +1,4 @@
--- scaler: the loss scale of a spec: which defaults hold, and what its fields must agree on.
+-- scaler: the loss scale of a spec: its defaults and the consistency of its fields.
 local check = require "base.check"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -6,10 +6,10 @@ local words = require "spec.words"
 
 local scaler = {}
 
--- What preset = "torch" says instead of the defaults: GradScaler() of torch.
+-- preset = "torch": the defaults of torch's GradScaler().
 local PRESETS = { torch = { growth_interval = 2000, hysteresis = 1, min_scale = "none", max_scale = "none" } }
 
--- A static scale leaves nothing to say about moves.
+-- Refuses other fields beside `static`.
 local function check_static(args, where)
     for name in ordered.each(args) do
         if name ~= "static" then
@@ -34,12 +34,12 @@ local function check_limits(f, args, where)
     return low, high
 end
 
---- The scaler of a spec: { static = number } or { initial, floor, ceiling, growth, backoff, interval, hysteresis },
---- or nil. entry: { args, at } of the word, nil: not given; train, train_at: the word train.
+--- The scaler of a spec: { static = number } or { initial, floor, ceiling, growth, backoff, interval, hysteresis };
+--- nil for none. entry: { args, at } of the word, or nil; train, train_at: fields and place of the word train.
 function scaler.read(entry, precision, train, train_at)
     if precision == "bf16" and entry then
-        diag.fail(entry.at, 'scaler: precision "bf16" has the exponents of f32: what f32 holds does not overflow and '
-            .. "does not vanish there, so there is nothing to scale: expected no scaler", {})
+        diag.fail(entry.at, 'scaler: precision "bf16" has the exponents of f32, so gradients neither overflow nor '
+            .. "vanish: expected no scaler", {})
     end
     if not entry and precision ~= "f16" then return nil end
     if train.on_nonfinite == "ignore" then

@@ -1,5 +1,5 @@
--- schedule: the word `schedule` as expressions: the rate of an update, and the momentum where it moves, of
--- the updates (or epochs) done and of how long the run is. A schedule may have stages, or be a function.
+-- schedule: the word `schedule` as expressions: the rate of an update, and the momentum if the schedule moves it, of
+-- the updates (or epochs) done and the length of the run. A schedule may have stages, or be a function.
 local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -8,7 +8,7 @@ local traced = require "spec.traced"
 
 local schedule = {}
 
--- compat = { "name", ... } as a set, and only what the rule has.
+-- Replaces compat = { "name", ... } by a set; refuses names that the rule does not have.
 local function set_compat(entry)
     local rule, fields, known = entry.rule, entry.fields, ordered.copy(entry.rule.compat or {})
     for _, f in ipairs(rule.fields) do
@@ -27,7 +27,8 @@ local function set_compat(entry)
     fields.compat = set
 end
 
--- The length of the warm-up in whole updates (epochs); `length`: of the schedule, as far as it is known.
+-- Sets f.warmup_length, in updates or epochs, given the `length` of the schedule; and f.warmup_part, the fraction, if
+-- the length is only known at run time.
 local function set_warmup(entry, length, unit)
     local f, where = entry.fields, entry.where
     local warmup = f.warmup or 0
@@ -47,7 +48,8 @@ local function set_warmup(entry, length, unit)
     if complaint then diag.fail(entry.at, where.what .. ": " .. complaint, {}) end
 end
 
-local function number_of(entry, i, args)
+-- The name of stage i.
+local function stage_name(entry, i, args)
     if type(args) ~= "table" or type(args[1]) ~= "string" then
         diag.fail(entry.at, ("%s: stage %d is %s, expected { name, field = value }"):format(entry.where.what, i,
             type(args) == "table" and "without a name" or "a " .. type(args)), {})
@@ -55,9 +57,9 @@ local function number_of(entry, i, args)
     return args[1]
 end
 
--- Stage i of a schedule that has stages; open: its length is that of the run, or what is left of it.
+-- Stage i of a schedule that has stages, as an entry. open: its length depends on the length of the run.
 local function stage(c, registry, entry, i, args, length, unit, open)
-    local name = number_of(entry, i, args)
+    local name = stage_name(entry, i, args)
     if not registry:has(name) or registry:get(name).plateau then
         diag.fail(entry.at, ("%s: stage %d: '%s' is unknown, expected one of %s"):format(entry.where.what, i, name,
             table.concat(registry.keys, ", ")), { found = name, hint = diag.suggest(name, registry.keys) })
@@ -76,7 +78,7 @@ local function stage(c, registry, entry, i, args, length, unit, open)
     return made
 end
 
--- Stages are factors of the base rate: twice the base must give twice the rate.
+-- Refuses a stage that is not a factor of the base rate: twice the base must give twice the rate.
 local function check_proportional(entry, made)
     for _, t in ipairs { 0, 1, 7, 1000, 1999 } do
         local function rate(base) return expr.evaluate(expr.lift(schedule.play(made, expr.lift(t), expr.lift(2000),
@@ -88,7 +90,7 @@ local function check_proportional(entry, made)
     end
 end
 
--- A rate that ends above where it begins may be wanted, but a default that is one is hardly seen.
+-- Warns if the last rate is above the base rate, which a default may cause unnoticed.
 local function warn_of_rising(c, entry)
     for _, name in ipairs { "min", "eta_min", "end_lr" } do
         local last, base = entry.fields[name], c.optimizer.fields.lr
@@ -99,8 +101,8 @@ local function warn_of_rising(c, entry)
     end
 end
 
---- Completes an entry { rule, fields, at, where, open }: its switches, its warm-up, its stages. open: whether how
---- long the run is depends on the number of ranks, which is known when it starts.
+--- Completes an entry { rule, fields, at, where, open }: its compat switches, warm-up and stages. open: the length of
+--- the run depends on the number of ranks, which is only known when the program starts.
 function schedule.prepare(c, registry, entry, length, unit)
     local f, rule = entry.fields, entry.rule
     local complaint = rule.check and rule.check(f)
@@ -122,7 +124,7 @@ function schedule.prepare(c, registry, entry, length, unit)
     end
 end
 
---- The rate of an entry as an expression of t, the length and the base rate.
+--- The rate of an entry as an expression of t, the total length and the base rate.
 function schedule.play(entry, t, total, base)
     local rule, f = entry.rule, entry.fields
     local warmup, length = f.warmup_length, f.total or total
@@ -140,16 +142,16 @@ function schedule.play(entry, t, total, base)
     return expr.where(expr.lt(t, warmup), ramp, rule.factor(f, t - warmup, length - warmup, base))
 end
 
--- How many epochs a run has, a begun one counted.
+-- The epochs of a run, including one that is only begun.
 local function epochs_of(c)
     if c.train.epochs then return math.ceil(c.train.epochs) end
     return (c.cycles * c.epoch_times + c.epoch_cycles - 1) // c.epoch_cycles
 end
 
---- The length that a schedule has if none is given, in what it counts.
+--- The default length of a schedule: the epochs or updates of the run.
 function schedule.length(c) return c.schedule.fields.by == "epoch" and epochs_of(c) or c.cycles end
 
--- The base rate for rows of an update other than base_rows.
+-- auto_lr: scales the base rate by the rows of an update over base_rows.
 local function scale_rate(c)
     local f = c.schedule.fields
     if (f.auto_lr ~= "none") ~= (f.base_rows ~= nil) then
@@ -169,7 +171,7 @@ local function scale_rate(c)
     c.optimizer.fields.lr = c.optimizer.fields.lr * ratio
 end
 
--- Whether there is something for auto_lr to scale.
+-- Refuses auto_lr for a schedule that does not depend on the base rate.
 local function check_scaled(c)
     local entry = c.schedule
     if entry.fields.auto_lr == "none" or entry.rule.plateau then return end
@@ -180,13 +182,13 @@ local function check_scaled(c)
     end
 end
 
--- Whether the length of the schedule depends on the number of ranks, and that is not known.
+-- Whether the length of the schedule depends on the number of ranks while that is not given.
 local function is_open(c)
     local counts_epochs, gives_epochs = c.schedule.fields.by == "epoch", c.train.epochs ~= nil
     return c.parallel ~= "none" and not c.ranks_required and counts_epochs ~= gives_epochs
 end
 
--- The rates that the cycles of a run have are counted by its epochs only if all epochs are alike.
+-- Refuses by = "epoch" if epochs differ in length or have none.
 local function check_epochs(c)
     if c.schedule.fields.by == "epoch" and #c.table > 1 then
         diag.fail(c.schedule.at, "schedule: by = \"epoch\" needs one accumulate for all cycles", {})
@@ -197,8 +199,8 @@ local function check_epochs(c)
     end
 end
 
--- A function of the spec may give what is no rate: its first values are looked at, and the last.
-local FIRST = 1000
+-- Updates, besides the last, for which a function of the spec is checked to give a finite rate.
+local CHECKED = 1000
 
 local function check_function(c)
     local entry = c.schedule
@@ -211,11 +213,11 @@ local function check_function(c)
                 t), {})
         end
     end
-    for t = 0, math.min(entry.total, FIRST) - 1 do check(t) end
+    for t = 0, math.min(entry.total, CHECKED) - 1 do check(t) end
     check(entry.total - 1)
 end
 
---- Completes c.schedule, an entry with the fields of the word.
+--- Checks and completes c.schedule, the entry of the word.
 function schedule.read(c, registry)
     local entry = c.schedule
     if entry.fields.product and not entry.rule.traced then
@@ -255,7 +257,7 @@ function schedule.read(c, registry)
     check_function(c)
 end
 
---- The rate as an expression of t, total; and the momentum, or nil.
+--- The rate, and the momentum or nil, as expressions of t and total.
 function schedule.expressions(c)
     local entry = c.schedule
     local t, total = expr.var "t", expr.var "total"
@@ -281,7 +283,7 @@ function schedule.with_momentum(c, rule, fields)
     return ordered.copy(fields, { [name] = betas })
 end
 
---- What `t` is of a rate: how many updates are done, or which epoch it is, before cycle number `cycle`.
+--- The `t` of the rate of cycle number `cycle`: the updates done, or the number of the epoch, from 0.
 function schedule.time(c, cycle)
     if c.schedule.fields.by ~= "epoch" then return cycle end
     return cycle * c.epoch_times // c.epoch_cycles
@@ -289,8 +291,8 @@ end
 
 -- === a function of the spec =====================================================================
 
---- A function of the spec, whose events begin at number `first`, as an entry without fields. product: its values
---- are factors of the rate before.
+--- A function of the spec, whose events begin at number `first`, as a rule without fields. product: its values are
+--- factors of the previous rate.
 function schedule.traced(events, first, catalog, at, product)
     local result = traced("schedule", { "t", "base" }, events, first, catalog, at)
     if product and ordered.find(expr.variables(result), "base") then

@@ -1,6 +1,6 @@
--- set: `--set word.field=LUA`: what the command line puts in the place of what the spec says, before
--- any check. `--set word=VALUE` is the word's first position, `--set word={ ... }` its whole argument.
--- Invariant: what a set put there is checked as if the spec had said it, and blamed on the set.
+-- set: `--set word.field=LUA` replaces a value of the spec before any check. `--set word=VALUE` replaces the word's
+-- first position, `--set word={ ... }` its whole argument.
+-- Invariant: the new value is checked like one of the spec; messages about it point at the option.
 local diag = require "base.diag"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
@@ -19,7 +19,7 @@ local function known_word(name, at)
         notes = { "gagen list words" } })
 end
 
--- The field of the word at its first position, or of the name; nil where the word has none.
+-- The field of a word by its name, or, without a name, the field at the first position; nil if there is none.
 local function find_field(word, name)
     for _, field in ipairs(word.fields or {}) do
         if field.name == name or not name and field.position == 1 then return field end
@@ -27,7 +27,7 @@ local function find_field(word, name)
 end
 
 local function check_field(word, name, at)
-    if word.select or find_field(word, name) then return end     -- the chosen rule checks its own
+    if word.select or find_field(word, name) then return end     -- fields of the chosen rule are checked with it
     local names = ordered.collect(word.fields or {}, function(field) return field.name end)
     local notes = #names > 0 and word.name .. " takes: " .. table.concat(names, ", ")
         or ("%s has no fields, expected --set '%s={ ... }'"):format(word.name, word.name)
@@ -35,8 +35,8 @@ local function check_field(word, name, at)
         { hint = diag.suggest(name, names), notes = { notes } })
 end
 
---- Reads one argument of --set. Returns { word, field = name or nil, value, text }; text is the
---- same for all spellings of a value.
+--- Reads one argument of --set. Returns { word, field = name or nil, value, text, at }; text is the same for all
+--- spellings of a value.
 function set.read(argument)
     local at = "--set " .. argument
     local target, text = argument:match("^%s*([^=]-)%s*=(.*)$")
@@ -57,7 +57,7 @@ function set.read(argument)
     return { word = name, field = field, value = value, text = canonical, at = "--set " .. canonical }
 end
 
---- Reads all arguments of --set; one given twice is refused. Sorted by what they set.
+--- Reads all arguments of --set, sorted by word and field; refuses two for the same field.
 function set.read_all(arguments)
     local seen, list = ordered.map(), {}
     for i, argument in ipairs(arguments) do
@@ -77,6 +77,7 @@ function set.read_all(arguments)
     return list
 end
 
+-- The recorded event of the word; a new one if the spec does not have the word.
 local function event_of(events, s)
     for _, event in ipairs(events) do
         local name = event.event == "word" and event.name
@@ -89,7 +90,7 @@ local function event_of(events, s)
 end
 
 -- Changes the arguments of one recorded word.
-local function put(event, s, field)
+local function replace(event, s, field)
     event.args = event.args or {}
     if s.field then
         event.args[field and field.position or s.field] = s.value
@@ -103,13 +104,13 @@ local function put(event, s, field)
     if field and field.position then event.args[field.name] = nil end
 end
 
---- Changes the recorded words of the spec at `path`, and tells diag what is to blame for their fields.
+--- Changes the recorded words of the spec at `path`, and tells diag which fields come from options.
 function set.apply(path, events, list)
     local places = {}
     for _, s in ipairs(list) do
         local event = event_of(events, s)
         local field = find_field(words.find(s.word), s.field)
-        put(event, s, field)
+        replace(event, s, field)
         local at = event.at or path .. ":" .. event.line
         local names = ordered.copy(places[at] or {})
         names[field and field.name or s.field or 1] = s.at

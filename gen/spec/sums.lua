@@ -1,28 +1,28 @@
--- sums: what precision.accum and precision.stochastic go together with. Gradients of 16 bits are written back by
--- nothing but their own sums: whatever else would round them a second time is refused.
+-- sums: checks precision.accum and precision.stochastic against other words. With accum = "bf16" every write to the
+-- gradient rounds it to 16 bits; words that would write it again after the sum are refused.
 local diag = require "base.diag"
 
 local sums = {}
 
--- What cannot be together with accum = "bf16": { whether it is there, what it is, why }.
+-- The words that exclude accum = "bf16": { whether the spec has it, its name, the reason }.
 local function conflicts(c)
     local f = c.precision
     return {
         { f == "f64" or f == "f16", ("arithmetic %q"):format(f),
             'expected "f32" or "bf16", whose range the sums have' },
         { c.parallel ~= "none", "parallel", "sums over the ranks are of f32 here" },
-        { c.gradient, "gradient", "what it makes of the gradient would be rounded once more" },
-        { c.clip and c.clip.value, "clip { value = ... }", "what is cut would be rounded once more; "
+        { c.gradient, "gradient", "its result would be rounded once more" },
+        { c.clip and c.clip.value, "clip { value = ... }", "the clipped gradient would be rounded once more; "
             .. "clipping by the norm does not write the gradient back" },
-        { c.scaler, "scaler", "the gradient without the scale would be rounded once more, where it is looked at" },
+        { c.scaler, "scaler", "the gradient divided by the scale would be rounded once more" },
     }
 end
 
---- Refuses what cannot be done together; at: where `precision` is.
+--- Refuses words that exclude each other; at: the place of `precision`.
 function sums.check(c, at)
     if c.stochastic and c.accum ~= "bf16" then
         diag.fail(diag.field(at, "stochastic"), ('precision: stochastic with accum = %q, expected accum = "bf16": '
-            .. "it is about how such sums are rounded"):format(c.accum), {})
+            .. "it changes how such sums are rounded"):format(c.accum), {})
     end
     if c.accum ~= "bf16" then return end
     for _, conflict in ipairs(conflicts(c)) do

@@ -1,5 +1,5 @@
--- traced: a function of the spec that makes a number of numbers, as an expression: between NAME_begin and
--- NAME_end lie the arithmetic and pointwise functions that it applied.
+-- traced: turns a function of numbers in the spec into an expression, from the events between NAME_begin and
+-- NAME_end: the arithmetic and pointwise functions that it applied.
 local check = require "base.check"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -10,8 +10,8 @@ local function operand(value, values)
     return values[value.tensor]
 end
 
---- The function of the word `word`, whose events begin at number `first`, in variables named `names` (fields
---- of the begin event).
+--- The function of the word `word`, whose events begin at number `first`, as an expression of the variables `names`
+--- (fields of the begin event).
 return function(word, names, events, first, catalog, at)
     local values = {}
     for _, name in ipairs(names) do values[events[first][name]] = expr.var(name) end

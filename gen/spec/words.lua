@@ -1,7 +1,7 @@
--- words: what the words of a spec take, as data. The types are those of base/check.lua; choices
--- list what this version can do, so anything else is refused by name.
--- A word's `select` takes its first position from a registry of the catalog; what is `own` is not part of
--- the fields of a rule. Its `example` is a line of a spec that is valid beside a
+-- words: the fields of the words of a spec, as data. Types are those of base/check.lua; `values` list the choices
+-- that are implemented, others are refused by name.
+-- `select`: the first position names an entry of that registry of the catalog, whose fields are added; fields in `own`
+-- belong to the word alone. `example` is a line of a spec that is valid beside
 -- model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
 local formats = require "spec.formats"
 
@@ -18,7 +18,7 @@ end
 
 local LIMIT = require("base.check").INT_MAX
 
---- Cycles of a run at most: their numbers are also kept in doubles, one by one.
+--- Cycles of a run at most: 2^53, as their numbers are also kept in doubles.
 words.MOST_CYCLES = 9007199254740992
 
 words.list = {
@@ -39,17 +39,17 @@ words.list = {
         field("context", "int", { min = 1, max = 16777216, doc = "text, tokens: ids of one row" }),
         field("scale", "num", { doc = "factor of the inputs; cifar10: 1/255, the others: 1" }),
         field("mean", "list", { doc = "taken from the scaled inputs, one per channel or one for all" }),
-        field("std", "list", { doc = "what they are then divided by" }),
+        field("std", "list", { doc = "divisors of the difference, one per channel or one for all" }),
         field("crop", "table", { doc = "{ size, padding = 0 }: a random square of a training image" }),
         field("flip", "bool", { doc = "half of the training images are mirrored" }),
         field("split", "table", { doc = "{ fold, of, seed } or { eval = rows, seed }; text, tokens: "
             .. "{ eval = rows } takes the last ones" }),
         field("shuffle", "bool", { doc = "a new order each epoch; default: true, with stream false" }),
         field("last", "str", { default = "drop", values = { "drop", "pad" },
-            doc = "what happens to the last incomplete micro-batch" }),
-        field("stream", "bool", { default = false, doc = "csv, text, tokens: the rows of train are read as they "
-            .. "pass by, once an epoch in the order of the files, and not kept in memory: stream = true with "
-            .. "eval files and train.updates; files of any length train" }),
+            doc = "whether the last incomplete micro-batch is left out or filled up" }),
+        field("stream", "bool", { default = false, doc = "csv, text, tokens: the rows of train are read "
+            .. "once per epoch in the order of the files and not kept in memory, so files may have any length; "
+            .. "needs eval files and train.updates" }),
     } },
     { name = "batch", example = 'batch (16)',
       required = true, doc = "rows per micro-step and rank", fields = {
@@ -63,11 +63,11 @@ words.list = {
         field("count", "int", { position = 1, min = 1, max = 65536,
             doc = "micro-steps of one cycle; default 1" }),
         field("later", "table", {
-            doc = "{ [cycle] = count }: from that cycle on, so many" }),
+            doc = "{ [cycle] = count }: micro-steps from that cycle on" }),
         field("tail", "str", { default = "drop", values = { "drop", "flush", "carry" },
             doc = "the last incomplete cycle of an epoch is left out, ends early, or goes on in the next" }),
         field("drain", "str", { default = "skip", values = { "skip", "consume" },
-            doc = "whether the batches that drop leaves out are read; of a stream the first pass reads all" }),
+            doc = "whether batches left out by \"drop\" are read; the first pass over a stream reads all" }),
         field("unroll", "int", { default = 16, min = 1, max = 1024,
             doc = "up to this count the cycle is written out" }),
     } },
@@ -75,27 +75,27 @@ words.list = {
       usage = 'init { { glob, normal = sd | uniform = a | value = v | "torch" }, ... }',
       doc = "initial values; the first glob that fits a parameter wins" },
     { name = "loss", example = 'loss { "cross_entropy", label_smoothing = 0.1 }',
-      required = true, doc = "what is minimised", select = "losses", fields = {
+      required = true, doc = "the function that is minimised", select = "losses", fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
-            doc = "what the mean of a cycle counts: targets, rows, micro-steps; or no mean but the sum" }),
+            doc = "weights in the mean over a cycle: equal for targets, rows or micro-steps; or no mean but the sum" }),
     } },
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
             .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
         field("rest", "table", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
-            .. "optimizer of what is no matrix and of groups with rest = true; its lr is to muon's as here in "
-            .. "every update. Default: \"adamw\"" }),
-        field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of what lies k layers of times below what "
-            .. "follows the last one is layer_decay^k of the whole" }),
+            .. "optimizer of parameters that are no matrices and of groups with rest = true; the schedule moves its "
+            .. "lr in proportion to muon's. Default: \"adamw\"" }),
+        field("layer_decay", "num", { above = 0, max = 1, doc = "the rate of a parameter k layers of times below the "
+            .. "end of the last one is multiplied by layer_decay^k" }),
         field("ema", "num", { above = 0, below = 1, doc = "decay of an average of each parameter, e += (1 - ema) "
             .. "(w - e) from the initial w on: saved as NAME.ema; evaluations and --sample use the averages" }),
     } },
     { name = "schedule", example = 'schedule { "cosine", warmup = 50 }',
       doc = "the learning rate over updates", select = "schedules", fields = {
         field("by", "str", { default = "update", values = { "update", "epoch" },
-            doc = "what t counts, and with it every length of a schedule" }),
-        field("product", "bool", { default = false, doc = "of a function: its values are factors of the rate before, "
+            doc = "the unit of t and of every length of a schedule" }),
+        field("product", "bool", { default = false, doc = "of a function: its values are factors of the previous rate, "
             .. "from t = 1 on (torch's MultiplicativeLR)" }),
         field("on_skip", "str", { default = "hold", values = { "hold", "advance" },
             doc = "whether t moves when an update is skipped; epochs always do" }),
@@ -108,11 +108,11 @@ words.list = {
     { name = "gradient", example = "gradient (function(g, w) return g + 0.01 * w end)", fields = {},
       takes_function = "g and w",
       usage = "gradient (function(g, w) return expression end)",
-      doc = "what becomes of each element g of the mean gradient of a parameter element w, before it is clipped; "
+      doc = "the new value of each element g of the mean gradient of a parameter element w, before clipping; "
           .. "once per update" },
     { name = "clip", example = 'clip { 1.0, per_group = true }',
       doc = "gradient clipping at the boundary, of the mean gradient: elements first, then the norm; the "
-          .. "factor is min(1, norm / (what it is + 1e-6))", fields = {
+          .. "factor is min(1, norm / (norm of the gradient + 1e-6))", fields = {
         field("norm", "num", { position = 1, above = 0, doc = "largest norm" }),
         field("p", "num", { default = 2, above = 0, max = 16, alternatives = { "inf" },
             doc = "the norm: (sum of |g|^p)^(1/p), or the largest |g|" }),
@@ -126,29 +126,29 @@ words.list = {
             doc = "f32 or f64; bf16, f16: arithmetic is f32, but activations, their gradients and weights as "
                 .. "products read them are stored in 16 bits; parameters, their gradients and state stay f32" }),
         field("accum", "str", { default = "f32", values = { "f32", "bf16", "kahan" },
-            doc = "how gradients are summed up over the micro-steps: plainly, in the type of the arithmetic; or kahan, "
-                .. "with a second array for what the sums round off; or bf16, in half the memory: each sum is rounded "
-                .. "to 8 bits, so that what is below 1/512 of it is lost" }),
+            doc = "how gradients are summed over the micro-steps: f32, in the type of the arithmetic; kahan, with a "
+                .. "second array for the rounding errors; bf16, in half the memory: each sum is rounded to 8 bits, so "
+                .. "that summands below 1/512 of it are lost" }),
         field("stochastic", "bool", { default = false,
-            doc = "sums of bf16 are rounded up or down at random, as likely as they are near, so that what is small "
-                .. "counts on average" }),
+            doc = "sums of bf16 are rounded up or down at random, with probabilities that make the error 0 on average, "
+                .. "so that small summands are not lost" }),
     } },
     { name = "scaler", example = 'scaler { initial_scale = 1024, growth_interval = 500 }',
-      doc = "the loss of a cycle is multiplied by a scale, its gradient divided by it before anything looks at it; an "
-          .. "update whose gradient overflows is skipped. Of precision \"f16\" always, with f32 and f64 where written",
+      doc = "the loss is multiplied by a scale, and the gradient divided by it before anything else uses it; an update "
+          .. "whose gradient overflows is skipped. Always on with precision \"f16\", optional with f32 and f64",
       fields = {
-        field("initial_scale", "num", { default = 65536, above = 0, max = 1e18, doc = "where the scale starts" }),
+        field("initial_scale", "num", { default = 65536, above = 0, max = 1e18, doc = "the scale at the beginning" }),
         field("min_scale", "num", { default = 1, above = 0, max = 1e18, alternatives = { "none" },
-            doc = "it falls no further; an overflow there is what train.on_nonfinite is about" }),
+            doc = "the least scale; an overflow there is handled by train.on_nonfinite" }),
         field("max_scale", "num", { default = 2 ^ 32, above = 0, max = 1e18, alternatives = { "none" },
-            doc = "it grows no further" }),
-        field("growth_factor", "num", { default = 2, above = 1, max = 65536, doc = "how it grows" }),
-        field("backoff_factor", "num", { default = 0.5, above = 0, below = 1, doc = "how it falls" }),
+            doc = "the greatest scale" }),
+        field("growth_factor", "num", { default = 2, above = 1, max = 65536, doc = "factor of the scale when it grows" }),
+        field("backoff_factor", "num", { default = 0.5, above = 0, below = 1, doc = "factor of the scale when it falls" }),
         field("growth_interval", "int", { default = 1000, min = 1, max = LIMIT,
-            doc = "cycles without an overflow, in a row, after which it grows" }),
+            doc = "consecutive cycles without an overflow after which the scale grows" }),
         field("hysteresis", "int", { default = 2, min = 0, max = LIMIT,
-            doc = "overflows after which it falls; then each one lowers it, until it has grown again" }),
-        field("static", "num", { above = 0, max = 1e18, doc = "a scale that never moves, instead of all the others" }),
+            doc = "overflows after which the scale falls; then each one lowers it, until it has grown again" }),
+        field("static", "num", { above = 0, max = 1e18, doc = "a fixed scale; excludes all other fields" }),
         field("preset", "str", { values = { "torch" },
             doc = "other defaults: those of torch's GradScaler, growth_interval 2000, hysteresis 1, no limits" }),
     } },
@@ -157,20 +157,20 @@ words.list = {
         field("mode", "str", { position = 1, default = "none", values = { "none", "ddp" },
             doc = "how the work is shared" }),
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
-        field("bucket", "size", { default = "25MiB", doc = "what one collective moves" }),
+        field("bucket", "size", { default = "25MiB", doc = "gradient that one collective sums" }),
         field("force_outputs_fp32", "bool", { default = false,
-            doc = "what the model gives is f32, where precision is bf16 or f16" }),
+            doc = "the model's output is f32 even if precision is bf16 or f16" }),
     } },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',
-      doc = "what is kept for the backward pass", fields = {
-        field("budget", "size", { doc = "bytes that the plan may have: of the program, or of the device" }),
+      doc = "which values are kept in memory for the backward pass", fields = {
+        field("budget", "size", { doc = "largest memory of the plan: of the program, or of the device" }),
         field("recompute", "list", { default = {}, alternatives = { "auto" },
             doc = "globs of values to compute again; \"auto\": as few as memory.budget needs" }),
         field("logits", "str", { default = "whole", values = { "whole", "chunked", "auto" },
-            doc = "chunked: what the last layer gives a cross_entropy, rows x classes, is never whole in memory; "
+            doc = "chunked: the last layer's output for a cross_entropy, rows x classes, is never whole in memory; "
                 .. "auto: only if memory.budget needs it" }),
         field("logits_rows", "int", { default = 256, min = 1, max = LIMIT,
-            doc = "chunked: at most so many of those rows at a time; a row has one for each of its targets" }),
+            doc = "chunked: most rows of logits at a time; there is one for each target" }),
     } },
     { name = "train", example = 'train { epochs = 30, seed = 1 }',
       required = true, doc = "how long", fields = {
@@ -178,29 +178,29 @@ words.list = {
         field("epochs", "num", { above = 0, doc = "passes over the training rows" }),
         field("seed", "int", { default = 1, min = 0, doc = "of initial values and order" }),
         field("on_nonfinite", "str", { default = "stop", values = { "stop", "skip", "ignore" },
-            doc = "what a gradient that is not finite does" }),
-        field("skip_z", "num", { above = 0, doc = "an update is skipped whose gradient norm is so many standard "
-            .. "deviations above the mean of those before it, once 128 are known" }),
+            doc = "reaction to a gradient that is not finite" }),
+        field("skip_z", "num", { above = 0, doc = "an update is skipped if its gradient norm is more than skip_z "
+            .. "standard deviations above the mean of earlier norms, once 128 are known" }),
     } },
     { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
       doc = "measuring on rows not trained on", fields = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
-        field("batches", "int", { min = 1, max = LIMIT, doc = "at most so many batches; default: all" }),
+        field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
         field("metrics", "list", { default = { "loss" },
             doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {
         field("every", "int", { min = 1, doc = "cycles between checkpoints" }),
-        field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "how many stay" }),
+        field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "number of newest checkpoints that are kept" }),
     } },
     { name = "log", example = 'log { every = 10 }',
       doc = "how often a line is written", fields = {
         field("every", "int", { default = 1, min = 1, doc = "cycles between lines" }),
     } },
     { name = "target", example = 'target { "c", march = "generic" }',
-      doc = "what the program is written in", fields = {
+      doc = "the language of the program, and the machine that it is built for", fields = {
         field("kind", "str", { position = 1, default = "c", values = { "c", "cuda" },
             doc = "c, or cuda: C and kernels for a device" }),
         field("march", "str", { default = "native", values = { "native", "generic", "x86-64-v3",

@@ -1,8 +1,8 @@
--- Hostile and broken specs: { number, text, message, line }. The message is a part of the one
--- expected (nil: accepted); line is the line of its place, or "path" where none is known.
--- `bits`: needs bitwise operators, which some releases of Lua get wrong and gagen then refuses.
--- `checked`: accepted here and refused with this message by gagen's checks of the word.
--- `full`: in a complete spec it leads to a program; args are those its first word records.
+-- Hostile and broken specs: { number, text, message, line }. message: a part of the expected one (nil: accepted);
+-- line: the line that it names, or "path" if the line is unknown.
+-- bits: uses bitwise operators, which gagen refuses if the linked Lua computes them wrong.
+-- checked: accepted by the sandbox, refused with this message by gagen's checks of the word.
+-- full: completes to a valid spec; args are the recorded arguments of its first word.
 -- Numbers with a letter are further forms of the same attack.
 local INSTRUCTIONS, TIME = "more than 20M instructions", "more than 1 s of CPU"
 local MEMORY = "needs too much memory"
@@ -105,7 +105,7 @@ local list = {
     { "61", "local x = 1 ~ 2", nil, nil, bits = true },
     { "62", ("-"):rep(70000), nil, nil }, -- a comment
     { "63", "\xef\xbb\xbfbatch(16)\r\n", nil, nil },
-    -- judged by gagen's checks of each word, not by the sandbox
+    -- accepted by the sandbox, refused by gagen's checks of the word
     { "52", "batch(4611686018427387904)", nil, nil, checked = "1..2^31-1 expected" },
     { "54", "name '*/ int x; /*'", nil, nil, checked = "letters, digits and _ expected" },
     { "54b", "name 'x??/'", nil, nil, checked = "letters, digits and _ expected" },

@@ -1,4 +1,4 @@
--- Words for the tests of the sandbox: what gagen's catalog hands to host.evaluate, in small.
+-- Words for the tests of the sandbox: a small version of the list that gagen passes to host.evaluate.
 return {
     config = { "name", "data", "batch", "accumulate", "model", "init", "loss", "optimizer",
                "schedule", "clip", "train", "eval", "target" },

@@ -1,6 +1,6 @@
-/* main.c: every state that a power failure may leave of a save: what is found then is the last
- * acknowledged checkpoint or a later whole one, and the folder can be used. Then protocols that must
- * fail (variants.h).
+/* main.c: tries every state that a power failure may leave of a save: a run that starts then must find
+ * the last acknowledged checkpoint or a later whole one, and be able to save. Then tries wrong protocols,
+ * which must fail (variants.h).
  * usage: crash [all]    all: more states of each trace, and all violations of the variants counted */
 #define _GNU_SOURCE
 #include "../unit/ckpt_run.h"
@@ -46,7 +46,7 @@ static void give_up(const char *what, const ga_err *e) {
     exit(2);
 }
 
-/* -- what a state loads -------------------------------------------------------------------------- */
+/* -- loading from a state ------------------------------------------------------------------------ */
 
 static bool holds(const run *r, int64_t id, bool gradient) {
     static run expected;
@@ -61,7 +61,7 @@ static bool holds(const run *r, int64_t id, bool gradient) {
     return true;
 }
 
-/* The id that `latest` is, or FOUND_NONE, FOUND_DAMAGED. */
+/* The id of the save that `latest` names, or FOUND_NONE, FOUND_DAMAGED. */
 static int64_t load(run *r, const char *folder) {
     char path[GA_PATH_MAX];
     ga_ckpt_state now = r->state, back;
@@ -74,7 +74,7 @@ static int64_t load(run *r, const char *folder) {
     return counted ? id : FOUND_DAMAGED;
 }
 
-/* A run that starts after the failure: what it loads, and whether it can save. */
+/* The run after the failure: the id that it loads; FOUND_DAMAGED if it cannot save. */
 static int64_t find(const char *root) {
     char folder[512];
     struct stat st;
@@ -144,7 +144,7 @@ static bool try_variants(const scenario *s, const effort *how, int *caught, int 
     return right;
 }
 
-/* Rejected checkpoints are named on stderr: thousands of times here. */
+/* Hides stderr, on which rejected checkpoints would be named thousands of times. */
 static void silence(void) {
     int fd = open("/dev/null", O_WRONLY);
     if (fd >= 0) dup2(fd, 2);

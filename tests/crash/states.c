@@ -1,5 +1,5 @@
-/* states.c: see states.h. A state is decided for one operation after the other, laid out as a tree
- * and looked at once: equal trees are not tried again. */
+/* states.c: see states.h. For each operation a state decides whether it happened, and is laid out as a
+ * folder tree. Equal trees are tried once. */
 #define _GNU_SOURCE
 #include "states.h"
 
@@ -13,7 +13,7 @@
 
 enum { PIECE = 512, PARTS = 4096, ENTRIES = 32, FILE_MAX = 1 << 16, SEEN = 1 << 21, PATH = 1024 };
 
-/* One part of an operation that may or may not be there. */
+/* A part of an operation that may or may not have reached the disk. */
 typedef struct {
     int op;
     bool is_size;
@@ -40,7 +40,7 @@ typedef struct {
 
 static state now;
 
-/* -- what was found in a tree, by its hash ------------------------------------------------------- */
+/* -- results by the hash of a tree --------------------------------------------------------------- */
 
 static struct {
     uint64_t hash;
@@ -108,7 +108,7 @@ static void build_folders(void) {
             apply_entry(&now.ops[i]);
 }
 
-/* Content of a file into now.content; its size is returned. */
+/* Writes the content of a file into now.content and returns its size. */
 static int64_t build_file(int node) {
     int64_t size = 0;
     for (int i = 0; i < now.length; i++) {
@@ -212,7 +212,7 @@ static void add_part(int i, bool is_size, int64_t from, int64_t to) {
     now.part[now.parts++] = (part){i, is_size, from, to};
 }
 
-/* Splits what is not durable into parts; of a write the first part is its size. */
+/* Splits the operations that are not durable into parts; the first part of a write is the new size. */
 static void find_parts(void) {
     now.parts = 0;
     for (int i = 0; i < now.length; i++) {
@@ -240,14 +240,14 @@ static uint64_t next_random(void) {
 }
 
 static void try_chosen(const effort *how, int64_t acknowledged, tally *out) {
-    for (int kind = 0; kind < 3; kind++) /* each alone, each missing, each prefix */
+    for (int kind = 0; kind < 3; kind++) /* each part alone, each missing, each prefix */
         for (int k = 0; k <= now.parts; k++) {
             for (int i = 0; i < now.parts; i++)
                 now.there[i] = kind == 0 ? i == k : kind == 1 ? i != k : i < k;
             try_state(how, acknowledged, out);
         }
     for (int k = 0; k < how->random; k++) {
-        uint64_t most = next_random() % 8; /* of 8 parts so many are there */
+        uint64_t most = next_random() % 8; /* of 8 parts that are there, on average */
         for (int i = 0; i < now.parts; i++) now.there[i] = next_random() % 8 <= most;
         try_state(how, acknowledged, out);
     }

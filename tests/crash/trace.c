@@ -1,4 +1,4 @@
-/* trace.c: the wrapped calls. Each does what it is asked to and, while recording, notes it. */
+/* trace.c: the wrapped calls. Each calls the function of libc and, while recording, notes the operation. */
 #define _GNU_SOURCE
 #include "trace.h"
 
@@ -29,7 +29,7 @@ static int add_node(ino_t inode, bool is_folder, const char *name) {
     return t->nodes++;
 }
 
-/* The latest node with that inode, since numbers are used again; -1: none of ours. */
+/* The latest node with that inode (inode numbers are reused), or -1. */
 static int node_of(const struct stat *st) {
     for (int i = recording ? recording->nodes - 1 : -1; i >= 0; i--)
         if (inodes[i] == st->st_ino) return i;
@@ -48,7 +48,7 @@ static op *add(op_kind kind) {
     return &t->ops[t->count++];
 }
 
-/* The folder that holds `path`, seen from fd, and the last part of the path; -1: not below root. */
+/* The folder of `path`, relative to fd, and the last component; -1 if it is not below root. */
 static int place_of(int fd, const char *path, char *name) {
     char folder[4096];
     struct stat st;

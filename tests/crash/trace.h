@@ -1,5 +1,5 @@
-/* trace.h: what a save does to the file system, recorded by wrapping the calls of libc at link time
- * (build.mk). Nothing is recorded of files named .lock. */
+/* trace.h: records the operations of a save on the file system, by wrapping calls of libc at link time
+ * (build.mk). Files named .lock are not recorded. */
 #ifndef TRACE_H
 #define TRACE_H
 
@@ -39,7 +39,7 @@ typedef struct {
     int64_t used;
 } trace;
 
-/* Starts recording what happens below `root`, an empty folder, which becomes node 0. */
+/* Starts recording operations below `root`, an empty folder, which becomes node 0. */
 void trace_start(trace *t, const char *root);
 void trace_ack(int64_t id);
 void trace_stop(void);

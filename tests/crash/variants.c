@@ -89,7 +89,7 @@ typedef struct {
     int start, publish, sync, end; /* end: its acknowledgement */
 } steps;
 
-/* The next save from `from` on that has all its steps. */
+/* The next complete save from operation `from` on. */
 static bool next_save(const op *ops, int count, int from, steps *s) {
     *s = (steps){from, -1, -1, -1};
     for (int i = from; i < count; i++) {
@@ -172,7 +172,7 @@ static void remove_in_place(const trace *t, op *ops, int *count) {
         }
 }
 
-/* No temporary name: a complete one is told from the others by its manifest alone. */
+/* No temporary name: only the manifest tells that a checkpoint is complete. */
 static void in_place(const trace *t, op *ops, int *count) {
     (void)t;
     for (int i = *count - 1; i >= 0; i--)

@@ -1,5 +1,5 @@
-/* variants.h: other protocols than ours, as changes of its trace: what a save would do if a step were
- * left out or came at another time. Each harmful one must be caught. */
+/* variants.h: wrong protocols of a save, as changes of a recorded trace: a step left out or at another time.
+ * Each harmful one must be caught. */
 #ifndef VARIANTS_H
 #define VARIANTS_H
 
@@ -7,7 +7,7 @@
 
 typedef struct {
     const char *name;
-    const char *scenario; /* of main.c, the one that shows it */
+    const char *scenario; /* of main.c, in which the fault shows */
     bool harmful;
     void (*change)(const trace *t, op *ops, int *count);
 } variant;

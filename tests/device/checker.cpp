@@ -1,6 +1,6 @@
-// checker.cpp: every access of a kernel goes through here when the checker is on. Kernels are
-// compiled with the thread sanitizer's instrumentation; these are its hooks, over a shadow of our
-// own that remembers for every four bytes who wrote and who read them last.
+// checker.cpp: checks every memory access of a kernel while the checker is on. Kernels are compiled with the
+// thread sanitizer's instrumentation; these are its hooks. Shadow memory records the last writer and the last
+// readers of every four bytes.
 //
 // Two accesses of one launch are in order if one thread made them, if a barrier of their block lies
 // between, or if they are in one warp with __syncwarp between. Two launches are in order if the
@@ -47,7 +47,7 @@ struct Checker {
     std::set<std::pair<std::string, const void *>> reported;
     std::map<const void *, std::string> lines;
     uint32_t asked_launch = 0,
-             asked_by = 0;  // one answer of happened_before, the most frequent question
+             asked_by = 0;  // the last answer of happened_before, which is asked most often
     bool answer = false;
 };
 Checker &checker() {
@@ -92,7 +92,7 @@ void report_race(const Access &a, const char *order, uint32_t launch, uint32_t b
                a.global ? "global" : "shared", thread, line.c_str(), where().c_str());
 }
 
-// The last write against this access.
+// Reports a race of the last write with this access.
 bool clashes_with_write(const Cell &c, const Access &a) {
     if (c.write_launch != a.launch)
         return a.global && c.write_launch && !happened_before(c.write_launch);
@@ -101,7 +101,7 @@ bool clashes_with_write(const Cell &c, const Access &a) {
     return !in_order(a.at, c.write_barrier, c.write_warp, c.write_thread);
 }
 
-// The last reads against this write.
+// Reports a race of the last reads with this write.
 bool clashes_with_reads(const Cell &c, const Access &a) {
     if (c.read_launch != a.launch)
         return a.global && c.read_launch && !happened_before(c.read_launch);
@@ -150,7 +150,7 @@ void check_cell(Cell &c, const Access &a, unsigned mask) {
     unsigned initialised = fresh ? 0 : c.flags & INITIALISED;
     bool uninitialised = a.kind != Kind::write && (initialised & mask) != mask;
     if (uninitialised && a.counter &&
-        is_new("uninitialised", a))  // a copy may well take gaps along
+        is_new("uninitialised", a))  // a copy may include gaps
         report("uninitialised read", "%s memory at %s%s", a.global ? "global" : "shared",
                source_line(a.counter).c_str(), where().c_str());
     if (c.write_mask & mask && clashes_with_write(c, a))
@@ -278,7 +278,7 @@ void dev_atomic(void *address, unsigned bytes) {
         check_access((uintptr_t)address, bytes, Kind::atomic, __builtin_return_address(0));
 }
 
-// ---- what g++ calls with -fsanitize=thread and -fsanitize=alignment,bounds
+// ---- functions that g++ calls with -fsanitize=thread and -fsanitize=alignment,bounds
 #define COUNTER __builtin_return_address(0)
 #define READ(p, n) check_access((uintptr_t)(p), n, Kind::read, COUNTER)
 #define WRITE(p, n) check_access((uintptr_t)(p), n, Kind::write, COUNTER)

@@ -1,4 +1,4 @@
-// device.h: what the parts of the device library know of each other. One OS thread uses the
+// device.h: the interfaces between the parts of the device library. One OS thread uses the
 // library, so its state is one set of plain globals; ranks are processes.
 #pragma once
 #include <cstddef>
@@ -14,7 +14,7 @@ struct CUstream_st;
 
 namespace device {
 
-enum Error {  // as cuda.h numbers them
+enum Error {  // numbers of cuda.h
     SUCCESS = 0,
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
@@ -74,14 +74,14 @@ bool is_pinned(const void *memory, size_t bytes);
 size_t memory_in_use();
 
 // ---- streams.cpp: operations with dependencies, done when ready
-using Clock = std::vector<uint32_t>;  // per lane, how far it is known to have come
+using Clock = std::vector<uint32_t>;  // per lane, the last operation known to be done
 void join(Clock &into, const Clock &other);
 struct Operation {
     std::function<void()> run;
     std::vector<std::shared_ptr<Operation>> waits_for;
     bool done = false;
     std::string what;
-    Clock clock;      // what happened before it, and itself
+    Clock clock;      // the operations that happened before it, and itself
     uint32_t launch;  // number of the operation, for the checker
     struct Communicator *communicator = nullptr;
 };
@@ -97,7 +97,7 @@ int submit(CUstream_st *stream, const std::string &what, std::function<void()> r
 void drain();
 bool capturing();
 bool graph_holds(const Communicator *communicator);
-struct Communicator {  // what streams.cpp needs to know of one: its collectives stay in order
+struct Communicator {  // as streams.cpp sees it: its collectives stay in order
     OperationPointer last;
 };
 
@@ -125,7 +125,7 @@ struct Launch {
 };
 void run_launch(const Launch &launch);
 [[noreturn]] void
-abandon_launch();     // called by a kernel's access: nothing more of the launch is run
+abandon_launch();     // called by a kernel's access: ends the launch
 std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing outside of a kernel
 extern Module *loading;
 

@@ -1,5 +1,5 @@
-// driver.cpp: the entry points of libcuda.so.1. Arguments are checked as strictly as the driver
-// does or more so; a function that is not here is missing for dlsym as well.
+// driver.cpp: the entry points of libcuda.so.1. Arguments are checked at least as strictly as by the driver;
+// dlsym finds no function that is not here.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -104,7 +104,7 @@ ENTRY int cuDeviceGetAttribute(int *out, unsigned attribute, int) {
     switch (attribute) {
     case 16:
         *out = 4;
-        return SUCCESS;  // multiprocessors: few, so that grids made to fit stay small
+        return SUCCESS;  // multiprocessors: few, so that grids are small
     case 75: *out = switches.arch / 10; return SUCCESS;
     case 76: *out = switches.arch % 10; return SUCCESS;
     case 97: *out = (int)SHARED_LIMIT; return SUCCESS;
@@ -157,7 +157,7 @@ ENTRY int cuMemFreeHost(void *p) {
     drain();
     return release_pinned(p) ? SUCCESS : INVALID_VALUE;
 }
-// These two do not wait for the streams: none of a program's waits for the default one.
+// These two do not wait for the streams, as no stream of a program waits for the default one.
 ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
     int code = refuse_in_capture();
     if (!code) code = range(to, bytes, "cuMemcpyHtoD");
@@ -303,7 +303,7 @@ static int check_launch(const Function *f, const unsigned *grid, const unsigned 
     return SUCCESS;
 }
 
-struct Arguments {  // copied at the launch, as the driver does
+struct Arguments {  // copied at the launch, as by the driver
     std::vector<std::vector<char>> values;
     std::vector<void *> pointers;
 };

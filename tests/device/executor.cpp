@@ -71,7 +71,7 @@ void switch_to_next(void **save) {
         dev_switch(save, f->stack_pointer);
         return;
     }
-    dev_switch(save, x.main_stack);  // the block is finished, or it is dead-locked
+    dev_switch(save, x.main_stack);  // the block is finished or deadlocked
 }
 
 void wait(State state) {
@@ -80,7 +80,7 @@ void wait(State state) {
     switch_to_next(&f->stack_pointer);
 }
 
-// Opens the barrier once every live thread has come: a thread that has returned is not waited for.
+// Opens the barrier once every live thread has arrived; threads that returned do not count.
 void open_barrier() {
     if (x.meeting.arrived == 0 || x.meeting.arrived != x.live) return;
     int vote = x.meeting.vote, sum = (int)x.meeting.sum;

@@ -1,4 +1,4 @@
-// image.h: what nvrtc.cpp makes and the driver loads in the place of a cubin.
+// image.h: the format that nvrtc.cpp makes, and the driver loads, in the place of a cubin.
 #pragma once
 #include <cstdint>
 
@@ -10,8 +10,7 @@ struct Image {  // followed by the bytes of a shared library
     uint64_t stamp, bytes;
 };
 
-// Of this library, shim.h and the checker's switch: an image from a cache that was made otherwise
-// is refused.
+// Hash of this library, shim.h and the checker's switch: cached images with another hash are refused.
 uint64_t image_stamp();
 
 }  // namespace device

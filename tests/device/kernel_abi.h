@@ -1,4 +1,4 @@
-// kernel_abi.h: what compiled kernels and the device library share. C types only: shim.h is read by
+// kernel_abi.h: the interface of compiled kernels and the device library. C types only: shim.h is read by
 // kernels that must not see the standard library's names.
 #pragma once
 
@@ -30,7 +30,7 @@ extern struct dev_block dev_current_block;
 void dev_register(const struct dev_kernel *kernel);
 void dev_register_shared(char *begin, char *end);
 int dev_barrier(int vote, int predicate, int site, int line);
-// Every lane of the mask leaves a record; the last one to come serves all of them.
+// Each lane of the mask leaves a record; the last lane to arrive computes the results of all.
 void dev_warp(unsigned mask, int operation, void *record,
               void (*serve)(void **records, unsigned mask));
 void *dev_dynamic_shared(void);

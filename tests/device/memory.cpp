@@ -1,4 +1,4 @@
-// memory.cpp: device and pinned host memory, each filled with NaNs when it is handed out.
+// memory.cpp: device and pinned host memory, filled with NaNs when allocated.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -9,7 +9,7 @@ namespace device {
 namespace {
 
 constexpr size_t MARGIN =
-    4096;  // behind each allocation, so that a stray access harms nothing else
+    4096;  // after each allocation, so that a stray access hits no other
 
 struct Memory {
     std::map<uintptr_t, Allocation> allocations;

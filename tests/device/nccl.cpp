@@ -1,6 +1,5 @@
 // nccl.cpp: the entry points of libnccl.so.2 for the processes of one machine, over shared memory.
-// Sums are taken in the order of the ranks. Ranks that disagree about a collective are found at
-// once.
+// Sums are in the order of the ranks. Ranks that disagree about a collective are reported at once.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>

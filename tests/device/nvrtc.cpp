@@ -1,5 +1,5 @@
-// nvrtc.cpp: the entry points of libnvrtc.so. A text is compiled by g++ with shim.h in front and
-// one registration per kernel behind it; what comes out takes the place of a cubin.
+// nvrtc.cpp: the entry points of libnvrtc.so. A text is compiled by g++, after shim.h and before one
+// registration per kernel; the shared library takes the place of a cubin.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -100,7 +100,7 @@ size_t end_of_aside(const std::string &text, size_t at, bool line_start) {
     return std::min(end, text.size());
 }
 
-// Comments, strings and preprocessor lines become spaces, so that words can be looked for.
+// Replaces comments, strings and preprocessor lines by spaces, so that words can be searched.
 std::string bare(const std::string &text) {
     std::string out = text;
     bool line_start = true;
@@ -135,7 +135,7 @@ size_t after_parentheses(const std::string &text, size_t at) {
     return at;
 }
 
-// One kernel: `at` is behind the word that announced it, `word`.
+// Reads the kernel announced by `word`, which ends at `at`.
 Kernel read_kernel(const std::string &text, size_t at, std::string word) {
     Kernel k = {"", "0"};
     while (at < text.size()) {
@@ -169,7 +169,7 @@ std::vector<Kernel> find_kernels(const std::string &text) {
     return found;
 }
 
-// "extern __shared__ float tile[];" says where dynamic shared memory is; here it is asked for.
+// Rewrites "extern __shared__ float tile[];" into a call that returns the dynamic shared memory.
 std::string replace_dynamic_shared(const std::string &text) {
     static const std::regex declaration(
         "\\bextern\\s+__shared__\\s+(?:__align__\\s*\\(\\s*\\d+\\s*\\)\\s*)?"
@@ -189,7 +189,7 @@ std::string full_text(const _nvrtcProgram &p) {
            "{ dev_register_shared(__start_dev_shared, __stop_dev_shared); }\n";
 }
 
-// Real options are accepted and checked for what is known to break; the architecture is required.
+// Accepts NVRTC's options, refuses those known to break results, and requires the architecture.
 int check_options(_nvrtcProgram &p, int count, const char *const *options,
                   std::vector<std::string> &words) {
     bool architecture = false;
@@ -222,9 +222,9 @@ std::vector<std::string> compile_words() {
                                       own_folder() + "/shim.h"};
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("fma"))
-        words.push_back("-mfma");  // or an explicit fma() is a slow call
+        words.push_back("-mfma");  // else fma() is a slow call
 #endif
-    if (switches.check)  // loops stay loops, or a call of memset would go unseen
+    if (switches.check)  // keeps loops, as the checker does not see calls of memset
         for (const char *w : {"-fsanitize=thread", "-fsanitize=alignment,bounds",
                               "-fno-tree-vectorize", "-fno-tree-loop-distribute-patterns"})
             words.push_back(w);

@@ -1,4 +1,4 @@
-// shim.h: CUDA's built-in words, for g++. Included in front of every kernel text.
+// shim.h: CUDA's built-in names for g++, included before every kernel text.
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@
 #define __restrict__ __restrict
 #define __shared__ static __attribute__((section("dev_shared")))
 
-// Not instrumented: what they touch belongs to the library, or is announced to it.
+// Not instrumented: they access memory of the library, or announce the access to it.
 #define DEV_PLAIN __attribute__((no_sanitize("thread", "alignment", "bounds")))
 #define DEV_INDEX static inline __attribute__((const)) DEV_PLAIN
 DEV_INDEX uint3 dev_thread_index() { return dev_current->index; }

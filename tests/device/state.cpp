@@ -1,4 +1,4 @@
-// state.cpp: switches, the random numbers of the seed, and findings.
+// state.cpp: switches, seeded random numbers, and findings.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>

@@ -1,6 +1,5 @@
-// streams.cpp: operations wait for one another as streams, events and graphs demand, and for
-// nothing else. Lazily, nothing is done before the host waits, and then no more than it has to wait
-// for.
+// streams.cpp: runs operations in the order that streams, events and graphs require, and no other. In lazy
+// mode operations run only when the host waits, and only those that it waits for.
 #include "streams.h"
 
 #include <algorithm>
@@ -69,8 +68,8 @@ void mark_needed(const OperationPointer &o, std::set<const Operation *> &needed)
     }
 }
 
-// Runs operations until `until` is done, or all of them. With a seed any ready one may be next,
-// without one only what `until` waits for is run, and lazily the latest of that first.
+// Runs operations until `until` is done, or all of them. With a seed any ready operation may be next; without,
+// only those that `until` waits for run, in lazy mode the latest first.
 void run_until(const OperationPointer &until) {
     std::vector<OperationPointer> &queue = all().queue;
     std::set<const Operation *> needed;
@@ -304,7 +303,7 @@ int graph_instantiate(CUgraphExec_st **out, const CUgraph_st *graph) {
     return SUCCESS;
 }
 
-// Two launches of one graph follow each other, on whatever streams they are.
+// Launches of the same graph run one after another, whatever their streams.
 int graph_launch(CUgraphExec_st *exec, CUstream_st *stream) {
     if (!is_stream(stream) || !all().execs.count(exec)) return INVALID_HANDLE;
     if (stream->capture) return CAPTURE_UNSUPPORTED;

@@ -1,5 +1,4 @@
-// streams.h: streams, events and graphs, as streams.cpp and the entry points of the driver see
-// them.
+// streams.h: streams, events and graphs, for streams.cpp and the entry points of the driver.
 #pragma once
 #include "device.h"
 
@@ -17,7 +16,7 @@ struct Node {  // of a graph
 struct CUgraph_st {
     std::vector<device::Node> nodes;
     std::vector<CUstream_st *> streams;  // of the capture, the origin first
-    bool broken = false;                 // something that a capture forbids was done
+    bool broken = false;                 // an operation forbidden in a capture happened
 };
 struct CUgraphExec_st {
     CUgraph_st graph;
@@ -27,9 +26,9 @@ struct CUgraphExec_st {
 struct CUstream_st {
     uint32_t lane = 0;
     device::OperationPointer last;
-    device::Clock clock;  // what has happened when its last operation is done
+    device::Clock clock;  // operations that precede the end of its last one
     CUgraph_st *capture = nullptr;
-    std::vector<int> last_nodes;  // what the next captured node waits for
+    std::vector<int> last_nodes;  // nodes that the next captured one waits for
 };
 struct CUevent_st {
     device::OperationPointer operation;
@@ -53,8 +52,8 @@ int graph_instantiate(CUgraphExec_st **out, const CUgraph_st *graph);
 int graph_launch(CUgraphExec_st *exec, CUstream_st *stream);
 int graph_exec_destroy(CUgraphExec_st *exec);
 bool is_stream(const CUstream_st *stream);
-// Runs at once in the name of the host, as a copy that the host waits for.
+// Runs at once on behalf of the host, such as a copy that the host waits for.
 void run_as_host(const char *what, const std::function<void()> &run);
-// 0, or what the next call is to return: a capture is under way, or an earlier kernel failed.
+// The error that the next call returns, during a capture or after a failed kernel, or 0.
 int refuse_in_capture();
 }  // namespace device

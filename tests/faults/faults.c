@@ -1,7 +1,7 @@
-/* faults.c: a library to preload: calls of the system fail where a test says so. Nothing of it is in
- * a program.
+/* faults.c: a preloaded library that makes system calls fail where a test asks for it. Programs do not
+ * contain it.
  *   GA_FAIL_AT=CLASS:N[+]=EFFECT[,...]   the N-th call of the class (from 1; +: and all after it) fails
- *   GA_FAIL_COUNTS=FILE                  at the end `CLASS CALLS` is appended for each class
+ *   GA_FAIL_COUNTS=FILE                  appends `CLASS CALLS` for each class at exit
  *   GA_FAIL_PROGRAM=NAME                 only in the program of that name [train]
  * EFFECT: the name of an errno; short: half of the bytes are read or written; kill: the process is
  * killed before the call, killed: after it. Writes to stderr are left alone. */
@@ -102,7 +102,7 @@ __attribute__((destructor)) static void finish(void) {
     fclose(file);
 }
 
-/* What is to happen to this call. */
+/* The effect of this call, 0 for none. */
 static int next(call c) {
     if (!active) return NOTHING;
     long long n = atomic_fetch_add(&calls[c], 1) + 1;
@@ -156,7 +156,7 @@ OPENING(open64, (const char *path, int flags, ...), AT_FDCWD)
 OPENING(openat, (int at, const char *path, int flags, ...), at)
 OPENING(openat64, (int at, const char *path, int flags, ...), at)
 
-/* Reads and writes may also do half of what they are asked for. */
+/* Reads and writes may also transfer half of the bytes. */
 #define TRANSFER(c, n, expression)                                                                 \
     int effect = next(c);                                                                          \
     if (effect > 0) {                                                                              \
@@ -187,7 +187,7 @@ int fsync(int fd) {
     CALL(FSYNC, -1, (int)syscall(SYS_fsync, fd));
 }
 
-/* A descriptor is closed whatever close says. */
+/* A failing close closes the descriptor nevertheless. */
 int close(int fd) {
     int effect = next(CLOSE), rc = (int)syscall(SYS_close, fd);
     if (effect > 0) {

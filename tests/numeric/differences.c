@@ -1,8 +1,7 @@
 /* differences.c: see differences.h.
- * With the error of a central difference falling fourfold from h to h/2, the two are extrapolated.
- * Where they do not agree with each other the loss has a kink near by (relu, max): the step is made
- * smaller, as then the point is on one side of it. Where they agree and the gradient differs, the
- * gradient is wrong. */
+ * The error of a central difference falls fourfold from step h to h/2, so the two are extrapolated. If
+ * they disagree with each other, the loss has a kink near by (relu, max) and the step is reduced until
+ * the point lies on one side of it. If they agree but differ from the gradient, the gradient is wrong. */
 #include "differences.h"
 
 #include <math.h>
@@ -63,7 +62,7 @@ static line line_of(const model *m, tensor t, int64_t element, uint64_t directio
         l.terms += fabs(g * p);
         sum += fabs(g);
     }
-    l.terms += sum / (double)t.n; /* an element near 0 among others is a sum that cancelled */
+    l.terms += sum / (double)t.n; /* an element near 0 may be a sum of cancelling terms */
     return l;
 }
 

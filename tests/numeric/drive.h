@@ -14,7 +14,7 @@ typedef struct tensor {
     bool trained;  /* has a gradient; else the loss must not depend on it */
 } tensor;
 
-int drive_tensors(const model *m); /* how many */
+int drive_tensors(const model *m); /* their number */
 tensor drive_tensor(const model *m, int i);
 
 /* Opens the program with the batches of one cycle, filled from `seed`: inputs in [-1.5, 1.5],
@@ -28,14 +28,14 @@ double drive_random(uint64_t seed, uint64_t index);
 /* Mean loss of the cycle at the present parameters. */
 int drive_loss(model *m, double *loss, ga_err *e);
 
-/* Runs the A micro-steps with their roles; flat_g then holds the gradient of the mean loss. What
- * was in gradients and activations before is overwritten with NaN, so reading it would show. */
+/* Runs the A micro-steps with their roles; flat_g then holds the gradient of the mean loss. Gradients
+ * and activations are filled with NaN first, so that reading an old value shows. */
 int drive_gradient(model *m, ga_err *e);
 
-/* The same by the program's own cycle with its boundary: parameters move. */
+/* Runs the program's own cycle with its boundary, which updates the parameters. */
 int drive_cycle(model *m, ga_err *e);
 
-/* One boundary with what is in flat_g, as if the cycle had its full weight and loss 0. */
+/* Runs one boundary with the gradient in flat_g, as if the cycle had its full weight and loss 0. */
 int drive_boundary(model *m, ga_err *e);
 
 /* The update kernel alone over [from, to), with the scalars of the last boundary; programs with one

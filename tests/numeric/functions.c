@@ -1,6 +1,6 @@
 /* functions.c: the functions of math.c over all floats (or every STEP-th), against the C library's in
- * double, every 4096th of them against long double too; and whether an element alone gives what it
- * gives in a vector. Built in a folder with math.c.
+ * double, every 4096th of them against long double too; and whether a single element gives the same
+ * as in a vector. Built in a folder with math.c.
  * usage: functions STEP; prints a line per function, exits with 1 if one is above its BOUND. */
 #include <float.h>
 #include <math.h>
@@ -59,7 +59,7 @@ static int check(const function *f, uint64_t step) {
     uint64_t checked = 0, unequal = 0;
     for (uint64_t from = 0; from < (uint64_t)1 << 32; from += step * BLOCK) {
         for (int i = 0; i < BLOCK; i++) {
-            const uint32_t bits = (uint32_t)(from + (uint64_t)i * step); /* behind the end: from 0 on */
+            const uint32_t bits = (uint32_t)(from + (uint64_t)i * step); /* past the end: from 0 on */
             memcpy(&x[i], &bits, sizeof bits);
         }
         f->many(y, x);

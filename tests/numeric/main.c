@@ -5,11 +5,11 @@
  *                            tensor
  *   check updates FILE       FILE: numbers n u, n weights, u gradients of n: the first n elements
  *                            of every tensor after each of u updates
- *   check reports FILE       of a schedule that looks at evaluations (-DREPORTS): the rate after each of
+ *   check reports FILE       of a schedule that depends on evaluations (-DREPORTS): the rate after each of
  *                            the metrics in FILE
  *   check shards CUT         one update as a whole and in two parts, bit by bit
  * Environment: THREADS (1), SEED (1), CLASSES (3); CLIP: the spec's largest norm; BREAK: an element
- * of the flat space whose gradient is made wrong by a millionth, to see that it is found. Exit 0:
+ * of the flat space whose gradient is falsified by a millionth, to test that this is found. Exit 0:
  * all agree; 1: they do not; else an error. */
 #include "differences.h"
 

@@ -81,7 +81,7 @@ return function(t)
         return setmetatable({ folder = folder, warnings = outcome.err }, Program)
     end
 
-    --- The same, where failing is an error of the test.
+    --- The same, but a failure fails the test.
     function numeric.build(case)
         local program, stage, outcome = numeric.try(case)
         if not program then
@@ -102,8 +102,7 @@ return function(t)
         return program, result.out
     end
 
-    --- Largest difference of two gradients, relative to the largest element of the tensor; 0: the
-    -- same.
+    --- The largest difference of two gradients, relative to the largest element of the tensor.
     function numeric.distance(a, b)
         t.equal(#a, #b, "tensors of the gradient")
         local largest = 0

@@ -51,7 +51,7 @@ static void multiply(ga_worker *w, void *arg) {
     x->s->multiply(w, c, a, b, bias, x->add);
 }
 
-/* The sums start at `bias`, at c where the kernel adds, or at 0: the kernel's name tells. */
+/* The start of the sums: `bias`, c, or 0, according to the name of the kernel. */
 static int check(ga_team *team, const shape *s, bool add) {
     const size_t n = (size_t)s->M * s->N;
     for (size_t i = 0; i < n + GUARD; i++) c[i] = expected[i] = value(4, i);

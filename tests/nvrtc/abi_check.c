@@ -6,8 +6,8 @@
 #include <nvrtc.h>
 #include <stddef.h>
 
-/* While they are read their types and constants get other names; the lists of functions are
- * expanded afterwards and so speak of the toolkit's types. */
+/* The runtime's types and constants are renamed while its headers are read; the lists of functions are
+ * expanded afterwards, with the toolkit's types. */
 #define GA_TYPES(X) \
     X(CUresult) X(CUdevice) X(CUdeviceptr) X(CUcontext) X(CUmodule) X(CUfunction) X(CUstream) \
     X(CUevent) X(CUgraph) X(CUgraphExec) X(nvrtcResult) X(nvrtcProgram) X(ncclResult_t) \

@@ -1,6 +1,6 @@
-/* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints what each
- * needs. nvrtc_check FILE.cu ARCH...        nvrtc_check out/NAME/kernels.cu 80 90 Exit: 0 all is
- * well, 1 an error or a spill, 77 no libnvrtc here (NOT RUN). */
+/* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints the registers and memory
+ * of each. usage: nvrtc_check FILE.cu ARCH..., for example nvrtc_check out/NAME/kernels.cu 80 90
+ * exit: 0 success, 1 an error or a spill, 77 no libnvrtc (NOT RUN). */
 #include "device/cuda_abi.h"
 
 #include <dlfcn.h>

@@ -1,9 +1,9 @@
--- attention: what stands between the projections of a transformer. Tensors are (rows, positions, width); heads
--- lie side by side in the width.
+-- attention: the layers between the projections of a transformer. Tensors are (rows, positions, width); the width
+-- holds the heads side by side.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
-local LARGEST_HEAD = 256     -- a tile of keys, and its gradient, lie on a worker's stack
+local LARGEST_HEAD = 256     -- elements: the stack of a thread holds a tile of keys and its gradient
 
 local function fail(b, what, message, ...) diag.fail(b.at, what .. ": " .. message:format(...), {}) end
 
@@ -13,11 +13,11 @@ local function check_rank(b, what, x)
     end
 end
 
--- The size of each of `heads` heads in x.
-local function head_size(b, what, x, heads, said)
+-- The elements of one of `heads` heads in x; `noun` names these heads in messages.
+local function head_size(b, what, x, heads, noun)
     local width = x.shape[3]
     if width % heads ~= 0 then
-        fail(b, what, "width %d found, expected a multiple of %d: %s", width, heads, said)
+        fail(b, what, "width %d found, expected a multiple of %d: %s", width, heads, noun)
     elseif width // heads > LARGEST_HEAD then
         fail(b, what, "heads of %d elements found, expected at most %d", width // heads, LARGEST_HEAD)
     end
@@ -64,7 +64,7 @@ layer "rotary" {
         .. "by the angle t base^(-2i/d) at position t = 0, 1, ... (as Llama's files of Hugging Face have it)",
     fields = {
         { name = "heads", type = "int", min = 1, max = 65536, required = true, doc = "heads side by side in x" },
-        { name = "base", type = "num", default = 10000, above = 1, doc = "of the angles" },
+        { name = "base", type = "num", default = 10000, above = 1, doc = "base of the angles" },
     },
     example = "local y = flatten {} (rotary { heads = 2 } (reshape { 2, 4 } (x)))",
     apply = function(b, f, x)

@@ -1,5 +1,5 @@
--- batchnorm: a layer with running statistics; names, initial values and equations as torch's nn.BatchNorm
--- has them. running_mean, running_var and num_batches_tracked are saved, but not trained.
+-- batchnorm: batch normalisation with running statistics; names, initial values and equations are those of torch's
+-- nn.BatchNorm. running_mean, running_var and num_batches_tracked are saved but not trained.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -7,7 +7,7 @@ local function fail(b, message, ...)
     diag.fail(b.at, ("batchnorm '%s': "):format(b:full_name()) .. message:format(...), {})
 end
 
--- The rows of a group, which must divide those of a micro-batch and give more than one value per channel.
+-- The rows of a group. They must divide the rows of a micro-batch and give more than one value per channel.
 local function rows_of(b, f, x)
     local batch = b.graph.inputs[1].shape[1]
     if #x.shape < 2 or x.shape[1] ~= batch then
@@ -25,16 +25,16 @@ local function rows_of(b, f, x)
     return rows
 end
 
--- The running statistics, tensors that the forward pass reads and moves.
+-- The running statistics: tensors that the forward pass reads and updates.
 local function buffers(b, channels)
     local batches = b:buffer("num_batches_tracked", { 1 }, 0)
-    batches.param.saved_shape = {}           -- a single number, as torch has it
+    batches.param.saved_shape = {}           -- a scalar in checkpoints, as in torch's
     return { running_mean = b:buffer("running_mean", { channels }, 0),
         running_var = b:buffer("running_var", { channels }, 1), batches = batches }
 end
 
--- A number for each element of a buffer that a cycle collects and its boundary uses up: it lies in the place of
--- the gradient that the buffer does not have.
+-- The tensor in which a cycle collects values for a buffer, and which the boundary consumes. It occupies the
+-- buffer's place in the flat space of gradients, as a buffer has no gradient.
 local function collected(b, kept)
     local param = kept.param
     if param.collected then
@@ -45,8 +45,8 @@ local function collected(b, kept)
     return param.collected
 end
 
--- What moves the running statistics: each group at once, or all groups of a cycle together at its boundary.
-local function move(b, kept, ins, attrs)
+-- Updates the running statistics: after each group, or for all groups of a cycle together at its boundary.
+local function update_running(b, kept, ins, attrs)
     if attrs.running == "micro" then
         local moved = b:node("batchnorm_running", ins, attrs).outs
         for _, name in ipairs { "running_mean", "running_var", "batches" } do moved[name].tensor = kept[name] end
@@ -65,7 +65,7 @@ layer "batchnorm" {
     fields = {
         { name = "eps", type = "num", default = 1e-5, above = 0, doc = "added to the variance" },
         { name = "momentum", type = "num", default = 0.1, min = 0, max = 1,
-          doc = "how far a group's statistics move the running ones" },
+          doc = "the weight of a group's statistics in the running ones" },
         { name = "rows", type = "int", min = 1, max = 2147483647,
           doc = "rows whose statistics are taken together; default: those of a micro-batch" },
         { name = "running", type = "str", default = "micro", values = { "micro", "cycle" },
@@ -83,7 +83,7 @@ layer "batchnorm" {
             running_var = kept.running_var, facts = facts }, attrs, { mean = b:full_name("mean"),
             var = b:full_name("var"), rstd = b:full_name("rstd") }).outs
         local mean, var = stats.mean.tensor, stats.var.tensor
-        move(b, kept, { mean = mean, var = var, facts = facts }, { momentum = f.momentum, running = f.running,
+        update_running(b, kept, { mean = mean, var = var, facts = facts }, { momentum = f.momentum, running = f.running,
             batch = x.shape[1], n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
         return b:value("batchnorm", { x = x, weight = weight, bias = bias, mean = mean, rstd = stats.rstd.tensor },
             attrs, b:full_name("y"))

@@ -1,6 +1,6 @@
--- core: layers made of ops. `apply(b, fields, x, ...)` appends nodes through the builder b and returns
--- the result; parameters are named by the layer's path, with torch's suffixes and shapes.
--- `takes` lists the numbers of tensors a layer takes, "several" is one or more; default { 1 }.
+-- core: the linear layer. Of every layer, `apply(b, fields, x, ...)` appends nodes through the builder b and
+-- returns the result; parameters are named by the layer's path, with torch's suffixes and shapes.
+-- `takes` lists the possible numbers of input tensors, "several" is one or more; default { 1 }.
 -- Initial values are torch's defaults, drawn from (seed, name, element).
 
 layer "linear" {
@@ -15,7 +15,7 @@ layer "linear" {
     },
     apply = function(b, f, x)
         local width = x.shape[#x.shape]
-        local bound = 1 / math.sqrt(width)     -- kaiming_uniform(a = sqrt 5) of torch.nn.Linear
+        local bound = 1 / math.sqrt(width)     -- torch.nn.Linear: kaiming_uniform(a = sqrt 5)
         local in_out = f.store == "in_out"
         local weight = b:param("weight", in_out and { width, f.out } or { f.out, width },
             { kind = "uniform", bound = bound })

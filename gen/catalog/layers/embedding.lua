@@ -1,5 +1,5 @@
--- embedding: tables of learned rows; names and initial values, normal with deviation 1, as torch's
--- nn.Embedding has them.
+-- embedding: tables of learned rows; names and initial values (normal with deviation 1) are those of torch's
+-- nn.Embedding.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -12,7 +12,7 @@ local function table_of(b, rows, width, padding)
         zero = padding and { from = padding * width, n = width } or nil })
 end
 
--- All ids must be rows of the table: the data scan knows the least and the largest.
+-- Refuses ids that are not rows of the table; the scan of the data knows the least and the largest id.
 local function check_ids(b, rows, ids)
     local what = ("embedding '%s'"):format(b:full_name())
     if ids.dtype ~= "i32" then
@@ -48,7 +48,7 @@ layer "embedding" {
     end,
 }
 
--- a + b, as the pointwise op has it
+-- the sum of x and the rows of the table
 local ADD = { name = "positions", value = function(_, x, w) return x + w end,
     grad = function(_, dy) return dy, dy end }
 

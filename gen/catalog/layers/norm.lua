@@ -1,8 +1,8 @@
--- norm: normalisation over the last axis; names and initial values as torch has them.
+-- norm: normalisation over the last axis; names and initial values are torch's.
 
 local function ones(b, width) return b:param("weight", { width }, { kind = "value", value = 1 }) end
 
--- The result of an op whose values are named after the layer: ln_1.y, ln_1.rstd.
+-- Appends an op whose results are named after the layer (ln_1.y, ln_1.rstd) and returns y.
 local function named(b, op, ins, attrs)
     local names = {}
     for _, out in ipairs(b.ops[op].signature.outs) do names[out] = b:full_name(out) end

@@ -1,5 +1,5 @@
--- shape: layers that move values or sum them along an axis. Axes count from 1, the rows of the batch;
--- that axis stays as it is.
+-- shape: layers that rearrange values or reduce an axis. Axes count from 1; axis 1 is the rows of the batch, which
+-- no layer changes.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -9,7 +9,7 @@ local function fail(b, what, message, ...)
     diag.fail(b.at, what .. ": " .. message:format(...), {})
 end
 
--- The axis of a field, which must be one of x's and not the rows; nil is the last one.
+-- The axis given by a field, nil being the last one; refuses the rows and axes that x does not have.
 local function axis_of(b, what, axis, x)
     local rank = #x.shape
     axis = axis or rank
@@ -29,9 +29,9 @@ local function without(shape, axis)
     return out
 end
 
--- === moving ======================================================================================
+-- === rearranging ==================================================================================
 
--- The extents behind the rows, with -1 replaced by what is left.
+-- The shape of the result: the rows and the given extents, with -1 replaced by the extent that fits.
 local function extents(b, given, x)
     local width, known, free = graph.elements(x.shape) // x.shape[1], 1, nil
     for i, extent in ipairs(given) do
@@ -112,7 +112,7 @@ layer "slice" {
 layer "pick" {
     doc = "one element of an axis, counted from 1; the axis goes",
     fields = { AXIS,
-        { name = "index", type = "int", min = 1, required = true, doc = "which" },
+        { name = "index", type = "int", min = 1, required = true, doc = "number of the element" },
     },
     example = "local y = pick { axis = 2, index = 1 } (reshape { 2, 4 } (x))",
     apply = function(b, f, x)
@@ -146,7 +146,7 @@ layer "concat" {
     end,
 }
 
--- === along an axis ===============================================================================
+-- === reducing an axis =============================================================================
 
 local OPTIONAL = { { name = "axis", type = "int", min = 1, doc = "the axis, 2 or more; default: the last" } }
 

@@ -29,7 +29,7 @@ loss "cross_entropy" {
             end
         end
     end,
-    -- What does not fit a model that gives `classes` classes, or nil.
+    -- the complaint about fields that do not fit a model of `classes` classes, or nil
     check_model = check_model,
     rows = function(b, f, out, target)
         local node = b:node("cross_entropy", { logits = out, target = target },

@@ -1,11 +1,11 @@
--- elementwise: losses of one element of the model's output against one of the target, a real number.
--- The mean counts elements, as torch's reduction "mean"; weight = "sample" divides by rows instead.
+-- elementwise: losses that compare each element of the model's output with a real target. The mean is over
+-- elements, as torch's reduction "mean"; weight = "sample" divides by rows instead.
 
--- A loss whose rows are one pointwise node of out and target; `slope` is the derivative of `value` by out.
+-- A loss that is one pointwise node of out and target; `derivative` is d value / d out.
 local function elementwise(name, entry)
-    local value, slope = entry.value, entry.slope
+    local value, derivative = entry.value, entry.derivative
     entry.target, entry.arity, entry.name = "real", 2, name
-    entry.grad = function(f, dy, x, t) return dy * slope(f, x, t), expr.lift(0) end
+    entry.grad = function(f, dy, x, t) return dy * derivative(f, x, t), expr.lift(0) end
     entry.rows = function(b, f, out, target)
         return b:map({ out, target }, function(x, t) return value(f, x, t) end, "loss",
             { entry = entry, fields = f })
@@ -18,7 +18,7 @@ elementwise("mse", {
     doc = "(out - target)^2",
     fields = {},
     value = function(_, x, t) return (x - t) * (x - t) end,
-    slope = function(_, x, t) return 2 * (x - t) end,
+    derivative = function(_, x, t) return 2 * (x - t) end,
 })
 
 elementwise("smooth_l1", {
@@ -29,7 +29,7 @@ elementwise("smooth_l1", {
         local d = abs(x - t)
         return where(lt(d, f.beta), 0.5 / f.beta * d * d, d - 0.5 * f.beta)
     end,
-    slope = function(f, x, t)
+    derivative = function(f, x, t)
         local d = x - t
         return where(lt(abs(d), f.beta), d / f.beta, where(lt(d, 0), -1, 1))
     end,
@@ -39,12 +39,12 @@ elementwise("bce", {
     doc = "binary cross-entropy of logits: max(out, 0) - out target + log(1 + e^-|out|)",
     fields = {},
     value = function(_, x, t) return max(x, 0) - x * t + log(1 + exp(-abs(x))) end,
-    slope = function(_, x, t) return 1 / (1 + exp(-x)) - t end,
+    derivative = function(_, x, t) return 1 / (1 + exp(-x)) - t end,
 })
 
 elementwise("kl", {
     doc = "target (log target - out) for log-probabilities out; weight = \"sample\" is torch's batchmean",
     fields = {},
     value = function(_, x, t) return where(gt(t, 0), t * (log(t) - x), 0) end,
-    slope = function(_, _, t) return where(gt(t, 0), -t, 0) end,
+    derivative = function(_, _, t) return where(gt(t, 0), -t, 0) end,
 })

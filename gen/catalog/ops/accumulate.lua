@@ -1,8 +1,8 @@
--- accumulate: what adds the gradient of a micro-step to that of the cycle where kernels do not do it themselves.
+-- accumulate: adds the gradient of a micro-step to that of the cycle, where the kernel of the gradient cannot.
 local graph = require "graph.graph"
 
 op "accumulate" {
-    doc = "y + x; what the sum rounds off is summed up in the residue, which the last micro-step adds (Knuth's TwoSum, "
+    doc = "y + x; the rounding errors are summed in the residue, which the last micro-step adds (Knuth's TwoSum, "
         .. "after Kahan, Babuska and Neumaier)",
     ins = { "x (*)" }, outs = { "y (S)", "residue (S)" },
     letters = function(n, size) size.S = n.ins.x.shape end,
@@ -14,7 +14,7 @@ op "accumulate" {
 }
 
 op "accumulate_half" {
-    doc = "y + x, stored in 16 bits: the nearest, or with facts one of the two around it, drawn for each element",
+    doc = "y + x, rounded to 16 bits: to the nearest, or with facts up or down at random for each element",
     ins = { "x (*)", "facts facts (1) ?" }, outs = { "y (S)" },
     letters = function(n, size) size.S = n.ins.x.shape end,
     internal = true, never_adds = true, draws = true, lower = "accumulate", half = "y",

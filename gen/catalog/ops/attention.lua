@@ -1,4 +1,4 @@
--- attention: queries look at keys and take the average of the values, each head by itself.
+-- attention: a query takes the average of the values, weighted by how its head matches their keys.
 --   p(i, j) = softmax over the keys j of q(i) . k(j) / sqrt(d),   y(i) = sum over j of p(i, j) v(j)
 -- Head h of the queries uses head h // (heads / kv_heads) of the keys. The T x T matrix is never
 -- stored: the backward pass computes p again from lse, the log of the sum of the exponentials (Dao,
@@ -8,8 +8,8 @@
 --   dv(j) = sum over i of p(i, j) dy(i)
 -- With dropout, p(i, j) is multiplied by z(i, j), 0 or 1 / (1 - dropout), wherever it meets v or dy; the
 -- draw is number (h T + i) T + j of the row (runtime/base/rng.h, ga_draw_key), so that it is drawn again.
--- attrs: heads, kv_heads, d, causal, dropout and the name of its draws. Without key and value, query holds
--- all three side by side.
+-- attrs: heads, kv_heads, d (elements of a head), causal, dropout, name (of the random draws). Without the inputs
+-- key and value, query holds all three side by side.
 
 local function tiles(n)
     local draws = n.ins.facts and " attention_draws" or ""
@@ -17,7 +17,7 @@ local function tiles(n)
         cuda = "attention_tiles:half" .. draws }
 end
 
--- How many pairs of a query and a key there are.
+-- The number of pairs of a query and a key.
 local function pairs_of(n)
     local s, a = n.size, n.attrs
     return s.B * a.heads * s.T * (a.causal and (s.T + 1) // 2 or s.T)

@@ -1,8 +1,8 @@
--- batchnorm: channels brought to one scale over the rows of a group and what lies behind the channels:
--- x is (B, C, ...), a group has `rows` rows, so there are G = B / rows, each with n = rows S values of a channel.
--- In training a group's own average and variance are taken, and the running ones move; in evaluation those
--- are taken.
--- With N = (x - mean) rstd and g = dy weight, averages over the group:
+-- batchnorm: normalises each channel over the rows of a group and the axes behind the channels.
+-- x is (B, C, ...) with S values per row and channel; G = B / rows groups have n = rows S values of a channel each.
+-- Training normalises with the group's mean and variance and updates the running ones; evaluation normalises with
+-- the running ones.
+-- With N = (x - mean) rstd, g = dy weight and averages over the group:
 --   dx = rstd (g - average(g) - N average(g N)),  dweight = sum of dy N,  dbias = sum of dy
 local graph = require "graph.graph"
 
@@ -65,8 +65,8 @@ op "batchnorm_dx" {
 }
 
 op "batchnorm_collect" {
-    doc = "average and variance of all values of the cycle so far: those of the groups before, of k groups, and of one "
-        .. "more with d = its mean - mean: mean + d / (k + 1), (k var + its var) / (k + 1) + d^2 k / (k + 1)^2",
+    doc = "average and variance of all values of the cycle so far: k groups merged with one more, d = its mean - mean: "
+        .. "mean + d / (k + 1), (k var + its var) / (k + 1) + d^2 k / (k + 1)^2",
     ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
     outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
     internal = true, lower = "batchnorm",
@@ -76,7 +76,7 @@ op "batchnorm_collect" {
 }
 
 op "batchnorm_running" {
-    doc = "running = (1 - momentum) running + momentum x group's, the variance with n - 1; batches counts the groups",
+    doc = "running = (1 - momentum) running + momentum (the group's), variances over n - 1; batches counts the groups",
     ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
     outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
     internal = true, lower = "batchnorm",

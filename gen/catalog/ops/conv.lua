@@ -1,21 +1,22 @@
--- conv: convolutions over planes (rows, channels, height, width). Forward and the gradient of the input are
--- one kind of product: rows are channels of the result, columns its places, terms (channel, tap) of what
--- is read. The gradient of the input reads the turned weight; places that the stride sends to different
--- taps are parts of their own, so that no term is a product with 0 but those at the edges.
--- All have the attributes of the layer: channels, height, width of x; out, rows, columns of y; window, stride,
--- padding, dilation { height, width }; groups.
+-- conv: convolutions over planes (rows, channels, height, width). The forward pass and the gradient of the input
+-- are the same product: its rows are the channels of the result, its columns the places of the result, its terms the
+-- (channel, tap) pairs of the tensor that is read. The gradient of the input reads the turned weight: its channels
+-- exchanged. With a stride, different places of the input are reached by different taps; places with the same taps
+-- form a part, so that only terms at the edges are products with 0.
+-- attrs, those of the layer: channels, height, width of x; out, rows, columns of y; window, stride, padding,
+-- dilation { height, width }; groups.
 local graph = require "graph.graph"
 
 local PLANES = { c = "planes:half", cuda = "planes:half" }
 
-local PARTIAL_TILES = 64     -- a weight's gradient is cut into about so many pieces of work
+local PARTIAL_TILES = 64     -- tiles of work that the gradient of a weight is cut into, about
 
 local function ceil(a, b) return (a + b - 1) // b end
 
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 
--- Along one axis, the places of the input that `phase` starts: which taps reach them, and from where.
--- A tap t of place h is read at (h + padding - t dilation) / stride, where that is whole.
+-- Every stride-th place of the input along an axis of `extent` places and `size` taps, from place `number` on, and
+-- the taps that reach it. Tap t of place h comes from place (h + padding - t dilation) / stride of y, if that is whole.
 local function phase(a, axis, size, extent, number)
     local stride, dilation, first = a.stride[axis], a.dilation[axis], nil
     local step, count = stride // gcd(stride, dilation), 0
@@ -28,8 +29,8 @@ local function phase(a, axis, size, extent, number)
         from = first and (number + a.padding[axis] - first * dilation) // stride or 0 }
 end
 
--- The parts of an input whose gradient is computed: { h, w, weight }, see `phase`; weight: where the part's
--- turned weights begin. Second result: how many there are.
+-- The parts of the input: a list of { h = phase, w = phase, weight = the offset of the part's turned weights }, and
+-- the number of all turned weights.
 local function parts(a)
     local list, weight = {}, 0
     for h = 0, math.min(a.stride[1], a.height) - 1 do
@@ -51,7 +52,8 @@ local function cost(n)
         elements = places * a.out + B * a.height * a.width * a.channels + weights }
 end
 
--- How planes are read: steps per place of the result, of what is read and per tap; parts as above.
+-- How the product of `op.gather` reads planes: place_step of the result, read_step and tap_step of the tensor that is
+-- read, each { height, width }; parts as above.
 local function forward(n)
     local a = n.attrs
     local function axis(i, extent)
@@ -118,7 +120,7 @@ op "conv2d_turned" {
 }
 
 op "conv2d_dx" {
-    doc = "the sum over the places of y that read a place of x, of dy times the weight they read it with",
+    doc = "for each place of x, the sum over the places of y that read it of dy times the weight",
     ins = { "dy (B, O, P, Q)", "weight (N)" }, outs = { "y (B, C, H, W)" },
     letters = function(n, size)
         local a = n.attrs

@@ -1,6 +1,5 @@
--- embedding: rows of a table, looked up by ids. The gradient is written by rows of the table: the
--- places of the ids are sorted by id, and each row of the table is the sum over its places, in their
--- order, or 0.
+-- embedding: looks up rows of a table by ids. For the gradient the places of the ids are sorted by id; each row of
+-- the table gets the sum over its places in ascending order, or 0.
 local graph = require "graph.graph"
 
 local function ids_of(n) return graph.elements(n.size.lead) end
@@ -19,7 +18,7 @@ op "embedding" {
 }
 
 op "id_order" {
-    doc = "the places of the ids sorted by id, equal ids in their order; those of row r begin at first[r]",
+    doc = "the places of the ids sorted by id, equal ids in ascending order; the places of row r begin at first[r]",
     ins = { "ids i32 (...)" }, outs = { "first i32 (F)", "order i32 (N)" },
     letters = function(n, size) size.F, size.N = n.attrs.rows + 1, graph.elements(size.lead) end,
     internal = true, lower = "embedding",

@@ -1,5 +1,5 @@
--- functions: the elementary functions of one value, and activations made of them. On numbers the
--- words compute, on tensors they are ops.
+-- functions: elementary functions and the activations made of them. Applied to numbers they are evaluated while the
+-- spec is read, applied to tensors they become nodes.
 
 local function sigma(x) return 1 / (1 + exp(-x)) end
 

@@ -1,5 +1,5 @@
--- loss: losses give one value per row; `tally` adds the rows' loss and weight to the cycle's sums,
--- `loss_seed` starts the backward pass with scale / nominal weight for each counted row.
+-- loss: a loss gives one value per target. `tally` adds the losses and their weights to the sums of the cycle;
+-- `loss_seed` starts the backward pass with scale / nominal weight for each target that counts.
 local graph = require "graph.graph"
 
 local function elements(node) return graph.elements(node.size.lead or {}) end
@@ -32,8 +32,8 @@ op "cross_entropy_dx" {
     end,
 }
 
--- attrs of the four below: weight, as the word loss has it; weights, those of the classes, or nil. A row
--- may have several targets; those of rows behind facts->rows, and ignored ones, have weight 0.
+-- attrs of the next four ops: weight, the field of the word loss; weights, of the classes, or nil. Ignored targets
+-- and those of rows from facts->rows on have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
     ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y full (...)" },
@@ -43,7 +43,7 @@ op "loss_seed" {
 }
 
 op "micro_weight" {
-    doc = "the weight of the present micro-step, where loss_seed needs it before the losses are there",
+    doc = "the weight of the micro-step, for a loss_seed that runs before the losses are computed",
     ins = { "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = elements(n), elements = elements(n) } end,

@@ -1,7 +1,8 @@
--- matmul: the linear layer and its three products, all lowered to one blocked GEMM.
--- C(i, j) = sum over k of A(i, k) B(k, j); a, b and c give the strides of each (rows, columns).
+-- matmul: the linear layer and the two products of its gradient, all lowered to one blocked GEMM:
+-- C(i, j) = sum over k of A(i, k) B(k, j).
 local graph = require "graph.graph"
 
+-- A is m x k, B is k x n; a and b are their strides { row, column }.
 local function product(m, n, k, a, b)
     return { M = m, N = n, K = k, a_row = a[1], a_col = a[2], b_row = b[1], b_col = b[2] }
 end

@@ -1,8 +1,7 @@
--- norm: rows of the last axis brought to one scale. layernorm and rmsnorm share their gradients: the
--- second is the first with a mean of 0.
--- With n = (x - mean) rstd and g = dy weight, averages over the row:
+-- norm: normalises the last axis. layernorm and rmsnorm share their gradients: rmsnorm is layernorm with a mean of 0.
+-- With n = (x - mean) rstd, g = dy weight and averages over the last axis:
 --   dx = rstd (g - average(g) - n average(g n)),  dweight = sum over the rows of dy n
--- Where there is no mean, average(g) is left out, as nothing was subtracted.
+-- rmsnorm subtracts no mean, so average(g) is left out.
 local graph = require "graph.graph"
 
 local function elements(node) return graph.elements(node.size.lead or {}) end

@@ -1,5 +1,5 @@
--- pointwise: one value per element, as expressions. `grad(dy, x1 [, x2], y)` gives one expression
--- per input; reading y instead of x keeps only the result. Formulas: the derivative of `value`.
+-- pointwise: ops of one value per element, as expressions. `value(fields, x1 [, x2])` is the result y,
+-- `grad(fields, dy, x1 [, x2], y)` the gradient of each input. A gradient that reads y and no x keeps only y in memory.
 
 pointwise "relu" {
     doc = "max(x, 0), NaN stays NaN; the gradient at 0 is 0",

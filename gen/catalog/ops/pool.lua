@@ -1,6 +1,6 @@
--- pool: windows of planes brought to one value each. Attributes: height, width of x; rows, columns of y; for
--- windows of one size: window, stride, padding { height, width }, without `window` they are adaptive: place p
--- has what lies in p height / rows .. (p + 1) height / rows, rounded outwards.
+-- pool: one value for each window of a plane. attrs: height, width of x; rows, columns of y; and window, stride,
+-- padding { height, width } if all windows have the same size. Without `window` the windows are adaptive: that of
+-- row p of y spans p height / rows .. (p + 1) height / rows of x, rounded outwards.
 
 local function reduced(n)
     local a, planes = n.attrs, n.size.B * n.size.C
@@ -14,7 +14,7 @@ local function result(n, size) size.P, size.Q = n.attrs.rows, n.attrs.columns en
 local function source(n, size) size.H, size.W = n.attrs.height, n.attrs.width end
 
 op "maxpool2d" {
-    doc = "the greatest value in each window of a plane, and where the first such is; NaN stays NaN",
+    doc = "the greatest value in each window of a plane and the place of the first such; NaN stays NaN",
     ins = { "x (B, C, H, W)" }, outs = { "y (B, C, P, Q)", "place i32 (B, C, P, Q)" },
     letters = result,
     grad = function(b, n, dy)
@@ -65,7 +65,7 @@ op "avgpool2d" {
 }
 
 op "avgpool2d_dx" {
-    doc = "the sum of dy / (what the window counts) over the windows that see a place",
+    doc = "the sum over the windows that contain a place of dy / (number of values in the window)",
     ins = { "dy (B, C, P, Q)" }, outs = { "y (B, C, H, W)" },
     letters = source, internal = true, lower = "pool", half = "dy y", cost = reduced,
 }

@@ -1,4 +1,4 @@
--- random: what is drawn for each row. The draw is a function of (seed, name, iteration, cycle, row,
+-- random: random draws for each row. A draw is a function of (seed, name, iteration, cycle, row,
 -- element), so a gradient draws the same again and nothing is kept (runtime/base/rng.h, ga_draw_key).
 local graph = require "graph.graph"
 

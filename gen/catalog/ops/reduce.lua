@@ -1,5 +1,5 @@
--- reduce: sums, means and greatest values along axes, and the copy. A shape is split around the axes
--- into (outer, n, inner); sums run upwards.
+-- reduce: sums, means, maxima and softmax along axes, and the copy. A shape is split into (outer, n, inner): the axes
+-- before the reduced ones, these, and those behind. Sums run from the first element to the last.
 local graph = require "graph.graph"
 local view = require "graph.view"
 
@@ -85,7 +85,7 @@ op "axis_max_dx" {
 }
 
 op "copy" {
-    doc = "a copy, where a value needs a place of its own",
+    doc = "a copy of a value that must not share memory",
     ins = { "x any (...)" }, outs = { "y any (...)" },
     grad = function(_, _, dy) return { x = dy.y } end,
     internal = true, lower = "reduce",

@@ -1,4 +1,4 @@
--- select: comparisons, which give 1 or 0, and what chooses among values. No gradient flows through a
+-- select: comparisons, which give 1 or 0, and ops that choose one of several values. No gradient flows through a
 -- comparison or the condition of `where`.
 
 local function comparison(name, sign, holds)
@@ -24,7 +24,7 @@ pointwise "where" {
 }
 
 pointwise "min" {
-    doc = "the lesser of a and b, NaN if one is; equal ones share the gradient",
+    doc = "the lesser of a and b, NaN if one is NaN; equal values share the gradient",
     arity = 2, value = function(_, a, b) return where(lt(b, a), b, where(le(a, b), a, a + b)) end,
     grad = function(_, dy, a, b)
         local tie = where(eq(a, b), 0.5 * dy, 0)
@@ -34,7 +34,7 @@ pointwise "min" {
 }
 
 pointwise "max" {
-    doc = "the greater of a and b, NaN if one is; equal ones share the gradient",
+    doc = "the greater of a and b, NaN if one is NaN; equal values share the gradient",
     arity = 2, value = function(_, a, b) return where(gt(b, a), b, where(ge(a, b), a, a + b)) end,
     grad = function(_, dy, a, b)
         local tie = where(eq(a, b), 0.5 * dy, 0)
@@ -44,7 +44,7 @@ pointwise "max" {
 }
 
 pointwise "clamp" {
-    doc = "x, or the bound it is beyond; no gradient beyond a bound",
+    doc = "x limited to min .. max; no gradient outside",
     arity = 1, fields = {
         { name = "min", type = "num", doc = "lower bound" },
         { name = "max", type = "num", doc = "upper bound" },

@@ -1,12 +1,12 @@
--- shape: ops that move values. A shape is split around an axis into (outer, n, inner): the axes
--- before it, the axis, those behind it. Ops with a `view` are read through it by pointwise kernels.
--- They take real and whole numbers alike. Axes count from 1.
+-- shape: ops that rearrange values, of real and whole numbers. A shape is split into (outer, n, inner): the axes
+-- before the axis concerned, that axis, the axes behind it. Pointwise kernels read through the `view` of an op
+-- (graph/view.lua) instead of running it. Axes count from 1.
 local graph = require "graph.graph"
 local view = require "graph.view"
 
 local function moved(n) return { flops = 0, elements = 2 * graph.elements(n.size.S) } end
 
--- `shape` with one axis changed to `extent`, or taken out: extent nil.
+-- `shape` with one axis changed to `extent`, or removed if extent is nil.
 local function with_axis(shape, axis, extent)
     local out = table.move(shape, 1, #shape, 1, {})
     out[axis] = extent
@@ -48,7 +48,7 @@ op "transpose" {
 }
 
 op "slice" {
-    doc = "the elements first .. last of one axis; with `drop`, the one there, without the axis",
+    doc = "the elements first .. last of one axis; `drop` removes the axis of one element",
     ins = { "x any (*)" }, outs = { "y any (S)" },
     letters = function(n, size)
         local a = n.attrs
@@ -80,7 +80,7 @@ op "slice_dx" {
 }
 
 op "concat" {
-    doc = "a and b one behind the other along an axis",
+    doc = "a, then b, along an axis",
     ins = { "a any (*)", "b any (*)" }, outs = { "y any (S)" },
     letters = function(n, size)
         local axis, a = n.attrs.axis, n.ins.a.shape

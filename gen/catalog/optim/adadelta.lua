@@ -1,20 +1,20 @@
 -- adadelta: Zeiler, 2012, with torch's arguments.
-local moments = require "catalog.moments"
+local common = require "catalog.optim_common"
 
 optimizer "adadelta" {
     doc = "g += weight_decay w; v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; "
         .. "u = rho u + (1 - rho) d^2; w -= lr d",
     fields = {
-        moments.lr(1.0),
+        common.lr(1.0),
         { name = "rho", type = "num", default = 0.9, min = 0, below = 1, doc = "decay of v and u" },
-        moments.eps(1e-6, "added under both roots"), moments.weight_decay(0),
-        moments.flag("maximize", false, "climb instead of descend"),
+        common.eps(1e-6, "added under both roots"), common.weight_decay(0),
+        common.flag("maximize", false, "climb instead of descend"),
     },
     scope = "element", zero = true,
     state = function() return { "v", "u" } end,
     update = function(o, w, g, s, lr)
         local list, change = {}, var "change"
-        g = moments.gradient(o, w, g, list)
+        g = common.gradient(o, w, g, list)
         list[#list + 1] = { "v", o.rho * s.v + (1 - o.rho) * g * g }
         list[#list + 1] = { "change", sqrt(s.u + o.eps) / sqrt(var "v" + o.eps) * g }
         list[#list + 1] = { "u", o.rho * s.u + (1 - o.rho) * change * change }

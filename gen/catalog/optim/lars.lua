@@ -1,16 +1,16 @@
--- lars: momentum with a rate for each tensor (You, Gitman and Ginsburg, 2017), as Colossal-AI defines it: with
--- bounds of 50 for the ratio and of 10 for the step.
-local moments = require "catalog.moments"
+-- lars: momentum with a rate for each tensor (You, Gitman and Ginsburg, 2017), as Colossal-AI defines it: the ratio
+-- is at most 50, the step of an element at most 10.
+local common = require "catalog.optim_common"
 
 optimizer "lars" {
     doc = "r = min(50, eeta ||w|| / (||g|| + weight_decay ||w|| + epsilon)), the norms of each tensor; d = g + "
         .. "weight_decay w, between -10 and 10; buf = momentum buf + d (first: d); w -= lr r buf",
     fields = {
-        moments.lr(1e-3), moments.momentum(0),
+        common.lr(1e-3), common.momentum(0),
         { name = "eeta", type = "num", default = 1e-3, above = 0, max = 1, doc = "the trust in a tensor's rate" },
-        moments.weight_decay(0, "added to g as weight_decay w, where lars is on"),
+        common.weight_decay(0, "added to g as weight_decay w, where lars is on"),
         { name = "epsilon", type = "num", default = 0, min = 0, doc = "added to the divisor of r" },
-        moments.flag("lars", true, "false: r = 1 and no decay"),
+        common.flag("lars", true, "false: r = 1 and no decay"),
     },
     scope = "tensor", zero = true, cycled = "momentum",
     state = function(o) return o.momentum ~= 0 and { "buf" } or {} end,
@@ -24,9 +24,9 @@ optimizer "lars" {
     update = function(o, w, g, s, lr)
         local decayed = o.lars and o.weight_decay ~= 0 and g + o.weight_decay * w or g
         local list, d = {}, var "d"
-        list[1] = { "d", where(gt(decayed, 10), 10, where(lt(decayed, -10), -10, decayed)) }     -- nan stays nan
+        list[1] = { "d", where(gt(decayed, 10), 10, where(lt(decayed, -10), -10, decayed)) }     -- NaN stays NaN
         if o.momentum ~= 0 then
-            list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0: the first is d
+            list[#list + 1] = { "buf", o.momentum * s.buf + d }       -- starts at 0, so the first value is d
             d = var "buf"
         end
         list[#list + 1] = { "w", w - lr * var "ratio" * d }

@@ -1,23 +1,23 @@
--- lion: the sign of an interpolated momentum (Chen et al., 2023).
-local moments = require "catalog.moments"
+-- lion: steps by the sign of an interpolated momentum (Chen et al., 2023).
+local common = require "catalog.optim_common"
 
 optimizer "lion" {
     doc = "u = sign(beta1 m + (1 - beta1) g); w -= lr (u + weight_decay w); m = beta2 m + (1 - beta2) g",
     fields = {
-        moments.lr(1e-4),
+        common.lr(1e-4),
         { name = "betas", type = "list", default = { 0.9, 0.99 }, doc = "decay of m in u, and of m" },
-        moments.weight_decay(0, "decoupled decay"),
+        common.weight_decay(0, "decoupled decay"),
     },
     scope = "element", zero = true, cycled = "betas",
-    check = moments.check_betas,
+    check = common.check_betas,
     state = function() return { "m" } end,
     update = function(o, w, g, s, lr)
         local u = var "u"
-        local sign = where(gt(u, 0), 1, where(lt(u, 0), -1, u))        -- of nan: nan
+        local sign = where(gt(u, 0), 1, where(lt(u, 0), -1, u))        -- NaN stays NaN
         return {
-            { "u", moments.average(o.betas[1], s.m, g) },
-            { "w", moments.decayed(o, w, lr) - lr * sign },
-            { "m", moments.average(o.betas[2], s.m, g) },
+            { "u", common.average(o.betas[1], s.m, g) },
+            { "w", common.decayed(o, w, lr) - lr * sign },
+            { "m", common.average(o.betas[2], s.m, g) },
         }
     end,
 }

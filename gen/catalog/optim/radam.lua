@@ -1,31 +1,32 @@
--- radam: Adam that waits until the variance of its rate is known (Liu et al., 2020), with torch's arguments.
-local moments = require "catalog.moments"
+-- radam: Adam that divides by sqrt(v) only once enough gradients are known (Liu et al., 2020), with torch's
+-- arguments.
+local common = require "catalog.optim_common"
 
 optimizer "radam" {
     doc = "m, v as Adam; rho = rho_inf - 2 t beta2^t / (1 - beta2^t), rho_inf = 2 / (1 - beta2) - 1; rho > 5: "
         .. "w -= lr m^ r sqrt(1 - beta2^t) / (sqrt(v) + eps), r^2 = (rho - 4)(rho - 2) rho_inf / ((rho_inf - 4)"
         .. "(rho_inf - 2) rho); before: w -= lr m^",
     fields = {
-        moments.lr(1e-3), moments.betas(0.9, 0.999), moments.eps(1e-8, "added to sqrt(v)"),
-        moments.weight_decay(0, "added to g, or decoupled"),
-        moments.flag("decoupled_weight_decay", false, "w is made smaller instead of g changed"),
-        moments.flag("maximize", false, "climb instead of descend"),
+        common.lr(1e-3), common.betas(0.9, 0.999), common.eps(1e-8, "added to sqrt(v)"),
+        common.weight_decay(0, "added to g, or decoupled"),
+        common.flag("decoupled_weight_decay", false, "w is made smaller instead of g changed"),
+        common.flag("maximize", false, "climb instead of descend"),
     },
     scope = "element", zero = true, cycled = "betas",
-    check = moments.check_betas,
+    check = common.check_betas,
     state = function() return { "m", "v" } end,
     update = function(o, w, g, s, lr, t)
         local beta1, beta2 = o.betas[1], o.betas[2]
-        local last, rho = 2 / (1 - beta2) - 1, var "rho"
-        local list = { { "rho", last - 2 * t * pow(beta2, t) / moments.seen(beta2, t) } }
-        g = moments.gradient(o, w, g, list, o.decoupled_weight_decay)
-        if o.decoupled_weight_decay then w = moments.decayed(o, w, lr) end
-        local square = (rho - 4) * (rho - 2) * last / ((last - 4) * (last - 2) * rho)
-        local known = sqrt(max(square, 0) * moments.seen(beta2, t))
-        list[#list + 1] = { "m", moments.average(beta1, s.m, g) }
+        local rho_inf, rho = 2 / (1 - beta2) - 1, var "rho"
+        local list = { { "rho", rho_inf - 2 * t * pow(beta2, t) / common.bias_correction(beta2, t) } }
+        g = common.gradient(o, w, g, list, o.decoupled_weight_decay)
+        if o.decoupled_weight_decay then w = common.decayed(o, w, lr) end
+        local square = (rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)
+        local rectified = sqrt(max(square, 0) * common.bias_correction(beta2, t))
+        list[#list + 1] = { "m", common.average(beta1, s.m, g) }
         list[#list + 1] = { "v", beta2 * s.v + (1 - beta2) * g * g }
-        list[#list + 1] = { "w", w - lr * (1 / moments.seen(beta1, t)) * var "m"
-            * where(gt(rho, 5), known / (sqrt(var "v") + o.eps), 1) }
+        list[#list + 1] = { "w", w - lr * (1 / common.bias_correction(beta1, t)) * var "m"
+            * where(gt(rho, 5), rectified / (sqrt(var "v") + o.eps), 1) }
         return list
     end,
 }

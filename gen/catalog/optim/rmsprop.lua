@@ -1,15 +1,15 @@
--- rmsprop: Tieleman and Hinton, 2012, with torch's arguments; eps stands outside the root.
-local moments = require "catalog.moments"
+-- rmsprop: Tieleman and Hinton, 2012, with torch's arguments; eps is added outside the square root.
+local common = require "catalog.optim_common"
 
 optimizer "rmsprop" {
     doc = "g += weight_decay w; v = alpha v + (1 - alpha) g^2; d = g / (sqrt(v) + eps); w -= lr d, or "
         .. "buf = momentum buf + d; w -= lr buf; centered: v - (average of g)^2 under the root",
     fields = {
-        moments.lr(1e-2),
+        common.lr(1e-2),
         { name = "alpha", type = "num", default = 0.99, min = 0, below = 1, doc = "decay of v" },
-        moments.eps(1e-8, "added to sqrt(v)"), moments.weight_decay(0), moments.momentum(0),
-        moments.flag("centered", false, "divide by an estimate of the deviation"),
-        moments.flag("maximize", false, "climb instead of descend"),
+        common.eps(1e-8, "added to sqrt(v)"), common.weight_decay(0), common.momentum(0),
+        common.flag("centered", false, "divide by an estimate of the deviation"),
+        common.flag("maximize", false, "climb instead of descend"),
     },
     scope = "element", zero = true, cycled = "momentum",
     state = function(o)
@@ -20,11 +20,11 @@ optimizer "rmsprop" {
     end,
     update = function(o, w, g, s, lr)
         local list, spread = {}, var "v"
-        g = moments.gradient(o, w, g, list)
+        g = common.gradient(o, w, g, list)
         list[#list + 1] = { "v", o.alpha * s.v + (1 - o.alpha) * g * g }
         if o.centered then
             list[#list + 1] = { "average", s.average + (1 - o.alpha) * (g - s.average) }
-            spread = max(var "v" - var "average" * var "average", 0)      -- rounding may go below 0
+            spread = max(var "v" - var "average" * var "average", 0)      -- rounding may make it negative
         end
         local step = g / (sqrt(spread) + o.eps)
         if o.momentum ~= 0 then

@@ -1,6 +1,6 @@
--- torch: the schedules of torch.optim.lr_scheduler as closed forms, with its arguments and defaults. t counts
--- the updates done; a warm-up in front is an addition.
-local anneal = require "catalog.anneal"
+-- torch: the schedules of torch.optim.lr_scheduler as closed forms, with their arguments and defaults. t counts
+-- the updates done. The warm-up of some of them is an addition.
+local common = require "catalog.schedule_common"
 
 local function number(name, default, doc, more)
     local f = { name = name, type = "num", default = default, doc = doc }
@@ -10,7 +10,7 @@ end
 
 schedule "step" {
     doc = "base gamma^floor(t / step_size): StepLR",
-    fields = { anneal.warmup, { name = "step_size", type = "int", default = 1, min = 1, doc = "length of a step" },
+    fields = { common.warmup, { name = "step_size", type = "int", default = 1, min = 1, doc = "length of a step" },
         number("gamma", 0.1, "the factor of a step", { min = 0 }) },
     factor = function(f, t, _, base) return base * pow(f.gamma, floor(t / f.step_size)) end,
 }
@@ -18,7 +18,7 @@ schedule "step" {
 schedule "multistep" {
     doc = "base gamma^(milestones that are reached): MultiStepLR; milestones count from the beginning, a warm-up "
         .. "included: MultiStepWarmupLR",
-    fields = { anneal.warmup, { name = "milestones", type = "list", required = true, doc = "ascending" },
+    fields = { common.warmup, { name = "milestones", type = "list", required = true, doc = "ascending" },
         number("gamma", 0.1, "the factor of a milestone", { min = 0 }) },
     example = 'schedule { "multistep", milestones = { 30, 60 } }',
     compat = { drop_milestones = "milestones inside the warm-up are left out, as Colossal-AI does" },
@@ -51,7 +51,7 @@ schedule "multistep" {
 
 schedule "exponential" {
     doc = "base gamma^t: ExponentialLR; MultiplicativeLR with a constant",
-    fields = { anneal.warmup, number("gamma", 1, "the factor of each update", { min = 0 }) },
+    fields = { common.warmup, number("gamma", 1, "the factor of each update", { min = 0 }) },
     factor = function(f, t, _, base) return base * pow(f.gamma, t) end,
 }
 
@@ -68,7 +68,7 @@ schedule "linear_lr" {
         number("end_factor", 1, "from total_iters on", { min = 0, max = 1 }),
         { name = "total_iters", type = "int", default = 5, min = 1, doc = "how long" } },
     factor = function(f, t, _, base)
-        return base * anneal.between("linear", f.start_factor, f.end_factor, anneal.part(t, f.total_iters))
+        return base * common.between("linear", f.start_factor, f.end_factor, common.part(t, f.total_iters))
     end,
 }
 
@@ -76,22 +76,22 @@ schedule "polynomial_lr" {
     doc = "base (1 - min(t, total_iters) / total_iters)^power: PolynomialLR",
     fields = { { name = "total_iters", type = "int", default = 5, min = 1, doc = "how long" },
         number("power", 1, "the exponent", { above = 0 }) },
-    factor = function(f, t, _, base) return base * pow(1 - anneal.part(t, f.total_iters), f.power) end,
+    factor = function(f, t, _, base) return base * pow(1 - common.part(t, f.total_iters), f.power) end,
 }
 
 schedule "cosine_annealing" {
     doc = "eta_min + (base - eta_min) (1 + cos(pi t / T_max)) / 2, rising again past T_max: CosineAnnealingLR",
     fields = { { name = "T_max", type = "int", min = 1, doc = "half a wave; default: the run's length" },
-        anneal.eta_min() },
+        common.eta_min() },
     factor = function(f, t, total, base)
-        return anneal.between("cos", base, f.eta_min, t / (f.T_max or total))
+        return common.between("cos", base, f.eta_min, t / (f.T_max or total))
     end,
 }
 
 schedule "cosine_annealing_warm_restarts" {
     doc = "half waves from base to eta_min, T_0 long and each T_mult times the one before: CosineAnnealingWarmRestarts",
     fields = { { name = "T_0", type = "int", required = true, min = 1, doc = "length of the first" },
-        { name = "T_mult", type = "int", default = 1, min = 1, doc = "factor of the next" }, anneal.eta_min() },
+        { name = "T_mult", type = "int", default = 1, min = 1, doc = "factor of the next" }, common.eta_min() },
     factor = function(f, t, _, base)
         local now, length = t - f.T_0 * floor(t / f.T_0), f.T_0
         if f.T_mult > 1 then
@@ -99,11 +99,11 @@ schedule "cosine_annealing_warm_restarts" {
             local power = pow(f.T_mult, floor(log(grown) / math.log(f.T_mult) + 1e-9))
             now, length = t - f.T_0 * (power - 1) / (f.T_mult - 1), f.T_0 * power
         end
-        return anneal.between("cos", base, f.eta_min, now / length)
+        return common.between("cos", base, f.eta_min, now / length)
     end,
 }
 
--- Where in its cycle t lies: the number of the cycle from 1, and 0..1..0 inside it.
+-- The number of the cycle that t lies in, from 1, and the height in that cycle: 0 up to 1 and back to 0.
 local function cycle(f, t)
     local down = f.step_size_down or f.step_size_up
     local whole = f.step_size_up + down
@@ -112,7 +112,8 @@ local function cycle(f, t)
     return number_of, where(le(x, ratio), x / ratio, (x - 1) / (ratio - 1))
 end
 
-local function cyclic_scale(f, t, number_of)
+-- The height of the peak of a cycle.
+local function peak_height(f, t, number_of)
     if f.mode == "triangular" then return 1 end
     return f.mode == "triangular2" and pow(2, 1 - number_of) or pow(f.gamma, t)
 end
@@ -125,33 +126,34 @@ schedule "cyclic" {
         { name = "step_size_down", type = "int", min = 1, doc = "updates downwards; default: as upwards" },
         { name = "mode", type = "str", default = "triangular", values = { "triangular", "triangular2", "exp_range" },
             doc = "all peaks the same, halved each time, or lower by gamma^t" },
-        number("gamma", 1, "of exp_range", { above = 0 }), anneal.momentum(0.8, 0.9) },
+        number("gamma", 1, "of exp_range", { above = 0 }), common.momentum(0.8, 0.9) },
     factor = function(f, t, _, base)
         local number_of, height = cycle(f, t)
         local low = f.base_lr or base
-        return low + (f.max_lr - low) * height * cyclic_scale(f, t, number_of)
+        return low + (f.max_lr - low) * height * peak_height(f, t, number_of)
     end,
     momentum = function(f, t)
         if not f.cycle_momentum then return nil end
         local number_of, height = cycle(f, t)
-        return f.max_momentum - (f.max_momentum - f.base_momentum) * height * cyclic_scale(f, t, number_of)
+        return f.max_momentum - (f.max_momentum - f.base_momentum) * height * peak_height(f, t, number_of)
     end,
 }
 
--- The value at t of phases { end, from, to }: each from the end of the one before; the last one's end holds.
+-- The value at t of phases { end, from, to }, each of which begins at the end of the previous one. After the last
+-- one its final value holds.
 local function phased(form, t, phases)
     local value
     for i = #phases, 1, -1 do
         local start, phase = i > 1 and phases[i - 1][1] or 0, phases[i]
-        local length = i > 1 and phase[1] - start or max(phase[1], 1)     -- t = 0 alone if it is shorter
+        local length = i > 1 and phase[1] - start or max(phase[1], 1)     -- at least t = 0 itself
         local p = i == #phases and min((t - start) / length, 1) or (t - start) / length
-        local here = anneal.between(form, phase[2], phase[3], p)
+        local here = common.between(form, phase[2], phase[3], p)
         value = value and where(le(t, phase[1]), here, value) or here
     end
     return value
 end
 
--- What a one-cycle schedule goes through: first -> peak -> (first ->) last.
+-- A one-cycle schedule: first -> peak -> (first ->) last.
 local function one_cycle(f, t, total, first, peak, last)
     local rise = f.pct_start * total - 1
     local phases = { { rise, first, peak }, { total - 1, peak, last } }
@@ -163,13 +165,13 @@ end
 
 schedule "onecycle" {
     doc = "from max_lr / div_factor up to max_lr over pct_start, then down to that over final_div_factor: OneCycleLR",
-    fields = { number("max_lr", nil, "the peak; default: the optimizer's lr", { min = 0 }), anneal.total,
+    fields = { number("max_lr", nil, "the peak; default: the optimizer's lr", { min = 0 }), common.total,
         number("pct_start", 0.3, "the part that rises", { min = 0, max = 1 }),
         { name = "anneal_strategy", type = "str", default = "cos", values = { "cos", "linear" }, doc = "the form" },
         number("div_factor", 25, "peak over first", { above = 0 }),
         number("final_div_factor", 1e4, "first over last", { above = 0 }),
         { name = "three_phase", type = "bool", default = false, doc = "down to the first rate as it rose, then on" },
-        anneal.momentum(0.85, 0.95) },
+        common.momentum(0.85, 0.95) },
     factor = function(f, t, total, base)
         local peak = f.max_lr or base
         local first = peak / f.div_factor
@@ -190,14 +192,14 @@ schedule "swa" {
         { name = "anneal_strategy", type = "str", default = "cos", values = { "cos", "linear" }, doc = "the form" } },
     factor = function(f, t, _, base)
         if f.anneal_epochs == 0 then return expr.lift(f.swa_lr) end
-        return anneal.between(f.anneal_strategy, base, f.swa_lr, anneal.part(t, f.anneal_epochs))
+        return common.between(f.anneal_strategy, base, f.swa_lr, common.part(t, f.anneal_epochs))
     end,
 }
 
 local STAGES = { name = "stages", type = "table", rest = true, required = true,
     doc = "{ name, field = value }: a schedule" }
 
--- The base rate of each stage of a sequence: that of all, or where a stage continues, the last rate before it.
+-- The base rate of each stage of a sequence: the common one, or the previous stage's last rate if it continues it.
 local function bases_of(f, from, base)
     local bases = { base }
     for i = 2, #from do
@@ -223,7 +225,7 @@ schedule "sequential" {
             end
         end
     end,
-    -- f.play[i](t, total, base): stage i; without a total of its own it lasts to the next milestone
+    -- f.play[i](t, total, base) is the rate of stage i, whose total is the distance to the next milestone
     factor = function(f, t, total, base)
         local from, rate = { 0, table.unpack(f.milestones) }, nil
         local bases = bases_of(f, from, base)
@@ -240,7 +242,7 @@ schedule "chained" {
     doc = "the factors of several schedules multiplied: ChainedScheduler",
     fields = { STAGES },
     example = 'schedule { "chained", { "constant_lr" }, { "exponential", gamma = 0.99 } }',
-    proportional = true,                            -- each stage is a factor of the base rate
+    proportional = true,                            -- every stage must be a factor of the base rate
     factor = function(f, t, total, base)
         local rate = base
         for _, play in ipairs(f.play) do rate = rate * play(t, total, expr.lift(1)) end
@@ -258,12 +260,12 @@ schedule "plateau" {
             doc = "better is less, or more; default: as the metric" },
         number("factor", 0.1, "of the rate", { above = 0, below = 1 }),
         { name = "patience", type = "int", default = 10, min = 0, max = 2147483647,
-            doc = "evaluations without progress that are let pass" },
+            doc = "evaluations without progress before the rate is reduced" },
         number("threshold", 1e-4, "what counts as progress", { min = 0 }),
         { name = "threshold_mode", type = "str", default = "rel", values = { "rel", "abs" },
             doc = "a part of the best, or a difference" },
         { name = "cooldown", type = "int", default = 0, min = 0, max = 2147483647,
-            doc = "evaluations not looked at after a reduction" },
+            doc = "evaluations ignored after a reduction" },
         number("min_lr", 0, "the rate is never less", { min = 0 }),
         number("eps", 1e-8, "a smaller change is not made", { min = 0 }),
     },

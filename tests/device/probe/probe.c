@@ -1,6 +1,6 @@
 /* probe.c: runs one scenario of the device runtime, named on the command line; the tests start it
  * with the device library in LD_LIBRARY_PATH, or without it on a machine that has a device. Prints
- * a checksum of the bits of what came out; exits with the negated status. */
+ * a checksum of the result's bits; exits with the negated status. */
 #include "device/device.h"
 #include "device/device_nccl.h"
 
