@@ -1,6 +1,7 @@
--- shard: which collective runs when. Only roles that reduce print it.
+-- shard: which collective runs when, as the mode of `parallel` says (catalog/parallel). Only roles that reduce print
+-- it.
 --
---   ddp:  d_w written last by node n   ->   after n: start the all-reduce of w's bucket
+--   d_w written last by node n   ->   after n: start the all-reduce of w's bucket
 --
 -- A bucket is complete when the last of its gradients is; a node inside a region counts as the
 -- region, so its bucket starts when the loop has ended.
@@ -10,12 +11,13 @@ local shard = { name = "shard", doc = "which collective follows which node" }
 
 function shard.run(g, config)
     g.collectives = {}
-    if config.parallel == "none" then return end
+    local reduces = config.mode.reduces
+    if not reduces then return end
     local last = {}
     for _, node in ipairs(g.backward) do
         graph.walk({ node }, function(inner)
             for _, out in ipairs(graph.writes(inner)) do
-                if out.tensor.kind == "gradient" then last[out.tensor.param] = node end
+                if out.tensor.kind == reduces.of then last[out.tensor.param] = node end
             end
         end)
     end
@@ -29,7 +31,7 @@ function shard.run(g, config)
         end
         after.completes = after.completes or {}
         table.insert(after.completes, i)
-        g.collectives[#g.collectives + 1] = { kind = "all_reduce", bucket = i, n = bucket.n,
+        g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
             offset = bucket.offset }
     end
 end

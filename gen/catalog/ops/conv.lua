@@ -6,7 +6,7 @@
 -- padding, dilation { height, width }; groups.
 local graph = require "graph.graph"
 
-local PLANES = { c = "planes:half", cuda = "planes:half" }
+local PLANES = "planes:half"      -- what reads planes (templates/TARGET/planes)
 
 local PARTIAL_TILES = 64     -- a weight's gradient is cut into about so many pieces of work
 

@@ -175,4 +175,9 @@ function clip.work(g, config)
     return 2 * elements // calls, elements * size * (clip.writes(config) and 2 or 1) // calls
 end
 
+--- What the arena of the partial sums is for, as the plan says it; doubles: numbers of an optimizer of tensors.
+function clip.partials_for(doubles)
+    return "sums of the gradient norm" .. (doubles > 0 and ", of each tensor" or "")
+end
+
 return clip

@@ -4,7 +4,6 @@
 --   gram = x x', square = gram gram, square = a I + b gram + c square, y = square x; then x and y change places
 --
 -- A matrix with more rows than columns is multiplied from the other side: gram = x' x, y = x square.
-local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
 local scratch = require "passes.scratch"
 local text = require "base.text"
@@ -27,14 +26,9 @@ local function product(name, gemm, context, at)
     local file = target.folder .. "/matmul" .. target.extension
     local kernel = { name = name, section = "boundary", profile = context.profile, hoisted = {}, named = ordered.map(),
         work = 2 * gemm.M * gemm.N * gemm.K, moved = gemm.M * gemm.N + gemm.K * (gemm.M + gemm.N) }
-    -- for the template's arguments it is a product of the graph, for all else a kernel of the update
-    local node = { op = "linear", ins = {}, outs = { y = { tensor = { dtype = context.real } } },
-        signature = { ins = {}, outs = { "y" } } }
-    local op = { gemm = function() return gemm end }
-    kernel.node = node
-    local arguments = target.arguments(kernel, node, op, context.real, function()
-        return matmul.arguments(gemm, kernel, false, context.real, context.profile)
-    end)
+    -- for the template's arguments it is a kernel of the graph, for all else one of the update
+    kernel.node = { outs = { y = { tensor = { dtype = context.real } } }, signature = { ins = {}, outs = { "y" } } }
+    local arguments = target.product(gemm, kernel, false, context.real)
     kernel.node = nil
     kernel.parameters = table.move({ "real *c", "const real *a", "const real *b" }, 1, 3,
         #target.first_parameters + 1, ordered.copy(target.first_parameters))

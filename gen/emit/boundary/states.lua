@@ -8,23 +8,23 @@ local states = {}
 local function array_name(g, name) return (g.states:get(name).dense and "flat_" or "kept_") .. name end
 
 --- The fields of struct model.
-function states.fields(g, config)
+function states.fields(g, target)
     local list = ordered.collect(g.state_names, function(name)
         local own = not g.states:get(name).dense
         return ("real *%s;%s"):format(array_name(g, name), own and (" /* of %s_PARAMS */"):format(name:upper()) or "")
     end)
-    if g.scratch > 0 and config.target == "c" then
+    if g.scratch > 0 and not target.device then
         list[#list + 1] = "real *scratch; /* of matrices at the boundary */"
     end
     return list
 end
 
 --- How these fields are set.
-function states.places(g, config)
+function states.places(g, target)
     local list = ordered.collect(g.state_names, function(name)
         return ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(array_name(g, name), name:upper())
     end)
-    if g.scratch > 0 and config.target == "c" then
+    if g.scratch > 0 and not target.device then
         list[#list + 1] = "m->scratch = (real *)m->memory[ARENA_ACTIVATIONS].base;"
     end
     return list

@@ -1,8 +1,8 @@
 -- library: NAME.h and library.c, the program as a library for a loop of the user's own, and an example.
--- Only the C target has it. backward_by_grad is the backward pass behind the gradient of the output.
+-- Only some targets have it. backward_by_grad is the backward pass behind the gradient of the output.
 local batch = require "emit.program.batch"
 local batchnorm = require "spec.batchnorm"
-local c = require "emit.targets.c.c"
+local c_text = require "emit.targets.c_text"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
@@ -76,6 +76,7 @@ local function has_plain_output(g)
 end
 
 local function source(g, config, context, header)
+    local target = context.target
     local by_grad = g.d_output and has_plain_output(g) and behind_output(g)
     local names = ordered.collect(g.inputs, function(t) return t.name end)
     local list, count = scales(g)
@@ -91,13 +92,13 @@ local function source(g, config, context, header)
             return (".%s = s.%s"):format(name, name)
         end), ", ")),
         scales = text.block(list), groups = count,
-        by_grad = by_grad and step.backward_lines(g, by_grad, c) or text.block(""),
+        by_grad = by_grad and step.backward_lines(g, by_grad, target) or text.block(""),
         f1 = config.measures_f1,
-        d_output = text.block(by_grad and c.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
+        d_output = text.block(by_grad and target.pointer(g.d_output) or ""), has_by_grad = by_grad and true or false,
         half_gradient = by_grad and graph.is_half(g.d_output) and text.ident(g.half) or false,
-        output = text.block(has_plain_output(g) and c.pointer(g.output) or ""),
+        output = text.block(has_plain_output(g) and target.pointer(g.output) or ""),
         output_type = text.ident(has_plain_output(g) and graph.is_half(g.output) and g.half or "real"),
-        number = text.block(g.output and c.load(g.output, "output[i]") or ""),
+        number = text.block(g.output and c_text.load(g.output, "output[i]") or ""),
         buckets = #g.collectives, residues = g.residues, scaled = config.scaler ~= nil,
         by_sum = config.loss.weight == "sum", half_sums = g.half_sums,
         divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or ""),
@@ -131,9 +132,9 @@ local function example(g, config, context, header)
     }).text
 end
 
---- NAME.h, library.c and example.c, in a map of files; nothing for another target than C.
+--- NAME.h, library.c and example.c, in a map of files; nothing for a target without.
 function library.render(g, config, context, header, files)
-    if config.target ~= "c" then return end
+    if not context.target.library then return end
     local own = config.name .. ".h"
     if files:has(own) then
         diag.fail(config.path, ("name: '%s': each program has a file %s of its own: choose another name")

@@ -106,7 +106,7 @@ function probe.render(g, config, context, kernels, facts, header, files)
         kernels = block_of(rows), tensors = result_rows(found), macros = block_of(macros),
         sizes = text.block(("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(
             #kernels, #found.list, dumped)),
-        device = config.target == "cuda", half = half and text.ident(half) or false,
+        device = context.target.device, half = half and text.ident(half) or false,
         halves = text.block(table.concat(ordered.collect(found.list, function(result)
             return graph.is_half(result.tensor) and "true" or "false"
         end), ", ")) }).text)

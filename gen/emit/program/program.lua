@@ -1,11 +1,7 @@
 -- program: the list of files of an emitted program and their header. Output depends on spec, options,
 -- profile and version alone.
 local batch = require "emit.program.batch"
-local c = require "emit.targets.c.c"
 local clip = require "emit.boundary.clip"
-local cuda = require "emit.targets.cuda.cuda"
-local cuda_program = require "emit.targets.cuda.program"
-local cuda_step = require "emit.targets.cuda.step"
 local data = require "emit.program.data"
 local expr = require "base.expr"
 local glob = require "base.glob"
@@ -18,10 +14,12 @@ local plan = require "emit.program.plan"
 local probe = require "emit.program.probe"
 local profile = require "emit.program.profile"
 local rate = require "emit.boundary.rate"
+local runtime = require "emit.program.runtime"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
 local states = require "emit.boundary.states"
 local step = require "emit.program.step"
+local targets = require "emit.targets.targets"
 local template = require "base.template"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -36,19 +34,6 @@ local function template_of(name)
         loaded[name] = template.load(host.embedded(file), file)
     end
     return loaded[name]
-end
-
--- The runtime that every program has.
-local RUNTIME = { "arena", "ckpt", "ckpt_load", "ckpt_resume", "cycle", "data", "epochs", "file", "folder",
-    "ga", "launcher", "layout", "loader", "log", "options", "progress", "rng", "safetensors", "safetensors_file",
-    "safetensors_load", "safetensors_names", "stop", "team", "text", "watchdog" }
-
--- The files of the runtime that this program is built from.
-local function runtime_of(config)
-    local own = ordered.copy(data.runtime(config))
-    if config.schedule.rule.plateau then own[#own + 1] = "plateau" end
-    if scaler.moves(config) and config.target == "c" then own[#own + 1] = "scaler" end
-    return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
 end
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
@@ -126,7 +111,7 @@ local function size_lines(g, config, context)
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
-    for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
+    for _, more in ipairs { batch.sizes(g), context.target.sizes(config, context) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return lines(list)
@@ -161,8 +146,8 @@ local function render_header(g, config, facts, context, sweeps, header)
     local real = g.real == "f64" and "double" or "float"
     local params = ordered.collect(used_first(g), function(p) return p.value end)
     local target = context.target
-    local more = ordered.copy(cuda_program.header(g, config, facts, context, sweeps),
-        gradients.header(g, config, used_first(g)))
+    local more = ordered.copy(target.header(g, config, facts, sweeps),
+        gradients.header(g, target, used_first(g)))
     return context.template("program/model.h")("model", ordered.copy(more, {
         chunked = g.head ~= nil, sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
         residues = g.residues, gradients = gradient_arrays(g),
@@ -174,7 +159,7 @@ local function render_header(g, config, facts, context, sweeps, header)
         sizes = size_lines(g, config, context), arenas = arena_names(facts), parameters = fields(params, target),
         views = fields(view_tensors(g), target), activations = fields(activations(g), target),
         batch = lines(batch.fields(g, target)),
-        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states.fields(g, config)),
+        groups = lines(step_fields(g, config, sweeps)), state_fields = lines(states.fields(g, target)),
         sum_names = text.block(step.SUMS), grad_norm = text.comment(clip.norm_text(config)),
         factor = text.block((clip.factor_field(g, config))), times = text.comment(scaler.times(config)),
         over = text.comment(scaler.over(config)), rewrites = clip.writes(config),
@@ -284,7 +269,7 @@ local function render_model(g, config, facts, context, sweeps, header)
     local flat = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
     if g.residues then flat[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
-    local state_places = states.places(g, config)
+    local state_places = states.places(g, target)
     table.move(state_places, 1, #state_places, #flat + 1, flat)
     local state_tables, saved_states = states.tables(g, params)
     local views = view_tensors(g)
@@ -296,13 +281,13 @@ local function render_model(g, config, facts, context, sweeps, header)
         end
         view_lines[#view_lines + 1] = "};"
     end
-    local device_flat = cuda_program.flat(g, config)
-    table.move(device_flat, 1, #device_flat, #flat + 1, flat)
-    local more = ordered.copy(cuda_program.model(config, facts), number_lines(config, sweeps))
-    more = ordered.copy(ordered.copy(more, scaler.lines(config)), gradients.model(g, config, params))
+    local more_flat = target.flat_places(g)
+    table.move(more_flat, 1, #more_flat, #flat + 1, flat)
+    local more = ordered.copy(target.model(config, facts), number_lines(config, sweeps))
+    more = ordered.copy(ordered.copy(more, scaler.lines(config)), gradients.model(g, target, params))
     return context.template("program/model.c")("model", ordered.copy(more, {
         sample = sample.possible(g, config), tensors = update.doubles(g, config) > 0,
-        residues = g.residues, gradients = gradient_arrays(g),
+        residues = g.residues, gradients = gradient_arrays(g), target = text.ident(target.name),
         header = text.block(header("model.c", "memory, initial values, data, checkpoints")),
         facts = text.block(program.facts_text(config, facts)),
         name = text.ident(config.name), params = lines(param_rows(params)),
@@ -348,9 +333,11 @@ function program.facts_text(config, facts)
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint and config.checkpoint.keep or 3),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
-            config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
+            config.mode.ranks and 1 or 0, config.ranks_required or 0, config.threads or 0,
             config.eval and config.eval.batches or 0)
-            .. (config.target == "cuda" and (",\n    ARCH = %d"):format(config.arch or 0) or ""),
+            .. table.concat(ordered.collect(targets.of(config).constants(config), function(constant)
+                return (",\n    %s = %d"):format(constant[1], constant[2])
+            end)),
         "};", "" }, "\n")
 end
 
@@ -377,7 +364,7 @@ local function render_main(g, config, context, header)
         local name = text.string(feature).text
         return ("if (!__builtin_cpu_supports(%s)) return %s;"):format(name, name)
     end)
-    local more = ordered.copy(cuda_program.main(config), scaler.stops(config))
+    local more = ordered.copy(context.target.main(config), scaler.stops(config))
     return context.template("program/main.c")("main", ordered.copy(more, {
         header = text.block(header("main.c", "command line and training loop")),
         name = text.ident(config.name), check_cpu = lines(check),
@@ -400,8 +387,8 @@ local function render_main(g, config, context, header)
 end
 
 local function render_makefile(config, context, files, header)
-    local sources, own = {}, cuda_program.makefile(config)
-    for _, name in ipairs(runtime_of(config)) do
+    local sources, own = {}, context.target.makefile(config)
+    for _, name in ipairs(runtime.sources(config, context.target)) do
         sources[#sources + 1] = "runtime/" .. name .. ".c"
     end
     return context.template("program/Makefile")("makefile", ordered.copy(own, {
@@ -409,6 +396,7 @@ local function render_makefile(config, context, files, header)
             .. (files:has("library.c") and " library.c" or "")
             .. (files:has("sample.c") and " sample.c" or "")),
         header = text.block(header("Makefile", "builds train")), name = text.ident(config.name),
+        comm = text.ident(runtime.engine(config, context.target)),
         flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -420,7 +408,7 @@ local function render_readme(g, config, facts, context)
             p.count > 1 and (", N < " .. p.count) or "", graph.shape_text(p.shape))
     end)
     local cycle = facts.cycle
-    return context.template("program/README.md")("readme", ordered.copy(cuda_program.main(config), {
+    return context.template("program/README.md")("readme", ordered.copy(context.target.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
         command = text.comment(config.shown_command), version = text.comment(host.version),
         parameters = facts.totals.parameters,
@@ -444,10 +432,9 @@ end
 
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
-    local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         profile = profile.get(config.profile),
-        target = device and cuda or c,
+        target = targets.of(config),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local sweeps = update.sweeps(g, config, context)
@@ -460,16 +447,18 @@ function program.plan(g, config) return (planned(g, config)) end
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
     show_places(g, config)
-    local device = config.target == "cuda"
-    local emitter = device and cuda_step or step
     local facts, context, all, sweeps = planned(g, config)
-    if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
+    local target = context.target
+    context.kernels = target.kernels(g, config, context, all, sweeps)
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
+    if not target.runs then
+        target.render(g, config, context, all, sweeps, header, files)
+        return files, facts
+    end
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
-    emitter.render(g, config, context, all, sweeps, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(g, config, all, sweeps), facts, header,
-        files)
+    target.render(g, config, context, all, sweeps, header, files)
+    probe.render(g, config, context, context.kernels, facts, header, files)
     files:set("model.c", render_model(g, config, facts, context, sweeps, header))
     files:set("main.c", render_main(g, config, context, header))
     library.render(g, config, context, header, files)
@@ -479,19 +468,7 @@ function program.render(g, config)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
-    files:set("runtime/probe.c", host.embedded("runtime/probe.c"))
-    if not device then files:set("runtime/collect.c", host.embedded("runtime/collect.c")) end
-    for _, list in ipairs { runtime_of(config), cuda_program.engines(config) } do
-        for _, name in ipairs(list) do
-            files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
-        end
-    end
-    for _, name in ipairs(host.embedded_names("runtime/")) do
-        if name:match("%.h$") and cuda_program.wants_header(config, name)
-            and (name ~= "runtime/scaler.h" or scaler.moves(config)) then
-            files:set(name, host.embedded(name))
-        end
-    end
+    runtime.add(config, target, files)
     return files, facts
 end
 

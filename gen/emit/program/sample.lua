@@ -43,7 +43,7 @@ function sample.render(g, config, context, header, files)
         name = text.ident(config.name), positions = shape[2], width = shape[3],
         ids = config.data.kind == "text" and config.data.vocabulary or shape[3],
         output = text.block(context.target.pointer(source)), text = config.data.kind == "text",
-        device = config.target == "cuda", half = graph.is_half(source) and text.ident(g.half) or false,
+        device = context.target.device, half = graph.is_half(source) and text.ident(g.half) or false,
     })).text)
 end
 

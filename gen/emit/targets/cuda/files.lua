@@ -1,18 +1,38 @@
--- cuda_program: what the files around the step (model, main, Makefile) say more or otherwise for a
--- program with a device. For the C target the same functions give "nothing".
--- Invariant: every template argument made here is there for both targets.
+-- cuda_files: the part of a device in the files around the step (model, main, Makefile), its memory, and the files of
+-- the runtime that it needs.
+local batch = require "emit.program.batch"
+local clip = require "emit.boundary.clip"
 local cuda_step = require "emit.targets.cuda.step"
-local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local update = require "emit.boundary.update"
 
-local cuda_program = {}
+local cuda_files = {}
+
+local PAGE = 4096
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
-local function has_device(config) return config.target == "cuda" end
-local function has_nccl(config) return has_device(config) and config.parallel ~= "none" end
+--- The arenas of training: those of the device, copies of what files have, and what lies between host and device.
+function cuda_files.arenas(g, config, add)
+    local size = g.real == "f64" and 8 or 4
+    for _, arena in ipairs(g.arenas) do
+        add("device_" .. arena.name, arena.elements * size, "device: training", "device")
+    end
+    local _, tiles = clip.ranges(g, config)
+    local doubles = update.doubles(g, config)
+    add("device_partials", tiles * 16 + 8 * doubles, "device: " .. clip.partials_for(doubles), "device")
+    add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
+        "device: two cycles of batches, and a single one", "device")
+    local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
+    add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
+    for _, arena in ipairs(g.arenas) do
+        if arena.name ~= "views" and arena.name ~= "activations" then
+            add(arena.name, arena.elements * size, "copy for files")
+        end
+    end
+    add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
+end
 
 local function device_arenas(facts)
     return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a or nil end)
@@ -48,7 +68,7 @@ local function model_fields(g, config)
         "bool eager;                 /* kernel by kernel, without graphs */",
     }
     table.move(common, 1, #common, #list + 1, list)
-    if has_nccl(config) then
+    if config.mode.ranks then
         local ranks = {
             "ga_nccl *nccl;",
             "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
@@ -60,40 +80,38 @@ local function model_fields(g, config)
     return lines(list)
 end
 
+--- The arguments of main.c and the README.
+function cuda_files.main(config) return { device = true, parallel = config.mode.ranks or false } end
+
 --- More arguments of model.h.
-function cuda_program.header(g, config, facts, context, sweeps)
-    local nothing = text.block("")
-    local more = { device = has_device(config), parallel = has_nccl(config), device_arenas = nothing,
-        step_fields = nothing, device_fields = nothing, graphs = nothing,
-        small = text.block(cuda_step.SMALL) }
-    if not more.device then return more end
+function cuda_files.header(g, config, facts, sweeps)
     local names = ordered.collect(device_arenas(facts), function(a) return a.name:upper() end)
-    more.device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS")
-    more.graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS")
-    more.step_fields = cuda_step.block(g, config, sweeps)
-    more.device_fields = model_fields(g, config)
-    return more
+    return ordered.copy(cuda_files.main(config), {
+        device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS"),
+        graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS"),
+        step_fields = cuda_step.block(g, config, sweeps), device_fields = model_fields(g, config),
+        small = text.block(cuda_step.SMALL) })
 end
 
 --- More lines of model.h's sizes.
-function cuda_program.sizes(config, context)
-    if not has_device(config) then return {} end
+function cuda_files.sizes(config, context)
     return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
         ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest) }
 end
 
 --- More arguments of model.c.
-function cuda_program.model(config, facts)
+function cuda_files.model(config, facts)
     local sizes = ordered.collect(device_arenas(facts), function(a)
         return ("[%s] = %d,"):format(a.name:upper(), a.bytes)
     end)
-    return { device = has_device(config), parallel = has_nccl(config), device_arenas = lines(sizes),
-        target = text.ident(config.target) }
+    return ordered.copy(cuda_files.main(config), { device_arenas = lines(sizes) })
 end
 
+--- More constants of model.c: { name, value }.
+function cuda_files.constants(config) return { { "ARCH", config.arch or 0 } } end
+
 --- More assignments of model.c's place().
-function cuda_program.flat(g, config)
-    if not has_device(config) then return {} end
+function cuda_files.flat_places(g)
     local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
         "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
     if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
@@ -104,50 +122,26 @@ function cuda_program.flat(g, config)
     return list
 end
 
---- More arguments of main.c.
-function cuda_program.main(config)
-    return { device = has_device(config), parallel = has_nccl(config) }
+--- What the Makefile links and watches beside the C files.
+function cuda_files.makefile()
+    return { device = true, libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c") }
 end
 
---- What the Makefile links and watches beside the C files, and the engine of the ranks.
-function cuda_program.makefile(config)
-    if not has_device(config) then
-        return { device = false, libs = text.block(""), files = text.block("kernels.c update.c"),
-            comm = text.ident(config.parallel == "none" and "self" or "mpi") }
-    end
-    return { device = true, libs = text.block(" -ldl"), files = text.block("kernels.cu launch.c"),
-        comm = text.ident(config.parallel == "none" and "self" or "nccl") }
+local DEVICE = { "device", "device_cache", "device_kernels", "sha256" }
+local RANKS = { "device_nccl", "rendezvous" }
+
+--- Parts of the runtime that the program is linked with.
+function cuda_files.runtime(config)
+    local list = ordered.copy(DEVICE)
+    return config.mode.ranks and table.move(RANKS, 1, #RANKS, #list + 1, list) or list
 end
 
--- Parts of the runtime that only one target has.
-local ONLY_C = { "team" }
-local ONLY_DEVICE = { "device", "device_cache", "device_kernels", "sha256" }
-local ONLY_NCCL = { "device_nccl", "rendezvous" }
-
---- The parts of the runtime that a program is linked with (`common` is for all), the engines of
---- comm.h apart.
-function cuda_program.runtime(config, common)
-    local list = ordered.collect(common, function(name)
-        return not (has_device(config) and ordered.find(ONLY_C, name)) and name or nil
-    end)
-    if has_device(config) then table.move(ONLY_DEVICE, 1, #ONLY_DEVICE, #list + 1, list) end
-    if has_nccl(config) then table.move(ONLY_NCCL, 1, #ONLY_NCCL, #list + 1, list) end
-    return list
-end
-
---- The engines of comm.h that `make COMM=` chooses from.
-function cuda_program.engines(config)
-    if not has_device(config) then return { "comm_self", "comm_mpi" } end
-    return has_nccl(config) and { "comm_self", "comm_mpi", "comm_nccl" } or { "comm_self" }
+--- The engines of comm.h: those that the program has.
+function cuda_files.engines(config)
+    return config.mode.ranks and { "self", "mpi", "nccl" } or { "self" }
 end
 
 --- Whether a header of the runtime belongs to the program.
-function cuda_program.wants_header(config, name)
-    local half = name:match("(b?f16)%.h$")
-    if half then return half == gradients.half_of(config) end
-    if has_device(config) then return not (name:match("team") or name:match("collect")) end
-    return not (name:match("device") or name:match("cuda") or name:match("nccl")
-        or name:match("rendezvous") or name:match("sha256"))
-end
+function cuda_files.wants_header(name) return not (name:match("team") or name:match("collect")) end
 
-return cuda_program
+return cuda_files
