@@ -19,6 +19,7 @@ end
 function arguments.layernorm(kernel, node, op, dtype, target)
     local list = arguments.rmsnorm(kernel, node, op, dtype, target)
     list.shift = text.block(node.ins.bias and " + bias[c]" or "")
+    list.y_half = graph.is_half(node.outs.y.tensor)
     return list
 end
 

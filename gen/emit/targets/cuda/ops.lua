@@ -152,11 +152,11 @@ end)
 launch(function(node)
     local s = node.size
     return launches.full(s.B * s.C * s.P * s.Q)
-end, "maxpool2d", "avgpool2d", "pad2d", "avgpool2d_dx")
+end, "maxpool2d", "avgpool2d", "pad2d")
 launch(function(node)
     local s = node.size
     return launches.full(s.B * s.C * s.H * s.W)
-end, "maxpool2d_dx")
+end, "maxpool2d_dx", "avgpool2d_dx")
 
 -- === rows ========================================================================================
 
