@@ -61,20 +61,20 @@ local function blocks_of(target)
     return found
 end
 
-local function missing(op, target, what)
-    error(("op '%s' has no %s for target '%s'"):format(op.name, what, target.name), 0)
+local function missing(op, target, what, expected)
+    error(("op '%s' has no %s for target '%s': expected it in %s"):format(op.name, what, target.name, expected), 0)
 end
 
 local function check(op, entry, target, found)
     local file = ("templates/%s/%s%s"):format(target.folder, op.lower, target.extension)
     for _, block in ipairs(entry.blocks) do
         if not (found[file] and found[file][block]) then
-            missing(op, target, ("template block '%s': expected it in %s"):format(block, file))
+            missing(op, target, ("template block '%s'"):format(block), file)
         end
     end
-    local where = ("expected it in gen/emit/targets/%s or in the op's entry of the catalog"):format(target.name)
-    if not entry.arguments then missing(op, target, "template arguments: " .. where) end
-    if target.launch and not entry.launch then missing(op, target, "launch: " .. where) end
+    local where = ("gen/emit/targets/%s or in the op's entry of the catalog"):format(target.name)
+    if not entry.arguments then missing(op, target, "template arguments", where) end
+    if target.launch and not entry.launch then missing(op, target, "launch", where) end
 end
 
 --- Completes target.ops by what the catalog's ops say themselves, and refuses an op that the target cannot emit.
@@ -87,7 +87,7 @@ function ops.complete(target, catalog_ops)
         end
     end
     if target.launch and not (all.map and all.map.launch) then
-        missing({ name = "map" }, target, "launch, that of all pointwise ops")
+        missing({ name = "map" }, target, "launch", "gen/emit/targets/" .. target.name)
     end
     target.ops = all
 end
