@@ -51,8 +51,9 @@ local function changes(c, rows, a)
     local train = ordered.copy(c.train)
     train.epochs, train.updates = nil, c.cycles
     local list = {
-        { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } }, { "parallel", { c.catalog.modes.default } },
-        { "target", { words.default("target", "kind") } }, { "train", train }, { "eval", { batches = 1 } },
+        { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } },
+        { "parallel", { c.catalog.modes.default } }, { "target", { words.default("target", "kind") } },
+        { "train", train }, { "eval", { batches = 1 } },
     }
     return ordered.collect(list, function(change)
         local text = change[1] .. "=" .. literal.write(change[2])

@@ -2,7 +2,7 @@
 -- made of. A target has entries of its own; an op may carry all of it in its entry of the catalog, for all targets:
 --
 --   arguments = function(node, how) return { n = node.size.N, store = how.store("y[i]", "sum") } end,
---   launch = function(node) return { over = node.size.N } end,      -- or { rows =, width = } or { blocks =, threads = }
+--   launch = function(node) return { over = node.size.N } end,    -- or { rows =, width = }, { blocks =, threads = }
 --   helper = "scan",                                                -- block scan of templates/TARGET/scan.*
 local ordered = require "base.ordered"
 local text = require "base.text"
