@@ -17,6 +17,7 @@ local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
 local run = require "command.run"
 local show = require "command.show"
+local targets = require "emit.targets.targets"
 local text = require "base.text"
 local schedule = require "spec.schedule"
 local tokenize = require "command.tokenize"
@@ -82,7 +83,7 @@ end
 function COMMANDS.kernels(o)
     local g, c = compile(o.spec, o)
     local files = program.render(g, c)
-    io.write(files:get(files:has("kernels.cu") and "kernels.cu" or "kernels.c"))
+    io.write(files:get(targets.of(c).kernels_file))
     return 0
 end
 

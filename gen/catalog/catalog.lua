@@ -104,6 +104,24 @@ local function load_plain(folder, word, parts)
     return entries
 end
 
+-- How several processes share the work. The entry of a mode (word `parallel`):
+--   ranks     whether there may be more than one process
+--   engines   the engines of runtime/comm.h that can do its collectives; a target takes one that it has
+--   sharded   what each rank has only a part of: a list of "parameters", "gradients", "state"
+--   reduces   { collective, of, role }: what is summed over the ranks, by which collective, in which micro-step
+--   default   whether it is the mode of a spec without the word: of one
+local function load_modes()
+    local modes = load_plain("parallel", "mode", { "doc", "engines" })
+    for _, mode in modes:each() do
+        mode.ranks = mode.ranks or false
+        if mode.default then modes.default = mode.name end
+        if mode.ranks and not (mode.reduces and mode.sharded) then
+            error(("mode '%s' has ranks, but does not say what it reduces and what is sharded"):format(mode.name))
+        end
+    end
+    return modes
+end
+
 --- Settings that tests try for a rule: its defaults, then one setting for each flag inverted and each number 0 or 1
 --- replaced by 0.5. A list of { name of the changed field or nil, fields }.
 function catalog.settings(rule)
@@ -125,7 +143,7 @@ end
 
 local loaded
 
---- The whole catalog { ops, pointwise, layers, losses, optimizers, schedules }, each an ordered map by name.
+--- The whole catalog { ops, pointwise, layers, losses, optimizers, schedules, modes }, each an ordered map by name.
 function catalog.load()
     if not loaded then
         local ops, words = load_ops()
@@ -135,6 +153,7 @@ function catalog.load()
             losses = load_plain("loss", "loss", { "doc", "fields", "rows" }),
             optimizers = load_plain("optim", "optimizer", { "doc", "fields", "scope", "zero", "state", "update" }),
             schedules = load_plain("schedule", "schedule", { "doc", "fields", "factor" }),
+            modes = load_modes(),
         }
     end
     return loaded

@@ -24,7 +24,7 @@ commands.options = {
     { name = "--set", key = "set", value = "WORD.FIELD=LUA", many = true,
         doc = "replace a value of the spec: --set accumulate=8 --set optimizer.lr=1e-3" },
     { name = "--target", key = "target", value = "NAME", values = target_values("kind"),
-        doc = "c or cuda" },
+        doc = table.concat(target_values("kind"), " or ") },
     { name = "--march", key = "march", value = "NAME", values = target_values("march"),
         doc = "the profile to build for" },
     { name = "--ranks", key = "ranks", value = "N", most = 256, doc = "number of processes" },

@@ -14,6 +14,7 @@ local ordered = require "base.ordered"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
 local safetensors = require "command.safetensors"
+local words = require "spec.words"
 
 local equiv = {}
 
@@ -50,8 +51,9 @@ local function changes(c, rows, a)
     local train = ordered.copy(c.train)
     train.epochs, train.updates = nil, c.cycles
     local list = {
-        { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } }, { "parallel", { "none" } },
-        { "target", { "c" } }, { "train", train }, { "eval", { batches = 1 } },
+        { "batch", { rows } }, { "accumulate", { a } }, { "precision", { "f64" } },
+        { "parallel", { c.catalog.modes.default } }, { "target", { words.default("target", "kind") } },
+        { "train", train }, { "eval", { batches = 1 } },
     }
     return ordered.collect(list, function(change)
         local text = change[1] .. "=" .. literal.write(change[2])

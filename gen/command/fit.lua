@@ -7,6 +7,7 @@
 --                                  64 rows, light values again   2.3 GiB
 local diag = require "base.diag"
 local program = require "emit.program.program"
+local targets = require "emit.targets.targets"
 local text = require "base.text"
 
 local DEPTHS, LOGITS = { "none", "light", "blocks" }, { "whole", "chunked" }
@@ -22,7 +23,7 @@ local function measure(g, c)
     local facts = program.plan(g, c)
     local bytes, time = 0, 0
     for _, arena in ipairs(facts.arenas) do
-        if c.target ~= "cuda" or arena.memory == "device" then bytes = bytes + arena.bytes end
+        if not targets.of(c).device or arena.memory == "device" then bytes = bytes + arena.bytes end
     end
     for _, kernel in ipairs(facts.kernels) do time = time + kernel.calls * (kernel.predicted_us + CALL) end
     return bytes, time, facts.totals.flops_per_cycle

@@ -11,12 +11,13 @@ local collectives = { name = "collectives", doc = "which collective follows whic
 
 function collectives.run(g, config)
     g.collectives = {}
-    if config.parallel == "none" then return end
+    local reduces = config.mode.reduces
+    if not reduces then return end
     local last = {}
     for _, node in ipairs(g.backward) do
         graph.walk({ node }, function(inner)
             for _, out in ipairs(graph.writes(inner)) do
-                if out.tensor.kind == "gradient" then last[out.tensor.param] = node end
+                if out.tensor.kind == reduces.of then last[out.tensor.param] = node end
             end
         end)
     end
@@ -30,7 +31,7 @@ function collectives.run(g, config)
         end
         after.completes = after.completes or {}
         table.insert(after.completes, i)
-        g.collectives[#g.collectives + 1] = { kind = "all_reduce", bucket = i, n = bucket.n,
+        g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
             offset = bucket.offset }
     end
 end

@@ -1,6 +1,7 @@
 -- passes: the list, in order. A pass takes the graph and the configuration and changes the graph. The runner
 -- checks the graph after each pass and writes it to a file with --trace. A pass marked `optional` can be left
--- out (--without NAME): the program must compute the same. One marked `always` then runs in part.
+-- out (--without NAME): the program must compute the same. One marked `always` then runs in part. A pass that lies in
+-- gen/passes and is not in the list says `after` which one it runs.
 local diag = require "base.diag"
 local print_graph = require "graph.print"
 local verify = require "graph.verify"
@@ -23,6 +24,28 @@ passes.list = {
     require "passes.memory",       -- an arena and an offset for every tensor
     (require "passes.sync"),       -- barriers between kernels that share memory
 }
+
+local function position(name)
+    for i, pass in ipairs(passes.list) do
+        if pass.name == name then return i end
+    end
+end
+
+-- Puts the passes that are found by their folder alone into the list.
+local function find_others()
+    for _, file in ipairs(host.embedded_names("gen/passes/")) do
+        local name = file:match("^gen/passes/([%w_]+)%.lua$")
+        local pass = name and name ~= "passes" and require("passes." .. name)
+        if type(pass) == "table" and pass.after then
+            local before = position(pass.after)
+            if not (pass.name and pass.doc and pass.run and before) then
+                error(("%s: expected the name, doc and run of a pass, and after = the name of one"):format(file), 0)
+            end
+            table.insert(passes.list, before + 1, pass)
+        end
+    end
+end
+find_others()
 
 --- Names of all passes, and of the optional ones.
 function passes.names(optional)

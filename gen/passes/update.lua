@@ -130,7 +130,7 @@ end
 -- Everything before the update: the sums of the ranks, the norm, the decision.
 local function decide(g, config, step)
     local context = { at = config.optimizer.at, body = g.boundary }
-    local ranks = config.parallel ~= "none"
+    local ranks = config.mode.ranks
     local function small_sum()
         if ranks then add(context, "small_sum", { { "sums", g.sums } }, { { "step", step } }, nil, true) end
     end

@@ -147,7 +147,7 @@ end
 local function tail_length(c)
     if c.tail ~= "flush" or c.largest == 1 then return 0 end
     if c.data.stream then return nil end
-    local ranks_known = c.parallel == "none" or c.ranks_required
+    local ranks_known = not c.mode.ranks or c.ranks_required
     if not ranks_known or #c.table > 1 then return nil end
     return accumulation.batches(c, c.ranks) % c.accumulate
 end

@@ -41,9 +41,9 @@ function batchnorm.check(g, c)
     if c.data.last == "pad" then
         diag.fail(nodes[1].at, ("batchnorm %s: data.last = \"pad\" fills a micro-batch with rows that are not there, "
             .. "expected \"drop\""):format(names_of(nodes)), {})
-    elseif c.parallel ~= "none" then
+    elseif c.mode.ranks then
         diag.fail(nodes[1].at, ("batchnorm %s: parallel is \"%s\": the ranks' running statistics are not combined, "
-            .. "expected \"none\""):format(names_of(nodes), c.parallel), {})
+            .. "expected \"%s\""):format(names_of(nodes), c.parallel, c.catalog.modes.default), {})
     elseif c.rows_open and open then
         diag.fail(first.at, ("batchnorm %s: batch.rows is \"auto\", but the statistics are those of a micro-batch: "
             .. "expected batchnorm { rows = N }"):format(open), {})

@@ -119,7 +119,7 @@ local function cycles_of(c, given, path, choice)
     local batch, batch_at = simple(given, path, "batch")
     local acc, acc_at = simple(given, path, "accumulate")
     accumulation.read(c, batch, batch_at, acc, context("accumulate", acc_at), choice.rows, c.ranks)
-    if c.global and c.parallel ~= "none" then
+    if c.global and c.mode.ranks then
         if not c.ranks_required and not choice.ranks then
             diag.fail(diag.field(batch_at, "global"), "batch: global is divided by the number of processes: expected "
                 .. 'parallel { "' .. c.parallel .. '", ranks = n }, or the option --ranks n', {})
@@ -128,17 +128,27 @@ local function cycles_of(c, given, path, choice)
     end
 end
 
--- The number of processes: that of the option --ranks if given, else the spec's.
+-- 'parallel "a" or "b"': the modes with several processes.
+local function modes_with_ranks(catalog)
+    local list = {}
+    for name, mode in catalog.modes:each() do
+        if mode.ranks then list[#list + 1] = '"' .. name .. '"' end
+    end
+    return "parallel " .. table.concat(list, " or ")
+end
+
+-- The mode, and the number of processes: that of the option --ranks if given, else the spec's.
 local function ranks_of(c, given, path, option)
     local parallel, at = simple(given, path, "parallel")
     c.parallel, c.ranks = parallel.mode, option or parallel.ranks or 1
+    c.mode = c.catalog.modes:get(c.parallel)
     c.ranks_required = parallel.ranks and c.ranks
     c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, at
-    if c.parallel == "none" and (parallel.ranks or 1) > 1 then
-        diag.fail(at, "parallel: ranks is given, but the mode is \"none\"", {})
+    if not c.mode.ranks and (parallel.ranks or 1) > 1 then
+        diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end
-    if c.parallel == "none" and c.ranks > 1 then
-        diag.fail("gagen", "--ranks: the spec has no parallel \"ddp\"", {})
+    if not c.mode.ranks and c.ranks > 1 then
+        diag.fail("gagen", "--ranks: the spec has no " .. modes_with_ranks(c.catalog), {})
     end
     return parallel
 end

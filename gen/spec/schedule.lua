@@ -159,7 +159,7 @@ local function scale_rate(c)
             .. "the optimizer's lr is meant for", {})
     end
     if f.auto_lr == "none" then return end
-    if c.parallel ~= "none" and not c.ranks_required then
+    if c.mode.ranks and not c.ranks_required then
         diag.fail(c.schedule.at, "schedule: auto_lr needs to know the ranks: parallel { ..., ranks = n }", {})
     end
     if #c.table > 1 then
@@ -185,7 +185,7 @@ end
 -- Whether the length of the schedule depends on the number of ranks while that is not given.
 local function is_open(c)
     local counts_epochs, gives_epochs = c.schedule.fields.by == "epoch", c.train.epochs ~= nil
-    return c.parallel ~= "none" and not c.ranks_required and counts_epochs ~= gives_epochs
+    return c.mode.ranks and not c.ranks_required and counts_epochs ~= gives_epochs
 end
 
 -- Refuses by = "epoch" if epochs differ in length or have none.

@@ -10,7 +10,7 @@ local function conflicts(c)
     return {
         { f == "f64" or f == "f16", ("arithmetic %q"):format(f),
             'expected "f32" or "bf16", whose range the sums have' },
-        { c.parallel ~= "none", "parallel", "sums over the ranks are of f32 here" },
+        { c.mode.ranks, "parallel", "sums over the ranks are of f32 here" },
         { c.gradient, "gradient", "its result would be rounded once more" },
         { c.clip and c.clip.value, "clip { value = ... }", "the clipped gradient would be rounded once more; "
             .. "clipping by the norm does not write the gradient back" },

@@ -3,7 +3,9 @@
 -- `select`: the first position names an entry of that registry of the catalog, whose fields are added; fields in `own`
 -- belong to the word alone. `example` is a line of a spec that is valid beside
 -- model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
+local catalog = require "catalog.catalog"
 local formats = require "spec.formats"
+local folders = require "base.folders"
 
 local words = {}
 
@@ -20,6 +22,8 @@ local LIMIT = require("base.check").INT_MAX
 
 --- Cycles of a run at most: 2^53, as their numbers are also kept in doubles.
 words.MOST_CYCLES = 9007199254740992
+
+local MODES = catalog.load().modes
 
 words.list = {
     { name = "name", example = 'name "my_model"',
@@ -154,7 +158,7 @@ words.list = {
     } },
     { name = "parallel", example = 'parallel { "ddp", ranks = 2, bucket = "4MiB" }',
       doc = "several processes", fields = {
-        field("mode", "str", { position = 1, default = "none", values = { "none", "ddp" },
+        field("mode", "str", { position = 1, default = MODES.default, values = MODES.keys,
             doc = "how the work is shared" }),
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "gradient that one collective sums" }),
@@ -201,7 +205,7 @@ words.list = {
     } },
     { name = "target", example = 'target { "c", march = "generic" }',
       doc = "the language of the program, and the machine that it is built for", fields = {
-        field("kind", "str", { position = 1, default = "c", values = { "c", "cuda" },
+        field("kind", "str", { position = 1, default = "c", values = folders.inside "gen/emit/targets/",
             doc = "c, or cuda: C and kernels for a device" }),
         field("march", "str", { default = "native", values = { "native", "generic", "x86-64-v3",
             "x86-64-v4", "aarch64" }, doc = "the profile the program is built for" }),
@@ -215,6 +219,13 @@ words.list = {
 words.model = { name = "model", required = true, usage = "model { layer, ... } | function(batch) return tensor end",
     doc = "the layers in order, or a function from the fields of the batch to the result",
     example = 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' }
+
+--- What a field of a word is in a spec that does not say it.
+function words.default(word, name)
+    for _, f in ipairs(words.find(word).fields) do
+        if f.name == name then return f.default end
+    end
+end
 
 --- The declaration of a word.
 function words.find(name)

@@ -28,8 +28,8 @@ GA_KERNEL($threads) gradient_partials($params) {
     }
 }
 
-//@ totals(ddp, by_sum, divisor, full)
-//% if ddp then
+//@ totals(ranks, by_sum, divisor, full)
+//% if ranks then
 const double losses = s->small[SMALL_LOSS];
 s->weight = s->small[SMALL_WEIGHT];
 s->rows = s->small[SMALL_ROWS];

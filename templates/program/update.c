@@ -1,5 +1,5 @@
-//@ totals(ddp, by_sum, divisor, full)
-//% if ddp then
+//@ totals(ranks, by_sum, divisor, full)
+//% if ranks then
 const double losses = s->loss; /* of all ranks: see small_sum */
 //% else
 const double losses = m->sums[SUM_LOSS];
@@ -15,7 +15,7 @@ s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ update(header, name, view_calls, boundary_calls, iterations, lr, scalars, ddp, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
+//@ update(header, name, view_calls, boundary_calls, iterations, lr, scalars, ranks, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
 //% if scaler.text ~= "" then
 #include "runtime/loop/scaler.h"
@@ -52,7 +52,7 @@ static void pack_views(ga_worker *w, model *m) {
 
 $lr
 
-//% if ddp then
+//% if ranks then
 /* The one small sum over the ranks: loss, weight, rows, a request to stop. */
 static void small_sum(ga_worker *w, model *m) {
     if (w->index != 0) return;

@@ -95,9 +95,39 @@ return {
             end
         end
     end },
+    { "no file outside targets names a target, none outside catalog/parallel a mode", function(t)
+        local folders, modes = require "base.folders", require "catalog.catalog".load().modes
+        -- the words `target` and `parallel` show how they are used; doctor looks at what the machine has
+        local excepted = { ["gen/spec/words.lua"] = true, ["gen/emit/program/doctor.lua"] = true }
+        local patterns = { 'require%s*%(?"emit%.targets%.%w+%.', "target%.folder%s*[=~]=", "config%.target%s*[=~]=" }
+        for _, name in ipairs(folders.inside "gen/emit/targets/") do
+            patterns[#patterns + 1] = #name > 1 and "%f[%w]" .. name .. "%f[%W]" or 'target%s*[=~]=%s*"' .. name .. '"'
+        end
+        for name in modes:each() do
+            patterns[#patterns + 1] = name ~= "none" and '"' .. name .. '"' or 'parallel%s*[=~]=%s*"none"'
+        end
+        for _, file in ipairs(files(t, "find gen -name '*.lua' -not -path 'gen/emit/targets/*' "
+            .. "-not -path 'gen/catalog/parallel/*' | sort")) do
+            for n, line in lines(excepted[file] and "" or read(file)) do
+                for _, pattern in ipairs(patterns) do
+                    if line:gsub("%-%-.*", ""):find(pattern) then error(("%s:%d: %s"):format(file, n, line)) end
+                end
+            end
+        end
+    end },
+    { "templates ask for what a program has, not for a target or a mode", function(t)
+        for _, file in ipairs(files(t, "find templates -type f | sort")) do
+            for n, line in lines(read(file)) do
+                local asked = line:match("^%s*[/#]/?[%%@](.*)$")
+                if asked and (asked:find("%f[%w]cuda%f[%W]") or asked:find("%f[%w]ddp%f[%W]")) then
+                    error(("%s:%d: %s"):format(file, n, line))
+                end
+            end
+        end
+    end },
     { "every entry of the catalog is documented", function(t)
         local known = require("catalog.catalog").load()
-        for _, kind in ipairs { "ops", "pointwise", "layers", "losses", "optimizers", "schedules" } do
+        for _, kind in ipairs { "ops", "pointwise", "layers", "losses", "optimizers", "schedules", "modes" } do
             for name, entry in known[kind]:each() do
                 t.match(entry.doc, "%w")
                 for _, field in ipairs(entry.fields or {}) do

@@ -1,7 +1,10 @@
--- What gagen knows is found by folder: an op, an optimizer and a schedule are one file each, dropped into a
--- copy of the scripts that --dev names. The program trains with them, and its numbers are those of their
--- formulas, computed here.
+-- What gagen knows is found by folder: ops, optimizers, schedules, passes and targets are files of their own, dropped
+-- into a copy of the scripts that --dev names; no other file is edited. Programs train with them, and their numbers
+-- are those of the formulas, computed here.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local OP = [[
 -- cube: for a test.
@@ -64,36 +67,201 @@ local function expected()
     return w
 end
 
-tests[1] = { "an op, an optimizer and a schedule are one file each", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
+-- A folder with dev, a copy of the scripts, and data, the rows.
+local function prepare(t)
     local folder = t.root .. "/" .. t.temp()
-    local copied = t.run { "sh", "-c", ('mkdir -p "$1/dev" "$1/data" && cp -r gen templates runtime "$1/dev"'),
+    local copied = t.run { "sh", "-c", ('mkdir -p "$1/dev" "$1/data" && cp -r gen templates runtime specs "$1/dev"'),
         "sh", folder }
     t.equal(copied.status, 0, copied.err)
-    t.write(folder .. "/dev/gen/catalog/ops/cube.lua", OP)
-    t.write(folder .. "/dev/gen/catalog/optim/half_sgd.lua", OPTIMIZER)
-    t.write(folder .. "/dev/gen/catalog/schedule/harmonic.lua", SCHEDULE)
     local rows = {}
     for i, row in ipairs(ROWS) do rows[i] = ("%.2f,%.2f\n"):format(row[1], row[2]) end
     t.write(folder .. "/data/rows.csv", table.concat(rows))
+    return folder
+end
+
+-- Copies files of tests/dropped into the scripts: { [from] = to }, in order.
+local function drop(t, folder, list)
+    for _, pair in ipairs(list) do
+        t.write(folder .. "/dev/" .. pair[2], assert(host.read(t.root .. "/tests/dropped/" .. pair[1])))
+    end
+end
+
+local function gagen(t, folder, ...)
+    return t.load("tests/lua/programs.lua")(t).gagen { "--dev", folder .. "/dev", ... }
+end
+
+-- Builds the spec and trains with it; returns the folder of the dump. env: of the run.
+local function trained(t, folder, name, env, ...)
+    local out, dump = folder .. "/out_" .. name, folder .. "/dump_" .. name
+    local made = gagen(t, folder, folder .. "/dropped.lua", "-o", out, ...)
+    t.equal(made.status, 0, made.err)
+    local built = t.run { "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", out, "CFLAGS=-O1",
+        timeout = 200 }
+    t.equal(built.status, 0, built.err)
+    local run = t.run { out .. "/train", "--quiet", "--dump", dump, "--checkpoint", folder .. "/checkpoints_" .. name,
+        env = env }
+    t.equal(run.status, 0, run.err)
+    return dump
+end
+
+add("an op, an optimizer and a schedule are one file each", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = prepare(t)
+    t.write(folder .. "/dev/gen/catalog/ops/cube.lua", OP)
+    t.write(folder .. "/dev/gen/catalog/optim/half_sgd.lua", OPTIMIZER)
+    t.write(folder .. "/dev/gen/catalog/schedule/harmonic.lua", SCHEDULE)
     t.write(folder .. "/dropped.lua", SPEC)
     local plain = programs.gagen { "check", folder .. "/dropped.lua" }
     t.equal(plain.status, 1, "without --dev the words are unknown")
-    local made = programs.gagen { "--dev", folder .. "/dev", folder .. "/dropped.lua", "-o", folder .. "/out" }
-    t.equal(made.status, 0, made.err)
-    local built = t.run { "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", folder .. "/out",
-        "CFLAGS=-O1", timeout = 200 }
-    t.equal(built.status, 0, built.err)
-    local trained = t.run { folder .. "/out/train", "--quiet", "--dump", folder .. "/dump" }
-    t.equal(trained.status, 0, trained.err)
-    local weight = programs.tensors(folder .. "/dump/parameters.safetensors")["fc.weight"].values[1]
+    local dump = trained(t, folder, "c")
+    local weight = programs.tensors(dump .. "/parameters.safetensors")["fc.weight"].values[1]
     t.near(weight, expected(), 1e-14)
-end }
+end)
 
-tests[#tests + 1] = { "a folder that is no checkout is refused", function(t)
+-- === an op with kernels of its own ===============================================================
+
+local CUMSUM = {
+    { "cumsum/op.lua", "gen/catalog/ops/cumsum.lua" }, { "cumsum/layer.lua", "gen/catalog/layers/cumsum.lua" },
+    { "cumsum/cumsum.c", "templates/c/cumsum.c" }, { "cumsum/cumsum.cu", "templates/cuda/cumsum.cu" },
+}
+
+local SUMS = [[
+data       { "csv", train = "rows.csv", target = "last", shuffle = false }
+batch      (2)
+model      { linear "fc" { 3, bias = false }, cumsum {}, linear "out" { 1, bias = false } }
+init       { { "fc.weight", value = 0.5 }, { "out.weight", value = 0.25 } }
+loss       "mse"
+optimizer  { "sgd", lr = 0.1 }
+precision  "f64"
+train      { updates = 1 }
+]]
+
+-- The weights of fc after an update: x_c = w_c x, y = v (x_1 + (x_1 + x_2) + (x_1 + x_2 + x_3)); w_c is in 4 - c sums.
+local function expected_sums()
+    local list = { 0.5, 0.5, 0.5 }
+    for i = 1, 2 do
+        local x, y = ROWS[i][1], ROWS[i][2]
+        local d = 2 * (0.25 * 0.5 * x * 6 - y) / 2
+        for c = 1, 3 do list[c] = list[c] - 0.1 * d * 0.25 * (4 - c) * x end
+    end
+    return list
+end
+
+add("an op with kernels of its own is its entry and a template for each target", function(t)
+    local programs, environment = devices.open(t)
+    local folder = prepare(t)
+    drop(t, folder, CUMSUM)
+    t.write(folder .. "/dropped.lua", SUMS)
+    for _, target in ipairs { "c", "cuda" } do
+        local dump = trained(t, folder, target, target == "cuda" and environment() or nil, "--target", target)
+        local found = programs.tensors(dump .. "/parameters.safetensors")["fc.weight"].values
+        for c, value in ipairs(expected_sums()) do t.near(found[c], value, 1e-14) end
+    end
+end)
+
+add("an op without a block or a launch for a target is refused by name", function(t)
+    local folder = prepare(t)
+    drop(t, folder, { CUMSUM[1], CUMSUM[2], CUMSUM[3] })
+    t.write(folder .. "/dropped.lua", SUMS)
+    local c = gagen(t, folder, "check", folder .. "/dropped.lua")
+    t.equal(c.status, 0, c.err)
+    local cuda = gagen(t, folder, "check", folder .. "/dropped.lua", "--target", "cuda")
+    t.equal(cuda.status, 2)
+    t.match(cuda.err, "op 'cumsum' has no template block 'cumsum' for target 'cuda': expected it in "
+        .. "templates/cuda/cumsum%.cu")
+    drop(t, folder, CUMSUM)
+    local entry = folder .. "/dev/gen/catalog/ops/cumsum.lua"
+    t.write(entry, (assert(host.read(entry)):gsub("    launch = [^\n]*\n", "")))
+    cuda = gagen(t, folder, "check", folder .. "/dropped.lua", "--target", "cuda")
+    t.equal(cuda.status, 2)
+    t.match(cuda.err, "op 'cumsum' has no launch for target 'cuda': expected it in gen/emit/targets/cuda or in "
+        .. "the op's entry")
+end)
+
+-- === a pass, a target ============================================================================
+
+add("a pass is one file that says where it runs", function(t)
+    local folder = prepare(t)
+    drop(t, folder, { { "pass.lua", "gen/passes/count_nodes.lua" } })
+    local traced = gagen(t, folder, "check", "specs/digits_mlp.lua", "--trace", folder .. "/trace")
+    t.equal(traced.status, 0, traced.err)
+    local names = table.concat(host.list(folder .. "/trace"), " ")
+    t.match(names, "%d+%-fusion%.txt %d+%-count_nodes%.txt")
+    local without = gagen(t, folder, "check", "specs/digits_mlp.lua", "--without", "count_nodes")
+    t.equal(without.status, 0, without.err)
+end)
+
+local TRACED = [[
+name       "traced"
+data       { "csv", train = "rows.csv", target = "last" }
+batch      (1)
+accumulate (3)
+model      { times(2) "h" { linear "fc" { 1 } } }
+loss       "mse"
+optimizer  { "sgd", lr = 0.1 }
+parallel   { "ddp", ranks = 1 }
+target     "trace"
+train      { updates = 1 }
+]]
+
+-- The lines of a trace from the one that is `title` to the next that is no deeper.
+local function section(trace, title, which)
+    local list, depth, seen = {}, nil, 0
+    for line in trace:gmatch("[^\n]+") do
+        local pad, rest = line:match("^( *)(.*)$")
+        if depth and #pad <= depth then depth = nil end
+        if depth and seen == which then list[#list + 1] = rest end
+        if rest == title then
+            depth, seen = #pad, seen + 1
+        end
+    end
+    return list
+end
+
+add("a target is a folder: one that prints the calls of a cycle", function(t)
+    local folder = prepare(t)
+    assert(host.folder(folder .. "/dev/gen/emit/targets/trace"))
+    drop(t, folder, { { "trace/target.lua", "gen/emit/targets/trace/target.lua" } })
+    t.write(folder .. "/traced.lua", TRACED)
+    local made = gagen(t, folder, folder .. "/traced.lua", "-o", folder .. "/out")
+    t.equal(made.status, 0, made.err)
+    local trace = assert(host.read(folder .. "/out/trace.txt"))
+    t.match(trace, "^cycle of 3\n  forward\n")
+    t.equal(#section(trace, "forward", 3), #section(trace, "forward", 1))
+    local first, last = section(trace, "backward first", 1), section(trace, "backward last", 1)
+    t.match(table.concat(first, "\n"), "2 times:\n.*writes d_h_fc_weight")
+    t.match(table.concat(last, "\n"), "2 times:\n.*adds to d_h_fc_weight")
+    t.equal(table.concat(first, "\n"):find("start collective", 1, true), nil, "only the last micro-step sums")
+    t.match(table.concat(last, "\n"), "start collective 1")
+    t.match(table.concat(section(trace, "boundary", 1), "\n"),
+        "^wait for collective 1: all_reduce of %d+ elements\nsum loss, weight and rows over the ranks\ndecide\n")
+    local chosen = gagen(t, folder, "check", "specs/digits_mlp.lua", "--target", "trace")
+    t.equal(chosen.status, 0, chosen.err)
+    local unknown = gagen(t, folder, "check", "specs/digits_mlp.lua", "--target", "tracing")
+    t.match(unknown.err, "'tracing', expected one of c, cuda, trace")
+end)
+
+add("a target that is not what the interface says is refused by the name of the field", function(t)
+    local folder = prepare(t)
+    local path = folder .. "/dev/gen/emit/targets/trace"
+    assert(host.folder(path))
+    local text = assert(host.read(t.root .. "/tests/dropped/trace/target.lua"))
+    for _, case in ipairs {
+        { "library = false,", 'library = "no",', "target 'trace': library is a string, expected a boolean" },
+        { "runs = false,", "runs = false, colour = 1,", "target 'trace' has an unknown field 'colour'" },
+        { "return ordered.copy%(c_target, {", "return ({", "target 'trace' has no " },
+    } do
+        t.write(path .. "/target.lua", (text:gsub(case[1], case[2], 1)))
+        local result = gagen(t, folder, "check", "specs/digits_mlp.lua", "--target", "trace")
+        t.equal(result.status, 2)
+        t.match(result.err, case[3])
+    end
+end)
+
+add("a folder that is no checkout is refused", function(t)
     local result = t.run { t.root .. "/" .. t.gagen, "--dev", t.temp(), "version" }
     t.equal(result.status, 1)
     t.equal(result.err, "gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n")
-end }
+end)
 
 return tests

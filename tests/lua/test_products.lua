@@ -41,8 +41,8 @@ local function kernels_of(dtype, machine)
             local has_bias, can_add = (i + j) % 2 == 0, (i + j) % 3 == 0
             local name = ("%s_%dx%dx%d%s%s"):format(layout[1], M, N, K, has_bias and "_bias" or "",
                 can_add and "_add" or "")
-            local arguments = matmul.arguments({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
-                b_row = strides[3], b_col = strides[4] }, { can_add = can_add }, has_bias, dtype, machine)
+            local arguments = matmul.product({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
+                b_row = strides[3], b_col = strides[4] }, { can_add = can_add, profile = machine }, has_bias, dtype)
             arguments.fn, arguments.source = text.ident(name), text.comment("test")
             arguments.params = parameters(has_bias, can_add)
             functions[#functions + 1] = linear("linear", arguments).text

@@ -16,7 +16,7 @@ local EPOCHS = { 0.3, 0.5, 0.75, 1, 1.1, 2, 2.3, 3.5, 7, 10.01, 1000, 12345.67 }
 -- A configuration of one row per micro-batch on one rank.
 local function configuration(rows, entries, tail)
     local c = { data = { train_rows = rows, last = "drop" }, batch = 1, table = entries, tail = tail,
-        accumulate = entries[1].a, largest = 0, parallel = "none", ranks = 1 }
+        accumulate = entries[1].a, largest = 0, mode = { ranks = false }, ranks = 1 }
     for _, entry in ipairs(entries) do c.largest = math.max(c.largest, entry.a) end
     return c
 end

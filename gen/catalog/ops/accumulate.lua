@@ -18,7 +18,6 @@ op "accumulate_half" {
     ins = { "x (*)", "facts facts (1) ?" }, outs = { "y (S)" },
     letters = function(n, size) size.S = n.ins.x.shape end,
     internal = true, never_adds = true, draws = true, lower = "accumulate", half = "y",
-    helper = function(n) return n.ins.facts and { c = "draws narrow_between", cuda = "narrow_between" } or {} end,
     cost = function(n)
         local elements = graph.elements(n.size.S)
         return { flops = elements, elements = 3 * elements }

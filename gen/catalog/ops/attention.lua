@@ -11,12 +11,6 @@
 -- attrs: heads, kv_heads, d (elements of a head), causal, dropout, name (of the random draws). Without the inputs
 -- key and value, query holds all three side by side.
 
-local function tiles(n)
-    local draws = n.ins.facts and " attention_draws" or ""
-    return { c = (n.ins.facts and "draws " or "") .. "row_sums attention_tiles" .. draws,
-        cuda = "attention_tiles:half" .. draws }
-end
-
 -- The number of pairs of a query and a key.
 local function pairs_of(n)
     local s, a = n.size, n.attrs
@@ -45,7 +39,7 @@ op "attend" {
         return { flops = pairs_of(n) * (4 * n.attrs.d + 5),
             elements = n.size.B * n.size.T * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", rounds = true, half = "query key value y", helper = tiles,
+    lower = "attention", rounds = true, half = "query key value y",
     sample = [[function(x)
             return flatten {} (attend { heads = 2 } (reshape { 3, 12 } (linear "qkv" { 36 } (x))))
         end]],
@@ -70,7 +64,7 @@ op "attend_delta" {
         local s = n.size
         return { flops = 2 * s.B * s.T * s.W, elements = s.B * s.T * (2 * s.W + s.H) }
     end,
-    lower = "attention", rounds = true, half = "dy y", helper = { c = "row_sums" },
+    lower = "attention", rounds = true, half = "dy y",
 }
 
 op "attend_dx" {
@@ -84,7 +78,7 @@ op "attend_dx" {
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
             elements = n.size.B * n.size.T * 2 * (width(n.attrs) + n.size.W + n.size.H) }
     end,
-    lower = "attention", rounds = true, half = "dy query key value", helper = tiles,
+    lower = "attention", rounds = true, half = "dy query key value",
 }
 
 op "rotary" {

@@ -25,7 +25,7 @@ op "batchnorm_stats" {
     ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
     outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "x", helper = { c = "row_sums" },
+    rounds = true, half = "x",
 }
 
 op "batchnorm" {
@@ -54,7 +54,7 @@ op "batchnorm_sums" {
     doc = "the sums of dy and of dy (x - mean) rstd over each group",
     ins = { "dy (*)", "x (*)", "mean (G, C)", "rstd (G, C)" }, outs = { "sum full (G, C)", "moment full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
-    rounds = true, half = "dy x", helper = { c = "row_sums" },
+    rounds = true, half = "dy x",
 }
 
 op "batchnorm_dx" {

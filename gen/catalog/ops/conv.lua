@@ -7,7 +7,7 @@
 -- dilation { height, width }; groups.
 local graph = require "graph.graph"
 
-local PLANES = { c = "planes:half", cuda = "planes:half" }
+local PLANES = "planes:half"      -- what reads planes (templates/TARGET/planes)
 
 local PARTIAL_TILES = 64     -- tiles of work that the gradient of a weight is cut into, about
 

@@ -27,7 +27,7 @@ op "layernorm" {
     doc = "(x - mean) rstd weight + bias over the last axis, rstd = 1 / sqrt(variance + eps)",
     ins = { "x (..., C)", "weight (C)", "bias (C) ?" },
     outs = { "y (..., C)", "mean full (...)", "rstd full (...)" },
-    grad = gradients, cost = cost(7, 2), lower = "norm", half = "x y", helper = { c = "row_sums" },
+    grad = gradients, cost = cost(7, 2), lower = "norm", half = "x y",
     sample = 'layernorm "sample" {}',
     samples = { 'layernorm "sample" { eps = 0.3, bias = false }' },
 }
@@ -35,7 +35,7 @@ op "layernorm" {
 op "rmsnorm" {
     doc = "x rstd weight over the last axis, rstd = 1 / sqrt(average of x^2 + eps)",
     ins = { "x (..., C)", "weight (C)" }, outs = { "y (..., C)", "rstd full (...)" },
-    grad = gradients, cost = cost(4, 2), lower = "norm", half = "x y", helper = { c = "row_sums" },
+    grad = gradients, cost = cost(4, 2), lower = "norm", half = "x y",
     sample = 'rmsnorm "sample" {}', samples = { 'rmsnorm "sample" { eps = 0.3 }' },
 }
 
@@ -43,7 +43,7 @@ op "norm_dx" {
     doc = "rstd (g - average(g) - n average(g n)) with g = dy weight, n = (x - mean) rstd",
     ins = { "dy (..., C)", "x (..., C)", "weight (C)", "mean (...) ?", "rstd (...)" },
     outs = { "y (..., C)" },
-    internal = true, cost = cost(10, 3), lower = "norm", half = "x dy y", helper = { c = "row_sums" },
+    internal = true, cost = cost(10, 3), lower = "norm", half = "x dy y",
 }
 
 op "norm_dw" {

@@ -13,5 +13,5 @@ op "dropout" {
         local count = graph.elements(n.size.lead)
         return { flops = 2 * count, elements = 2 * count }
     end,
-    lower = "random", half = "x y", helper = { c = "draws" }, sample = "dropout(0.3)",
+    lower = "random", half = "x y", sample = "dropout(0.3)",
 }

@@ -35,7 +35,7 @@ op "axis_sum" {
             first = n.attrs.first, last = n.attrs.last, mean = n.attrs.mean }) }
     end,
     cost = reduced, lower = "reduce", half = "x y",
-    block = function(n) return n.size.inner == 1 and "row_sum" or "axis_sum" end,
+    block = function(n) return n.size.inner == 1 and "row_sum" or "axis_sum" end, blocks = { "row_sum", "axis_sum" },
     sample = "loss(function(out, batch) return mean(out * out) end)",
     samples = {
         "function(x) return mean { axis = 2 } (reshape { 2, 3 } (linear 'm' { 6 } (x))) end",

@@ -87,30 +87,12 @@ local function comment_of(config)
     return ("/* %s, from %s */"):format(config.schedule.rule.name, text.comment(config.schedule.at).text)
 end
 
---- The functions of the C target.
-function rate.c(config)
+--- The functions of the rate, and of the momentum where the schedule moves it.
+function rate.functions(config, target)
     local e, momentum = schedule.expressions(config)
-    local spelled = { int64 = "int64_t", epoch_cycles = "m->epoch_cycles", total = "(double)m->schedule_total",
-        numbers = "m->step.", unused = { "m", argument(config) }, says_unused = true, helper = "static ",
-        kept = "static _Thread_local " }
-    local function head(name) return ("double %s_model_%s(const model *m, int64_t %s)"):format(config.name, name,
-        argument(config)) end
-    local out = { function_of(comment_of(config), head "lr", e, config, spelled) }
-    if momentum then
-        out[2] = "\n" .. function_of(nil, "static " .. head "momentum", momentum, config, spelled)
-    end
-    return text.block(table.concat(out, "\n"))
-end
-
---- The functions of a device.
-function rate.cuda(config)
-    local e, momentum = schedule.expressions(config)
-    local spelled = { int64 = "ga_int64", epoch_cycles = "s->epoch_cycles", total = "s->schedule_total",
-        numbers = "s->", unused = {}, helper = "GA_DEVICE ", kept = "static __device__ " }
-    local function head(name) return ("GA_DEVICE double %s(const step *s, ga_int64 %s)"):format(name,
-        argument(config)) end
-    local out = { function_of(comment_of(config), head "learning_rate", e, config, spelled) }
-    if momentum then out[2] = "\n" .. function_of(nil, head "momentum", momentum, config, spelled) end
+    local spelled = target.rate_spelling(config, argument(config))
+    local out = { function_of(comment_of(config), spelled.lr, e, config, spelled) }
+    if momentum then out[2] = "\n" .. function_of(nil, spelled.momentum, momentum, config, spelled) end
     return text.block(table.concat(out, "\n"))
 end
 

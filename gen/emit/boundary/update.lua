@@ -8,7 +8,7 @@
 --
 -- A sub-expression that reads no element is computed once per update, in double, where the update is decided.
 local clip = require "emit.boundary.clip"
-local c = require "emit.targets.c.c"
+local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local factors = require "emit.boundary.factors"
 local graph = require "graph.graph"
@@ -321,7 +321,7 @@ end
 -- What part of the rate each depth gets, from before the first layer to behind the last.
 local function layer_table(rates)
     local list = ordered.collect(rates, function(x) return expr.literal(x, "f64") end)
-    return c.wrap("", ("const double LAYER_RATES[%d] = {"):format(#rates), list, "};")
+    return c_text.wrap("", ("const double LAYER_RATES[%d] = {"):format(#rates), list, "};")
 end
 
 --- Assignments, in double, and the fields of the struct step that hold them: { assignments, fields, doubles,

@@ -1,15 +1,10 @@
 -- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
 -- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
-local attention = require "emit.kernels.attention"
-local batchnorm = require "emit.kernels.batchnorm"
-local c = require "emit.targets.c.c"
-local conv = require "emit.kernels.conv"
+local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
-local matmul = require "emit.targets.c.matmul"
-local norm = require "emit.kernels.norm"
+local ops = require "emit.targets.ops"
 local ordered = require "base.ordered"
-local pool = require "emit.kernels.pool"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -30,8 +25,6 @@ local function parameter_name(node, name)
     return map and map[name] or name
 end
 
-local function rows_of(node) return graph.elements(node.size.lead or {}) end
-
 local function function_name(node, section)
     local out = graph.writes(node)[1].tensor
     if node.kernel_name then return node.kernel_name end
@@ -46,112 +39,8 @@ local function function_name(node, section)
     return "backward_" .. name
 end
 
--- Arguments of each op's template beside fn, params and source.
-local ARGUMENTS = ordered.copy((require "emit.kernels.shape"), attention.arguments)
-for _, family in ipairs { conv, pool, batchnorm, norm } do
-    ARGUMENTS = ordered.copy(ARGUMENTS, family.arguments)
-end
-
-local function gemm(kernel, node, op, dtype)
-    if kernel.half then
-        return matmul.half_arguments(op.gemm(node), kernel, node.ins.bias ~= nil, kernel.profile)
-    end
-    return matmul.arguments(op.gemm(node), kernel, node.ins.bias ~= nil, dtype, kernel.profile)
-end
-for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
-    "linear_in_out_dw" } do
-    ARGUMENTS[name] = gemm
-end
-
--- The numbers of a table, a line each; nothing for nil.
-local function number_rows(list, dtype)
-    return text.block(table.concat(ordered.collect(list or {}, function(x)
-        return expr.literal(x, dtype) .. ","
-    end), "\n"))
-end
-
--- Smoothing s and class weights w of a cross entropy; `total` is s / C times the sum of w.
-local function class_arguments(node, dtype, arguments)
-    local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
-    for _, x in ipairs(w or {}) do total = total + s * x / #w end
-    arguments.real, arguments.rows, arguments.C = text.ident("real"), rows_of(node), node.size.C
-    arguments.smooth, arguments.weighted = s ~= 0, w ~= nil
-    arguments.smoothing, arguments.rest = text.number(s, dtype), text.number(1 - s, dtype)
-    arguments.weights = number_rows(w, dtype)
-    return arguments, text.number(total, dtype)
-end
-
--- How a row of logits is read: the C target widens one of 16 bits first, the other reads x = row[c], and the
--- element `spelling` as `name`.
-local function logit_rows(node, arguments, target, name, spelling)
-    local logits = node.ins.logits
-    if target.folder == "c" then
-        arguments.half = graph.is_half(logits)
-    else
-        arguments.type, arguments.x = c.type_of(logits), text.block(c.load(logits, "row[c]"))
-        arguments[name] = text.block(c.load(logits, spelling))
-    end
-    return arguments
-end
-
-function ARGUMENTS.cross_entropy(_, node, _, dtype, target)
-    local arguments = class_arguments(node, dtype,
-        { exp = target.call("exp", dtype), log = target.call("log", dtype) })
-    return logit_rows(node, arguments, target, "hit", "row[target[i]]")
-end
-
-function ARGUMENTS.cross_entropy_dx(kernel, node, _, dtype, target)
-    local arguments, total = class_arguments(node, dtype,
-        { exp = target.call("exp", dtype), store = c.store(kernel, "y[i]", "value"),
-            logit = text.block(c.load(node.ins.logits, "logits[i]")) })
-    arguments.total = total
-    return arguments
-end
-
--- Elements of the rows that are there: each row of the batch has as many.
-local function counted(node)
-    local lead = node.size.lead
-    local each = graph.elements(lead) // lead[1]
-    return text.block(each == 1 and "facts->rows" or ("facts->rows * %d"):format(each))
-end
-
-function ARGUMENTS.loss_seed(_, node, _, _, target)
-    return { seed = text.block(target.scalar("seed", node.ins.seed)),
-        real = text.ident("real"), rows = rows_of(node), counted = counted(node),
-        targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
-end
-
-function ARGUMENTS.micro_weight(_, node, _, dtype)
-    local attrs, lead = node.attrs, node.size.lead
-    return { real = text.ident("real"), each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
-        weights = number_rows(attrs.weights, dtype) }
-end
-
-function ARGUMENTS.tally(kernel, node, op, dtype)
-    local weight = node.attrs.weight
-    return ordered.copy(ARGUMENTS.micro_weight(kernel, node, op, dtype), { targets = node.ins.target ~= nil,
-        samples = weight == "sample", micro = weight == "micro" })
-end
-
-function ARGUMENTS.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
-
-function ARGUMENTS.hit(_, node, _, _, target)
-    local arguments = { real = text.ident("real"), rows = rows_of(node), C = node.size.C }
-    return logit_rows(node, arguments, target, "best", "row[best]")
-end
-
-function ARGUMENTS.dropout(kernel, node)
-    local shape = node.ins.x.shape
-    local width = graph.elements(shape) // shape[1]
-    return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
-        p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
-        x = text.block(c.load(node.ins.x, "x[i]")), store = c.store(kernel, "y[i]", "value") }
-end
-
-function ARGUMENTS.pack_in_out(_, node, _, _, target)
-    local x = target.folder == "c" and "x[(size_t)n * K + k]" or "tile[lane][i]"
-    return { N = node.size.N, K = node.size.K, value = text.block(c.stored(node.outs.y.tensor, x)) }
-end
+-- Arguments of templates that are no op's.
+local ARGUMENTS = {}
 
 -- One load per input, and the formula in terms of the inputs' names. Ops that move values keep their
 -- type, all others compute in the program's.
@@ -164,7 +53,7 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         local t, v = node.ins[key], node.views[key]
         local value, shown = t.name, t.name
         if t.kind ~= "scalar" then
-            value = c.load(t, ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
+            value = c_text.load(t, ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
                 v and view.text(v, target.index) or "i"))
         end
         if v then shown = ("%s[%s]"):format(t.name, view.text(v, "i")) end
@@ -179,7 +68,7 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         value = "value"
     end
     return { n = graph.elements(out.shape), formula = text.comment(formula),
-        loads = text.block(table.concat(loads, "\n")), store = c.store(kernel, out.name .. "[i]", value) }
+        loads = text.block(table.concat(loads, "\n")), store = c_text.store(kernel, out.name .. "[i]", value) }
 end
 
 -- What a node's kernel reads: { tensor, name }, a pointwise one each tensor once and by its own name.
@@ -243,13 +132,12 @@ local function added(node)
     return n
 end
 
--- What the kernel of a node needs beside it: blocks of files of their own, op.helper = { c = "a b" } or a
--- function of the node, in front of the first kernel that needs them. "a:half" is told of which type the inputs
--- of products are: `type`, and `half` if it is one of 16 bits.
-local function helper_text(node, op, context, target)
-    local helper, out = op.helper, {}
-    if type(helper) == "function" then helper = helper(node) end
-    for name, told in (helper and helper[target.folder] or ""):gmatch("([%w_]+)(:?%S*)") do
+-- What the kernel of a node needs beside it: blocks of files of their own, "a b", in front of the first kernel that
+-- needs them (targets/ops.lua). "a:half" is told of which type the inputs of products are: `type`, and `half` if it
+-- is one of 16 bits.
+local function helper_text(node, context, target)
+    local out = {}
+    for name, told in (ops.helper(node, target) or ""):gmatch("([%w_]+)(:?%S*)") do
         if not context.helpers[name] then
             local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
             local arguments = told ~= "" and { half = half and text.ident(half) or false,
@@ -279,16 +167,14 @@ function kernels.make(node, section, context)
     kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, dtype))
     local family = node.exprs and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
-    local arguments = target.arguments(kernel, node, op, dtype, node.exprs and ARGUMENTS.map or ARGUMENTS[node.op])
+    local arguments = ops.arguments(kernel, node, op, dtype, target, node.exprs and ARGUMENTS.map)
     arguments.fn = text.ident(kernel.name)
     arguments.params = text.block(parameters(kernel, node, target))
     arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
         node.why and "; " .. node.why or ""))
-    local block = node.exprs and "map" or op.block or node.op
-    if type(block) == "function" then block = block(node) end
-    if half and op.gemm then block = block .. target.of_half end
+    local block = node.exprs and "map" or ops.block(kernel, node, op, target)
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
-    kernel.text = helper_text(node, op, context, target) .. own
+    kernel.text = helper_text(node, context, target) .. own
     expr.blame(nil)
     return kernel
 end

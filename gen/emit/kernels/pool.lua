@@ -1,12 +1,9 @@
--- kernels_pool: the template arguments of pools and padding, for both targets.
-local c = require "emit.targets.c.c"
-local graph = require "graph.graph"
+-- kernels_pool: the template arguments of pools and padding, as far as all targets have them.
+local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
-local pool = { arguments = {}, launch = {} }
-local arguments, launch = pool.arguments, pool.launch
-
-local THREADS, BLOCKS_MAX = 256, 65535
+local pool = { arguments = {} }
+local arguments = pool.arguments
 
 local function sizes(node)
     local a, s = node.attrs, node.size
@@ -47,7 +44,8 @@ local function add_windows(list, a)
         text.block(top), text.block(bottom), text.block(left), text.block(right)
 end
 
-local function add_seen(list, a)
+--- Adds the windows that see a place.
+function pool.add_seen(list, a)
     local first_row, end_row = seen_by(a, 1, "h", a.height, a.rows)
     local first_column, end_column = seen_by(a, 2, "v", a.width, a.columns)
     list.first_row, list.end_row = text.block(first_row), text.block(end_row)
@@ -61,12 +59,12 @@ local function add_count(list, a)
 end
 
 -- An element in the words of a template.
-local function element(t, spelling) return text.block(c.load(t, spelling)) end
+local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 function arguments.maxpool2d(_, node)
     local list, x = sizes(node), node.ins.x
-    list.type, list.first, list.x = c.type_of(x), element(x, "plane[at]"), element(x, "plane[h * W + v]")
-    list.value = text.block(c.stored(node.outs.y.tensor, "best"))
+    list.type, list.first, list.x = c_text.type_of(x), element(x, "plane[at]"), element(x, "plane[h * W + v]")
+    list.value = text.block(c_text.stored(node.outs.y.tensor, "best"))
     add_windows(list, node.attrs)
     return list
 end
@@ -81,59 +79,19 @@ end
 
 function arguments.avgpool2d(_, node)
     local list = averaging(node)
-    list.type, list.x = c.type_of(node.ins.x), element(node.ins.x, "plane[h * W + v]")
-    list.value = text.block(c.stored(node.outs.y.tensor, ("sum / (%s)"):format(list.count.text)))
+    list.type, list.x = c_text.type_of(node.ins.x), element(node.ins.x, "plane[h * W + v]")
+    list.value = text.block(c_text.stored(node.outs.y.tensor, ("sum / (%s)"):format(list.count.text)))
     list.count = nil
     return list
 end
 
--- The C target spreads a plane's gradient, the CUDA target collects it for each place.
-local function gradient(kernel, node, list, target)
-    if target.folder == "cuda" then
-        add_seen(list, node.attrs)
-        list.store = c.store(kernel, "y[i]", "value")
-    else
-        list.adds, list.half = kernel.can_add or false, graph.is_half(node.outs.y.tensor)
-    end
-    return list
-end
-
-function arguments.maxpool2d_dx(kernel, node, _, _, target)
-    local list, dy = sizes(node), node.ins.dy
-    local device = target.folder == "cuda"
-    list.type = not device and c.type_of(dy) or nil
-    list.d = element(dy, device and "dy[first + p * Q + q]" or "d[i]")
-    return gradient(kernel, node, list, target)
-end
-
-function arguments.avgpool2d_dx(kernel, node, _, _, target)
-    local list, dy = averaging(node), node.ins.dy
-    local device = target.folder == "cuda"
-    list.type = device and c.type_of(dy) or nil
-    list.d = element(dy, device and "d[p * Q + q]" or "dy[(size_t)t.index * P * Q + i]")
-    return gradient(kernel, node, list, target)
-end
+function arguments.maxpool2d_dx(_, node) return sizes(node) end
+function arguments.avgpool2d_dx(_, node) return averaging(node) end
 
 function arguments.pad2d(_, node, _, dtype)
     local a, s = node.attrs, node.size
     return { real = text.ident("real"), planes = s.B * s.C, height = s.H, width = s.W, rows = s.P, columns = s.Q,
         top = a.top, left = a.left, value = text.number(a.value, dtype) }
 end
-
-local function over(planes, height, width)
-    return { blocks = math.min((planes * height * width + THREADS - 1) // THREADS, BLOCKS_MAX), threads = THREADS }
-end
-
-function launch.maxpool2d(node)
-    local s = node.size
-    return over(s.B * s.C, s.P, s.Q)
-end
-
-function launch.maxpool2d_dx(node)
-    local s = node.size
-    return over(s.B * s.C, s.H, s.W)
-end
-
-launch.avgpool2d, launch.pad2d, launch.avgpool2d_dx = launch.maxpool2d, launch.maxpool2d, launch.maxpool2d_dx
 
 return pool

@@ -1,10 +1,11 @@
--- kernels_shape: what the templates of ops that move values, reduce axes or look rows up are given.
--- A map from op to function(kernel, node, op, dtype), as in emit/kernels/kernels.lua.
-local c = require "emit.targets.c.c"
+-- kernels_shape: the template arguments of ops that move values, reduce axes or look rows up, as far as all targets
+-- have them: functions of kernel, node, op, dtype and target (targets/ops.lua).
+local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local text = require "base.text"
 
-local arguments = {}
+local shape = { arguments = {} }
+local arguments = shape.arguments
 
 local function real() return text.ident("real") end
 
@@ -13,7 +14,7 @@ local function real() return text.ident("real") end
 function arguments.slice_dx(kernel, node)
     local s, a = node.size, node.attrs
     return { real = real(), rows = s.outer, width = s.n * s.inner, first = (a.first - 1) * s.inner,
-        count = (a.last - a.first + 1) * s.inner, store = c.store(kernel, "y[i]", "value") }
+        count = (a.last - a.first + 1) * s.inner, store = c_text.store(kernel, "y[i]", "value") }
 end
 
 function arguments.accumulate(_, node) return { n = graph.elements(node.size.S) } end
@@ -35,29 +36,29 @@ local function split(node)
     return { real = real(), outer = s.outer, n = s.n, inner = s.inner }
 end
 
-function arguments.axis_sum(kernel, node, _, dtype, target)
+--- `term`: how the element of x that a row or a column adds next is spelled.
+function shape.axis_sum(kernel, node, dtype, term)
     local list = split(node)
-    local by_rows = node.size.inner == 1 and node.op == "axis_sum"
-    list.type, list.term = c.type_of(node.ins.x), text.block(c.load(node.ins.x,
-        by_rows and "row[j]" or target.folder == "c" and "row[k]" or "column[j * INNER]"))
+    list.type, list.term = c_text.type_of(node.ins.x), text.block(c_text.load(node.ins.x, term))
     list.value = text.block(node.attrs.mean and " * " .. text.number(1 / node.size.n, dtype).text or "")
-    list.store = c.store(kernel, "y[i]", "value")
-    if by_rows then list.inner = nil end
+    list.store = c_text.store(kernel, "y[i]", "value")
+    if shape.by_rows(node) then list.inner = nil end
     return list
 end
 
-arguments.column_sum = arguments.axis_sum
+--- Whether an axis_sum adds up what lies side by side.
+function shape.by_rows(node) return node.size.inner == 1 and node.op == "axis_sum" end
 
 function arguments.axis_max(_, node) return split(node) end
 
 function arguments.axis_max_dx(kernel, node)
     local list = split(node)
-    list.store = c.store(kernel, "y[i]", "value")
+    list.store = c_text.store(kernel, "y[i]", "value")
     return list
 end
 
 function arguments.copy(kernel, node)
-    return { n = graph.elements(node.ins.x.shape), store = c.store(kernel, "y[i]", "x[i]") }
+    return { n = graph.elements(node.ins.x.shape), store = c_text.store(kernel, "y[i]", "x[i]") }
 end
 
 -- === softmax =====================================================================================
@@ -80,7 +81,7 @@ end
 
 function arguments.softmax_dx(kernel, node)
     local list = by_rows(node)
-    list.store = c.store(kernel, "y[i]", "value")
+    list.store = c_text.store(kernel, "y[i]", "value")
     return list
 end
 
@@ -92,20 +93,34 @@ end
 
 -- === embedding ===================================================================================
 
-function arguments.embedding(_, node, _, _, target)
-    local row = target.folder == "c" and "weight[(size_t)ids[i] * C + c]"
-        or "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]"
+--- `row`: how element i of the result is spelled as one of the table.
+function shape.embedding(node, row)
     return { ids = graph.elements(node.size.lead), C = node.size.C,
-        value = text.block(c.stored(node.outs.y.tensor, row)) }
+        value = text.block(c_text.stored(node.outs.y.tensor, row)) }
 end
 
 function arguments.id_order(_, node) return { ids = node.size.N, rows = node.size.F - 1 } end
 
-function arguments.embedding_dw(kernel, node, _, _, target)
+--- `term`: how the element of dy that a row of the table adds next is spelled.
+function shape.embedding_dw(kernel, node, term)
     return { real = real(), rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
-        padding = node.attrs.padding or false, type = target.folder == "c" and c.type_of(node.ins.dy) or nil,
-        term = text.block(c.load(node.ins.dy, target.folder == "c" and "place[c]"
-            or "dy[(ga_int64)order[k] * C + c]")), store = c.store(kernel, "y[i]", "value") }
+        padding = node.attrs.padding or false, term = text.block(c_text.load(node.ins.dy, term)),
+        store = c_text.store(kernel, "y[i]", "value") }
 end
 
-return arguments
+-- === layout and draws ============================================================================
+
+--- `x`: how the element of the weight that becomes an element of the copy is spelled.
+function shape.pack_in_out(node, x)
+    return { N = node.size.N, K = node.size.K, value = text.block(c_text.stored(node.outs.y.tensor, x)) }
+end
+
+function arguments.dropout(kernel, node)
+    local shape = node.ins.x.shape
+    local width = graph.elements(shape) // shape[1]
+    return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
+        p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
+        x = text.block(c_text.load(node.ins.x, "x[i]")), store = c_text.store(kernel, "y[i]", "value") }
+end
+
+return shape

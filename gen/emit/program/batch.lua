@@ -51,4 +51,7 @@ function batch.places(g, target)
     end)
 end
 
+--- Bytes of an array of g.arenas.
+function batch.arena_bytes(g, arena) return arena.elements * BYTES[arena.dtype or g.real] end
+
 return batch

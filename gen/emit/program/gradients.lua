@@ -16,20 +16,19 @@ end
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
 --- More arguments of model.h; params: in the order of the flat space.
-function gradients.header(g, config, params)
+function gradients.header(g, target, params)
     local half, fields = gradients.half(g), {}
     for i, p in ipairs(g.half_sums and params or {}) do
-        fields[i] = ("%s%s;"):format(config.target == "cuda" and "ga_address " or "bf16 *", p.value.name)
+        fields[i] = target.gradient_field(p.value.name)
     end
     return { half = half and text.ident(half) or false, half_sums = g.half_sums, gradient_fields = lines(fields) }
 end
 
 --- More arguments of model.c.
-function gradients.model(g, config, params)
+function gradients.model(g, target, params)
     local places = {}
     for i, p in ipairs(g.half_sums and params or {}) do
-        places[i] = (config.target == "cuda" and ".%s = flat + sizeof(bf16) * %d," or ".%s = flat + %d,"):format(
-            p.value.name, p.flat.offset)
+        places[i] = target.gradient_place(p.value.name, p.flat.offset)
     end
     return { half_sums = g.half_sums, gradient_places = lines(places), gradient_dtype = gradients.dtype(g),
         gradient_form = text.ident(g.half_sums and "gradients" or "parameters") }

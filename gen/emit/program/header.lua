@@ -1,7 +1,6 @@
 -- header: the text of model.h: sizes, memory and functions of the program.
 local batch = require "emit.program.batch"
 local clip = require "emit.boundary.clip"
-local cuda_program = require "emit.targets.cuda.program"
 local data = require "emit.program.data"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
@@ -52,7 +51,7 @@ local function size_lines(g, config, context)
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
-    for _, more in ipairs { batch.sizes(g), cuda_program.sizes(config, context) } do
+    for _, more in ipairs { batch.sizes(g), context.target.sizes(config, context) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return lines(list)
@@ -107,7 +106,7 @@ end
 --- model.h.
 function model_header.render(g, config, facts, context, updates, header)
     local params, target, views = memory.params(g), context.target, memory.placed(g, "views")
-    local own, sums = cuda_program.header(g, config, facts, context, updates), gradients.header(g, config, params)
+    local own, sums = context.target.header(g, config, facts, updates), gradients.header(g, context.target, params)
     local values = ordered.collect(params, function(p) return p.value end)
     local f64 = g.real == "f64"
     return sections.render(context.template("program/model.h"), {

@@ -1,8 +1,8 @@
 -- library: NAME.h and library*.c, the program as a library for a loop of the user's own, and an example.
--- Only the C target has it. backward_by_grad is the backward pass behind the gradient of the output.
+-- Only some targets have it. backward_by_grad is the backward pass behind the gradient of the output.
 local batch = require "emit.program.batch"
 local batchnorm = require "spec.batchnorm"
-local c = require "emit.targets.c.c"
+local c_text = require "emit.targets.c_text"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
@@ -110,12 +110,12 @@ local function handed(g)
 end
 
 -- backward_by_grad, and what it starts where the gradient of the output is a place of its own.
-local function by_grad_sections(g, config, name)
+local function by_grad_sections(g, config, target, name)
     local nodes = g.d_output and has_plain_output(g) and behind_output(g)
     if not nodes then return false, { "no_backward_by_grad", { name = name, chunked = g.head ~= nil } } end
-    return { "backward_from", { name = name, by_grad = step.backward_lines(g, nodes, c),
+    return { "backward_from", { name = name, by_grad = step.backward_lines(g, nodes, target),
         half_gradient = graph.is_half(g.d_output) and text.ident(g.half) or false,
-        d_output = text.block(c.pointer(g.d_output)) } },
+        d_output = text.block(target.pointer(g.d_output)) } },
         { "backward_by_grad", { name = name, scaled = config.scaler ~= nil,
             scale = text.block(scaler.present(config, "p->m.step.")) } }
 end
@@ -123,7 +123,7 @@ end
 -- library_steps.c: micro-batches, the boundary, the spec's own data.
 local function steps_text(g, config, context, header)
     local name, stops = text.ident(config.name), scaler.stops(config)
-    local backward_from, backward_by_grad = by_grad_sections(g, config, name)
+    local backward_from, backward_by_grad = by_grad_sections(g, config, context.target, name)
     return sections.render(context.template("program/library_steps.c"), {
         { "head", { header = text.block(header("library_steps.c", "micro-batches and the boundary of library.c")) } },
         batch_section(g, name), backward_from,
@@ -139,10 +139,10 @@ local function steps_text(g, config, context, header)
 end
 
 -- The output as the caller gets it, and what predict says where it is never whole.
-local function output_sections(g, name)
+local function output_sections(g, target, name)
     if not has_plain_output(g) then return false, { "no_forward", { name = name, chunked = g.head ~= nil } } end
     return { "copy_output", { type = text.ident(graph.is_half(g.output) and g.half or "real"),
-        output = text.block(c.pointer(g.output)), number = text.block(c.load(g.output, "output[i]")) } },
+        output = text.block(target.pointer(g.output)), number = text.block(c_text.load(g.output, "output[i]")) } },
         { "forward", { name = name } }
 end
 
@@ -150,7 +150,7 @@ end
 local function measure_text(g, config, context, header)
     local name, ema = text.ident(config.name), config.optimizer.own.ema ~= nil
     local rule, list, count = config.schedule.rule, scales(g)
-    local copy_output, forward = output_sections(g, name)
+    local copy_output, forward = output_sections(g, context.target, name)
     return sections.render(context.template("program/library_measure.c"), {
         { "head", { header = text.block(header("library_measure.c", "losses and outputs without training, of library.c")) } },
         { "settings", { name = name, scales = text.block(list), groups = count } },
@@ -198,9 +198,9 @@ local function example(g, config, context, header)
     }).text
 end
 
---- NAME.h, library.c with its parts and example.c, in a map of files; nothing for another target than C.
+--- NAME.h, library.c with its parts and example.c, in a map of files; nothing for a target without.
 function library.render(g, config, context, header, files)
-    if config.target ~= "c" then return end
+    if not context.target.library then return end
     local own = config.name .. ".h"
     if files:has(own) then
         diag.fail(config.path, ("name: '%s': each program has a file %s of its own: choose another name")

@@ -1,5 +1,4 @@
 -- main: the text of main.c: the command line and the training loop.
-local cuda_program = require "emit.targets.cuda.program"
 local ordered = require "base.ordered"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
@@ -54,7 +53,7 @@ end
 
 --- main.c.
 function main.render(g, config, context, header)
-    local name, own, tests = text.ident(config.name), cuda_program.main(config), feature_tests(config)
+    local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
     local plateau = config.schedule.rule.plateau or false
     return sections.render(context.template("program/main.c"), {
         { "head", { header = text.block(header("main.c", "command line and training loop")) } },

@@ -1,6 +1,5 @@
 -- memory: the text of memory.c: where each parameter, gradient, state and value lies in the planned arenas, and
 -- the values that parameters start with.
-local cuda_program = require "emit.targets.cuda.program"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local gradients = require "emit.program.gradients"
@@ -68,11 +67,11 @@ local function zero_lines(params)
 end
 
 -- The flat space of parameters, of gradients and of each state.
-local function flat_places(g, config)
+local function flat_places(g, target)
     local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
     if g.residues then list[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
-    for _, more in ipairs { states.places(g), cuda_program.flat(g, config) } do
+    for _, more in ipairs { states.places(g), target.flat_places(g) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return lines(list)
@@ -88,11 +87,11 @@ local function view_places(g, target)
     return lines(list)
 end
 
-local function places(g, config, target, form)
+local function places(g, target, form)
     local rows = ordered.collect(memory.placed(g, "activations"), function(t)
         return target.place(t, "a", t.place.offset)
     end)
-    return { flat_places = flat_places(g, config), form = form, residues = g.residues,
+    return { flat_places = flat_places(g, target), form = form, residues = g.residues,
         view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
@@ -108,7 +107,7 @@ end
 --- memory.c.
 function memory.render(g, config, facts, context, header)
     local params, target = memory.params(g), context.target
-    local own, sums = cuda_program.model(config, facts), gradients.model(g, config, params)
+    local own, sums = context.target.model(config, facts), gradients.model(g, context.target, params)
     local device = own.device
     local parameter_places = ordered.collect(params, function(p)
         return target.place(p.value, "flat", p.flat.offset)
@@ -120,7 +119,7 @@ function memory.render(g, config, facts, context, header)
             places = lines(parameter_places) } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
-        { device and "place_device" or "place", places(g, config, target, sums.gradient_form) },
+        { device and "place_device" or "place", places(g, target, sums.gradient_form) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
             parallel = own.parallel } } or { "open", { arenas = arena_rows(facts, false) } },
         { "initial_values", { zeros = zero_lines(params) } },

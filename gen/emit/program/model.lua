@@ -1,6 +1,5 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
-local cuda_program = require "emit.targets.cuda.program"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
@@ -50,7 +49,7 @@ local function schedule_lines(config)
 end
 
 -- Constants of model.c that come straight from the spec.
-local function facts_text(config, facts)
+local function facts_text(config, facts, target)
     local train = config.train
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
@@ -66,9 +65,11 @@ local function facts_text(config, facts)
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint and config.checkpoint.keep or 3),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
-            config.parallel == "none" and 0 or 1, config.ranks_required or 0, config.threads or 0,
+            config.mode.ranks and 1 or 0, config.ranks_required or 0, config.threads or 0,
             config.eval and config.eval.batches or 0)
-            .. (config.target == "cuda" and (",\n    ARCH = %d"):format(config.arch or 0) or ""),
+            .. table.concat(ordered.collect(target.constants(config), function(constant)
+                return (",\n    %s = %d"):format(constant[1], constant[2])
+            end)),
         "};", "" }, "\n")
 end
 
@@ -82,17 +83,17 @@ end
 
 --- model.c.
 function model.render(g, config, facts, context, updates, header)
-    local name, own = text.ident(config.name), cuda_program.model(config, facts)
+    local name, own = text.ident(config.name), context.target.model(config, facts)
     local plateau = config.schedule.rule.plateau or false
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
-            facts = text.block(facts_text(config, facts)), plateau = plateau } },
+            facts = text.block(facts_text(config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
             f1 = config.measures_f1, measured = text.block(measured(config)) } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, target = own.target } },
+        { "open", { name = name, device = own.device, target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel } },
         sample.possible(g, config) and { "sample", {} },
     })

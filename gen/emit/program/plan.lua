@@ -5,6 +5,7 @@ local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
 local graph = require "graph.graph"
 local profile = require "emit.program.profile"
+local targets = require "emit.targets.targets"
 local text = require "base.text"
 
 local plan = {}
@@ -25,47 +26,20 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names + (g.residues and 1 or 0)) * 512
 end
 
-local BYTES = { f64 = 8 }
-
--- Bytes of an arena of the graph in a program whose numbers have `size`.
-local function bytes_of(arena, size) return arena.elements * (BYTES[arena.dtype] or size) end
-
-local function device_arenas(g, config, add)
-    local size = g.real == "f64" and 8 or 4
-    for _, arena in ipairs(g.arenas) do
-        add("device_" .. arena.name, bytes_of(arena, size), "device: " .. (arena.doc or "training"), "device")
-    end
-    add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
-        "device: two cycles of batches, and a single one", "device")
-    local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
-    add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
-    for _, arena in ipairs(g.arenas) do
-        if arena.name ~= "views" and arena.name ~= "activations" and arena.name ~= "partials" then
-            add(arena.name, arena.elements * size, "copy for files")
-        end
-    end
-    add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
-end
-
 --- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }.
 function plan.arenas(g, config)
-    local size = g.real == "f64" and 8 or 4
-    local data, device = config.data, config.target == "cuda"
+    local data, target = config.data, targets.of(config)
     local list = {}
     local function add(name, bytes, what, memory)
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host" }
     end
-    if device then
-        device_arenas(g, config, add)
-    else
-        for _, arena in ipairs(g.arenas) do add(arena.name, bytes_of(arena, size), arena.doc or "training") end
-    end
+    target.arenas(g, config, add)
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
     add("data", rows, data.stream and "the rows of evaluation; buffers of the stream" or "the rows of the data files")
     add("loader", 4096 + 2 * config.largest * SLOT + (2 * config.largest + 1) * batch.layout(g).bytes,
         "read-ahead: two cycles of batches",
-        device and "pinned")
+        target.loader_memory)
     add("runtime", runtime_bytes(g), "threads, log, checkpoint tables")
     return list
 end
@@ -108,6 +82,7 @@ end
 
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list)
+    local target = targets.of(config)
     local size = g.real == "f64" and 8 or 4
     local facts = { format = 1, name = config.name, target = config.target,
         profile = config.profile, precision = g.half or g.real, ranks = config.ranks,
@@ -149,13 +124,13 @@ function plan.facts(g, config, kernel_list)
     for _, collective in ipairs(g.collectives) do
         bytes = bytes + collective.n * size
         facts.collectives[#facts.collectives + 1] = { kind = collective.kind,
-            role = g.accumulate == 1 and "only" or "last", dtype = g.real,
+            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = g.real,
             bytes = collective.n * size, calls = 1 }
     end
-    if config.parallel ~= "none" then
+    if config.mode.ranks then
         facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",
             dtype = "f64", bytes = 64, calls = 1 }
-        facts.outside[#facts.outside + 1] = config.target == "cuda" and "NCCL" or "MPI"
+        facts.outside[#facts.outside + 1] = target.ranks_library
     end
     facts.cycle = cycle_facts(config)
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }

@@ -86,7 +86,7 @@ local function probes_text(config, context, header, found, own)
         { "head", { header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
             kernels = block_of(own.kernels), tensors = result_rows(found), sizes = text.block(sizes) } },
         own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
-        { config.target == "cuda" and "device" or "host", { half = own.half } },
+        { context.target.device and "device" or "host", { half = own.half } },
         { "functions", { name = text.ident(config.name), macros = block_of(own.macros) } },
     })
 end

@@ -1,10 +1,6 @@
 -- program: the list of files of an emitted program and their header. Output depends on spec, options,
 -- profile and version alone.
 local boundary = require "emit.boundary.boundary"
-local c = require "emit.targets.c.c"
-local cuda = require "emit.targets.cuda.cuda"
-local cuda_program = require "emit.targets.cuda.program"
-local cuda_step = require "emit.targets.cuda.step"
 local data = require "emit.program.data"
 local graph = require "graph.graph"
 local library = require "emit.program.library"
@@ -19,8 +15,10 @@ local profile = require "emit.program.profile"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
+local runtime = require "emit.program.runtime"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
+local targets = require "emit.targets.targets"
 local template = require "base.template"
 local text = require "base.text"
 
@@ -34,20 +32,6 @@ local function template_of(name)
         loaded[name] = template.load(host.embedded(file), file)
     end
     return loaded[name]
-end
-
--- The runtime that every program has.
-local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/team", "base/text", "data/data", "data/loader",
-    "files/ckpt", "files/ckpt_load", "files/ckpt_resume", "files/file", "files/folder", "files/layout",
-    "files/safetensors", "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "log/log",
-    "log/options", "log/progress", "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
-
--- The files of the runtime that this program is built from.
-local function runtime_of(config)
-    local own = ordered.copy(data.runtime(config))
-    if config.schedule.rule.plateau then own[#own + 1] = "loop/plateau" end
-    if scaler.moves(config) and config.target == "c" then own[#own + 1] = "loop/scaler" end
-    return cuda_program.runtime(config, table.move(own, 1, #own, #RUNTIME + 1, ordered.copy(RUNTIME)))
 end
 
 -- First lines of every emitted file: what, from what, how to get it again, whose it is.
@@ -79,9 +63,10 @@ local function included(files)
 end
 
 local function render_makefile(config, context, files, header)
-    local sources = ordered.collect(runtime_of(config), function(name) return "runtime/" .. name .. ".c" end)
-    return context.template("program/Makefile")("makefile", ordered.copy(cuda_program.makefile(config), {
+    local sources = ordered.collect(runtime.sources(config, context.target), function(name) return "runtime/" .. name .. ".c" end)
+    return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
+        comm = text.ident(runtime.engine(config, context.target)),
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -93,7 +78,7 @@ local function render_readme(g, config, facts, context)
             p.count > 1 and (", N < " .. p.count) or "", graph.shape_text(p.shape))
     end)
     local cycle = facts.cycle
-    return context.template("program/README.md")("readme", ordered.copy(cuda_program.main(config), {
+    return context.template("program/README.md")("readme", ordered.copy(context.target.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
         command = text.comment(config.shown_command), version = text.comment(host.version),
         parameters = facts.totals.parameters,
@@ -117,10 +102,9 @@ end
 
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
-    local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         profile = profile.get(config.profile),
-        target = device and cuda or c,
+        target = targets.of(config),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local found = boundary.kernels(g, config, context)
@@ -133,15 +117,18 @@ function program.plan(g, config) return (planned(g, config)) end
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
     show_places(g, config)
-    local device = config.target == "cuda"
-    local emitter = device and cuda_step or step
     local facts, context, all, found = planned(g, config)
-    if device then context.kernels = cuda_step.kernels(g, config, context, all, found) end
+    local target = context.target
+    context.kernels = target.kernels(g, config, context, all, found)
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
+    if not target.runs then
+        target.render(g, config, context, all, found, header, files)
+        return files, facts
+    end
     files:set("model.h", model_header.render(g, config, facts, context, found.updates, header))
-    emitter.render(g, config, context, all, found, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(all, found), header, files)
+    target.render(g, config, context, all, found, header, files)
+    probe.render(g, config, context, context.kernels, header, files)
     files:set("memory.c", memory.render(g, config, facts, context, header))
     files:set("data.c", data.render(config, context, header))
     files:set("save.c", save.render(g, config, facts, context, found.updates, header))
@@ -154,19 +141,7 @@ function program.render(g, config)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)
-    files:set("runtime/log/probe.c", host.embedded("runtime/log/probe.c"))
-    if not device then files:set("runtime/ranks/collect.c", host.embedded("runtime/ranks/collect.c")) end
-    for _, list in ipairs { runtime_of(config), cuda_program.engines(config) } do
-        for _, name in ipairs(list) do
-            files:set("runtime/" .. name .. ".c", host.embedded("runtime/" .. name .. ".c"))
-        end
-    end
-    for _, name in ipairs(host.embedded_names("runtime/")) do
-        if name:match("%.h$") and cuda_program.wants_header(config, name)
-            and (name ~= "runtime/loop/scaler.h" or scaler.moves(config)) then
-            files:set(name, host.embedded(name))
-        end
-    end
+    runtime.add(config, target, files)
     return files, facts
 end
 

@@ -1,6 +1,5 @@
 -- sample: the text of sample.c: a model of tokens writes some of its own. Only for programs whose data are
 -- tokens and whose model gives a number for each token that may follow.
-local cuda_program = require "emit.targets.cuda.program"
 local graph = require "graph.graph"
 local sections = require "emit.program.sections"
 local text = require "base.text"
@@ -43,7 +42,7 @@ end
 function sample.render(g, config, context, header, files)
     if not sample.possible(g, config) then return end
     local source, shape = source_of(g)
-    local device, head, kind = cuda_program.main(config).device, g.head, config.data.kind
+    local device, head, kind = context.target.device, g.head, config.data.kind
     files:set("sample.c", sections.render(context.template("program/sample.c"), {
         { "head", { header = text.block(header("sample.c", "tokens of the model's own: --sample")),
             positions = shape[2], width = shape[3],

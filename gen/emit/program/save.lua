@@ -1,5 +1,4 @@
 -- save: the text of save.c: what a checkpoint holds, how it is written and read, and the dump of everything.
-local cuda_program = require "emit.targets.cuda.program"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
 local memory = require "emit.program.memory"
@@ -53,7 +52,7 @@ end
 
 --- save.c.
 function save.render(g, config, facts, context, updates, header)
-    local name, own, scale = text.ident(config.name), cuda_program.model(config, facts), scaler.lines(config)
+    local name, own, scale = text.ident(config.name), context.target.model(config, facts), scaler.lines(config)
     local tables, saved_states = states.tables(g, memory.params(g))
     local saved, loaded = number_lines(config, updates)
     return sections.render(context.template("program/save.c"), {
@@ -62,7 +61,7 @@ function save.render(g, config, facts, context, updates, header)
         { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
             collected = #collected_of(g), gradients = save.gradient_arrays(g), states = lines(saved_states),
             overflows = scale.overflows } },
-        { "state", { scale_saved = scale.scale_saved, target = own.target, numbers_saved = saved } },
+        { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name), numbers_saved = saved } },
         { "load", { name = name, numbers_loaded = loaded, scale_loaded = scale.scale_loaded } },
         { "save", { name = name, device = own.device } },
         not own.device and { "save_to", { name = name } },

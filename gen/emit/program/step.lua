@@ -1,4 +1,4 @@
--- step: the text of step.c, update.c and kernels.c: forward, backward, the cycle; the boundary. A role is
+-- step: the lines of forward, backward, the cycle and the boundary, as targets put them into their files. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.program.batch"
 local batchnorm = require "emit.kernels.batchnorm"
@@ -7,7 +7,6 @@ local clip = require "emit.boundary.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
-local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
 local orthogonal = require "emit.boundary.orthogonal"
 local outliers = require "emit.boundary.outliers"
@@ -136,28 +135,10 @@ local function cycle_functions(g, unroll, target)
     return text.block(table.concat(list, "\n\n"))
 end
 
--- The cases of a switch over the micro-steps of a cycle.
-local function cycle_cases(g)
-    local list = ordered.collect(g.sizes, function(a)
-        return ("case %d: GA_TRY(run(m, cycle_%d, m, e)); break;"):format(a, a)
-    end)
-    list[#list + 1] = g.longest_tail and "default: GA_TRY(run(m, cycle_tail, m, e));"
-        or "default: return ga_fail(e, GA_BUG, \"a cycle of %d micro-steps\", r);"
-    return block_of(list)
-end
-
 local function bucket_rows(g)
     local out = {}
     for _, x in ipairs(g.collectives) do out[#out + 1] = ("{%d, %d},"):format(x.offset, x.n) end
     return block_of(out)
-end
-
---- All kernels that step.c calls: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
-function step.calls(all, found)
-    local list = ordered.copy(all)
-    list[#list + 1] = found.measure
-    local functions = boundary.functions(found)
-    return table.move(functions, 1, #functions, #list + 1, list)
 end
 
 local SKIP = {
@@ -204,57 +185,6 @@ function step.decision(g, config, updates, target)
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),
         scale_moved = scaler.moved(config, target), outliers = outliers.lines(config),
         scalars = update.scalars(updates, g.layer_rates).assignments })
-end
-
-local function kernels_text(g, config, context, all, found)
-    local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
-    local open = target.open("gradient_partials")
-    local arguments = clip.measure(g, config, target)
-    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
-        params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
-        .text:gsub("\n+$", "\n")
-    for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
-    if g.residues then
-        local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
-        list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
-    end
-    if batchnorm.moves(g) then
-        list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
-    end
-    if config.optimizer.own.ema then
-        list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
-    end
-    return table.concat(list, "\n")
-end
-
-local function update_text(g, config, context, found, header)
-    local arguments = ordered.copy(step.boundary(g, context),
-        step.decision(g, config, found.updates, context.target))
-    arguments.header = text.block(header("update.c",
-        ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
-    arguments.name = text.ident(config.name)
-    local template = context.template("program/update.c")
-    arguments.lr, arguments.scaler = rate.c(config), scaler.definition(config)
-    arguments.totals = text.block((template("totals", { ddp = config.parallel ~= "none", by_sum = config.loss.weight == "sum",
-        divisor = scaler.divisor(config), full = scaler.full_text(config) }).text:gsub("\n+$", "")))
-    arguments.ddp, arguments.rewrites = config.parallel ~= "none", clip.writes(config)
-    return template("update", arguments).text
-end
-
---- kernels.c, update.c and step.c, in a map of files.
-function step.render(g, config, context, all, found, header, files)
-    local kernel_texts = kernels_text(g, config, context, all, found)
-    local shared = math_file.render(kernel_texts, context, header)
-    if shared then files:set("math.c", shared) end
-    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
-        .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
-    files:set("update.c", update_text(g, config, context, found, header))
-    local arguments = step.passes(g, config, context)
-    arguments.header = text.block(header("step.c",
-        ("forward, backward and the cycles of \"%s\""):format(config.name)))
-    arguments.cycle_cases = cycle_cases(g)
-    arguments.ema = config.optimizer.own.ema ~= nil
-    files:set("step.c", context.template("program/step.c")("step", arguments).text)
 end
 
 --- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets

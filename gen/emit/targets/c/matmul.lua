@@ -2,7 +2,7 @@
 --
 --   a panel (depth x columns of B) is copied once into the first cache; strips (rows x columns of C)
 --   go over it with their sums in registers; a tile is `tall` rows of strips by one panel's columns.
-local c = require "emit.targets.c.c"
+local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local matmul = {}
@@ -72,9 +72,9 @@ function matmul.strip_calls(M, N, s, lowest, narrowest)
     return text.block(table.concat(list, "\n"))
 end
 
---- The arguments of the template for a product of 16-bit operands.
-function matmul.half_arguments(g, kernel, has_bias, profile)
-    local s = matmul.sizes(g.M, g.N, g.K, 4, profile)
+-- The arguments of the template for a product of 16-bit operands.
+local function half_arguments(g, kernel, has_bias)
+    local s = matmul.sizes(g.M, g.N, g.K, 4, kernel.profile)
     local by_rows, across = g.b_col == 1, g.a_col == 1
     return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
         depth = s.depth, columns = math.min(g.N, s.columns),
@@ -85,12 +85,13 @@ function matmul.half_arguments(g, kernel, has_bias, profile)
         part_strides = text.block(across and "DEPTH, 1" or "1, ROWS"),
         b_at = index_text("k", g.b_row, "j", g.b_col), b_stride = by_rows and g.b_row or g.b_col,
         pack = text.ident(by_rows and "pack_half_rows" or "pack_half_columns"),
-        start = text.block(has_bias and "bias + j" or "NULL"), store = c.store(kernel, "c[at]", "value") }
+        start = text.block(has_bias and "bias + j" or "NULL"), store = c_text.store(kernel, "c[at]", "value") }
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
-function matmul.arguments(g, kernel, has_bias, dtype, profile)
-    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, profile)
+function matmul.product(g, kernel, has_bias, dtype)
+    if kernel.half then return half_arguments(g, kernel, has_bias) end
+    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile)
     local again, start, start_row = "k > 0", "NULL", "N"
     if kernel.can_add then again = "k > 0 || add" end
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end

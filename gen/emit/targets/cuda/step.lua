@@ -24,7 +24,7 @@ local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 -- { type, text, comment, how many }; what has no comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 8 } }
-    if config.parallel ~= "none" then
+    if config.mode.ranks then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
     end
     local rest = {
@@ -96,18 +96,18 @@ local function boundary_kernels(g, config, context, found)
     add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config, cuda), {
         threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
     list[1].flops, list[1].bytes = found.measure.flops, found.measure.bytes
-    local totals = text.block((template("totals", { ddp = config.parallel ~= "none",
+    local totals = text.block((template("totals", { ranks = config.mode.ranks,
         by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
         .text:gsub("\n+$", "")))
     if clip.writes(config) then
         add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = totals })
     end
-    if config.parallel ~= "none" then
+    if config.mode.ranks then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
     end
     local arguments = step.decision(g, config, found.updates, context.target)
     arguments.threads, arguments.totals = THREADS, totals
-    arguments.rate, arguments.scaler = rate.cuda(config), text.block("")
+    arguments.rate, arguments.scaler = rate.functions(config, context.target), text.block("")
     if scaler.moves(config) then
         arguments.scaler = text.block((template("scaler", scaler.device(config)).text:gsub("\n+$", "")))
     end
@@ -116,9 +116,9 @@ local function boundary_kernels(g, config, context, found)
             { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
     end
     if batchnorm.moves(g) then
-        local kernel = batchnorm.move_kernel(cuda)
-        local head = cuda.open("batchnorm_move", kernel.launch)
-        add("batchnorm_move", kernel.launch, kernel.parameters, { threads = THREADS,
+        local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
+        local head = cuda.open("batchnorm_move", launch)
+        add("batchnorm_move", launch, kernel.parameters, { threads = THREADS,
             params = text.block(cuda.wrap("", head, kernel.parameters, ""):sub(#head + 1)) })
     end
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
@@ -132,7 +132,7 @@ local function constants(g, config)
         "enum { " .. step.SUMS .. " };",
         ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
-    if config.parallel ~= "none" then list[#list + 1] = "enum { " .. SMALL .. " };" end
+    if config.mode.ranks then list[#list + 1] = "enum { " .. SMALL .. " };" end
     return table.concat(list, "\n") .. "\n"
 end
 
@@ -265,7 +265,7 @@ function cuda_step.render(g, config, context, _, found, header, files)
     local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, context))
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
-    arguments.parallel = config.parallel ~= "none"
+    arguments.parallel = config.mode.ranks
     arguments.ema = config.optimizer.own.ema ~= nil
     arguments.by_epoch = config.schedule.fields.by == "epoch"
     if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end

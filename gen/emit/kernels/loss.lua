@@ -1,0 +1,72 @@
+-- kernels_loss: the template arguments of losses and of what is counted of them, as far as all targets have them.
+local c_text = require "emit.targets.c_text"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local loss = { arguments = {} }
+local arguments = loss.arguments
+
+local function rows_of(node) return graph.elements(node.size.lead or {}) end
+
+-- The numbers of a table, a line each; nothing for nil.
+local function number_rows(list, dtype)
+    return text.block(table.concat(ordered.collect(list or {}, function(x)
+        return expr.literal(x, dtype) .. ","
+    end), "\n"))
+end
+
+-- Smoothing s and class weights w of a cross entropy; `total` is s / C times the sum of w.
+local function class_arguments(node, dtype, list)
+    local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
+    for _, x in ipairs(w or {}) do total = total + s * x / #w end
+    list.real, list.rows, list.C = text.ident("real"), rows_of(node), node.size.C
+    list.smooth, list.weighted = s ~= 0, w ~= nil
+    list.smoothing, list.rest = text.number(s, dtype), text.number(1 - s, dtype)
+    list.weights = number_rows(w, dtype)
+    return list, text.number(total, dtype)
+end
+
+function arguments.cross_entropy(_, node, _, dtype, target)
+    return (class_arguments(node, dtype, { exp = target.call("exp", dtype), log = target.call("log", dtype) }))
+end
+
+function arguments.cross_entropy_dx(kernel, node, _, dtype, target)
+    local list, total = class_arguments(node, dtype,
+        { exp = target.call("exp", dtype), store = c_text.store(kernel, "y[i]", "value"),
+            logit = text.block(c_text.load(node.ins.logits, "logits[i]")) })
+    list.total = total
+    return list
+end
+
+-- Elements of the rows that are there: each row of the batch has as many.
+local function counted(node)
+    local lead = node.size.lead
+    local each = graph.elements(lead) // lead[1]
+    return text.block(each == 1 and "facts->rows" or ("facts->rows * %d"):format(each))
+end
+
+function arguments.loss_seed(_, node, _, _, target)
+    return { seed = text.block(target.scalar("seed", node.ins.seed)),
+        real = text.ident("real"), rows = rows_of(node), counted = counted(node),
+        targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
+end
+
+function arguments.micro_weight(_, node, _, dtype)
+    local attrs, lead = node.attrs, node.size.lead
+    return { real = text.ident("real"), each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
+        weights = number_rows(attrs.weights, dtype) }
+end
+
+function arguments.tally(kernel, node, op, dtype)
+    local weight = node.attrs.weight
+    return ordered.copy(arguments.micro_weight(kernel, node, op, dtype), { targets = node.ins.target ~= nil,
+        samples = weight == "sample", micro = weight == "micro" })
+end
+
+function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
+
+function arguments.hit(_, node) return { real = text.ident("real"), rows = rows_of(node), C = node.size.C } end
+
+return loss

@@ -1,0 +1,54 @@
+-- runtime: which files of the runtime belong to a program.
+local data = require "emit.program.data"
+local gradients = require "emit.program.gradients"
+local ordered = require "base.ordered"
+local scaler = require "emit.boundary.scaler"
+
+local runtime = {}
+
+-- The runtime that every program has.
+local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data", "data/loader", "files/ckpt",
+    "files/ckpt_load", "files/ckpt_resume", "files/file", "files/folder", "files/layout", "files/safetensors",
+    "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "log/log", "log/options",
+    "log/progress", "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
+
+--- The files of the runtime that a program is built from, the engines of comm.h apart.
+function runtime.sources(config, target)
+    local list = target.threads and table.move(RUNTIME, 1, #RUNTIME, 2, { "base/team" }) or ordered.copy(RUNTIME)
+    table.sort(list)
+    for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
+        target.runtime(config) } do
+        table.move(own, 1, #own, #list + 1, list)
+    end
+    return list
+end
+
+--- The engine of comm.h that `make` links: the last that the target has for the mode.
+function runtime.engine(config, target)
+    local engine
+    for _, name in ipairs(target.engines(config)) do
+        if ordered.find(config.mode.engines, name) then engine = name end
+    end
+    return engine
+end
+
+local function wants_header(config, target, name)
+    local half = name:match("(b?f16)%.h$")
+    if half then return half == gradients.half_of(config) end
+    if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
+    return target.wants_header(name)
+end
+
+--- Adds the files of the runtime that go with a program, as they are.
+function runtime.add(config, target, files)
+    local function add(name) files:set(name, host.embedded(name)) end
+    add "runtime/log/probe.c"
+    if target.library then add "runtime/ranks/collect.c" end
+    for _, name in ipairs(runtime.sources(config, target)) do add("runtime/" .. name .. ".c") end
+    for _, name in ipairs(target.engines(config)) do add("runtime/ranks/comm_" .. name .. ".c") end
+    for _, name in ipairs(host.embedded_names("runtime/")) do
+        if name:match("%.h$") and wants_header(config, target, name) then add(name) end
+    end
+end
+
+return runtime

@@ -1,0 +1,55 @@
+-- c_files: the part of the C target in the files around the step (model, main, Makefile), its memory, and the files of
+-- the runtime that it needs. There is no device.
+local batch = require "emit.program.batch"
+local ordered = require "base.ordered"
+local scaler = require "emit.boundary.scaler"
+local text = require "base.text"
+
+local c_files = {}
+
+local NOTHING = text.block("")
+
+--- The arenas of training.
+function c_files.arenas(g, _, add)
+    for _, arena in ipairs(g.arenas) do add(arena.name, batch.arena_bytes(g, arena), arena.doc or "training") end
+end
+
+--- The arguments of main.c and the README.
+function c_files.main() return { device = false, parallel = false } end
+
+--- More arguments of model.h.
+function c_files.header()
+    return ordered.copy(c_files.main(), { device_arenas = NOTHING, step_fields = NOTHING, device_fields = NOTHING,
+        graphs = NOTHING, small = NOTHING })
+end
+
+--- More lines of model.h's sizes.
+function c_files.sizes() return {} end
+
+--- More arguments of model.c.
+function c_files.model() return ordered.copy(c_files.main(), { device_arenas = NOTHING }) end
+
+--- More constants of model.c: { name, value }.
+function c_files.constants() return {} end
+
+--- More assignments of model.c's place().
+function c_files.flat_places() return {} end
+
+--- What the Makefile links and watches beside the C files.
+function c_files.makefile()
+    return { device = false, libs = NOTHING }
+end
+
+--- Parts of the runtime that the program is linked with.
+function c_files.runtime(config) return scaler.moves(config) and { "loop/scaler" } or {} end
+
+--- The engines of comm.h that the program has.
+function c_files.engines() return { "self", "mpi" } end
+
+--- Whether a header of the runtime belongs to the program.
+function c_files.wants_header(name)
+    return not (name:match("device") or name:match("cuda") or name:match("nccl")
+        or name:match("rendezvous") or name:match("sha256"))
+end
+
+return c_files

@@ -1,0 +1,150 @@
+-- c_ops: what the templates of the C target have beside the shared arguments of emit/kernels, and the helpers in front
+-- of them. A kernel is called by all workers, so no op has a launch.
+local attention = require "emit.kernels.attention"
+local batchnorm = require "emit.kernels.batchnorm"
+local c_text = require "emit.targets.c_text"
+local conv = require "emit.kernels.conv"
+local graph = require "graph.graph"
+local loss = require "emit.kernels.loss"
+local matmul = require "emit.targets.c.matmul"
+local norm = require "emit.kernels.norm"
+local of_planes = require "emit.targets.c.ops_conv"
+local ops = require "emit.targets.ops"
+local pool = require "emit.kernels.pool"
+local shape = require "emit.kernels.shape"
+local text = require "base.text"
+
+-- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
+local QUERIES, KEYS, ROW_LANES = 64, 64, 16
+
+local list = ops.shared(shape, attention, conv, pool, batchnorm, norm, loss)
+local function add(name, more) ops.add(list, name, more) end
+local function set(name, entry) list[name] = entry end
+local function help(helper, ...)
+    for _, name in ipairs { ... } do list[name].helper = helper end
+end
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
+
+-- === products ====================================================================================
+
+for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
+    "linear_in_out_dw" } do
+    set(name, { arguments = function(kernel, node, op, dtype)
+        return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
+    end, block = function(kernel) return kernel.half and "linear_half" or "linear" end,
+        blocks = { "linear", "linear_half" } })
+end
+
+set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "x[(size_t)n * K + k]") end })
+
+-- === attention ===================================================================================
+
+-- What a query sees.
+local function add_tiles(arguments, node)
+    arguments.half, arguments.real = graph.is_half(node.ins.query), text.ident("real")
+    arguments.queries = math.min(QUERIES, arguments.T)
+    arguments.keys = math.min(KEYS, ceil(arguments.T, ROW_LANES) * ROW_LANES)
+    arguments.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
+    arguments.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
+end
+
+local function tile_helpers(node)
+    local draws = node.ins.facts
+    return (draws and "draws " or "") .. "row_sums attention_tiles" .. (draws and " attention_draws" or "")
+end
+
+add("attend", function(arguments, node)
+    add_tiles(arguments, node)
+    arguments.result = text.block(c_text.stored(node.outs.y.tensor, "sum[i * D + c] * factor"))
+end)
+add("attend_dx", add_tiles)
+add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
+set("rotary", { arguments = function(kernel, node)
+    return attention.rotary(kernel, node, "at + c", "at + HALF + c")
+end })
+help(tile_helpers, "attend", "attend_dx")
+help("row_sums", "attend_delta")
+
+-- === norms =======================================================================================
+
+add("rmsnorm", function(arguments, node)
+    arguments.x_half = graph.is_half(node.ins.x)
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor, "row[c] * factor * weight[c]"))
+end)
+add("layernorm", function(arguments, node)
+    arguments.x_half = graph.is_half(node.ins.x)
+end)
+add("norm_dx", function(arguments, node, kernel)
+    arguments.store = c_text.store(kernel, "y[i]", "value")
+    arguments.x_half, arguments.dy_half = graph.is_half(node.ins.x), graph.is_half(node.ins.dy)
+end)
+
+-- The pointers to a row of x and of dy, `at` elements behind their beginnings.
+local function heads(node, at)
+    local x, dy = c_text.type_of(node.ins.x).text, c_text.type_of(node.ins.dy).text
+    if x == dy then return text.block(("const %s *row = x + %s, *d = dy + %s;"):format(x, at, at)) end
+    return text.block(("const %s *row = x + %s;\nconst %s *d = dy + %s;"):format(x, at, dy, at))
+end
+
+add("norm_dw", function(arguments, node, kernel)
+    arguments.init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0")
+    arguments.heads = heads(node, "(size_t)i * C + j0")
+    arguments.x, arguments.dy = element(node.ins.x, "row[j]"), element(node.ins.dy, "d[j]")
+end)
+help("row_sums", "layernorm", "rmsnorm", "norm_dx")
+
+add("batchnorm_stats", function(arguments, node)
+    arguments.half, arguments.type = graph.is_half(node.ins.x), c_text.type_of(node.ins.x)
+end)
+add("batchnorm", function(arguments, node)
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
+        ("(%s - middle) * factor + shift"):format(c_text.load(node.ins.x, "x[i]"))))
+end)
+-- Where one of dy and x is of 16 bits, so is the other.
+add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
+help("row_sums", "batchnorm_stats", "batchnorm_sums")
+
+-- === planes ======================================================================================
+
+of_planes(list)
+
+-- A plane's gradient is spread over the places that its windows saw.
+local function add_spread(arguments, node, kernel)
+    arguments.adds, arguments.half = kernel.can_add or false, graph.is_half(node.outs.y.tensor)
+end
+
+add("maxpool2d_dx", function(arguments, node, kernel)
+    arguments.type, arguments.d = c_text.type_of(node.ins.dy), element(node.ins.dy, "d[i]")
+    add_spread(arguments, node, kernel)
+end)
+add("avgpool2d_dx", function(arguments, node, kernel)
+    arguments.d = element(node.ins.dy, "dy[(size_t)t.index * P * Q + i]")
+    add_spread(arguments, node, kernel)
+end)
+
+-- === rows ========================================================================================
+
+local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, node, dtype,
+    shape.by_rows(node) and "row[j]" or "row[k]") end
+set("axis_sum", { arguments = axis_sum })
+set("column_sum", { arguments = axis_sum })
+
+-- A row of logits of 16 bits is widened first.
+local function add_half(arguments, node) arguments.half = graph.is_half(node.ins.logits) end
+add("cross_entropy", add_half)
+add("hit", add_half)
+
+set("embedding", { arguments = function(_, node) return shape.embedding(node, "weight[(size_t)ids[i] * C + c]") end })
+set("embedding_dw", { arguments = function(kernel, node)
+    local arguments = shape.embedding_dw(kernel, node, "place[c]")
+    arguments.type = c_text.type_of(node.ins.dy)
+    return arguments
+end })
+
+help("draws", "dropout")
+help(function(node) return node.ins.facts and "draws narrow_between" end, "accumulate_half")
+
+return list

@@ -1,0 +1,86 @@
+-- c_step: the text of step.c, update.c, kernels.c and math.c.
+local batchnorm = require "emit.kernels.batchnorm"
+local boundary = require "emit.boundary.boundary"
+local clip = require "emit.boundary.clip"
+local math_file = require "emit.targets.c.math"
+local ordered = require "base.ordered"
+local rate = require "emit.boundary.rate"
+local scaler = require "emit.boundary.scaler"
+local step = require "emit.program.step"
+local text = require "base.text"
+local update = require "emit.boundary.update"
+
+local c_step = {}
+
+local function block_of(lines) return text.block(table.concat(lines, "\n")) end
+
+-- The cases of a switch over the micro-steps of a cycle.
+local function cycle_cases(g)
+    local list = ordered.collect(g.sizes, function(a)
+        return ("case %d: GA_TRY(run(m, cycle_%d, m, e)); break;"):format(a, a)
+    end)
+    list[#list + 1] = g.longest_tail and "default: GA_TRY(run(m, cycle_tail, m, e));"
+        or "default: return ga_fail(e, GA_BUG, \"a cycle of %d micro-steps\", r);"
+    return block_of(list)
+end
+
+--- All kernels that step.c calls: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
+function c_step.kernels(_, _, _, all, found)
+    local list = ordered.copy(all)
+    list[#list + 1] = found.measure
+    local functions = boundary.functions(found)
+    return table.move(functions, 1, #functions, #list + 1, list)
+end
+
+local function kernels_text(g, config, context, all, found)
+    local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
+    local open = target.open("gradient_partials")
+    local arguments = clip.measure(g, config, target)
+    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
+        params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
+        .text:gsub("\n+$", "\n")
+    for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
+    if g.residues then
+        local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
+        list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
+    end
+    if batchnorm.moves(g) then
+        list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
+    end
+    if config.optimizer.own.ema then
+        list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
+    end
+    return table.concat(list, "\n")
+end
+
+local function update_text(g, config, context, found, header)
+    local arguments = ordered.copy(step.boundary(g, context),
+        step.decision(g, config, found.updates, context.target))
+    arguments.header = text.block(header("update.c",
+        ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
+    arguments.name = text.ident(config.name)
+    local template = context.template("program/update.c")
+    arguments.lr, arguments.scaler = rate.functions(config, context.target), scaler.definition(config)
+    arguments.totals = text.block((template("totals", { ranks = config.mode.ranks, by_sum = config.loss.weight == "sum",
+        divisor = scaler.divisor(config), full = scaler.full_text(config) }).text:gsub("\n+$", "")))
+    arguments.ranks, arguments.rewrites = config.mode.ranks, clip.writes(config)
+    return template("update", arguments).text
+end
+
+--- kernels.c, update.c and step.c, in a map of files.
+function c_step.render(g, config, context, all, found, header, files)
+    local kernel_texts = kernels_text(g, config, context, all, found)
+    local shared = math_file.render(kernel_texts, context, header)
+    if shared then files:set("math.c", shared) end
+    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
+        .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
+    files:set("update.c", update_text(g, config, context, found, header))
+    local arguments = step.passes(g, config, context)
+    arguments.header = text.block(header("step.c",
+        ("forward, backward and the cycles of \"%s\""):format(config.name)))
+    arguments.cycle_cases = cycle_cases(g)
+    arguments.ema = config.optimizer.own.ema ~= nil
+    files:set("step.c", context.template("program/step.c")("step", arguments).text)
+end
+
+return c_step

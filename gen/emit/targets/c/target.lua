@@ -1,0 +1,16 @@
+-- The C target: kernels.c is called by all workers of a team (runtime/team.h), over memory of the host.
+local c = require "emit.targets.c.c"
+local c_files = require "emit.targets.c.files"
+local c_ops = require "emit.targets.c.ops"
+local c_step = require "emit.targets.c.step"
+local c_text = require "emit.targets.c_text"
+local matmul = require "emit.targets.c.matmul"
+local ordered = require "base.ordered"
+
+return ordered.copy(ordered.copy(c, c_files), {
+    doc = "C for the CPU",
+    runs = true, device = false, threads = true, library = true,
+    ops = c_ops, product = matmul.product, load = c_text.load, store = c_text.store,
+    kernels_file = "kernels.c", kernels = c_step.kernels, render = c_step.render,
+    ranks_library = "MPI",
+})

@@ -1,0 +1,105 @@
+-- c_text: C as all targets spell it that emit C: math functions, elements of 16 bits, addresses of the values of an
+-- iteration, long lines.
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local c_text = {}
+
+-- The C library's functions by the op of an expression.
+local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", erf = "erff",
+    sin = "sinf", cos = "cosf", abs = "fabsf", pow = "powf", min = "fminf", max = "fmaxf",
+    floor = "floorf", log1p = "log1pf", expm1 = "expm1f" }
+local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
+
+--- spelling(dtype, variable, at) and call(name, dtype) of a target (targets/interface.lua), with `own` functions of
+--- f32 in the place of the library's.
+function c_text.functions(own)
+    local f32_call = ordered.copy(F32_CALL, own)
+    return function(dtype, variable, at)
+        return { number = function(x) return expr.literal(x, dtype, at) end,
+            call = dtype == "f32" and f32_call or F64_CALL, variable = variable }
+    end, function(name, dtype)
+        return text.ident((dtype == "f32" and f32_call or F64_CALL)[name] or name)
+    end
+end
+
+--- The C type of the elements of a tensor of numbers.
+function c_text.type_of(t) return text.ident(graph.is_half(t) and t.dtype or "real") end
+
+--- The C text of `value`, an element of a tensor, as a number to compute with.
+function c_text.load(t, value)
+    return graph.is_half(t) and ("%s_widen(%s)"):format(t.dtype, value) or value
+end
+
+--- What is stored of the C text of a number in an element of a tensor.
+function c_text.stored(t, value)
+    return graph.is_half(t) and ("%s_narrow(%s)"):format(t.dtype, value) or value
+end
+
+--- The statement that writes `value` to `target`, such as "y[i]", an element of the first result, adding
+--- if the kernel can.
+function c_text.store(kernel, target, value)
+    local y = graph.writes(kernel.node)[1].tensor
+    if kernel.can_add then value = ("add ? %s + %s : %s"):format(c_text.load(y, target), value, value) end
+    return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
+end
+
+-- Number of iterations finished when the loop variable of `region` is l.
+local function finished(region)
+    if region.step > 0 then return "l" end
+    return ("(%d - l)"):format(region.count - 1)
+end
+
+--- " + l * (size_t)64": where the value of the present iteration lies, behind that of the first.
+function c_text.slot_offset(t)
+    local p = t.place
+    if not t.scope or p.slots == 1 then return "" end
+    local index = "l"
+    if p.carry then
+        local k = finished(p.carry.region)
+        if p.carry.kept then
+            index = p.slot == "now" and k or "(" .. k .. " + 1)"
+        else
+            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("((%s + 1) & 1)"):format(k)
+        end
+    end
+    return (" + %s * (size_t)%d"):format(index, p.stride * (graph.is_half(t) and 2 or 1))
+end
+
+--- The expression of "add to what is there" for an output, where `adds` is the role's; nil: the kernel
+-- never adds.
+function c_text.adds(out)
+    local acc = out.acc
+    if not acc then return nil end
+    if not acc.first then return "true" end
+    local loop
+    for _, region in ipairs(acc.regions) do
+        loop = ("l != %d"):format(region.first)
+    end
+    if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
+    return loop or "false"
+end
+
+--- A call or declaration broken after commas so that no line is longer than 100 columns;
+-- `pad` is the indentation of the first line, `tail` what follows the closing bracket.
+function c_text.wrap(pad, open, list, tail)
+    local rows, row = {}, pad .. open
+    for i, item in ipairs(list) do
+        local piece = item .. (i < #list and ", " or "")
+        if #row + #piece > 100 and #row > #pad + #open then
+            rows[#rows + 1] = (row:gsub("%s+$", ""))
+            row = pad .. "    " .. piece
+        else
+            row = row .. piece
+        end
+    end
+    rows[#rows + 1] = row .. tail
+    return table.concat(rows, "\n")
+end
+
+--- "(16, 64)" for comments.
+function c_text.shape(t) return graph.shape_text(t.shape) end
+
+return c_text

@@ -1,0 +1,137 @@
+-- cuda_files: the part of a device in the files around the step (model, main, Makefile), its memory, and the files of
+-- the runtime that it needs.
+local batch = require "emit.program.batch"
+local cuda_step = require "emit.targets.cuda.step"
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local cuda_files = {}
+
+local PAGE = 4096
+
+local function lines(list) return text.block(table.concat(list, "\n")) end
+
+--- The arenas of training: those of the device, copies of what files have, and what lies between host and device.
+function cuda_files.arenas(g, config, add)
+    local size = g.real == "f64" and 8 or 4
+    for _, arena in ipairs(g.arenas) do
+        add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. (arena.doc or "training"), "device")
+    end
+    add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
+        "device: two cycles of batches, and a single one", "device")
+    local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
+    add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
+    for _, arena in ipairs(g.arenas) do
+        if arena.name ~= "views" and arena.name ~= "activations" and arena.name ~= "partials" then
+            add(arena.name, batch.arena_bytes(g, arena), "copy for files")
+        end
+    end
+    add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
+end
+
+local function device_arenas(facts)
+    return ordered.collect(facts.arenas, function(a) return a.memory == "device" and a or nil end)
+end
+
+-- Fields of `model` that only a program with a device has.
+local function model_fields(g, config)
+    local list = {
+        "ga_device *device;",
+        "ga_address device_memory[DEVICE_ARENAS];",
+        "ga_address device_w, device_g; /* the flat space again: the device's is the true one */",
+    }
+    if g.residues then list[#list + 1] = "ga_address device_residue;" end
+    for _, name in ipairs(g.state_names) do
+        list[#list + 1] = ("ga_address device_state_%s;"):format(name)
+    end
+    local common = {
+        "ga_address device_partials; /* sums over tiles of the gradient and of tensors; see PARTIALS */",
+        "ga_address device_batches;  /* a ring of two cycles, and a single batch */",
+        "ga_address block;           /* the step block */",
+        "transfer *transfer;",
+        "bool pinned[ARENAS];        /* released by the driver */",
+        "ga_kernel kernels[KERNELS];",
+        "ga_graph *graphs[GRAPHS];",
+        "ga_cuda_stream stream, copying;  /* what is computed; what is copied beside it */",
+        "ga_event arrived[2], consumed[2]; /* the batches of a slot of the ring */",
+        "int slot;                   /* of the ring, for the next cycle */",
+        "bool ahead;                 /* its batches were sent during the last one */",
+        "bool eager;                 /* kernel by kernel, without graphs */",
+    }
+    table.move(common, 1, #common, #list + 1, list)
+    if config.mode.ranks then
+        local ranks = {
+            "ga_nccl *nccl;",
+            "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
+            "ga_event forked, joined;",
+            "int64_t small_sums;         /* the small ones among the sums over the ranks */",
+        }
+        table.move(ranks, 1, #ranks, #list + 1, list)
+    end
+    return lines(list)
+end
+
+--- The arguments of main.c and the README.
+function cuda_files.main(config) return { device = true, parallel = config.mode.ranks or false } end
+
+--- More arguments of model.h.
+function cuda_files.header(g, config, facts, sweeps)
+    local names = ordered.collect(device_arenas(facts), function(a) return a.name:upper() end)
+    return ordered.copy(cuda_files.main(config), {
+        device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS"),
+        graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS"),
+        step_fields = cuda_step.block(g, config, sweeps), device_fields = model_fields(g, config),
+        small = text.block(cuda_step.SMALL) })
+end
+
+--- More lines of model.h's sizes.
+function cuda_files.sizes(config, context)
+    return { ("KERNELS = %d, /* in kernels.cu */"):format(#context.kernels),
+        ("LONGEST = %d, /* micro-steps of the longest cycle */"):format(config.largest) }
+end
+
+--- More arguments of model.c.
+function cuda_files.model(config, facts)
+    local sizes = ordered.collect(device_arenas(facts), function(a)
+        return ("[%s] = %d,"):format(a.name:upper(), a.bytes)
+    end)
+    return ordered.copy(cuda_files.main(config), { device_arenas = lines(sizes) })
+end
+
+--- More constants of model.c: { name, value }.
+function cuda_files.constants(config) return { { "ARCH", config.arch or 0 } } end
+
+--- More assignments of model.c's place().
+function cuda_files.flat_places(g)
+    local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
+        "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
+    if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
+    for _, name in ipairs(g.state_names) do
+        list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
+    end
+    return list
+end
+
+--- What the Makefile links and watches beside the C files.
+function cuda_files.makefile()
+    return { device = true, libs = text.block(" -ldl") }
+end
+
+local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
+local RANKS = { "device/device_nccl", "ranks/rendezvous" }
+
+--- Parts of the runtime that the program is linked with.
+function cuda_files.runtime(config)
+    local list = ordered.copy(DEVICE)
+    return config.mode.ranks and table.move(RANKS, 1, #RANKS, #list + 1, list) or list
+end
+
+--- The engines of comm.h: those that the program has.
+function cuda_files.engines(config)
+    return config.mode.ranks and { "self", "mpi", "nccl" } or { "self" }
+end
+
+--- Whether a header of the runtime belongs to the program.
+function cuda_files.wants_header(name) return not (name:match("team") or name:match("collect")) end
+
+return cuda_files

@@ -1,0 +1,207 @@
+-- cuda_ops: what the templates of the CUDA target have beside the shared arguments of emit/kernels, and how each op is
+-- launched: { blocks, threads }, one-dimensional, whole warps, decided by shapes alone.
+local attention = require "emit.kernels.attention"
+local batchnorm = require "emit.kernels.batchnorm"
+local c_text = require "emit.targets.c_text"
+local conv = require "emit.kernels.conv"
+local graph = require "graph.graph"
+local launches = require "emit.targets.cuda.launches"
+local loss = require "emit.kernels.loss"
+local norm = require "emit.kernels.norm"
+local of_planes = require "emit.targets.cuda.ops_conv"
+local ops = require "emit.targets.ops"
+local pool = require "emit.kernels.pool"
+local product = require "emit.targets.cuda.product"
+local shape = require "emit.kernels.shape"
+local text = require "base.text"
+
+local THREADS = launches.THREADS
+local SIDE = 16      -- a tile of attention is square and has 256 threads (attention_tiles.cu)
+
+local list = ops.shared(shape, attention, conv, pool, batchnorm, norm, loss)
+local function add(name, more) ops.add(list, name, more) end
+local function set(name, entry) list[name] = entry end
+local function launch(how, ...)
+    for _, name in ipairs { ... } do list[name].launch = how end
+end
+
+local ceil, over, per_row = launches.ceil, launches.over, launches.per_row
+
+local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
+
+local function rows_of(node) return graph.elements(node.size.lead or {}) end
+
+-- === pointwise and products ======================================================================
+
+set("map", { launch = function(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end })
+
+for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
+    "linear_in_out_dw" } do
+    set(name, { arguments = function(kernel, node, op, dtype)
+        return product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
+    end, launch = launches.by_tiles })
+end
+
+set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "tile[lane][i]") end,
+    launch = function(node) return { blocks = ceil(node.size.N, 32) * ceil(node.size.K, 32), threads = THREADS } end })
+
+-- === attention ===================================================================================
+
+-- Tiles of 64 where they fit the 48 KiB of shared memory, smaller ones for short sequences.
+local function tile_of(node, dtype)
+    local largest = dtype == "f64" and 32 or 64
+    return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
+end
+
+-- What a query sees.
+local function add_tiles(arguments, node, _, _, dtype)
+    arguments.tile, arguments.depth = tile_of(node, dtype), arguments.d <= SIDE and SIDE or 2 * SIDE
+    local hidden = { "j >= T" }
+    if node.attrs.causal then hidden[#hidden + 1] = "j > i" end
+    if node.ins.mask then hidden[#hidden + 1] = "mask[row + j] == 0" end
+    arguments.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
+end
+
+local function tile_helpers(node)
+    return "attention_tiles:half" .. (node.ins.facts and " attention_draws" or "")
+end
+
+add("attend", add_tiles)
+add("attend_dx", function(arguments, node, ...)
+    add_tiles(arguments, node, ...)
+    arguments.stop = text.block(node.attrs.causal and "i0 + n" or "T")
+end)
+add("attend_delta", function(arguments, node)
+    arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
+end)
+set("rotary", { arguments = function(kernel, node) return attention.rotary(kernel, node, "at", "at + HALF") end })
+list.attend.helper, list.attend_dx.helper = tile_helpers, tile_helpers
+
+launch(function(node, dtype)
+    return { blocks = node.size.B * node.attrs.heads * ceil(node.size.T, tile_of(node, dtype)), threads = THREADS }
+end, "attend")
+launch(function(node, dtype)
+    local heads = node.attrs.heads + node.attrs.kv_heads
+    return { blocks = node.size.B * heads * ceil(node.size.T, tile_of(node, dtype)), threads = THREADS }
+end, "attend_dx")
+launch(function(node) return over(graph.elements(node.outs.delta.tensor.shape)) end, "attend_delta")
+launch(function(node) return over(node.size.T * node.attrs.d // 2) end, "rotary")
+
+-- === norms =======================================================================================
+
+add("rmsnorm", function(arguments, node)
+    arguments.type, arguments.x = c_text.type_of(node.ins.x), element(node.ins.x, "row[c]")
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor, arguments.x.text .. " * factor * weight[c]"))
+end)
+add("layernorm", function(arguments, node)
+    arguments.type, arguments.x = c_text.type_of(node.ins.x), element(node.ins.x, "row[c]")
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
+        ("(%s - middle) * factor * weight[c]%s"):format(arguments.x.text, arguments.shift.text)))
+end)
+
+-- The pointers to a row of x and of dy.
+local function heads(node)
+    local x, dy = c_text.type_of(node.ins.x).text, c_text.type_of(node.ins.dy).text
+    if x == dy then return text.block(("const %s *row = x + r * C, *d = dy + r * C;"):format(x)) end
+    return text.block(("const %s *row = x + r * C;\nconst %s *d = dy + r * C;"):format(x, dy))
+end
+
+add("norm_dx", function(arguments, node, kernel)
+    arguments.store, arguments.heads = c_text.store(kernel, "y[i]", "value"), heads(node)
+    arguments.x, arguments.dy = element(node.ins.x, "row[c]"), element(node.ins.dy, "d[c]")
+end)
+add("norm_dw", function(arguments, node, kernel)
+    arguments.x, arguments.dy = element(node.ins.x, "x[i * C + j]"), element(node.ins.dy, "dy[i * C + j]")
+    arguments.store = text.block(kernel.can_add and "y[j] = add ? y[j] + value : value;" or "y[j] = value;")
+end)
+launch(function(node) return { blocks = ceil(node.size.C, 32), threads = THREADS } end, "norm_dw")
+
+add("batchnorm_stats", function(arguments, node)
+    arguments.x = element(node.ins.x, "x[first + k / S * C * S + k % S]")
+end)
+add("batchnorm", function(arguments, node)
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
+        ("(%s - mean[at]) * (rstd[at] * weight[c]) + bias[c]"):format(c_text.load(node.ins.x, "x[i]"))))
+end)
+add("batchnorm_sums", function(arguments, node)
+    arguments.x, arguments.dy = element(node.ins.x, "x[i]"), element(node.ins.dy, "dy[i]")
+end)
+launch(function(node) return { blocks = node.size.G * node.size.C, threads = THREADS } end,
+    "batchnorm_stats", "batchnorm_sums")
+launch(function(node) return launches.full(node.size.B * node.size.C * node.size.S) end, "batchnorm", "batchnorm_dx")
+launch(function(node) return launches.full(node.size.C) end, "batchnorm_running", "batchnorm_collect")
+
+-- === planes ======================================================================================
+
+of_planes(list)
+
+-- Each place collects the gradient of the windows that saw it.
+local function add_seen(arguments, node, kernel)
+    pool.add_seen(arguments, node.attrs)
+    arguments.store = c_text.store(kernel, "y[i]", "value")
+end
+
+add("maxpool2d_dx", function(arguments, node, kernel)
+    arguments.d = element(node.ins.dy, "dy[first + p * Q + q]")
+    add_seen(arguments, node, kernel)
+end)
+add("avgpool2d_dx", function(arguments, node, kernel)
+    arguments.type, arguments.d = c_text.type_of(node.ins.dy), element(node.ins.dy, "d[p * Q + q]")
+    add_seen(arguments, node, kernel)
+end)
+launch(function(node)
+    local s = node.size
+    return launches.full(s.B * s.C * s.P * s.Q)
+end, "maxpool2d", "avgpool2d", "pad2d")
+launch(function(node)
+    local s = node.size
+    return launches.full(s.B * s.C * s.H * s.W)
+end, "maxpool2d_dx", "avgpool2d_dx")
+
+-- === rows ========================================================================================
+
+local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, node, dtype,
+    shape.by_rows(node) and "row[j]" or "column[j * INNER]") end
+
+-- A block has 32 columns.
+local function by_columns(node)
+    return { blocks = node.size.outer * ceil(node.size.inner, 32), threads = THREADS }
+end
+
+set("column_sum", { arguments = axis_sum, launch = by_columns })
+set("axis_sum", { arguments = axis_sum, launch = function(node)
+    return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node)
+end })
+
+-- A row of logits is read as x = row[c], and one element as `name`.
+local function add_row(name, spelling)
+    return function(arguments, node)
+        local logits = node.ins.logits
+        arguments.type, arguments.x = c_text.type_of(logits), element(logits, "row[c]")
+        arguments[name] = element(logits, spelling)
+    end
+end
+add("cross_entropy", add_row("hit", "row[target[i]]"))
+add("hit", add_row("best", "row[best]"))
+
+set("embedding", { arguments = function(_, node)
+    return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
+end, launch = function(node) return over(graph.elements(node.size.lead) * node.size.C) end })
+set("embedding_dw", { arguments = function(kernel, node)
+    return shape.embedding_dw(kernel, node, "dy[(ga_int64)order[k] * C + c]")
+end, launch = function(node) return per_row(node.size.R, node.size.C) end })
+launch(function() return { blocks = 1, threads = THREADS } end, "id_order")
+
+launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx", "softmax",
+    "softmax_dx", "log_softmax", "log_softmax_dx", "layernorm", "rmsnorm", "norm_dx")
+launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit")
+launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
+    "tally", "tally_hits", "micro_weight")
+launch(function(node) return over(rows_of(node)) end, "loss_seed")
+launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
+launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
+    "accumulate_half")
+launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "dropout", "copy")
+list.accumulate_half.helper = function(node) return node.ins.facts and "narrow_between" end
+
+return list

@@ -1,0 +1,67 @@
+-- cuda_ops_conv: what the CUDA target's templates of convolutions have beside the shared arguments: tiles of a product
+-- whose blocks choose their part of the places.
+local c_text = require "emit.targets.c_text"
+local conv = require "emit.kernels.conv"
+local launches = require "emit.targets.cuda.launches"
+local ops = require "emit.targets.ops"
+local text = require "base.text"
+
+local ceil = launches.ceil
+
+local BLOCKS_EACH = 1024     -- of a part of a turned weight, at most
+
+-- The part of a block, `part`; tiles are the blocks of those before it. `tiles_of(part)` counts those of one.
+local function part_choice(parts, tiles_of)
+    local lines, tiles = {}, 0
+    for i, part in ipairs(parts) do
+        local value = conv.part_text(part, tiles) .. ";"
+        lines[i] = i == 1 and "conv_part part = " .. value or ("if (blockIdx.x >= %d) part = %s"):format(tiles, value)
+        tiles = tiles + tiles_of(part)
+    end
+    return text.block(table.concat(lines, "\n")), tiles
+end
+
+-- A tile of a product of `rows` rows; returns its side.
+local function add_tile(list, rows)
+    local side = rows <= 32 and 32 or 64
+    list.tile_rows, list.tile_columns, list.depth = side, side, side == 32 and 32 or 16
+    list.tall, list.wide = side // 16, side // 16
+    return side
+end
+
+local function add_product(list, node, kernel, op)
+    local g = op.gather(node)
+    list.weight = text.block(c_text.load(node.ins.weight, "weight[part.weight + (ga_int64)(g * OUT + i) * K + k]"))
+    local side = add_tile(list, list.out)
+    list.part_choice, kernel.launch.blocks = part_choice(g.parts, function(part)
+        return ceil(list.out, side) * g.groups * ceil(g.B * part.h.places * part.w.places, side)
+    end)
+end
+
+local function add_turned(list, node, kernel)
+    list.blocks_each = math.min(ceil(node.size.N, #node.parts * launches.THREADS), BLOCKS_EACH)
+    list.part_choice, kernel.launch.blocks = part_choice(node.parts, function() return list.blocks_each end)
+end
+
+local function weight_gradient(kernel, node, op)
+    local list = conv.weight_gradient(node, op, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]")
+    local terms = list.channels * list.taps
+    local side = add_tile(list, math.min(terms, list.out))
+    list.part_choice = part_choice(op.gather(node).parts, function() return 0 end)
+    kernel.launch.blocks = ceil(terms, side) * ceil(list.out, side) * list.groups * list.partials
+    return list
+end
+
+-- Sets the entries of the ops of convolutions in the table of the target.
+return function(list)
+    ops.add(list, "conv2d", add_product)
+    ops.add(list, "conv2d_dx", add_product)
+    ops.add(list, "conv2d_turned", add_turned)
+    list.conv2d_dw = { arguments = weight_gradient }
+    for _, name in ipairs { "conv2d", "conv2d_dx", "conv2d_turned", "conv2d_dw" } do
+        list[name].launch = launches.by_tiles
+    end
+    list.conv2d_dw_sum.launch = function(node)
+        return launches.full(node.size.O * node.size.I * node.size.R * node.size.S)
+    end
+end

@@ -1,0 +1,47 @@
+-- product: the tiles of a product on a device, and how their elements are loaded.
+local c_text = require "emit.targets.c_text"
+local launches = require "emit.targets.cuda.launches"
+local text = require "base.text"
+
+local ceil = launches.ceil
+
+-- Tiles of C: large ones when there are enough of them to fill a device, which has 100 or so
+-- multiprocessors, else small ones.
+local function tiling(M, N, f64)
+    if not f64 and ceil(M, 128) * ceil(N, 128) >= 96 then
+        return { rows = 128, columns = 128, depth = 8, tall = 8, wide = 8 }
+    elseif ceil(M, 64) * ceil(N, 64) >= 96 then
+        return { rows = 64, columns = 64, depth = 16, tall = 4, wide = 4 }
+    end
+    return { rows = 32, columns = 32, depth = 32, tall = 2, wide = 2 }
+end
+
+-- "(ga_int64)i * 64 + k" for strides 64 and 1.
+local function index_text(i, i_stride, j, j_stride)
+    local function term(name, stride)
+        return stride == 1 and name or ("(ga_int64)%s * %d"):format(name, stride)
+    end
+    return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
+end
+
+-- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch. Neighbouring
+-- threads load neighbouring addresses: the index with stride 1 runs fastest.
+return function(g, kernel, has_bias, dtype)
+    local t = tiling(g.M, g.N, dtype == "f64")
+    kernel.launch = { blocks = ceil(g.M, t.rows) * ceil(g.N, t.columns), threads = launches.THREADS }
+    local function split(fast_is_depth, extent)
+        if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
+        return text.block("s % " .. extent), text.block("s / " .. extent)
+    end
+    local function load(name, ...)
+        local x = ("%s[%s]"):format(name, index_text(...).text)
+        return text.block(kernel.half and ("%s_widen(%s)"):format(kernel.half, x) or x)
+    end
+    local a_i, a_k = split(g.a_col == 1, "ROWS")
+    local b_j, b_k = split(g.b_row == 1, "COLUMNS")
+    return { M = g.M, N = g.N, K = g.K, rows = t.rows, columns = t.columns, depth = t.depth,
+        tall = t.tall, wide = t.wide, a_i = a_i, a_k = a_k, b_j = b_j, b_k = b_k,
+        a = load("a", "i", g.a_row, "k", g.a_col), b = load("b", "k", g.b_row, "j", g.b_col),
+        value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
+        store = c_text.store(kernel, "c[at]", "value"), threads = kernel.launch.threads }
+end

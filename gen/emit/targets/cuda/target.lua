@@ -1,0 +1,20 @@
+-- The CUDA target: kernels.cu is compiled for the device at start, the host sends launches.
+local c_text = require "emit.targets.c_text"
+local cuda = require "emit.targets.cuda.cuda"
+local cuda_files = require "emit.targets.cuda.files"
+local cuda_ops = require "emit.targets.cuda.ops"
+local cuda_step = require "emit.targets.cuda.step"
+local launches = require "emit.targets.cuda.launches"
+local ordered = require "base.ordered"
+local product = require "emit.targets.cuda.product"
+
+return ordered.copy(ordered.copy(cuda, cuda_files), {
+    doc = "C and kernels for a device",
+    runs = true, device = true, threads = false, library = false,
+    ops = cuda_ops, product = product, launch = launches.described,
+    unused = { real = true, chunk = true },     -- the type is always called real
+    load = c_text.load, store = c_text.store,
+    loader_memory = "pinned",
+    kernels_file = "kernels.cu", kernels = cuda_step.kernels, render = cuda_step.render,
+    ranks_library = "NCCL",
+})

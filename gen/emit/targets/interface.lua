@@ -1,0 +1,131 @@
+-- interface: what a target is: the fields of the object that gen/emit/targets/NAME/target.lua returns. Nobody outside
+-- gen/emit/targets asks which target it is; who writes a file asks for a capability or calls a function of the object.
+-- A field that is missing, unknown or of another type is an error when the target is loaded.
+local ordered = require "base.ordered"
+
+local interface = {}
+
+local function field(name, type, doc, optional) return { name = name, type = type, doc = doc, optional = optional } end
+
+-- Fields by what they are for; of an optional one, nil is the answer no.
+interface.fields = {
+    -- what it is and can do
+    field("doc", "string", "what a program for it is, in a few words"),
+    field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
+    field("device", "boolean", "whether kernels work on memory that is not the host's"),
+    field("threads", "boolean", "whether the workers of a team call each kernel together"),
+    field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
+    field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
+    field("looks_at_skip", "boolean", "whether each kernel of an update looks whether the update is skipped", true),
+
+    -- what it makes of the ops of the catalog (targets/ops.lua)
+    field("folder", "string", "the folder of its templates, below templates/"),
+    field("extension", "string", "the end of their names"),
+    field("ops", "table", "by op: { arguments(kernel, node, op, dtype, target), launch(node, dtype), helper, block, "
+        .. "blocks }; an op's entry in the catalog may have them instead"),
+    field("unused", "table", "the names, as keys, of arguments of all targets that its templates do not take", true),
+    field("product", "function", "(gemm, kernel, has_bias, dtype): those of a product with these strides"),
+    field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
+        .. "a target with it needs a launch for each op", true),
+
+    -- spelling: types, numbers, expressions
+    field("i32", "string", "the type of whole numbers in kernels"),
+    field("int64", "string", "the type of the numbers of updates and cycles"),
+    field("index", "string", "the index of an element where a view divides it"),
+    field("spelling", "function", "(dtype, variable, at): how base/expr.lua prints expressions of this type"),
+    field("call", "function", "(name, dtype): the name of a math function"),
+    field("load", "function", "(tensor, place): an element as a number to compute with"),
+    field("store", "function", "(kernel, place, value): the statement that writes an element of the first result"),
+    field("scalar", "function", "(name, tensor): how a kernel reads a scalar of the step"),
+    field("parameter", "function", "(tensor, name, writes): the declaration of a parameter of a kernel"),
+    field("first_parameters", "table", "the parameters that stand before those of each kernel"),
+    field("iteration", "string", "the parameter that counts the iterations of a loop, for draws"),
+    field("open", "function", "(name, launch): what stands before the parameters of a kernel"),
+    field("wrap", "function", "(pad, open, list, tail): a call or declaration in lines of at most 100 columns"),
+    field("rate_spelling", "function", "(config, argument): how boundary/rate.lua spells the functions of the rate"),
+
+    -- calls: what the host writes in forward, backward and the cycle
+    field("worker", "string", "the first argument of each call"),
+    field("worker_parameter", "string", "its declaration"),
+    field("barrier", "string", "the call that waits for all workers; nil: kernels run one behind the other", true),
+    field("strides", "function", "(lines, pad): the declarations that the lines of an iteration need", true),
+    field("pointer", "function", "(tensor): the address of a tensor"),
+    field("run_offset", "function", "(tensor, run): what is added to it for some rows"),
+    field("adds", "function", "(out): whether a call adds to a result, or nil: it never does"),
+    field("nothing", "string", "the body of an empty pass"),
+    field("micro_arguments", "string", "the arguments of micro(), %s the number of the micro-step"),
+    field("cycle_parameters", "string", "the parameters of a cycle"),
+    field("cycle_opening", "string", "its first line", true),
+
+    -- fields of the program's structures
+    field("batch_field", "function", "(tensor): its declaration in the struct batch, and a comment"),
+    field("batch_place", "function", "(tensor, at): its value"),
+    field("field", "function", "(tensor, name): its declaration in a struct of model.h"),
+    field("place", "function", "(tensor, base, offset): its value"),
+    field("views", "string", "the declaration of v, where copies of weights begin"),
+    field("gradient_field", "function", "(name): the declaration of a gradient of 16 bits"),
+    field("gradient_place", "function", "(name, offset): its value"),
+
+    -- memory
+    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory), memory nil, "
+        .. "\"pinned\" or \"device\""),
+    field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
+
+    -- files and libraries
+    field("kernels_file", "string", "the file that the command `kernels` prints"),
+    field("kernels", "function", "(g, config, context, all, found): all kernels that step.c calls; found: of boundary.kernels"),
+    field("render", "function", "(g, config, context, all, found, header, files): its own files, step.c among them"),
+    field("main", "function", "(config): arguments of templates/program/main.c and the README"),
+    field("header", "function", "(g, config, facts, updates): more arguments of model.h"),
+    field("sizes", "function", "(config, context): more lines of its sizes"),
+    field("model", "function", "(config, facts): more arguments of model.c"),
+    field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
+    field("constants", "function", "(config): more constants of model.c, { name, value }"),
+    field("makefile", "function", "(config): more arguments of the Makefile"),
+    field("runtime", "function", "(config): files of the runtime that are its own"),
+    field("wants_header", "function", "(name): whether a header of the runtime belongs to the program"),
+    field("engines", "function", "(config): the engines of runtime/comm.h, the fastest last"),
+    field("ranks_library", "string", "the library that sums over ranks, with memory outside the plan"),
+
+    -- the boundary: addresses and calls of an update
+    field("updates", "string", "the number of updates done"), field("cycles", "string", "the number of cycles done"),
+    field("nominal", "string", "the weight of a full cycle"),
+    field("scaler_argument", "string", "the settings of the scale of the loss, as an argument"),
+    field("rate", "function", "(config, what, t): the call of the function of the rate"),
+    field("element", "string", "the index of an element of the gradient"),
+    field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
+    field("place_type", "string", "the declaration of an address"),
+    field("fixed_place_type", "string", "the same of one that stays"),
+    field("services", "table", "by op of g.boundary: { call, stops }: what is called where a node is no kernel, and the line "
+        .. "that follows behind the barrier"),
+    field("sweep_step", "string", "what a call begins with whose kernel reads the struct step"),
+    field("move_step", "string", "the same of batchnorm_move"),
+    field("step_of", "function", "(reads_step): what the call of a kernel of the update begins with"),
+    field("single", "function", "(kernel, own, reads_step): the parameters of a kernel of one worker"),
+    field("sweep", "function", "(kernel, own, tile): those of a kernel over a range of the flat space"),
+    field("matrices", "function", "(kernel, own, over): those of a kernel over matrices"),
+    field("over_square", "function", "(kernel, own): sets the launch of a kernel over a square matrix"),
+}
+
+--- Refuses a target whose fields are not those of the interface.
+function interface.check(target, name)
+    if type(target) ~= "table" then
+        error(("target '%s': gen/emit/targets/%s/target.lua returns no table"):format(name, name), 0)
+    end
+    local known = { name = true }
+    for _, f in ipairs(interface.fields) do
+        local value = target[f.name]
+        known[f.name] = true
+        if value == nil and not f.optional then
+            error(("target '%s' has no %s: %s"):format(name, f.name, f.doc), 0)
+        end
+        if value ~= nil and type(value) ~= f.type then
+            error(("target '%s': %s is a %s, expected a %s: %s"):format(name, f.name, type(value), f.type, f.doc), 0)
+        end
+    end
+    for key in ordered.each(target) do
+        if not known[key] then error(("target '%s' has an unknown field '%s'"):format(name, key), 0) end
+    end
+end
+
+return interface

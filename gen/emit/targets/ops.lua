@@ -1,0 +1,121 @@
+-- ops: the table `ops` of a target: for each op of the catalog its template arguments, its launch, the blocks it is
+-- made of. A target has entries of its own; an op may carry all of it in its entry of the catalog, for all targets:
+--
+--   arguments = function(node, how) return { n = node.size.N, store = how.store("y[i]", "sum") } end,
+--   launch = function(node) return { over = node.size.N } end,    -- or { rows =, width = }, { blocks =, threads = }
+--   helper = "scan",                                                -- block scan of templates/TARGET/scan.*
+local ordered = require "base.ordered"
+local text = require "base.text"
+
+local ops = {}
+
+--- { [op] = { arguments } } of modules of emit/kernels, whose arguments are those of all targets.
+function ops.shared(...)
+    local list = {}
+    for _, family in ipairs { ... } do
+        for name, arguments in ordered.each(family.arguments) do list[name] = { arguments = arguments } end
+    end
+    return list
+end
+
+--- Adds to the shared arguments of op `name` what `more(list, node, kernel, op, dtype)` sets in them.
+function ops.add(list, name, more)
+    local shared = list[name].arguments
+    list[name].arguments = function(kernel, node, op, dtype, target)
+        local arguments = shared(kernel, node, op, dtype, target)
+        more(arguments, node, kernel, op, dtype)
+        return arguments
+    end
+end
+
+-- How a target spells what an op's arguments have: the type of numbers, a number, a function of the math library,
+-- an element read as a number, the statement that stores or adds an element of the first result.
+local function spelling(kernel, dtype, target)
+    return {
+        real = text.ident "real",
+        number = function(x) return text.number(x, dtype) end,
+        call = function(name) return target.call(name, dtype) end,
+        load = function(t, place) return text.block(target.load(t, place)) end,
+        store = function(place, value) return target.store(kernel, place, value) end,
+    }
+end
+
+-- What the catalog's entry says for all targets, as the table of one target has it.
+local function of_catalog(op, target)
+    return {
+        arguments = op.arguments and function(kernel, node, _, dtype)
+            return op.arguments(node, spelling(kernel, dtype, target))
+        end,
+        launch = op.launch and target.launch and function(node) return target.launch(op.launch(node)) end,
+        helper = op.helper, blocks = op.blocks or type(op.block) == "string" and { op.block } or { op.name },
+    }
+end
+
+-- { [file] = { [block] = true } } of the template files of a target.
+local function blocks_of(target)
+    local found = {}
+    for _, file in ipairs(host.embedded_names("templates/" .. target.folder .. "/")) do
+        found[file] = {}
+        for name in ("\n" .. host.embedded(file)):gmatch("\n[/#]/?@%s*([%a_][%w_]*)") do found[file][name] = true end
+    end
+    return found
+end
+
+local function missing(op, target, what, expected)
+    error(("op '%s' has no %s for target '%s': expected it in %s"):format(op.name, what, target.name, expected), 0)
+end
+
+local function check(op, entry, target, found)
+    local file = ("templates/%s/%s%s"):format(target.folder, op.lower, target.extension)
+    for _, block in ipairs(entry.blocks) do
+        if not (found[file] and found[file][block]) then
+            missing(op, target, ("template block '%s'"):format(block), file)
+        end
+    end
+    local where = ("gen/emit/targets/%s or in the op's entry of the catalog"):format(target.name)
+    if not entry.arguments then missing(op, target, "template arguments", where) end
+    if target.launch and not entry.launch then missing(op, target, "launch", where) end
+end
+
+--- Completes target.ops by what the catalog's ops say themselves, and refuses an op that the target cannot emit.
+function ops.complete(target, catalog_ops)
+    local found, all = blocks_of(target), ordered.copy(target.ops)
+    for name, op in catalog_ops:each() do
+        if op.lower ~= "pointwise" then
+            all[name] = ordered.copy(of_catalog(op, target), target.ops[name])
+            check(op, all[name], target, found)
+        end
+    end
+    if target.launch and not (all.map and all.map.launch) then
+        missing({ name = "map" }, target, "launch", "gen/emit/targets/" .. target.name)
+    end
+    target.ops = all
+end
+
+--- The template arguments of a node; sets kernel.launch. `own`: the function that makes them for what is no op.
+function ops.arguments(kernel, node, op, dtype, target, own)
+    local entry = target.ops[own and "map" or node.op] or {}
+    kernel.launch = entry.launch and entry.launch(node, dtype)
+    local arguments = (own or entry.arguments)(kernel, node, op, dtype, target)
+    for name in ordered.each(target.unused or {}) do arguments[name] = nil end
+    arguments.threads = kernel.launch and kernel.launch.threads
+    return arguments
+end
+
+--- The name of the block of a node's kernel.
+function ops.block(kernel, node, op, target)
+    local own = target.ops[node.op].block
+    if own then return own(kernel) end
+    if type(op.block) == "function" then return op.block(node) end
+    return op.block or node.op
+end
+
+--- The names of the helpers that stand before a node's kernel, one behind the other, or nil.
+function ops.helper(node, target)
+    local own = target.ops[node.op]
+    local helper = own and own.helper
+    if type(helper) == "function" then return helper(node) end
+    return helper
+end
+
+return ops
