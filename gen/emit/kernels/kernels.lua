@@ -10,6 +10,7 @@ local matmul = require "emit.targets.c.matmul"
 local norm = require "emit.kernels.norm"
 local ordered = require "base.ordered"
 local pool = require "emit.kernels.pool"
+local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -152,43 +153,84 @@ function ARGUMENTS.pack_in_out(_, node, _, _, target)
     return { N = node.size.N, K = node.size.K, value = text.block(c.stored(node.outs.y.tensor, x)) }
 end
 
--- One load per input, and the formula in terms of the inputs' names. Ops that move values keep their
--- type, all others compute in the program's.
-function ARGUMENTS.map(kernel, node, _, dtype, target)
-    local out = graph.writes(node)[1].tensor
-    local whole = out.dtype == "i32"
-    local type_name = whole and target.i32 or "real"
-    local loads, names = {}, {}
-    for i, key in ipairs(node.signature.ins) do
+-- What a pointwise kernel calls its arrays.
+local function array_name(k) return "in" .. k end
+
+-- A value of at most so many operations that is read once stands inside the statement that reads it.
+local MOST_INSIDE = 6
+
+-- One load per element that is read, at its place in the array: { lines, shown }, shown being the places for people.
+local function loads_of(node, type_name, read, target)
+    local lines, shown, number, count = {}, {}, {}, 0
+    for _, key in ipairs(node.signature.ins) do
         local t, v = node.ins[key], node.views[key]
-        local value, shown = t.name, t.name
-        if t.kind ~= "scalar" then
-            value = c.load(t, ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
-                v and view.text(v, target.index) or "i"))
+        if not number[t] then
+            count = count + 1
+            number[t] = count
         end
-        if v then shown = ("%s[%s]"):format(t.name, view.text(v, "i")) end
-        loads[i], names[key] = ("const %s %s = %s;"):format(type_name, key, value), shown
+        local array = array_name(number[t])
+        shown[key] = v and ("%s[%s]"):format(array, view.text(v, "i")) or array
+        if read[key] then
+            local value = array
+            if t.kind ~= "scalar" then
+                local cast = t.dtype == "i32" and type_name == "real" and "(real)" or ""
+                value = c.load(t, ("%s%s[%s]"):format(cast, array, v and view.text(v, target.index) or "i"))
+            end
+            lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, key, value)
+        end
     end
-    local formula = expr.shown(node.exprs.y, function(name) return names[name] end)
-    local spelling = target.spelling(dtype, nil, node.at)
-    if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
-    local value = expr.text(node.exprs.y, spelling)
-    if kernel.can_add then
-        loads[#loads + 1] = ("const real value = %s;"):format(value)
-        value = "value"
-    end
-    return { n = graph.elements(out.shape), formula = text.comment(formula),
-        loads = text.block(table.concat(loads, "\n")), store = c.store(kernel, out.name .. "[i]", value) }
+    return lines, shown
 end
 
--- What a node's kernel reads: { tensor, name }, a pointwise one each tensor once and by its own name.
+-- "silu, add, exp, ..., mul": the words of the statements, of many the first and the last.
+local function words_of(list)
+    local words = ordered.collect(list, function(s) return (s[1]:gsub("_%d+$", ""):gsub("_out$", "")) end)
+    if #words > 6 then words = { words[1], words[2], words[3], "...", words[#words] } end
+    return table.concat(words, ", ")
+end
+
+-- A formula of at most so many columns is a kernel's comment; for a longer one the words stand there.
+local MOST_SHOWN = 72
+
+local function formula_of(node, list, shown)
+    local formula = #list == 1 and expr.shown(list[1][2], function(name) return shown[name] end)
+    return text.comment(formula and #formula <= MOST_SHOWN and formula or words_of(node.statements))
+end
+
+-- Columns in front of a statement of a pointwise kernel.
+local INDENT = 12
+
+local function broken(line) return statements.broken("", line, 100 - INDENT) end
+
+-- One load per input, then the statements, the last of which is stored. Ops that move values keep their type, all
+-- others compute in the program's.
+function ARGUMENTS.map(kernel, node, _, dtype, target)
+    local out = graph.writes(node)[1].tensor
+    local type_name = out.dtype == "i32" and target.i32 or "real"
+    local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
+    for _, key in ipairs(statements.inputs(list)) do read[key] = true end
+    local loads, shown = loads_of(node, type_name, read, target)
+    local spelling = target.spelling(dtype, nil, node.at)
+    if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
+    local lines, value = statements.text(list, type_name, spelling)
+    if kernel.can_add then
+        lines[#lines + 1] = ("const real value = %s;"):format(value)
+        value = "value"
+    end
+    for _, line in ipairs(lines) do loads[#loads + 1] = broken(line) end
+    return { n = graph.elements(out.shape), formula = formula_of(node, list, shown),
+        loads = text.block(table.concat(loads, "\n")),
+        store = text.block(broken(c.store(kernel, "out[i]", value).text)) }
+end
+
+-- What a node's kernel reads: { tensor, name, name of the input }, a pointwise one each tensor once.
 local function operands(node)
     local list, seen = {}, {}
     for _, name in ipairs(node.signature.ins) do
         local t = node.ins[name]
-        if t and not (node.exprs and seen[t]) then
+        if t and not (node.statements and seen[t]) then
             seen[t] = true
-            list[#list + 1] = { t, node.exprs and t.name or parameter_name(node, name), name }
+            list[#list + 1] = { t, node.statements and array_name(#list + 1) or parameter_name(node, name), name }
         end
     end
     return list
@@ -199,7 +241,7 @@ local function parameters(kernel, node, target)
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name] then
             local t = node.outs[name].tensor
-            list[#list + 1] = target.parameter(t, node.exprs and t.name or parameter_name(node, name), true)
+            list[#list + 1] = target.parameter(t, node.statements and "out" or parameter_name(node, name), true)
         end
     end
     for _, operand in ipairs(operands(node)) do
@@ -214,9 +256,9 @@ local function parameters(kernel, node, target)
 end
 
 local function cost_of(node, op)
-    if node.exprs then
+    if node.statements then
         local n = graph.elements(graph.writes(node)[1].tensor.shape)
-        return { flops = n * expr.count(node.exprs.y), elements = n * (1 + #node.signature.ins) }
+        return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
     return op.cost(node)
 end
@@ -274,14 +316,14 @@ function kernels.make(node, section, context)
     local cost = cost_of(node, op)
     kernel.flops = cost.flops
     kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, dtype))
-    local family = node.exprs and "pointwise" or op.lower
+    local family = node.statements and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
-    local arguments = target.arguments(kernel, node, op, dtype, node.exprs and ARGUMENTS.map or ARGUMENTS[node.op])
+    local arguments = target.arguments(kernel, node, op, dtype, node.statements and ARGUMENTS.map or ARGUMENTS[node.op])
     arguments.fn = text.ident(kernel.name)
     arguments.params = text.block(parameters(kernel, node, target))
     arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
         node.why and "; " .. node.why or ""))
-    local block = node.exprs and "map" or op.block or node.op
+    local block = node.statements and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
     if context.half and op.gemm then block = block .. target.of_half end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
@@ -308,7 +350,8 @@ function kernels.call(kernel, pad, target, behind)
         end
     end
     for _, operand in ipairs(operands(node)) do
-        list[#list + 1] = node.exprs and target.pointer(operand[1]) or address(node, operand[3], operand[1], target)
+        local t = operand[1]
+        list[#list + 1] = node.statements and target.pointer(t) or address(node, operand[3], t, target)
     end
     if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then

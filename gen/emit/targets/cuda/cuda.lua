@@ -249,7 +249,7 @@ function cuda.arguments(kernel, node, op, dtype, shared)
     if op and op.gemm then
         arguments = gemm(kernel, node, op, dtype)
     else
-        kernel.launch = node.exprs and LAUNCH.map(node) or LAUNCH[node.op](node, dtype)
+        kernel.launch = node.statements and LAUNCH.map(node) or LAUNCH[node.op](node, dtype)
         arguments = {}
         for key, value in ordered.each(shared(kernel, node, op, dtype, cuda)) do
             if not UNUSED[key] then arguments[key] = value end
