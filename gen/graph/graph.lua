@@ -10,6 +10,8 @@
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
 --     twin   the node of the backward pass whose kernel a node of an evaluation shares
+--     statements  of a pointwise node: what it computes of ins, see base/statements.lua
+--     views  of a pointwise node: how inputs are found that are not read element by element, see graph/view.lua
 --     run    the rows that it sees of operands that begin with all rows   see passes/logits.lua
 --   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
 --   Region = { op = "times", name, count, first, step, body, carries, scope, at }

@@ -38,6 +38,11 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
+/* Copies that kernels read; constant over a cycle, so made once per update. */
+static void pack_views(queue *q, model *m) {
+    $view_calls
+}
+
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -110,11 +115,6 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
 }
 
 /* -- the boundary ------------------------------------------------------------------------------ */
-
-/* Copies that kernels read; constant over a cycle, so made once per update. */
-static void pack_views(queue *q, model *m) {
-    $view_calls
-}
 
 //% if matrices.text ~= "" then
 $matrices

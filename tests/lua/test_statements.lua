@@ -1,5 +1,5 @@
--- Statements: a value read twice is computed once, so the text of kernels grows with the number of ops, and a kernel
--- has bounds beyond which a chain of ops is several kernels.
+-- The functions of kernels.c. A value read twice is computed once, so their text grows with the number of ops, and has
+-- bounds beyond which a chain of ops is several kernels. Layers of one shape share a function.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -44,6 +44,50 @@ add("a kernel reads at most 16 arrays, and has at most 64 statements", function(
         most = math.max(most, lines // 3 + 1)
     end
     t.equal(most, 64)
+end)
+
+add("layers of one shape share a function, and a profile tells them apart", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("shared_functions", table.concat({
+        'data { "csv", train = "tiny.csv", target = "last" }', "batch (6)",
+        'model { linear "one" { 4 }, relu {}, linear "two" { 4 }, relu {}, linear "three" { 4 }, linear "last" { 3 } }',
+        'loss "cross_entropy"', 'optimizer { "sgd", lr = 0.1 }', "train { updates = 5 }", "" }, "\n"), { probe = true })
+    local fn, functions = {}, 0
+    for _, kernel in ipairs(programs.plan(p).kernels) do fn[kernel.name] = kernel.fn end
+    t.equal(fn.one_forward, fn.two_forward)
+    t.equal(fn.two_forward, fn.three_forward)
+    t.equal(fn.backward_one_weight, fn.backward_two_weight)
+    assert(fn.last_forward ~= fn.one_forward, "a layer of another shape")
+    for name in host.read(p.folder .. "/kernels.c"):gmatch("\nstatic void ([%w_]+)%(") do
+        functions = functions + (name == fn.one_forward and 1 or 0)
+    end
+    t.equal(functions, 1)
+    local profile = programs.train({ name = p.name, spec = p.spec, train = p.probe, folder = p.folder },
+        { "--cycles", 2, "--profile" }).out
+    for _, name in ipairs { "one_forward", "two_forward", "three_forward", "backward_two_weight", "update_0" } do
+        t.equal(t.match(profile, "\n" .. name .. " +(%d+) "), "2", name)
+    end
+end)
+
+add("a probe of an edited step.c says that it is of other calls", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("edited_step", [[
+data { "csv", train = "tiny.csv", target = "last" }
+batch (6)
+model { linear "one" { 4 }, relu {}, linear "last" { 3 } }
+loss "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train { updates = 5 }
+]], { probe = true, whole = true })
+    local path = p.folder .. "/step.c"
+    local text = host.read(path)
+    local first, last = text:find("\n    relu_6x4[^\n]*")
+    t.write(path, text:sub(1, first - 1) .. text:sub(last + 1))
+    t.equal(t.run({ "make", "-s", "-C", p.folder, "probe", "CFLAGS=-O0" }).status, 0)
+    local result = programs.train({ name = p.name, spec = p.spec, train = p.probe, folder = p.folder },
+        { "--cycles", 1, "--profile", status = 1 })
+    t.contains(result.err, "step.c was edited: its call 4 is of linear_")
+    t.write(path, text)
 end)
 
 local statements = require "base.statements"

@@ -1,5 +1,9 @@
--- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
--- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
+-- kernels: a node becomes a call of a function of kernels.c: a template block of its op's family, filled with sizes and
+-- formulas. Nodes whose functions have the same text share one, named after op and shape; the record of a call gives
+-- the line in step.c, that of `gagen plan` and that of a profile.
+--
+--   linear 'fc1', linear 'fc2' of 64 x 64    ->    linear_16x64x64(w, m->a.fc1_y, m->a.x, m->v.fc1_weight, ...)
+--                                                  linear_16x64x64(w, m->a.fc2_y, m->a.fc1_y, m->v.fc2_weight, ...)
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
 local c = require "emit.targets.c.c"
@@ -33,7 +37,8 @@ end
 
 local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
-local function function_name(node, section)
+-- What the call of a node is known by in plans and profiles.
+local function call_name(node, section)
     local out = graph.writes(node)[1].tensor
     if out.kind == "scalar" then return node.op end
     if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
@@ -182,9 +187,14 @@ local function loads_of(node, type_name, read, target)
     return lines, shown
 end
 
--- "silu, add, exp, ..., mul": the words of the statements, of many the first and the last.
+-- The words of statements: { "silu", "mul_da" }.
 local function words_of(list)
-    local words = ordered.collect(list, function(s) return (s[1]:gsub("_%d+$", ""):gsub("_out$", "")) end)
+    return ordered.collect(list, function(s) return (s[1]:gsub("_%d+$", ""):gsub("_out$", "")) end)
+end
+
+-- "silu, add, exp, ..., mul": of many the first and the last.
+local function words_shown(list)
+    local words = words_of(list)
     if #words > 6 then words = { words[1], words[2], words[3], "...", words[#words] } end
     return table.concat(words, ", ")
 end
@@ -194,7 +204,7 @@ local MOST_SHOWN = 72
 
 local function formula_of(node, list, shown)
     local formula = #list == 1 and expr.shown(list[1][2], function(name) return shown[name] end)
-    return text.comment(formula and #formula <= MOST_SHOWN and formula or words_of(node.statements))
+    return text.comment(formula and #formula <= MOST_SHOWN and formula or words_shown(node.statements))
 end
 
 -- Columns in front of a statement of a pointwise kernel.
@@ -250,9 +260,7 @@ local function parameters(kernel, node, target)
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
     if kernel.ends then list[#list + 1] = "bool last" end
-    kernel.parameters = list
-    local open = target.open(kernel.name, kernel.launch)
-    return target.wrap("", open, list, ""):sub(#open + 1)
+    return list
 end
 
 local function cost_of(node, op)
@@ -302,32 +310,81 @@ local function helper_text(node, op, context, target)
     return table.concat(out)
 end
 
---- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
-function kernels.make(node, section, context)
-    local op, target = context.ops[node.op], context.target
-    expr.blame(node.at)
-    local kernel = { node = node, section = section, profile = context.profile, half = context.half,
-        draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
-        name = graph.unique(context, function_name(node, section)) }
-    for _, out in ipairs(graph.writes(node)) do
-        kernel.can_add = kernel.can_add or out.acc ~= nil
+-- Words of a kernel's name, at most so many; of a longer list the first and the last.
+local MOST_WORDS = 3
+
+-- "gelu" or "add_relu" or "silu_to_mul": what a function computes, in a word.
+local function op_name(node)
+    if not node.statements then return node.op end
+    local words = words_of(node.statements)
+    if #words > MOST_WORDS then words = { words[1], "to", words[#words] } end
+    return table.concat(words, "_")
+end
+
+-- "linear_4096x768x3072": the rows, columns and terms of a product; of all else the shape of the first result, if it is
+-- an array.
+local function function_name(node, op)
+    local y = graph.writes(node)[1].tensor
+    local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
+    if op.gemm then
+        local g = op.gemm(node)
+        shape = { g.M, g.N, g.K }
     end
-    local dtype = context.real
-    local cost = cost_of(node, op)
-    kernel.flops = cost.flops
-    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, dtype))
-    local family = node.statements and "pointwise" or op.lower
-    local file = target.folder .. "/" .. family .. target.extension
-    local arguments = target.arguments(kernel, node, op, dtype, node.statements and ARGUMENTS.map or ARGUMENTS[node.op])
-    arguments.fn = text.ident(kernel.name)
-    arguments.params = text.block(parameters(kernel, node, target))
-    arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
-        node.why and "; " .. node.why or ""))
+    return #shape > 0 and op_name(node) .. "_" .. table.concat(shape, "x") or op_name(node)
+end
+
+-- The text of a kernel's function of this name.
+local function function_text(kernel, name, block, file, arguments, context)
+    local target = context.target
+    local open = target.open(name, kernel.launch)
+    arguments.fn = text.ident(name)
+    arguments.params = text.block(target.wrap("", open, kernel.parameters, ""):sub(#open + 1))
+    arguments.source = text.comment("templates/" .. file)
+    return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
+end
+
+-- The function of a kernel: one of context.functions that is the same but for its name, or a new one there.
+local function function_of(kernel, node, op, context)
+    local target, functions = context.target, context.functions
+    local file = target.folder .. "/" .. op.lower .. target.extension
     local block = node.statements and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
     if context.half and op.gemm then block = block .. target.of_half end
-    local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
-    kernel.text = helper_text(node, op, context, target) .. own
+    local arguments = target.arguments(kernel, node, op, context.real,
+        node.statements and ARGUMENTS.map or ARGUMENTS[node.op])
+    kernel.parameters = parameters(kernel, node, target)
+    local wanted = function_name(node, op)
+    local body = function_text(kernel, wanted, block, file, arguments, context)
+    local key = body .. (kernel.launch and kernel.launch.blocks or "")
+    local found = functions.by_text[key]
+    if not found then
+        found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
+        if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
+        found.text = helper_text(node, op, context, target) .. body
+        functions.by_text[key] = found
+        functions.list[#functions.list + 1] = found
+    end
+    return found
+end
+
+--- Where kernels.make keeps the functions of a program: list, { name, text, launch, parameters }, is in the order of
+--- kernels.c.
+function kernels.functions() return { list = {}, by_text = {}, names = {} } end
+
+--- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
+function kernels.make(node, section, context)
+    local op = context.ops[node.op]
+    expr.blame(node.at)
+    local kernel = { node = node, section = section, profile = context.profile, half = context.half,
+        draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
+        name = graph.unique(context, call_name(node, section)) }
+    for _, out in ipairs(graph.writes(node)) do
+        kernel.can_add = kernel.can_add or out.acc ~= nil
+    end
+    local cost = cost_of(node, op)
+    kernel.flops = cost.flops
+    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, context.real))
+    kernel.fn = function_of(kernel, node, op, context)
     expr.blame(nil)
     return kernel
 end
@@ -338,15 +395,15 @@ local function address(node, name, tensor, target)
     return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
 end
 
---- The call of a kernel in step.c; `behind` is what follows on its line.
+--- The call of a kernel in step.c; `behind` is what follows on its line. The comment has the shape of the result, the
+--- place in the spec and why the call is there, if that is not plain.
 function kernels.call(kernel, pad, target, behind)
-    local node, list = kernel.node, { target.worker }
-    local comment = {}
+    local node, list, shape = kernel.node, { target.worker }, nil
     for _, name in ipairs(node.signature.outs) do
         local tensor = node.outs[name] and node.outs[name].tensor
         if tensor then
             list[#list + 1] = address(node, name, tensor, target)
-            comment[#comment + 1] = graph.shape_text((graph.seen(node, name, tensor)))
+            shape = shape or graph.shape_text((graph.seen(node, name, tensor)))
         end
     end
     for _, operand in ipairs(operands(node)) do
@@ -361,8 +418,8 @@ function kernels.call(kernel, pad, target, behind)
         end
     end
     if kernel.ends then list[#list + 1] = "reduces" end
-    return target.wrap(pad, kernel.name .. "(", list,
-        (");%s // %s"):format(behind, table.concat(comment, " ")))
+    local comment = ("%s %s%s"):format(shape, node.at:match("[^/]*$"), node.why and "; " .. node.why or "")
+    return target.wrap(pad, kernel.fn.name .. "(", list, (");%s // %s"):format(behind, text.comment(comment).text))
 end
 
 return kernels

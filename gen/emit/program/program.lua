@@ -11,6 +11,7 @@ local expr = require "base.expr"
 local glob = require "base.glob"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
+local kernels = require "emit.kernels.kernels"
 local library = require "emit.program.library"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
@@ -446,6 +447,7 @@ end
 local function planned(g, config)
     local device = config.target == "cuda"
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
+        functions = kernels.functions(),
         profile = profile.get(config.profile),
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
@@ -463,13 +465,13 @@ function program.render(g, config)
     local device = config.target == "cuda"
     local emitter = device and cuda_step or step
     local facts, context, all, sweeps = planned(g, config)
-    if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
+    if device then context.kernels = cuda_step.kernels(g, config, context, sweeps) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
     files:set("model.h", render_header(g, config, facts, context, sweeps, header))
     emitter.render(g, config, context, all, sweeps, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(g, config, all, sweeps), facts, header,
-        files)
+    probe.render(g, config, context, device and cuda_step.calls(all, context) or step.calls(g, config, all, sweeps),
+        facts, header, files)
     files:set("model.c", render_model(g, config, facts, context, sweeps, header))
     files:set("main.c", render_main(g, config, context, header))
     library.render(g, config, context, header, files)

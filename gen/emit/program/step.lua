@@ -28,8 +28,8 @@ local function collect(body, section, context, list)
     end
 end
 
---- All kernels of the graph, in the order of the program; each node gets its record. One with a twin shares
---- the twin's function: it does the same at another place.
+--- The calls of kernels of the graph, in the order of the program; each node gets its record. One with a twin does
+--- the same at another place, and has the twin's name in plans and profiles.
 function step.kernels(g, context)
     local list = {}
     for _, section in ipairs { "forward", "evaluation", "backward", "views" } do
@@ -216,8 +216,9 @@ function step.decision(g, config, sweeps, target)
         scalars = update.scalars(sweeps, g.layer_rates).assignments })
 end
 
-local function kernels_text(g, config, context, all, sweeps)
-    local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
+local function kernels_text(g, config, context, sweeps)
+    local list = ordered.collect(context.functions.list, function(f) return f.text end)
+    local target = context.target
     local open = target.open("gradient_partials")
     local arguments = clip.measure(g, config, target)
     list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
@@ -252,11 +253,11 @@ local function update_text(g, config, context, sweeps, header)
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
-function step.render(g, config, context, all, sweeps, header, files)
-    local kernel_texts = kernels_text(g, config, context, all, sweeps)
+function step.render(g, config, context, _, sweeps, header, files)
+    local kernel_texts = kernels_text(g, config, context, sweeps)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
-    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
+    files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
     files:set("update.c", update_text(g, config, context, sweeps, header))
     local arguments = step.passes(g, config, context)

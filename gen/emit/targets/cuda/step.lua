@@ -248,11 +248,18 @@ local function transfers(g, up)
 end
 
 --- All kernels, those of the boundary included, in the order of kernels.cu.
-function cuda_step.kernels(g, config, context, all, sweeps)
-    local list = table.move(all, 1, #all, 1, {})
-    local fixed = boundary_kernels(g, config, context, sweeps)
-    table.move(fixed, 1, #fixed, #list + 1, list)
-    return table.move(sweeps, 1, #sweeps, #list + 1, list)
+function cuda_step.kernels(g, config, context, sweeps)
+    local functions = context.functions.list
+    local list = table.move(functions, 1, #functions, 1, {})
+    context.boundary_kernels = boundary_kernels(g, config, context, sweeps)
+    table.move(sweeps, 1, #sweeps, #context.boundary_kernels + 1, context.boundary_kernels)
+    return table.move(context.boundary_kernels, 1, #context.boundary_kernels, #list + 1, list)
+end
+
+--- All calls of step.c: those of nodes, then the kernels of the boundary.
+function cuda_step.calls(all, context)
+    local last = context.boundary_kernels
+    return table.move(last, 1, #last, #all + 1, table.move(all, 1, #all, 1, {}))
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.
