@@ -21,7 +21,10 @@ return function(files, facts, name)
     if files:has(name) then return files:get(name) end
     local kernels = ordered.collect(facts.kernels, function(k) return k.name end)
     local file = files:has("kernels.cu") and "kernels.cu" or "kernels.c"
-    local text = ordered.find(kernels, name) and function_in(files:get(file), name)
+    local text
+    for _, k in ipairs(facts.kernels) do
+        if not text and (k.name == name or k.fn == name) then text = function_in(files:get(file), k.fn) end
+    end
     if text then return text end
     local names = table.move(kernels, 1, #kernels, #files.keys + 1, ordered.copy(files.keys))
     diag.fail("show", ("there is no file or kernel '%s' in the program"):format(name), {

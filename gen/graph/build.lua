@@ -138,7 +138,7 @@ function build:node(op, ins, attrs, names)
     node.size = seen
     if entry.view then
         local v, x = entry.view(node), expr.var "x"
-        node.exprs = { y = entry.value and entry.value(node, x) or x }
+        node.statements = { { op .. "_out", entry.value and entry.value(node, x) or x } }
         node.views = { x = not view.plain(v) and v or nil }
     end
     local rowless = reads_no_rows(node)
@@ -216,8 +216,9 @@ end
 --- A pointwise node: f(variables) gives the expression over the inputs; only inputs it reads are
 -- kept, and an expression that is one of the inputs adds no node. Inputs are broadcast as torch
 -- does, but the rows of a batch only to rows. rule = { entry, fields } is what autodiff
--- differentiates; node.views says how inputs that are broadcast are found.
-function build:map(tensors, f, name, rule)
+-- differentiates; node.views says how inputs that are broadcast are found. `result` names the statement
+-- ("relu_dx", "add_out"); a rule is its own name for it.
+function build:map(tensors, f, name, rule, result)
     local shape = common_shape(self, tensors, rule and rule.entry.name or "map")
     local keys, variables = name_inputs(tensors)
     local e = expr.lift(f(table.unpack(variables)))
@@ -231,7 +232,8 @@ function build:map(tensors, f, name, rule)
         if ordered.find(read, key) or rule then ins[key], order[#order + 1] = tensor, key end
     end
     local node = { op = "map", ins = ins, outs = {}, attrs = { rule = rule, variables = variables },
-        at = self.at, scope = self.scope, path = self:full_name(), exprs = { y = e },
+        at = self.at, scope = self.scope, path = self:full_name(),
+        statements = { { result or rule.entry.name .. "_out", e } },
         views = views_of(keys, shape), signature = { ins = order, outs = { "y" } }, keep_full = self.keep_full }
     local tensor = graph.tensor(self.graph, { name = name or self:value_name(node, "y"),
         shape = shape, kind = "value", at = self.at, def = node, scope = self.scope,
@@ -244,7 +246,7 @@ end
 --- x as elements of another type, by a pointwise node.
 function build:cast(x, dtype, name)
     local node = { op = "map", ins = { x = x }, outs = {}, attrs = {}, at = self.at, scope = self.scope,
-        path = self:full_name(), exprs = { y = expr.var "x" }, views = {},
+        path = self:full_name(), statements = { { dtype .. "_out", expr.var "x" } }, views = {},
         signature = { ins = { "x" }, outs = { "y" } } }
     local tensor = graph.tensor(self.graph, { name = name, shape = x.shape, dtype = dtype, kind = "value",
         at = self.at, def = node, scope = self.scope, rowless = x.rowless })

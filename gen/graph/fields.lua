@@ -70,7 +70,7 @@ fields.node = {
     op = "name in the catalog, or `map`: pointwise", ins = "name -> tensor", outs = "name -> Out",
     attrs = "plain values that the op's entry reads", size = "letters of the op's shapes -> extents",
     signature = "the op's operands: { ins, outs, shape, dtype, optional }",
-    exprs = "of pointwise nodes: { y = expression over the names of ins }",
+    statements = "of pointwise nodes: { name, expression } each, over the names of ins; the last is the result",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
     parts = "of a convolution: the parts that its places are cut into",
     at = "path:line of the spec", path = "the block of the model that it belongs to",

@@ -1,6 +1,6 @@
 -- print: one line per node, for --trace and tests.
-local expr = require "base.expr"
 local graph = require "graph.graph"
+local statements = require "base.statements"
 
 local function operand(t)
     local text = t.name
@@ -19,7 +19,11 @@ local function node_line(node)
     end
     for i, t in ipairs(graph.reads(node)) do ins[i] = operand(t) end
     local body = node.op
-    if node.op == "map" then body = "map[" .. expr.text(node.exprs.y) .. "]" end
+    if node.op == "map" then
+        local lines, value = statements.text(node.statements, "real")
+        lines[#lines + 1] = value
+        body = "map[" .. table.concat(lines, " ") .. "]"
+    end
     return ("%s%s <- %s(%s)"):format(node.barrier and "barrier; " or "",
         table.concat(outs, ", "), body, table.concat(ins, ", "))
 end

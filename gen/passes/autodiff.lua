@@ -100,8 +100,8 @@ function Gradients:add(tensor, d, fresh)
         elseif entry.fresh and level:stands_before(entry.tensor.def, d.def) then
             redirect(b, d, fresh, entry.tensor, { first = false, regions = regions })
         else
-            local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end,
-                "d_" .. tensor.name)
+            local sum = b:map({ entry.tensor, d }, function(x, y) return x + y end, "d_" .. tensor.name, nil,
+                "add_out")
             sum.keep_full = tensor.keep_full
             level.entries[tensor] = { tensor = sum, fresh = true }
         end
@@ -187,7 +187,7 @@ local function node_gradients(b, ops, node, dy)
     for i = 1, n do
         if wants_gradient(xs[i]) and trial[i] then     -- nil: no gradient flows to this input
             local result = b:map(tensors, function(...) return partials(...)[i] end,
-                "d_" .. xs[i].name)
+                "d_" .. xs[i].name, nil, rule.entry.name .. (n == 1 and "_dx" or i == 1 and "_da" or "_db"))
             d[#d + 1] = { xs[i], b:sum_to(result, xs[i].shape) }
         end
     end

@@ -5,13 +5,21 @@
 --
 -- Ops that only move values (slice, transpose, ...) are pointwise nodes with a view of their input.
 -- A result that would have been stored in 16 bits is rounded to them all the same: bits do not depend on
--- what is fused.
+-- what is fused. A kernel has at most MOST_INPUTS inputs and MOST_STATEMENTS statements; a longer chain is several.
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local statements = require "base.statements"
 local view = require "graph.view"
 
 local fusion = { name = "fusion", optional = true,
     doc = "chains of pointwise nodes become one kernel" }
+
+-- Each input is an address and a value: 16 addresses are the registers of a core, and more than an SM of a device
+-- gives a thread without fewer threads fitting. Each is an argument of a launch too.
+local MOST_INPUTS = 16
+
+-- A compiler's time grows faster than the body of a loop: 64 calls of a function of templates/c/math.c take a second.
+local MOST_STATEMENTS = 64
 
 -- Numbers of readers and writers of each tensor, over the whole graph; carries and the loss count as
 -- readers.
@@ -26,76 +34,97 @@ local function count_uses(g)
         end)
     end
     if g.output then count(readers, g.output) end       -- the caller's of a library
-    return readers, writers
+    return { readers = readers, writers = writers }
 end
 
--- The expression as its result would have been read again; what only moves 16 bits rounds nothing.
-local function stored(producer, value)
-    local moved = producer.exprs.y.op == "var" and producer.ins[producer.exprs.y.name]
+-- The statements of a producer, the last as its result would have been read again; what only moves 16 bits rounds
+-- nothing.
+local function stored(producer)
+    local value = statements.result(producer.statements)
+    local moved = value.op == "var" and producer.ins[value.name]
     local y = producer.outs.y.tensor
-    return graph.is_half(y) and not (moved and moved.dtype == y.dtype) and expr.rounded(value) or value
+    if not graph.is_half(y) or moved and moved.dtype == y.dtype then return producer.statements end
+    return statements.finish(producer.statements, expr.rounded)
 end
 
--- Puts producer's expression in the place of the reader's input `key`.
-local function absorb(producer, reader, key)
-    local ins, views, order, key_of = {}, {}, {}, {}
-    local function add(node, k)
-        local t, v = node.ins[k], node.views[k]
-        key_of[t] = key_of[t] or {}
-        local found = v and view.text(v, "i") or ""
-        if not key_of[t][found] then
-            local name = "x" .. (#order + 1)
-            key_of[t][found], order[#order + 1] = name, name
-            ins[name], views[name] = t, v
+-- The inputs of a node computed inside `reader` in the place of its input `key`: { ins, views, order }, and for each
+-- of both nodes what their inputs are called there. An element that both read is one input.
+local function joined_inputs(producer, reader, key)
+    local joined, named, map_of = { ins = {}, views = {}, order = {} }, {}, { [producer] = {}, [reader] = {} }
+    for _, node in ipairs { producer, reader } do
+        for _, k in ipairs(node.signature.ins) do
+            local t, v = node.ins[k], node.views[k]
+            local at = v and view.text(v, "i") or ""
+            named[t] = named[t] or {}
+            if not (node == reader and k == key) then
+                if not named[t][at] then
+                    local name = "x" .. (#joined.order + 1)
+                    named[t][at], joined.order[#joined.order + 1] = name, name
+                    joined.ins[name], joined.views[name] = t, v
+                end
+                map_of[node][k] = expr.var(named[t][at])
+            end
         end
-        return expr.var(key_of[t][found])
     end
-    local inner = {}
-    for _, k in ipairs(producer.signature.ins) do inner[k] = add(producer, k) end
-    local value = stored(producer, expr.substitute(producer.exprs.y, inner))
-    local outer = {}
-    for _, k in ipairs(reader.signature.ins) do
-        outer[k] = k == key and value or add(reader, k)
-    end
-    reader.op, reader.exprs = "map", { y = expr.substitute(reader.exprs.y, outer) }
-    reader.ins, reader.views, reader.signature = ins, views, { ins = order, outs = { "y" } }
-    reader.why = "fused with the pointwise op before it"
+    return joined, map_of
 end
 
-local function fuse_body(body, readers, writers)
+-- Computes producer inside the reader of its result, the reader's input `key`. Returns false if the kernel would be
+-- too large.
+local function absorb(producer, reader, key)
+    if #producer.statements + #reader.statements > MOST_STATEMENTS then return false end
+    local joined, map_of = joined_inputs(producer, reader, key)
+    if #joined.order > MOST_INPUTS then return false end
+    local first = statements.substitute(stored(producer), map_of[producer])
+    map_of[reader][key] = statements.value(first)
+    reader.op, reader.statements = "map", statements.append(first, reader.statements, map_of[reader])
+    reader.ins, reader.views, reader.signature = joined.ins, joined.views, { ins = joined.order, outs = { "y" } }
+    reader.why = "fused with the pointwise op before it"
+    return true
+end
+
+-- Whether the node that made a reader's input can be computed inside it, if there is room.
+local function is_fusible(reader, key, position, uses)
+    local t = reader.ins[key]
+    local def = t.def
+    return def and def.statements and position[def] and uses.readers[t] == 1 and uses.writers[t] == 1
+        and not def.outs.y.acc and not t.carried and not reader.views[key]
+end
+
+-- Absorbs one input of a node; returns the node that made it, or nil if there is none left.
+local function fuse_one(node, position, uses)
+    for _, key in ipairs(node.signature.ins) do
+        local def = node.ins[key].def
+        if is_fusible(node, key, position, uses) and absorb(def, node, key) then return def end
+    end
+end
+
+local function fuse_body(body, uses)
     local position = {}
     for i, node in ipairs(body) do position[node] = i end
     local absorbed = {}
     for _, node in ipairs(body) do
-        if node.op == "times" then
-            fuse_body(node.body, readers, writers)
-        elseif node.exprs then
-            local again = true
-            while again do
-                again = false
-                for _, key in ipairs(node.signature.ins) do
-                    local t = node.ins[key]
-                    local def = t.def
-                    if def and def.exprs and position[def] and readers[t] == 1
-                        and writers[t] == 1 and not def.outs.y.acc and not t.carried
-                        and not node.views[key] then
-                        absorb(def, node, key)
-                        absorbed[def], again = true, true
-                        break
-                    end
-                end
-            end
+        if node.op == "times" then fuse_body(node.body, uses) end
+        local def = node.statements and fuse_one(node, position, uses)
+        while def do
+            absorbed[def] = true
+            def = fuse_one(node, position, uses)
         end
     end
-    for i = #body, 1, -1 do
-        if absorbed[body[i]] then table.remove(body, i) end
+    local kept = 0
+    for i, node in ipairs(body) do
+        body[i] = nil
+        if not absorbed[node] then
+            kept = kept + 1
+            body[kept] = node
+        end
     end
 end
 
 function fusion.run(g)
-    local readers, writers = count_uses(g)
-    fuse_body(g.forward, readers, writers)
-    fuse_body(g.backward, readers, writers)
+    local uses = count_uses(g)
+    fuse_body(g.forward, uses)
+    fuse_body(g.backward, uses)
 end
 
 return fusion

@@ -72,7 +72,7 @@ end
 -- Copies that round, or that may add, are pointwise nodes.
 local function as_map(node)
     if node.op ~= "copy" or not graph.is_half(node.outs.y.tensor) then return end
-    node.op, node.exprs, node.views, node.attrs = "map", { y = expr.var "x" }, {}, {}
+    node.op, node.statements, node.views, node.attrs = "map", { { "copy_out", expr.var "x" } }, {}, {}
     return true
 end
 
@@ -89,7 +89,7 @@ function Casts:rewrite(body)
             end
             body[#body + 1] = node
             self:rewrite(node.body)
-        elseif node.exprs or as_map(node) then
+        elseif node.statements or as_map(node) then
             body[#body + 1] = node
         else
             local op = self.ops[node.op]

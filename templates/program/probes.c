@@ -1,4 +1,4 @@
-//@ head(header, kernels, tensors, sizes)
+//@ head(header, kernels, calls, tensors, sizes)
 $header
 #ifdef GA_PROBES
 #include "probes.h"
@@ -7,7 +7,7 @@ $header
 
 enum { $sizes };
 
-/* Kernels in the order of the program, with the plan's operations and bytes of one call. */
+/* Calls of kernels in the order of the program, with the plan's operations and bytes of one. */
 static const ga_probe_kernel KERNEL_PROBES[PROBED_KERNELS] = {
     $kernels
 };
@@ -15,6 +15,17 @@ static const ga_probe_kernel KERNEL_PROBES[PROBED_KERNELS] = {
 /* What they write; those of an evaluation alone at the end. */
 static const ga_param RESULTS[RESULT_COUNT] = {
     $tensors
+};
+
+/* The calls in the order of the text of step.c: the place in KERNEL_PROBES, the function, its results: places in
+ * RESULTS, -1 for what is not looked at, and whether each iteration of a loop has one of its own. */
+static const struct {
+    int kernel;
+    const char *function;
+    int result_count;
+    struct { int tensor; bool each; } results[MOST_RESULTS];
+} CALLS[CALL_COUNT] = {
+    $calls
 };
 
 //@ numbers(halves, half)
@@ -33,39 +44,54 @@ static const void *numbers(model *m, int tensor, const void *at) {
     return room;
 }
 
+//@ check()
+/* Call number `call` of the text of step.c, counted from 0, is of this function unless step.c was edited. */
+static int check_call(int call, const char *function, ga_err *e) {
+    if (call < CALL_COUNT && strcmp(CALLS[call].function, function) == 0) return 0;
+    return ga_fail(e, GA_INPUT, "step.c was edited: its call %d is of %s, probes.c expects other calls", call + 1,
+                   function);
+}
+
 //@ device(half)
-typedef struct result {
-    int tensor, iteration;
-    ga_address at;
-} result;
 
 static void probe_begin(queue *q, model *m) {
     if (m->probe && q->code == 0) q->code = ga_device_sync(q->device, q->stream, q->e);
     ga_probe_begin(m->probe);
 }
 
-static void probe_end(queue *q, model *m, int kernel, const result *r) {
+static void probe_end(queue *q, model *m, int kernel) {
     if (m->probe && q->code == 0) q->code = ga_device_sync(q->device, q->stream, q->e);
     ga_probe_end(m->probe, kernel);
-    for (; r->tensor >= 0 && q->code == 0 && ga_probe_wants(m->probe); r++) {
+}
+
+/* Behind a call of `function` in iteration l, which wrote to the places `at`. */
+static void probe_results(queue *q, model *m, int call, const char *function, int l, const ga_address *at) {
+    if (q->code == 0) q->code = check_call(call, function, q->e);
+    if (q->code < 0) return;
+    probe_end(q, m, CALLS[call].kernel);
+    for (int i = 0; i < CALLS[call].result_count && q->code == 0 && ga_probe_wants(m->probe); i++) {
+        const int tensor = CALLS[call].results[i].tensor;
+        if (tensor < 0) continue;
         void *room = ga_probe_room(m->probe);
 //% if half then
-        const size_t bytes = (size_t)RESULTS[r->tensor].n * (IS_HALF[r->tensor] ? sizeof($half) : sizeof(real));
+        const size_t bytes = (size_t)RESULTS[tensor].n * (IS_HALF[tensor] ? sizeof($half) : sizeof(real));
 //% else
-        const size_t bytes = (size_t)RESULTS[r->tensor].n * sizeof(real);
+        const size_t bytes = (size_t)RESULTS[tensor].n * sizeof(real);
 //% end
-        q->code = ga_device_download(q->device, room, r->at, bytes, q->e);
+        q->code = ga_device_download(q->device, room, at[i], bytes, q->e);
 //% if half then
-        const ga_probe_value v = {r->tensor, r->iteration, numbers(m, r->tensor, room)};
+        const ga_probe_value v = {tensor, CALLS[call].results[i].each ? l : 0, numbers(m, tensor, room)};
 //% else
-        const ga_probe_value v = {r->tensor, r->iteration, room};
+        const ga_probe_value v = {tensor, CALLS[call].results[i].each ? l : 0, room};
 //% end
-        if (q->code == 0) q->code = ga_probe_see(m->probe, kernel, &v, q->e);
+        if (q->code == 0) q->code = ga_probe_see(m->probe, CALLS[call].kernel, &v, q->e);
     }
 }
 
-#define PROBED(kernel, call, ...) \
-    (probe_begin(q, m), call, probe_end(q, m, kernel, (const result[]){__VA_ARGS__}))
+#define PROBED(call, function, ...) \
+    (probe_begin(q, m), call, \
+     probe_results(q, m, __COUNTER__ - FIRST_CALL, function, l, (const ga_address[]){__VA_ARGS__}))
+#define TIMED(kernel, call) (probe_begin(q, m), call, probe_end(q, m, kernel))
 
 //@ host(half)
 static void probe_begin(ga_worker *w, model *m) {
@@ -73,23 +99,34 @@ static void probe_begin(ga_worker *w, model *m) {
     if (w->index == 0) ga_probe_begin(m->probe);
 }
 
-static void probe_end(ga_worker *w, model *m, int kernel, const ga_probe_value *v) {
+static void probe_end(ga_worker *w, model *m, int kernel) {
     ga_barrier(w);
     if (w->index == 0) ga_probe_end(m->probe, kernel);
-    for (; w->index == 0 && v->tensor >= 0 && ga_probe_wants(m->probe); v++) {
+}
+
+/* Behind a call of `function` in iteration l, which wrote to the places `at`. */
+static void probe_results(ga_worker *w, model *m, int call, const char *function, int l, const void *const *at) {
+    int code = ga_team_status(w);
+    if (code == 0 && w->index == 0) code = check_call(call, function, &m->error);
+    probe_end(w, m, code == 0 ? CALLS[call].kernel : 0);
+    for (int i = 0; w->index == 0 && code == 0 && i < CALLS[call].result_count && ga_probe_wants(m->probe); i++) {
+        const int tensor = CALLS[call].results[i].tensor;
+        if (tensor < 0) continue;
 //% if half then
-        const ga_probe_value seen = {v->tensor, v->iteration, numbers(m, v->tensor, v->at)};
-        const int code = ga_probe_see(m->probe, kernel, &seen, &m->error);
+        const ga_probe_value v = {tensor, CALLS[call].results[i].each ? l : 0, numbers(m, tensor, at[i])};
 //% else
-        const int code = ga_probe_see(m->probe, kernel, v, &m->error);
+        const ga_probe_value v = {tensor, CALLS[call].results[i].each ? l : 0, at[i]};
 //% end
-        if (code < 0) ga_team_fail(w, code);
+        code = ga_probe_see(m->probe, CALLS[call].kernel, &v, &m->error);
     }
+    if (code < 0) ga_team_fail(w, code);
     ga_barrier(w);
 }
 
-#define PROBED(kernel, call, ...) \
-    (probe_begin(w, m), call, probe_end(w, m, kernel, (const ga_probe_value[]){__VA_ARGS__}))
+#define PROBED(call, function, ...) \
+    (probe_begin(w, m), call, \
+     probe_results(w, m, __COUNTER__ - FIRST_CALL, function, l, (const void *const[]){__VA_ARGS__}))
+#define TIMED(kernel, call) (probe_begin(w, m), call, probe_end(w, m, kernel), ga_barrier(w))
 
 //@ functions(name, macros)
 int $(name)_probe_open(model *m, const ga_options *o, ga_err *e) {
@@ -107,9 +144,9 @@ void $(name)_probe_report(model *m) { if (m->probe) ga_probe_report(m->probe); }
 
 void $(name)_probe_close(model *m) { ga_probe_close(m->probe); }
 
-/* A call of a kernel in step.c becomes the same call with a look at what it wrote: the result's number
- * in RESULTS, its iteration, its place. */
-#define END {.tensor = -1}
+/* A call of a kernel in step.c becomes the same call with a look at what it wrote: __COUNTER__ is one more at each. l
+ * is the iteration of the loop around it, 0 outside of loops. */
+enum { FIRST_CALL = __COUNTER__ + 1, l = 0 };
 
 $macros
 

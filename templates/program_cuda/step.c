@@ -38,6 +38,15 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
+/* Copies that kernels read; constant over a cycle, so made once per update. */
+static void pack_views(queue *q, model *m) {
+    $view_calls
+}
+
+//% if iterations.text ~= "" then
+$iterations
+
+//% end
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -111,15 +120,6 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
 
 /* -- the boundary ------------------------------------------------------------------------------ */
 
-/* Copies that kernels read; constant over a cycle, so made once per update. */
-static void pack_views(queue *q, model *m) {
-    $view_calls
-}
-
-//% if iterations.text ~= "" then
-$iterations
-
-//% end
 /* The decision is the device's: nothing here waits for it. */
 static void boundary(queue *q, model *m) {
     $boundary_calls

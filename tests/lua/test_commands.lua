@@ -61,16 +61,17 @@ add("plan, kernels, show and check", function(t)
     local step = gagen(t, "show", SPEC)
     t.contains(step, "static void cycle_4(")
     t.equal((gagen(t, "show", SPEC, "step.c")), step)
-    t.contains(gagen(t, "kernels", SPEC), "fc1")
+    t.contains(gagen(t, "kernels", SPEC), "relu_16x64(")
     t.equal(select(2, gagen(t, "check", SPEC)), SPEC .. ": ok\n")
-    -- each kernel of the plan is a whole function: its comment, its name, its end
+    -- each call of the plan is shown as a whole function: its comment, its name, its end
     for _, k in ipairs(plan.kernels) do
         for _, target in ipairs { "c", "cuda" } do
             local text = gagen(t, "show", SPEC, k.name, "--target", target)
-            t.match(text, "^/%* [^\n]*" .. k.name)
-            t.match(text, "\n[%a_][^\n]* " .. k.name .. "%(")
+            t.match(text, "^/%* [^\n]*" .. k.fn)
+            t.match(text, "\n[%a_][^\n]* " .. k.fn .. "%(")
             t.match(text, "\n}\n$")
             t.equal(select(2, text:gsub("\n}\n", "")), 1)
+            t.equal((gagen(t, "show", SPEC, k.fn, "--target", target)), text)
         end
     end
     local wrong = t.load("tests/lua/programs.lua")(t).gagen { "show", SPEC, "stp.c" }

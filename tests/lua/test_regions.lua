@@ -69,7 +69,7 @@ for _, globs in ipairs { '"*"', '"h_*"', '"*gelu*", "*tanh*"' } do
     add("recompute " .. globs .. ": the same bits", function(t, numeric)
         local more = "memory { recompute = { " .. globs .. " } }"
         local kept, again, _, program = both(numeric, "(3)", { more = more })
-        t.contains(assert(host.read(program.folder .. "/kernels.c")), "computed again, not kept")
+        t.contains(assert(host.read(program.folder .. "/step.c")), "computed again, not kept")
         t.near(numeric.distance(kept, again), 0, 0)
     end)
 end

@@ -111,7 +111,11 @@ end
 
 --- The functions of updates and iterations as one list, in the order of the kernels' file.
 function boundary.functions(found)
-    return table.move(found.iterations, 1, #found.iterations, #found.updates + 1, ordered.copy(found.updates))
+    local list = ordered.copy(found.updates)
+    for _, kernel in ipairs(found.iterations) do
+        if not kernel.fn then list[#list + 1] = kernel end       -- a product is a function of nodes
+    end
+    return list
 end
 
 --- Work of each function in an update: { name, flops, bytes, at }, for the plan.

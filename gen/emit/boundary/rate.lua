@@ -1,8 +1,8 @@
 -- rate: the learning rate of an update, and the momentum where a schedule moves it, as functions of the
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
-local readable = require "emit.boundary.readable"
 local schedule = require "spec.schedule"
+local statements = require "base.statements"
 local text = require "base.text"
 
 local rate = {}
@@ -12,9 +12,10 @@ rate.CALL = { abs = "fabs", min = "fmin", max = "fmax" }
 
 -- "if (a < b) return x;" for each choice that e begins with, then what is left.
 local function add_returns(out, e, spelling)
-    local function line(form, ...) out[#out + 1] = readable.lines("    ", form:format(...)) end
-    local rest, parts = readable.parts(e)
-    for _, part in ipairs(parts) do line("const double %s = %s;", part[1], expr.text(part[2], spelling)) end
+    local function line(form, ...) out[#out + 1] = statements.broken("    ", form:format(...)) end
+    local list = statements.split(e, "rate")
+    for _, text_of_part in ipairs((statements.text(list, "double", spelling))) do line("%s", text_of_part) end
+    local rest = statements.result(list)
     while rest.op == "where" do
         local condition = expr.text(rest[1], spelling)
         if condition:sub(1, 1) ~= "(" then condition = "(" .. condition .. ")" end
@@ -47,7 +48,7 @@ local function factors_of(e, spelled)
         "    }",
         "    while (factors_done < n) {",
         "        factors_done++;",
-        readable.lines("        ", ("factors_product *= %s;"):format(body)),
+        statements.broken("        ", ("factors_product *= %s;"):format(body)),
         "    }",
         "    return factors_product;",
         "}", "" }, "\n")

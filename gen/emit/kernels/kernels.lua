@@ -1,10 +1,15 @@
--- kernels: a node becomes a function of kernels.c: a template block of its op's family, filled with
--- sizes and formulas. The same record gives the call in step.c and the line of `gagen plan`.
+-- kernels: a node becomes a call of a function of kernels.c: a template block of its op's family, filled with sizes and
+-- formulas. Nodes whose functions have the same text share one, named after op and shape; the record of a call gives
+-- the line in step.c, that of `gagen plan` and that of a profile.
+--
+--   linear 'fc1', linear 'fc2' of 64 x 64    ->    linear_16x64x64(w, m->a.fc1_y, m->a.x, m->v.fc1_weight, ...)
+--                                                  linear_16x64x64(w, m->a.fc2_y, m->a.fc1_y, m->v.fc2_weight, ...)
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ops = require "emit.targets.ops"
 local ordered = require "base.ordered"
+local statements = require "base.statements"
 local text = require "base.text"
 local view = require "graph.view"
 
@@ -25,7 +30,8 @@ local function parameter_name(node, name)
     return map and map[name] or name
 end
 
-local function function_name(node, section)
+-- What the call of a node is known by in plans and profiles.
+local function call_name(node, section)
     local out = graph.writes(node)[1].tensor
     if node.kernel_name then return node.kernel_name end
     if out.kind == "scalar" then return node.op end
@@ -42,43 +48,89 @@ end
 -- Arguments of templates that are no op's.
 local ARGUMENTS = {}
 
--- One load per input, and the formula in terms of the inputs' names. Ops that move values keep their
--- type, all others compute in the program's.
-function ARGUMENTS.map(kernel, node, _, dtype, target)
-    local out = graph.writes(node)[1].tensor
-    local whole = out.dtype == "i32"
-    local type_name = whole and target.i32 or "real"
-    local loads, names = {}, {}
-    for i, key in ipairs(node.signature.ins) do
+-- What a pointwise kernel calls its arrays.
+local function array_name(k) return "in" .. k end
+
+-- A value of at most so many operations that is read once stands inside the statement that reads it.
+local MOST_INSIDE = 6
+
+-- One load per element that is read, at its place in the array: { lines, shown }, shown being the places for people.
+local function loads_of(node, type_name, read, target)
+    local lines, shown, number, count = {}, {}, {}, 0
+    for _, key in ipairs(node.signature.ins) do
         local t, v = node.ins[key], node.views[key]
-        local value, shown = t.name, t.name
-        if t.kind ~= "scalar" then
-            value = c_text.load(t, ("%s%s[%s]"):format(t.dtype == "i32" and not whole and "(real)" or "", t.name,
-                v and view.text(v, target.index) or "i"))
+        if not number[t] then
+            count = count + 1
+            number[t] = count
         end
-        if v then shown = ("%s[%s]"):format(t.name, view.text(v, "i")) end
-        loads[i], names[key] = ("const %s %s = %s;"):format(type_name, key, value), shown
+        local array = array_name(number[t])
+        shown[key] = v and ("%s[%s]"):format(array, view.text(v, "i")) or array
+        if read[key] then
+            local value = array
+            if t.kind ~= "scalar" then
+                local cast = t.dtype == "i32" and type_name == "real" and "(real)" or ""
+                value = c_text.load(t, ("%s%s[%s]"):format(cast, array, v and view.text(v, target.index) or "i"))
+            end
+            lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, key, value)
+        end
     end
-    local formula = expr.shown(node.exprs.y, function(name) return names[name] end)
-    local spelling = target.spelling(dtype, nil, node.at)
-    if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
-    local value = expr.text(node.exprs.y, spelling)
-    if kernel.can_add then
-        loads[#loads + 1] = ("const real value = %s;"):format(value)
-        value = "value"
-    end
-    return { n = graph.elements(out.shape), formula = text.comment(formula),
-        loads = text.block(table.concat(loads, "\n")), store = c_text.store(kernel, out.name .. "[i]", value) }
+    return lines, shown
 end
 
--- What a node's kernel reads: { tensor, name }, a pointwise one each tensor once and by its own name.
+-- The words of statements: { "silu", "mul_da" }.
+local function words_of(list)
+    return ordered.collect(list, function(s) return (s[1]:gsub("_%d+$", ""):gsub("_out$", "")) end)
+end
+
+-- "silu, add, exp, ..., mul": of many the first and the last.
+local function words_shown(list)
+    local words = words_of(list)
+    if #words > 6 then words = { words[1], words[2], words[3], "...", words[#words] } end
+    return table.concat(words, ", ")
+end
+
+-- A formula of at most so many columns is a kernel's comment; for a longer one the words stand there.
+local MOST_SHOWN = 72
+
+local function formula_of(node, list, shown)
+    local formula = #list == 1 and expr.shown(list[1][2], function(name) return shown[name] end)
+    return text.comment(formula and #formula <= MOST_SHOWN and formula or words_shown(node.statements))
+end
+
+-- Columns in front of a statement of a pointwise kernel.
+local INDENT = 12
+
+local function broken(line) return statements.broken("", line, 100 - INDENT) end
+
+-- One load per input, then the statements, the last of which is stored. Ops that move values keep their type, all
+-- others compute in the program's.
+function ARGUMENTS.map(kernel, node, _, dtype, target)
+    local out = graph.writes(node)[1].tensor
+    local type_name = out.dtype == "i32" and target.i32 or "real"
+    local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
+    for _, key in ipairs(statements.inputs(list)) do read[key] = true end
+    local loads, shown = loads_of(node, type_name, read, target)
+    local spelling = target.spelling(dtype, nil, node.at)
+    if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
+    local lines, value = statements.text(list, type_name, spelling)
+    if kernel.can_add then
+        lines[#lines + 1] = ("const real value = %s;"):format(value)
+        value = "value"
+    end
+    for _, line in ipairs(lines) do loads[#loads + 1] = broken(line) end
+    return { n = graph.elements(out.shape), formula = formula_of(node, list, shown),
+        loads = text.block(table.concat(loads, "\n")),
+        store = text.block(broken(c_text.store(kernel, "out[i]", value).text)) }
+end
+
+-- What a node's kernel reads: { tensor, name, name of the input }, a pointwise one each tensor once.
 local function operands(node)
     local list, seen = {}, {}
     for _, name in ipairs(node.signature.ins) do
         local t = node.ins[name]
-        if t and not (node.exprs and seen[t]) then
+        if t and not (node.statements and seen[t]) then
             seen[t] = true
-            list[#list + 1] = { t, node.exprs and t.name or parameter_name(node, name), name }
+            list[#list + 1] = { t, node.statements and array_name(#list + 1) or parameter_name(node, name), name }
         end
     end
     return list
@@ -89,7 +141,7 @@ local function parameters(kernel, node, target)
     for _, name in ipairs(node.signature.outs) do
         if node.outs[name] then
             local t = node.outs[name].tensor
-            list[#list + 1] = target.parameter(t, node.exprs and t.name or parameter_name(node, name), true)
+            list[#list + 1] = target.parameter(t, node.statements and "out" or parameter_name(node, name), true)
         end
     end
     for _, operand in ipairs(operands(node)) do
@@ -98,15 +150,13 @@ local function parameters(kernel, node, target)
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
     if kernel.ends then list[#list + 1] = "bool last" end
-    kernel.parameters = list
-    local open = target.open(kernel.name, kernel.launch)
-    return target.wrap("", open, list, ""):sub(#open + 1)
+    return list
 end
 
 local function cost_of(node, op)
-    if node.exprs then
+    if node.statements then
         local n = graph.elements(graph.writes(node)[1].tensor.shape)
-        return { flops = n * expr.count(node.exprs.y), elements = n * (1 + #node.signature.ins) }
+        return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
     return op.cost(node)
 end
@@ -149,32 +199,81 @@ local function helper_text(node, context, target)
     return table.concat(out)
 end
 
---- The kernel record of a node: { name, node, text, flops, bytes, can_add }.
+-- Words of a kernel's name, at most so many; of a longer list the first and the last.
+local MOST_WORDS = 3
+
+-- "gelu" or "add_relu" or "silu_to_mul": what a function computes, in a word.
+local function op_name(node)
+    if not node.statements then return node.op end
+    local words = words_of(node.statements)
+    if #words > MOST_WORDS then words = { words[1], "to", words[#words] } end
+    return table.concat(words, "_")
+end
+
+-- "linear_4096x768x3072": the rows, columns and terms of a product; of all else the shape of the first result, if it is
+-- an array.
+local function function_name(node, op)
+    local y = graph.writes(node)[1].tensor
+    local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
+    if op.gemm then
+        local g = op.gemm(node)
+        shape = { g.M, g.N, g.K }
+    end
+    return #shape > 0 and op_name(node) .. "_" .. table.concat(shape, "x") or op_name(node)
+end
+
+-- The text of a kernel's function of this name.
+local function function_text(kernel, name, block, file, arguments, context)
+    local target = context.target
+    local open = target.open(name, kernel.launch)
+    arguments.fn = text.ident(name)
+    arguments.params = text.block(target.wrap("", open, kernel.parameters, ""):sub(#open + 1))
+    arguments.source = text.comment("templates/" .. file)
+    return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
+end
+
+-- The function of a kernel: one of context.functions that is the same but for its name, or a new one there.
+local function function_of(kernel, node, op, context)
+    local target, functions = context.target, context.functions
+    local family = node.statements and "pointwise" or op.lower
+    local file = target.folder .. "/" .. family .. target.extension
+    local arguments = ops.arguments(kernel, node, op, context.real, target, node.statements and ARGUMENTS.map)
+    local block = node.statements and "map" or ops.block(kernel, node, op, target)
+    kernel.parameters = parameters(kernel, node, target)
+    local wanted = function_name(node, op)
+    local body = function_text(kernel, wanted, block, file, arguments, context)
+    local key = body .. (kernel.launch and kernel.launch.blocks or "")
+    local found = functions.by_text[key]
+    if not found then
+        found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
+        if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
+        found.text = helper_text(node, context, target) .. body
+        functions.by_text[key] = found
+        functions.list[#functions.list + 1] = found
+    end
+    return found
+end
+
+--- Where kernels.make keeps the functions of a program: list, { name, text, launch, parameters }, is in the order of
+--- kernels.c.
+function kernels.functions() return { list = {}, by_text = {}, names = {} } end
+
+--- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
-    local op, target = context.ops[node.op], context.target
+    local op = context.ops[node.op]
     expr.blame(node.at)
     local half = context.half          -- products of the boundary are of the program's type
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half,
         draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
-        name = graph.unique(context, function_name(node, section)) }
+        name = graph.unique(context, call_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
     end
-    local dtype = context.real
     local cost = cost_of(node, op)
     kernel.flops = cost.flops
-    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, dtype))
-    local family = node.exprs and "pointwise" or op.lower
-    local file = target.folder .. "/" .. family .. target.extension
-    local arguments = ops.arguments(kernel, node, op, dtype, target, node.exprs and ARGUMENTS.map)
-    arguments.fn = text.ident(kernel.name)
-    arguments.params = text.block(parameters(kernel, node, target))
-    arguments.source = text.comment(("%s, templates/%s%s"):format(node.at, file,
-        node.why and "; " .. node.why or ""))
-    local block = node.exprs and "map" or ops.block(kernel, node, op, target)
-    local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
-    kernel.text = helper_text(node, context, target) .. own
+    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, context.real))
+    kernel.fn = function_of(kernel, node, op, context)
     expr.blame(nil)
     return kernel
 end
@@ -185,19 +284,20 @@ local function address(node, name, tensor, target)
     return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
 end
 
---- The call of a kernel in step.c; `behind` is what follows on its line.
+--- The call of a kernel in step.c; `behind` is what follows on its line. The comment has the shape of the result, the
+--- place in the spec and why the call is there, if that is not plain.
 function kernels.call(kernel, pad, target, behind)
-    local node, list = kernel.node, { target.worker }
-    local comment = {}
+    local node, list, shape = kernel.node, { target.worker }, nil
     for _, name in ipairs(node.signature.outs) do
         local tensor = node.outs[name] and node.outs[name].tensor
         if tensor then
             list[#list + 1] = address(node, name, tensor, target)
-            comment[#comment + 1] = graph.shape_text((graph.seen(node, name, tensor)))
+            shape = shape or graph.shape_text((graph.seen(node, name, tensor)))
         end
     end
     for _, operand in ipairs(operands(node)) do
-        list[#list + 1] = node.exprs and target.pointer(operand[1]) or address(node, operand[3], operand[1], target)
+        local t = operand[1]
+        list[#list + 1] = node.statements and target.pointer(t) or address(node, operand[3], t, target)
     end
     if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
     if kernel.can_add then
@@ -207,8 +307,8 @@ function kernels.call(kernel, pad, target, behind)
         end
     end
     if kernel.ends then list[#list + 1] = "reduces" end
-    return target.wrap(pad, kernel.name .. "(", list,
-        (");%s // %s"):format(behind, table.concat(comment, " ")))
+    local comment = ("%s %s%s"):format(shape, node.at:match("[^/]*$"), node.why and "; " .. node.why or "")
+    return target.wrap(pad, kernel.fn.name .. "(", list, (");%s // %s"):format(behind, text.comment(comment).text))
 end
 
 return kernels

@@ -110,12 +110,12 @@ function plan.facts(g, config, kernel_list)
     for _, kernel in ipairs(kernel_list) do
         local n = calls[kernel]
         flops = flops + kernel.flops * n
-        facts.kernels[#facts.kernels + 1] = { name = kernel.name, at = kernel.node.at,
+        facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
             predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
-        facts.kernels[#facts.kernels + 1] = { name = work.name, at = work.at, role = "boundary", calls = 1,
+        facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary", calls = 1,
             flops = work.flops, bytes = work.bytes, predicted_us = predicted(config, work.flops, work.bytes),
             why = config.optimizer.rule.name }
         flops = flops + work.flops
@@ -163,13 +163,14 @@ function plan.text(facts)
         line("  %-14s%14s  %s", arena.name, commas(arena.bytes), arena.what)
     end
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
-    local width = 20
-    for _, k in ipairs(facts.kernels) do width = math.max(width, #k.name + 2) end
-    local row = "  %-" .. width .. "s%-12s%8s%14s%12s  %s"
-    line(row, "kernel", "section", "calls", "FLOP", "bytes", "from")
+    local width, fn_width = 20, 20
     for _, k in ipairs(facts.kernels) do
-        line(row, k.name, k.role, k.calls, commas(k.flops),
-            text.bytes(k.bytes), k.at)
+        width, fn_width = math.max(width, #k.name + 2), math.max(fn_width, #k.fn + 2)
+    end
+    local row = "  %-" .. width .. "s%-12s%8s%14s%12s  %-" .. fn_width .. "s%s"
+    line(row, "call", "section", "calls", "FLOP", "bytes", "function", "from")
+    for _, k in ipairs(facts.kernels) do
+        line(row, k.name, k.role, k.calls, commas(k.flops), text.bytes(k.bytes), k.fn, k.at)
     end
     if #facts.collectives == 0 then
         line("%-12snone", "network")

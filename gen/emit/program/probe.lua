@@ -1,5 +1,6 @@
--- probe: the text of probes.c: a table of kernels and their results, and for each kernel a macro that
--- puts a look at its results around its calls. step.c reads the same with and without it.
+-- probe: the text of probes.c: a table of the calls of kernels and their results, and for each function a macro that
+-- puts a look at its results around its calls. step.c reads the same with and without it: the compiler counts the
+-- calls (__COUNTER__), and the table has them in the order of step.c.
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -60,32 +61,58 @@ local function result_rows(found)
     return block_of(rows)
 end
 
-local function macro_of(kernel, real, i, found, worker)
-    local parameters, seen = { worker }, {}
-    for k, result in ipairs(results_of(kernel, real)) do
-        local name = "y" .. k
-        parameters[#parameters + 1] = name
-        if result.seen then
-            seen[#seen + 1] = ("{%d, %s, %s}"):format(found.number[result.key], result.scope and "l" or "0", name)
-        end
+-- The calls of functions of nodes in the order of step.c, as rows: which kernel, what of RESULTS each argument is that
+-- it writes (-1: nothing) and whether there is one for each iteration. A twin's are those of the node that it repeats.
+local function call_rows(g, kernels, found)
+    local number, rows = {}, {}
+    for i, kernel in ipairs(kernels) do number[kernel.name] = i - 1 end
+    local bodies = { g.views, g.forward, g.evaluation, g.backward }
+    for i, f in ipairs(g.iterations) do table.insert(bodies, i + 1, f.region.body) end
+    for _, body in ipairs(bodies) do
+        graph.walk(body, function(node)
+            if not (node.kernel and node.kernel.fn) then return end
+            local seen = {}
+            for _, result in ipairs(results_of((node.twin or node).kernel, g.real)) do
+                seen[#seen + 1] = ("{%d, %s}"):format(result.seen and found.number[result.key] or -1,
+                    result.scope and "true" or "false")
+            end
+            if #seen == 0 then seen[1] = "{-1, false}" end
+            rows[#rows + 1] = ('{%d, "%s", %d, {%s}},'):format(number[node.kernel.name], node.kernel.fn.name, #seen,
+                table.concat(seen, ", "))
+        end)
     end
-    seen[#seen + 1] = "END"
-    local list = table.concat(parameters, ", ")
-    return ("#define %s(%s, ...) \\\n    PROBED(%d, %s(%s, ##__VA_ARGS__), %s)"):format(kernel.name, list,
-        i - 1, kernel.name, list, table.concat(seen, ", "))
+    return rows
 end
 
--- probes.c. own: rows of kernels, macros, how many results are dumped, the program's 16-bit type or false.
+-- The macro of a function of nodes with so many results, and of a kernel of the boundary.
+local function macro_of(name, results, worker)
+    local list, places = { worker }, {}
+    for k = 1, results do
+        list[k + 1] = "y" .. k
+        places[k] = "y" .. k
+    end
+    local arguments = table.concat(list, ", ")
+    return ("#define %s(%s, ...) PROBED(\\\n    %s(%s, ##__VA_ARGS__), \"%s\", %s)"):format(name, arguments, name,
+        arguments, name, #places > 0 and table.concat(places, ", ") or "0")
+end
+
+local function macro_of_boundary(kernel, i, worker)
+    return ("#define %s(%s, ...) TIMED(%d, %s(%s, ##__VA_ARGS__))"):format(kernel.name, worker, i - 1, kernel.name,
+        worker)
+end
+
+-- probes.c. own: rows of kernels and calls, most results of a call, macros, how many results are dumped, the program's 16-bit type or false.
 local function probes_text(config, context, header, found, own)
-    local sizes = ("PROBED_KERNELS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d"):format(#own.kernels, #found.list,
-        own.dumped)
+    local sizes = ("PROBED_KERNELS = %d, CALL_COUNT = %d, MOST_RESULTS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d")
+        :format(#own.kernels, #own.calls, own.most, #found.list, own.dumped)
     local halves = ordered.collect(found.list, function(result)
         return graph.is_half(result.tensor) and "true" or "false"
     end)
     return sections.render(context.template("program/probes.c"), {
         { "head", { header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
-            kernels = block_of(own.kernels), tensors = result_rows(found), sizes = text.block(sizes) } },
+            kernels = block_of(own.kernels), calls = block_of(own.calls), tensors = result_rows(found), sizes = text.block(sizes) } },
         own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
+        { "check", {} },
         { context.target.device and "device" or "host", { half = own.half } },
         { "functions", { name = text.ident(config.name), macros = block_of(own.macros) } },
     })
@@ -97,19 +124,26 @@ function probe.render(g, config, context, kernels, header, files)
     number_results(kernels, g.real, false, found)
     local dumped = #found.list
     number_results(kernels, g.real, true, found)
-    local rows, macros = {}, {}
+    local rows, macros, known, most = {}, {}, {}, 1
     for i, kernel in ipairs(kernels) do
         local at = kernel.at or kernel.node and kernel.node.at or "the boundary"
         rows[i] = ("{%s, %s, %d, %d},"):format(text.string(kernel.name).text, text.string(at).text,
             kernel.flops or 0, kernel.bytes or 0)
-        macros[i] = macro_of(kernel, g.real, i, found, context.target.worker)
+        if not kernel.fn then
+            macros[#macros + 1] = macro_of_boundary(kernel, i, context.target.worker)
+        elseif not known[kernel.fn] then
+            local results = #results_of(kernel, g.real)
+            known[kernel.fn], most = true, math.max(most, results)
+            macros[#macros + 1] = macro_of(kernel.fn.name, results, context.target.worker)
+        end
     end
     local name, half = text.ident(config.name), gradients.half(g)
     files:set("probes.h", context.template("program/probes.h")("probes", { name = name,
         guard = text.ident(config.name:upper() .. "_PROBES_H"),
         header = text.block(header("probes.h", "what train-probe has beyond train")) }).text)
     files:set("probes.c", probes_text(config, context, header, found, {
-        kernels = rows, macros = macros, dumped = dumped, half = half and text.ident(half) or false }))
+        kernels = rows, calls = call_rows(g, kernels, found), most = most, macros = macros, dumped = dumped,
+        half = half and text.ident(half) or false }))
 end
 
 return probe

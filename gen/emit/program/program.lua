@@ -3,6 +3,7 @@
 local boundary = require "emit.boundary.boundary"
 local data = require "emit.program.data"
 local graph = require "graph.graph"
+local kernels = require "emit.kernels.kernels"
 local library = require "emit.program.library"
 local main = require "emit.program.main"
 local memory = require "emit.program.memory"
@@ -103,6 +104,7 @@ end
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
+        functions = kernels.functions(),
         profile = profile.get(config.profile),
         target = targets.of(config),
         embedded = function(name) return host.embedded("templates/" .. name) end }
@@ -119,7 +121,7 @@ function program.render(g, config)
     show_places(g, config)
     local facts, context, all, found = planned(g, config)
     local target = context.target
-    context.kernels = target.kernels(g, config, context, all, found)
+    context.kernels = target.kernels(g, config, context, found)
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
     if not target.runs then
@@ -128,7 +130,7 @@ function program.render(g, config)
     end
     files:set("model.h", model_header.render(g, config, facts, context, found.updates, header))
     target.render(g, config, context, all, found, header, files)
-    probe.render(g, config, context, context.kernels, header, files)
+    probe.render(g, config, context, target.calls(all, found, context), header, files)
     files:set("memory.c", memory.render(g, config, facts, context, header))
     files:set("data.c", data.render(config, context, header))
     files:set("save.c", save.render(g, config, facts, context, found.updates, header))

@@ -29,8 +29,8 @@ local function collect(body, section, context, list)
     end
 end
 
---- All kernels of the graph, in the order of the program; each node gets its record. One with a twin shares
---- the twin's function: it does the same at another place.
+--- The calls of kernels of the graph, in the order of the program; each node gets its record. One with a twin does
+--- the same at another place, and has the twin's name in plans and profiles.
 function step.kernels(g, context)
     local list = {}
     for _, section in ipairs { "forward", "evaluation", "backward", "views" } do

@@ -73,7 +73,8 @@ interface.fields = {
 
     -- files and libraries
     field("kernels_file", "string", "the file that the command `kernels` prints"),
-    field("kernels", "function", "(g, config, context, all, found): all kernels that step.c calls; found: of boundary.kernels"),
+    field("kernels", "function", "(g, config, context, found): its functions { name, text, ... }; found: of boundary.kernels"),
+    field("calls", "function", "(all, found, context): the records of all calls of step.c"),
     field("render", "function", "(g, config, context, all, found, header, files): its own files, step.c among them"),
     field("main", "function", "(config): arguments of templates/program/main.c and the README"),
     field("header", "function", "(g, config, facts, updates): more arguments of model.h"),

@@ -1,5 +1,5 @@
 -- the rate falls when evaluations get no better
-data       { "csv", train = "rows.csv", eval = "real.csv", target = "last" }
+data       { "csv", train = "real.csv", target = "last", split = { eval = 20, seed = 1 } }
 batch      (5)
 model      { linear "fc1" { 6 }, tanh {}, linear "fc2" { 1 } }
 loss       "mse"

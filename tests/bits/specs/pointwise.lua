@@ -3,7 +3,8 @@ data       { "tensors", train = "ids.safetensors" }
 batch      (4)
 accumulate (2)
 model(function(batch)
-    local number, total = 0, nil
+    local number, names, total = 0, 0, nil
+    local function next_name() names = names + 1 return "_" .. names end
     local function add(f)
         number = number + 1
         local y = block("op" .. number) (function(x)
@@ -11,8 +12,8 @@ model(function(batch)
         end) (batch.input)
         total = total and total + y or y
     end
-    local function a(x) return linear "a" { 5 } (x) end
-    local function b(x) return linear "b" { 5 } (x) end
+    local function a(x) return linear("a" .. number .. next_name()) { 5 } (x) end
+    local function b(x) return linear("b" .. number .. next_name()) { 5 } (x) end
     for _, f in ipairs { exp {}, sin {}, cos {}, abs {}, sigmoid {}, silu {}, leaky_relu { 0.2 }, square {}, softplus {},
         softplus { 2, threshold = 0.5 }, elu {}, elu { 0.7 }, relu {}, tanh {}, gelu {}, gelu { "tanh" }, scale { 0.5 },
         clamp { min = -0.3, max = 0.4 }, clamp { min = 0 }, clamp { max = 0.1 } } do add(f) end

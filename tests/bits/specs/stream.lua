@@ -1,5 +1,5 @@
 -- rows read forward
-data       { "csv", train = "rows.csv", target = "last", stream = true, last = "pad" }
+data       { "csv", train = "rows.csv", eval = "rows.csv", target = "last", stream = true, last = "pad" }
 batch      (12)
 accumulate { 3, tail = "flush" }
 model      { linear "fc1" { 6 }, tanh {}, linear "fc2" { 3 } }

@@ -24,16 +24,20 @@ local function cycle_cases(g)
     return block_of(list)
 end
 
---- All kernels that step.c calls: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
-function c_step.kernels(_, _, _, all, found)
+--- The functions of nodes.
+function c_step.kernels(_, _, context) return context.functions.list end
+
+--- All calls of step.c: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
+function c_step.calls(all, found)
     local list = ordered.copy(all)
-    list[#list + 1] = found.measure
-    local functions = boundary.functions(found)
-    return table.move(functions, 1, #functions, #list + 1, list)
+    for _, more in ipairs { { found.measure }, found.updates, found.iterations } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return list
 end
 
-local function kernels_text(g, config, context, all, found)
-    local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
+local function kernels_text(g, config, context, found)
+    local list, target = ordered.collect(context.functions.list, function(f) return f.text end), context.target
     local open = target.open("gradient_partials")
     local arguments = clip.measure(g, config, target)
     list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
@@ -68,11 +72,11 @@ local function update_text(g, config, context, found, header)
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
-function c_step.render(g, config, context, all, found, header, files)
-    local kernel_texts = kernels_text(g, config, context, all, found)
+function c_step.render(g, config, context, _, found, header, files)
+    local kernel_texts = kernels_text(g, config, context, found)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
-    files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
+    files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
     files:set("update.c", update_text(g, config, context, found, header))
     local arguments = step.passes(g, config, context)

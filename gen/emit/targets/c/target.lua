@@ -11,6 +11,6 @@ return ordered.copy(ordered.copy(c, c_files), {
     doc = "C for the CPU",
     runs = true, device = false, threads = true, library = true,
     ops = c_ops, product = matmul.product, load = c_text.load, store = c_text.store,
-    kernels_file = "kernels.c", kernels = c_step.kernels, render = c_step.render,
+    kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     ranks_library = "MPI",
 })

@@ -249,12 +249,22 @@ local function transfers(g, up)
 end
 
 --- All kernels, those of the boundary included, in the order of kernels.cu.
-function cuda_step.kernels(g, config, context, all, found)
-    local list = table.move(all, 1, #all, 1, {})
-    local fixed = boundary_kernels(g, config, context, found)
-    table.move(fixed, 1, #fixed, #list + 1, list)
-    local functions = boundary.functions(found)
-    return table.move(functions, 1, #functions, #list + 1, list)
+function cuda_step.kernels(g, config, context, found)
+    local list = ordered.copy(context.functions.list)
+    context.boundary_kernels = boundary_kernels(g, config, context, found)
+    for _, more in ipairs { context.boundary_kernels, boundary.functions(found) } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return list
+end
+
+--- All calls of step.c: those of nodes, then the kernels of the boundary.
+function cuda_step.calls(all, found, context)
+    local list = ordered.copy(all)
+    for _, more in ipairs { context.boundary_kernels, found.updates, found.iterations } do
+        table.move(more, 1, #more, #list + 1, list)
+    end
+    return list
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.

@@ -15,6 +15,6 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     unused = { real = true, chunk = true },     -- the type is always called real
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
-    kernels_file = "kernels.cu", kernels = cuda_step.kernels, render = cuda_step.render,
+    kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
     ranks_library = "NCCL",
 })
