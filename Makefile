@@ -72,6 +72,7 @@ include tests/faults/build.mk
 JOBS ?= 2
 run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
 	$(Q)rm -rf $(BUILD)/tests/tmp
+	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$(JOBS))
 
 run-test-all: export GAGEN_TEST_ALL := 1

@@ -214,7 +214,7 @@ std::vector<std::string> compile_words() {
                                       "-c",
                                       "-std=c++17",
                                       "-w",
-                                      switches.check ? "-Og" : "-O1",  // most kernels of tests run for less time than they compile
+                                      switches.check ? "-Og" : "-O1",  // to compile takes longer than to run
                                       "-g1",
                                       "-fPIC",
                                       "-ffp-contract=off",

@@ -6,7 +6,7 @@ local mutants = dofile "tests/mutants/boundary.lua"
 local function copy(t)
     local folder = t.root .. "/" .. t.temp() .. "/copy"
     local result = t.shell(("mkdir -p %s/out && cp -a Makefile gen templates runtime specs tests tools docs %s && "
-        .. "tar -C %s --exclude=./tests/programs* --exclude=./tests/tmp* -cf - . | tar -C %s/out -xf - "
+        .. "tar -C %s --exclude=./tests/worker* --exclude=./tests/store --exclude=./tests/tmp -cf - . | tar -C %s/out -xf - "
         .. "--one-top-level=.build"):format(folder, folder, t.build, folder))
     t.equal(result.status, 0, result.err)
     return folder
