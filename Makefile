@@ -109,11 +109,15 @@ docs: $(GAGEN)
 gpu-check:
 	$(Q)BUILD=$(BUILD) GAGEN=$(GAGEN) tools/gpu-check
 
+# the programs of another commit and of the working tree compute the same bits: COMMIT=..., PATTERN=...
+same-bits:
+	$(Q)tests/bits/same-bits $(if $(PATTERN),--pattern '$(PATTERN)') $(COMMIT)
+
 clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
+.PHONY: mutants same-bits all docs demo test test-all gpu-check run-demo run-test run-test-all run-test-1/2 run-test-2/2 clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -2,6 +2,7 @@
 --
 --   Tensor = { name, shape, dtype, kind, at, def, scope, param, alias, place }
 --     kind   input | value | param | gradient | state | view | scalar | collected
+--            range: a run of an array of the flat space, array = { kind, name }; see passes/update.lua
 --     dtype  real (the program's type) | i32 | f64 | facts (ga_micro of runtime/data/data.h); after the pass
 --            precision f32, f64, bf16 or f16 in the place of real
 --     wide   of real numbers: never stored in 16 bits
@@ -9,6 +10,7 @@
 --     low, limit  of whole numbers: all are in low .. limit - 1; nil: not known
 --     rowless  made of parameters alone, so that its first axis is not the rows of the batch
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, at, scope, why, run }
+--     fence  all workers wait behind it
 --     twin   the node of the backward pass whose kernel a node of an evaluation shares
 --     run    the rows that it sees of operands that begin with all rows   see passes/logits.lua
 --   Out    = { tensor, acc = nil | { first, regions }, run }   see passes/autodiff.lua
@@ -26,7 +28,7 @@ local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, 
 function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, tensors = {}, names = {},
-        forward = {}, evaluation = {}, backward = {}, views = {}, draws = {},
+        forward = {}, evaluation = {}, backward = {}, boundary = {}, views = {}, draws = {},
     }
 end
 
@@ -125,6 +127,14 @@ function graph.reads(node)
         if node.ins[name] then list[#list + 1] = node.ins[name] end
     end
     return list
+end
+
+--- Whether a node reads this tensor: what it also writes is changed in place.
+function graph.reads_tensor(node, tensor)
+    for _, t in ipairs(graph.reads(node)) do
+        if t == tensor then return true end
+    end
+    return false
 end
 
 --- The Outs of a node in the order of its op's signature; for a region none.

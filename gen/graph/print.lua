@@ -48,7 +48,7 @@ return function(g)
         lines[#lines + 1] = ("param %s %s x %d%s"):format(param.name, graph.shape_text(param.shape),
             param.count, param.flat and " at " .. param.flat.offset or "")
     end
-    for _, section in ipairs { "forward", "evaluation", "backward", "views" } do
+    for _, section in ipairs { "forward", "evaluation", "backward", "boundary", "views" } do
         if g[section] and #g[section] > 0 then
             lines[#lines + 1] = section .. ":"
             print_body(lines, g[section], "  ")

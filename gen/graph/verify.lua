@@ -12,7 +12,7 @@ local function check_order(pass, body, known)
         if not node.at then broken(pass, node, "no place in the spec") end
         for _, t in ipairs(graph.reads(node)) do
             local given = t.kind == "input" or t.kind == "param" or t.kind == "scalar"
-                or t.kind == "view"
+                or t.kind == "view" or t.kind == "range"
             if not given and not known[t] then
                 broken(pass, node, "reads " .. t.name .. " before it is written")
             end
@@ -27,7 +27,8 @@ local function check_order(pass, body, known)
         else
             for _, out in ipairs(graph.writes(node)) do
                 local t = out.tensor
-                if known[t] and not out.acc and not out.run and t.kind ~= "scalar" and t.kind ~= "param" then
+                if known[t] and not out.acc and not out.run and t.kind ~= "scalar" and t.kind ~= "param"
+                    and t.kind ~= "range" and not graph.reads_tensor(node, t) then
                     broken(pass, node, "writes " .. t.name .. " twice")
                 end
                 if out.acc and not out.acc.first and not known[t] then
@@ -83,6 +84,7 @@ return function(g, pass)
     for _, t in ipairs(g.tensors) do evaluated[t] = known[t] end
     check_order(pass, g.evaluation, evaluated)
     check_order(pass, g.backward, known)
+    check_order(pass, g.boundary, known)
     check_gradients(pass, g)
     check_places(pass, g)
 end

@@ -11,7 +11,6 @@
 -- 16 bits, so do views, and each other weight that one reads gets a view too.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
-local scratch = require "passes.scratch"
 
 local layout = { name = "layout", optional = true, always = true,
     doc = "the flat space, buckets, packed views" }
@@ -109,9 +108,10 @@ local function segments(g, items)
             if last and last.group == param.group and last.region == item.region and last.layer == param.layer
                 and last.offset + last.n == param.flat.offset then
                 last.n = last.n + n
+                table.insert(last.covers, param)
             else
-                g.segments[#g.segments + 1] = { group = param.group, first = param, offset = param.flat.offset,
-                    n = n, count = item.count, stride = item.size, region = item.region, layer = param.layer }
+                g.segments[#g.segments + 1] = { group = param.group, first = param, covers = { param },
+                    offset = param.flat.offset, n = n, count = item.count, stride = item.size, region = item.region, layer = param.layer }
             end
         end
     end
@@ -190,7 +190,6 @@ function layout.run(g, config)
     local collected = place_parameters(items_of(g, "collected"), g.trained_elements)
     g.flat_elements = place_parameters(items_of(g, "rest"), collected)
     place_states(g, items)
-    scratch.place(g, aligned)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
     if not config.without:has("layout") then pack_views(g, config) end

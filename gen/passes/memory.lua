@@ -3,7 +3,7 @@
 --   y: activations at 1024, alive from forward 0 to backward 3
 --
 -- Values of the outermost scope and whole regions share one timeline: forward, backward,
--- evaluation. What a region computes and its reverse reads later has `count` slots there; all else
+-- evaluation, boundary. What a region computes and its reverse reads later has `count` slots there; all else
 -- inside a region lives in the region's frame, planned the same way as one block of the timeline.
 -- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
 -- else two that alternate.
@@ -82,7 +82,7 @@ end
 -- Values of a region that are touched outside it (by its reverse).
 local function kept_values(g)
     local kept = {}
-    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
+    for _, body in ipairs { g.forward, g.backward, g.evaluation, g.boundary } do
         graph.walk(body, function(node)
             if node.op ~= "times" then
                 for _, t in ipairs(graph.reads(node)) do
@@ -124,7 +124,7 @@ local function plan_timeline(g, context)
             touch(blocks, index, t, size_of(t) * (t.scope and t.scope.count or 1), position)
         end
     end
-    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
+    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary } do
         for _, node in ipairs(body) do
             position = position + 1
             position_of[node] = position
@@ -174,8 +174,8 @@ end
 local function place_flat(g)
     local views = 0
     for _, param in ipairs(g.params) do
-        local function at(t, arena)
-            local flat = param.kept[arena] or param.flat
+        local function at(t, arena, flat)
+            flat = flat or param.flat
             local each = graph.is_half(t) and 2 or 1 -- in one of the program's type
             t.place = { arena = arena, offset = flat.offset // each, stride = flat.stride // each, slots = param.count }
         end
@@ -184,7 +184,7 @@ local function place_flat(g)
         if param.residue then at(param.residue, "residues") end
         if param.collected then at(param.collected, "collected") end
         for _, name in ipairs(g.state_names) do
-            if param.state[name] then at(param.state[name], name) end
+            if param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
         for _, name in ipairs { "in_out", "narrow" } do
             local view = param.views[name]
@@ -213,10 +213,12 @@ function memory.run(g)
     }
     if g.residues then g.arenas[3] = { name = "residues", elements = g.flat_elements } end
     for _, name in ipairs(g.state_names) do
-        g.arenas[#g.arenas + 1] = { name = name, elements = g.states:get(name).elements, state = true }
+        g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true }
     end
     g.arenas[#g.arenas + 1] = { name = "views", elements = views }
-    g.arenas[#g.arenas + 1] = { name = "activations", elements = math.max(height, g.scratch) }
+    g.arenas[#g.arenas + 1] = { name = "activations", elements = height }
+    g.arenas[#g.arenas + 1] = { name = "partials", elements = g.partials, dtype = "f64",
+        doc = "sums of the gradient norm" .. (g.partials > 2 * g.norm.tiles and ", of each tensor" or "") }
 end
 
 return memory

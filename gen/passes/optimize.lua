@@ -66,7 +66,11 @@ local function group_of(g, config, param, norms)
     return g.groups:get(index)
 end
 
+-- Names that a rule's expressions have for other things.
+local TAKEN = { w = true, g = true, t = true, lr = true }
+
 local function add_state(g, param, name, shape)
+    if TAKEN[name] then error(("a state called '%s': the rule of an update has it for something else"):format(name)) end
     if not ordered.find(g.state_names, name) then g.state_names[#g.state_names + 1] = name end
     param.state[name] = graph.tensor(g, { name = name .. "_" .. param.value.name, shape = shape, kind = "state",
         at = param.at, param = param, scope = param.region })

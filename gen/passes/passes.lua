@@ -15,6 +15,7 @@ passes.list = {
     require "passes.precision",    -- a concrete type for every tensor
     require "passes.recompute",    -- values computed again instead of kept (optional)
     require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
+    require "passes.update",       -- the boundary: measure, decide, update
     require "passes.rates",        -- how often each node runs
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
     require "passes.shard",        -- which collective follows which node

@@ -264,6 +264,23 @@ function schedule.expressions(c)
     return rate, momentum and expr.lift(momentum)
 end
 
+--- Whether the schedule moves the momentum.
+function schedule.moves_momentum(c)
+    local _, momentum = schedule.expressions(c)
+    return momentum ~= nil
+end
+
+--- The fields of a rule or group, where the schedule moves the momentum with the variable `momentum` in its place.
+--- The momentum of a rest without one stays 0.
+function schedule.with_momentum(c, rule, fields)
+    local name = rule.cycled
+    if not name or not schedule.moves_momentum(c) or fields.momentum == 0 then return fields end
+    if name == "momentum" then return ordered.copy(fields, { momentum = expr.var "momentum" }) end
+    local betas = ordered.copy(fields[name])
+    betas[1] = expr.var "momentum"
+    return ordered.copy(fields, { [name] = betas })
+end
+
 --- What `t` is of a rate: how many updates are done, or which epoch it is, before cycle number `cycle`.
 function schedule.time(c, cycle)
     if c.schedule.fields.by ~= "epoch" then return cycle end

@@ -5,8 +5,8 @@
  * not finite; added up in tile order by decide(). */
 static void gradient_partials($params) {
     enum { LANES = 32 };
-    for (ga_tiles t = ga_tiles_begin(worker, (to - from + NORM_TILE - 1) / NORM_TILE); ga_tile_next(&t);) {
-        const int64_t first = from + t.index * NORM_TILE, end = first + NORM_TILE < to ? first + NORM_TILE : to;
+    for (ga_tiles t = ga_tiles_begin(worker, (count + NORM_TILE - 1) / NORM_TILE); ga_tile_next(&t);) {
+        const int64_t first = t.index * NORM_TILE, end = first + NORM_TILE < count ? first + NORM_TILE : count;
         double $(name)[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
         for (int64_t i = first; i < end; i += LANES) {
             const int n = end - i < LANES ? (int)(end - i) : LANES;
@@ -35,8 +35,8 @@ $formula
  * $source */
 static void $fn($params) {
     enum { TILE = $tile };
-    for (ga_tiles t = ga_tiles_begin(worker, (to - from + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int64_t first = from + t.index * TILE, end = first + TILE < to ? first + TILE : to;
+    for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
         double $names;
         for (int64_t i = first; i < end; i++) {
             $loads
@@ -72,8 +72,8 @@ $formula
 static void $fn($params) {
     enum { TILE = $tile };
     $once
-    for (ga_tiles t = ga_tiles_begin(worker, (to - from + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int64_t first = from + t.index * TILE, end = first + TILE < to ? first + TILE : to;
+    for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
         for (int64_t i = first; i < end; i++) {
             $loads
             $statements
@@ -87,17 +87,17 @@ static void $fn($params) {
 $formula
  * $source */
 static void $fn($params) {
-    const int64_t all = (to - from) / columns;
+    const int64_t all = count / columns;
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
         const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
         for (int64_t r = first; r < end; r++) {
             double sum = 0;
-            for (int64_t i = from + r * columns; i < from + (r + 1) * columns; i++) {
+            for (int64_t i = r * columns; i < (r + 1) * columns; i++) {
                 $loads
                 sum += (double)($term);
             }
-            const real row_var = kept_row_var[r], mean = (real)(sum / columns);
-            kept_row_var[r] = $row_var;
+            const real row_var = run_row_var[r], mean = (real)(sum / columns);
+            run_row_var[r] = $row_var;
         }
     }
 }
@@ -109,7 +109,7 @@ $formula
 static void $fn($params) {
     enum { CHUNK = $chunk, WIDE = 64 }; /* rows of a sum; columns that are summed side by side */
     const int64_t size = (int64_t)rows * columns, chunks = (rows + CHUNK - 1) / CHUNK;
-    const int64_t all = (to - from) / size * chunks, few = size < 4096 ? 4096 / size : 1;
+    const int64_t all = count / size * chunks, few = size < 4096 ? 4096 / size : 1;
     for (ga_tiles t = ga_tiles_begin(worker, (all + few - 1) / few); ga_tile_next(&t);) {
         const int64_t first = t.index * few, end = first + few < all ? first + few : all;
         for (int64_t k = first; k < end; k++) {
@@ -118,7 +118,7 @@ static void $fn($params) {
                 const int wide = columns - c < WIDE ? columns - c : WIDE;
                 double sum[WIDE] = {0};
                 for (int64_t r = row; r < behind; r++) {
-                    const int64_t at = from + k / chunks * size + r * columns + c;
+                    const int64_t at = k / chunks * size + r * columns + c;
                     for (int64_t i = at; i < at + wide; i++) {
                         $loads
                         sum[i - at] += (double)($term);
@@ -142,17 +142,17 @@ static void $fn($params) {
         const int64_t first = t.index * few, end = first + few < matrices ? first + few : matrices;
         for (int64_t k = first; k < end; k++) {
             double sum = 0;
-            for (int64_t r = k * rows; r < (k + 1) * rows; r++) sum += (double)kept_row_var[r];
+            for (int64_t r = k * rows; r < (k + 1) * rows; r++) sum += (double)run_row_var[r];
             const real mean = (real)(sum / rows);
             for (int64_t r = k * rows; r < (k + 1) * rows; r++) {
-                const real row_var = kept_row_var[r];
+                const real row_var = run_row_var[r];
                 row_factors[r] = $row;
             }
             for (int c = 0; c < columns; c++) {
                 double column = 0;
                 for (int j = 0; j < chunks; j++) column += (double)sums[(k * chunks + j) * columns + c];
-                const real col_var = kept_col_var[k * columns + c], mean = (real)(column / rows);
-                kept_col_var[k * columns + c] = $col_var;
+                const real col_var = run_col_var[k * columns + c], mean = (real)(column / rows);
+                run_col_var[k * columns + c] = $col_var;
             }
         }
     }
@@ -163,14 +163,14 @@ static void $fn($params) {
 $formula
  * $source */
 static void $fn($params) {
-    const int64_t all = (to - from) / columns;
+    const int64_t all = count / columns;
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
         const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
         double $names;
         for (int64_t r = first; r < end; r++) {
-            const real row = row_factors[r], *col_var = kept_col_var + r / rows * columns;
+            const real row = row_factors[r], *col_var = run_col_var + r / rows * columns;
             for (int c = 0; c < columns; c++) {
-                const int64_t i = from + r * columns + c;
+                const int64_t i = r * columns + c;
                 const real column = col_var[c];
                 $loads
                 $statements
@@ -189,14 +189,14 @@ static void $fn($params) {
 $formula
  * $source */
 static void $fn($params) {
-    const int64_t all = (to - from) / columns;
+    const int64_t all = count / columns;
     $once
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
         const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
         for (int64_t r = first; r < end; r++) {
-            const real row = row_factors[r], *col_var = kept_col_var + r / rows * columns;
+            const real row = row_factors[r], *col_var = run_col_var + r / rows * columns;
             for (int c = 0; c < columns; c++) {
-                const int64_t i = from + r * columns + c;
+                const int64_t i = r * columns + c;
                 const real column = col_var[c];
                 $loads
                 $statements
@@ -222,15 +222,16 @@ static void exchange(ga_worker *w, real *a, real *b) {
 
 //@ batchnorm_move()
 /* batchnorm_move: running statistics of the channels of a layer, moved by those of all values of the cycle,
- * `values` of each group, the variance as that of a sample. The gradient's places have what was collected. */
-static void batchnorm_move(ga_worker *worker, real *flat_w, const real *flat_g, int64_t mean, int64_t variance,
-                           int64_t batches, int channels, int64_t values, double momentum) {
+ * `values` of each group, the variance as that of a sample. */
+static void batchnorm_move(ga_worker *worker, real *mean, real *variance, real *batches, const real *cycle_mean,
+                           const real *cycle_variance, const real *cycle_batches, int channels, int64_t values,
+                           double momentum) {
     if (worker->index != 0) return;
-    const double all = (double)flat_g[batches] * (double)values;
+    const double all = (double)cycle_batches[0] * (double)values;
     const real step_size = (real)momentum, rest = (real)(1 - momentum), unbiased = (real)(all / (all - 1));
     for (int c = 0; c < channels; c++) {
-        flat_w[mean + c] = rest * flat_w[mean + c] + step_size * flat_g[mean + c];
-        flat_w[variance + c] = rest * flat_w[variance + c] + step_size * (flat_g[variance + c] * unbiased);
+        mean[c] = rest * mean[c] + step_size * cycle_mean[c];
+        variance[c] = rest * variance[c] + step_size * (cycle_variance[c] * unbiased);
     }
-    flat_w[batches] += 1;
+    batches[0] += 1;
 }

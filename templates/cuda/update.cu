@@ -5,8 +5,8 @@
  * not finite; added up in tile order by decide. */
 GA_KERNEL($threads) gradient_partials($params) {
     __shared__ double scratch[GA_LANES];
-    const ga_int64 first = from + (ga_int64)blockIdx.x * NORM_TILE;
-    const ga_int64 end = first + NORM_TILE < to ? first + NORM_TILE : to;
+    const ga_int64 first = (ga_int64)blockIdx.x * NORM_TILE;
+    const ga_int64 end = first + NORM_TILE < count ? first + NORM_TILE : count;
     double $name = 0, bad = 0;
     for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
         $read
@@ -173,7 +173,7 @@ GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     enum { TILE = $tile };
     __shared__ double scratch[GA_LANES];
-    const ga_int64 first = from + (ga_int64)blockIdx.x * TILE, end = first + TILE < to ? first + TILE : to;
+    const ga_int64 first = (ga_int64)blockIdx.x * TILE, end = first + TILE < count ? first + TILE : count;
     double $names;
     for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
         $loads
@@ -214,7 +214,7 @@ $formula
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     $once
-    for (ga_int64 i = from + ga_thread_first(); i < to; i += ga_thread_count()) {
+    for (ga_int64 i = ga_thread_first(); i < count; i += ga_thread_count()) {
         $loads
         $statements
         $stores
@@ -228,17 +228,17 @@ $formula
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     const ga_int64 r = ga_thread_first() / GA_LANES;
-    if (r >= (to - from) / columns) return;
+    if (r >= count / columns) return;
     double sum = 0;
     for (int c = threadIdx.x % GA_LANES; c < columns; c += GA_LANES) {
-        const ga_int64 i = from + r * columns + c;
+        const ga_int64 i = r * columns + c;
         $loads
         sum += (double)($term);
     }
     sum = ga_warp_sum(sum);
     if (threadIdx.x % GA_LANES != 0) return;
-    const real row_var = kept_row_var[r], mean = (real)(sum / columns);
-    kept_row_var[r] = $row_var;
+    const real row_var = run_row_var[r], mean = (real)(sum / columns);
+    run_row_var[r] = $row_var;
 }
 
 //@ matrix_columns(fn, params, source, threads, formula, loads, term, chunk)
@@ -250,11 +250,11 @@ GA_KERNEL($threads) $fn($params) {
     enum { CHUNK = $chunk };
     const ga_int64 size = (ga_int64)rows * columns, chunks = (rows + CHUNK - 1) / CHUNK;
     const ga_int64 k = ga_thread_first() / columns, c = ga_thread_first() % columns;
-    if (k >= (to - from) / size * chunks) return;
+    if (k >= count / size * chunks) return;
     const ga_int64 row = k % chunks * CHUNK, behind = row + CHUNK < rows ? row + CHUNK : rows;
     double sum = 0;
     for (ga_int64 r = row; r < behind; r++) {
-        const ga_int64 i = from + k / chunks * size + r * columns + c;
+        const ga_int64 i = k / chunks * size + r * columns + c;
         $loads
         sum += (double)($term);
     }
@@ -272,17 +272,17 @@ GA_KERNEL($threads) $fn($params) {
     const int chunks = (rows + CHUNK - 1) / CHUNK;
     const ga_int64 k = blockIdx.x;
     double sum = 0;
-    for (ga_int64 r = k * rows + threadIdx.x; r < (k + 1) * rows; r += $threads) sum += (double)kept_row_var[r];
+    for (ga_int64 r = k * rows + threadIdx.x; r < (k + 1) * rows; r += $threads) sum += (double)run_row_var[r];
     const real mean = (real)(ga_block_sum(sum, scratch) / rows);
     for (ga_int64 r = k * rows + threadIdx.x; r < (k + 1) * rows; r += $threads) {
-        const real row_var = kept_row_var[r];
+        const real row_var = run_row_var[r];
         row_factors[r] = $row;
     }
     for (int c = threadIdx.x; c < columns; c += $threads) {
         double column = 0;
         for (int j = 0; j < chunks; j++) column += (double)sums[(k * chunks + j) * columns + c];
-        const real col_var = kept_col_var[k * columns + c], mean = (real)(column / rows);
-        kept_col_var[k * columns + c] = $col_var;
+        const real col_var = run_col_var[k * columns + c], mean = (real)(column / rows);
+        run_col_var[k * columns + c] = $col_var;
     }
 }
 
@@ -293,12 +293,12 @@ $formula
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     __shared__ double scratch[GA_LANES];
-    const ga_int64 all = (to - from) / columns, first = (ga_int64)blockIdx.x * tall;
-    const ga_int64 count = (first + tall < all ? tall : all - first) * columns;
+    const ga_int64 all = count / columns, first = (ga_int64)blockIdx.x * tall;
+    const ga_int64 mine = (first + tall < all ? tall : all - first) * columns;
     double $names;
-    for (ga_int64 k = threadIdx.x; k < count; k += $threads) {
-        const ga_int64 r = first + (int)k / columns, i = from + first * columns + k;
-        const real row = row_factors[r], column = kept_col_var[r / rows * columns + (int)k % columns];
+    for (ga_int64 k = threadIdx.x; k < mine; k += $threads) {
+        const ga_int64 r = first + (int)k / columns, i = first * columns + k;
+        const real row = row_factors[r], column = run_col_var[r / rows * columns + (int)k % columns];
         $loads
         $statements
         $stores
@@ -317,11 +317,11 @@ $formula
 GA_KERNEL($threads) $fn($params) {
     if (s->skip) return;
     $once
-    const ga_int64 all = (to - from) / columns, first = (ga_int64)blockIdx.x * tall;
-    const ga_int64 count = (first + tall < all ? tall : all - first) * columns;
-    for (ga_int64 k = threadIdx.x; k < count; k += $threads) {
-        const ga_int64 r = first + (int)k / columns, i = from + first * columns + k;
-        const real row = row_factors[r], column = kept_col_var[r / rows * columns + (int)k % columns];
+    const ga_int64 all = count / columns, first = (ga_int64)blockIdx.x * tall;
+    const ga_int64 mine = (first + tall < all ? tall : all - first) * columns;
+    for (ga_int64 k = threadIdx.x; k < mine; k += $threads) {
+        const ga_int64 r = first + (int)k / columns, i = first * columns + k;
+        const real row = row_factors[r], column = run_col_var[r / rows * columns + (int)k % columns];
         $loads
         $statements
         $stores
@@ -341,14 +341,14 @@ GA_KERNEL($threads) exchange(real *a, real *b) {
 
 //@ batchnorm_move(threads, params)
 /* batchnorm_move: running statistics of the channels of a layer, moved by those of all values of the cycle,
- * `values` of each group, the variance as that of a sample. The gradient's places have what was collected. */
+ * `values` of each group, the variance as that of a sample. */
 GA_KERNEL($threads) batchnorm_move($params) {
     if (s->skip) return;
-    const double all = (double)flat_g[batches] * (double)values;
+    const double all = (double)cycle_batches[0] * (double)values;
     const real step_size = (real)momentum, rest = (real)(1 - momentum), unbiased = (real)(all / (all - 1));
     for (int c = threadIdx.x; c < channels; c += $threads) {
-        flat_w[mean + c] = rest * flat_w[mean + c] + step_size * flat_g[mean + c];
-        flat_w[variance + c] = rest * flat_w[variance + c] + step_size * (flat_g[variance + c] * unbiased);
+        mean[c] = rest * mean[c] + step_size * cycle_mean[c];
+        variance[c] = rest * variance[c] + step_size * (cycle_variance[c] * unbiased);
     }
-    if (threadIdx.x == 0) flat_w[batches] += 1;
+    if (threadIdx.x == 0) batches[0] += 1;
 }

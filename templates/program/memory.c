@@ -21,7 +21,7 @@ static $form $(form)_at($(address)flat) {
     };
 }
 
-//@ place(flat_places, form, residues, view_places, activation_places, tensors)
+//@ place(flat_places, form, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
     m->w = parameters_at(m->flat_w);
@@ -35,12 +35,9 @@ static void place(model *m) {
         $activation_places
     };
     m->partials = (double *)m->memory[ARENA_PARTIALS].base;
-//% if tensors then
-    m->tensors = m->partials + 2 * NORM_TILES;
-//% end
 }
 
-//@ place_device(flat_places, form, residues, view_places, activation_places, tensors)
+//@ place_device(flat_places, form, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
     m->w = parameters_at(m->device_w);
@@ -54,9 +51,6 @@ static void place(model *m) {
         $activation_places
     };
     m->device_partials = m->device_memory[DEVICE_PARTIALS];
-//% if tensors then
-    m->device_tensors = m->device_partials + 2 * sizeof(double) * NORM_TILES;
-//% end
     m->device_batches = m->device_memory[DEVICE_BATCHES];
     m->block = m->device_memory[DEVICE_STEP];
     m->transfer = (transfer *)m->memory[ARENA_TRANSFER].base;

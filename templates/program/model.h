@@ -126,7 +126,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, tensors, by_epoch, state_fields, device_fields)
+//@ model(device, half_sums, residues, views, by_epoch, state_fields, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -154,10 +154,7 @@ typedef struct model {
 //% if device then
     $device_fields
 //% else
-    double *partials;        /* 2 per tile of the gradient: for its norm, elements not finite */
-//% if tensors then
-    double *tensors;         /* sums of each tensor's tiles, then what the update makes of them */
-//% end
+    double *partials;        /* sums over tiles of the gradient, then of tensors */
 //% end
     double sums[SUMS];       /* of the present cycle, or of an evaluation */
     double nominal;          /* weight of a full cycle over all ranks */

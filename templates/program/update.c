@@ -1,16 +1,21 @@
-//@ totals(small, by_sum, divisor, full)
-$small
-s->weight = sums[SUM_WEIGHT];
-s->rows = sums[SUM_ROWS];
+//@ totals(ddp, by_sum, divisor, full)
+//% if ddp then
+const double losses = s->loss; /* of all ranks: see small_sum */
+//% else
+const double losses = m->sums[SUM_LOSS];
+m->stop = ga_stop_requested() != 0;
+s->weight = m->sums[SUM_WEIGHT];
+s->rows = m->sums[SUM_ROWS];
+//% end
 //% if by_sum then
-s->loss = sums[SUM_LOSS];
+s->loss = losses;
 const double mean = 1$divisor; /* the sum of the losses is what is minimised */
 //% else
-s->loss = sums[SUM_LOSS] / s->weight;
+s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ update(header, name, view_calls, measure_calls, sweep_calls, matrices, lr, scalars, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
+//@ update(header, name, view_calls, boundary_calls, iterations, lr, scalars, ddp, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
 //% if scaler.text ~= "" then
 #include "runtime/loop/scaler.h"
@@ -36,7 +41,6 @@ static void buckets_finish(ga_worker *w, model *m) {
         const int code = ga_comm_wait(m->comm, i, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
-    ga_barrier(w);
 }
 
 //% end
@@ -48,13 +52,28 @@ static void pack_views(ga_worker *w, model *m) {
 
 $lr
 
+//% if ddp then
+/* The one small sum over the ranks: loss, weight, rows, a request to stop. */
+static void small_sum(ga_worker *w, model *m) {
+    if (w->index != 0) return;
+    step *s = &m->step;
+    double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS], ga_stop_requested() != 0};
+    const int code = ga_comm_small(m->comm, sums, 8, &m->error);
+    if (code < 0) ga_team_fail(w, code);
+    s->loss = sums[0];
+    s->weight = sums[1];
+    s->rows = sums[2];
+    m->stop = sums[3] > 0;
+}
+
+//% end
 //% if rewrites then
-/* Worker 0: the sums of the cycle, by which the gradient is divided before it is changed. */
-static int sum_up(model *m, ga_err *e) {
+/* The sums of the cycle, by which the gradient is divided before it is changed. */
+static void sum_up(ga_worker *w, model *m) {
+    if (w->index != 0) return;
     step *s = &m->step;
     $totals
     s->mean = (real)mean;
-    return 0;
 }
 
 //% end
@@ -62,9 +81,10 @@ static int sum_up(model *m, ga_err *e) {
 $scaler
 
 //% end
-/* Worker 0, in double: what the update is to be. A skipped update changes neither parameters nor
+/* The decision about the update, in double. A skipped update changes neither parameters nor
  * optimizer state nor the schedule. */
-static int decide(model *m, ga_err *e) {
+static void decide(ga_worker *w, model *m) {
+    if (w->index != 0) return;
     step *s = &m->step;
     double $sum = 0;
     s->nonfinite = 0;
@@ -96,9 +116,7 @@ static int decide(model *m, ga_err *e) {
         s->nonfinite += m->partials[2 * i + 1];
     }
 //% end
-//% if rewrites then
-    (void)e; /* what can fail is done */
-//% else
+//% if not rewrites then
     $totals
 //% end
     s->grad_norm = $grad_norm;
@@ -124,36 +142,19 @@ static int decide(model *m, ga_err *e) {
     $rate_lines
     $scalars
     $scale_moved
-    return 0;
 }
 
-//% if matrices.text ~= "" then
-$matrices
+/* The caller's own changes to the gradient, where the program is a library. */
+static void call_handlers(ga_worker *w, model *m) {
+    if (m->at_boundary) m->at_boundary(w, m);
+}
+
+//% if iterations.text ~= "" then
+$iterations
 
 //% end
 static void boundary(ga_worker *w, model *m) {
-    ga_barrier(w);
-//% if buckets > 0 then
-    buckets_finish(w, m);
-//% end
-    if (m->at_boundary) m->at_boundary(w, m);
-//% if rewrites then
-    if (w->index == 0) {
-        const int code = sum_up(m, &m->error);
-        if (code < 0) ga_team_fail(w, code);
-    }
-    ga_barrier(w);
-    if (ga_team_status(w) < 0) return;
-//% end
-    $measure_calls
-    ga_barrier(w);
-    if (w->index == 0) {
-        const int code = decide(m, &m->error);
-        if (code < 0) ga_team_fail(w, code);
-    }
-    ga_barrier(w);
-    if (ga_team_status(w) < 0 || m->step.skip) return;
-    $sweep_calls
+    $boundary_calls
     ga_barrier(w);
     pack_views(w, m);
 }

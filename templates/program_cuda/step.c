@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, sweep_calls, matrices, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, rewrites, measure_calls, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
+//@ step(header, name, batch, forward, evaluation, backward, view_calls, boundary_calls, iterations, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
 $header
 #include "model.h"
 
@@ -116,27 +116,13 @@ static void pack_views(queue *q, model *m) {
     $view_calls
 }
 
-//% if matrices.text ~= "" then
-$matrices
+//% if iterations.text ~= "" then
+$iterations
 
 //% end
 /* The decision is the device's: nothing here waits for it. */
 static void boundary(queue *q, model *m) {
-//% if parallel then
-    buckets_finish(q, m);
-//% end
-//% if rewrites then
-//% if parallel then
-    small_sum(q, m);
-//% end
-    sum_up(q, m->block);
-//% end
-    $measure_calls
-//% if parallel and not rewrites then
-    small_sum(q, m);
-//% end
-    decide(q, m->block, m->device_partials);
-    $sweep_calls
+    $boundary_calls
     pack_views(q, m);
 }
 
@@ -277,7 +263,7 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
-    exchange(q, m->device_w, m->device_ema);
+    exchange(q, m->device_w, m->device_state_ema);
     pack_views(q, m);
     return q->code;
 }

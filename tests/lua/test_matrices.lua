@@ -125,9 +125,9 @@ add("state takes only the memory that it needs", function(t)
         return found
     end
     local plain, muon, factors = arenas '"adamw"', arenas '"muon"', arenas '"adafactor"'
-    t.equal({ plain.m, plain.v }, { 147, 147 })                          -- 75,010 parameters and gaps
-    t.equal({ muon.buf, muon.m, muon.v }, { 145, 2, 2 })                 -- 74,000 in matrices, 1,010 in vectors
-    t.equal({ factors.row_var, factors.col_var, factors.variance }, { 2, 3, 2 })
+    t.equal({ plain.state_m, plain.state_v }, { 147, 147 })                          -- 75,010 parameters and gaps
+    t.equal({ muon.state_buf, muon.state_m, muon.state_v }, { 145, 2, 2 })                 -- 74,000 in matrices, 1,010 in vectors
+    t.equal({ factors.state_row_var, factors.state_col_var, factors.state_variance }, { 2, 3, 2 })
 end)
 
 add("what the rest is refused for", function(t)

@@ -322,7 +322,7 @@ add("activations and packed weights take about half the bytes, all else as many"
     if not (b.activations < 0.62 * a.activations) then
         error(("activations: %d bytes of %d"):format(b.activations, a.activations))
     end
-    for _, name in ipairs { "parameters", "gradients", "m", "v" } do t.equal(b[name], a[name], name) end
+    for _, name in ipairs { "parameters", "gradients", "state_m", "state_v" } do t.equal(b[name], a[name], name) end
     local types = {}
     for _, tensor in ipairs(half.tensors) do types[tensor.name] = tensor end
     t.equal({ types.h_fc_y.dtype, types.h_ln_1_mean.dtype, types.loss.dtype }, { "bf16", "f32", "f32" })

@@ -67,7 +67,7 @@ add("set twice in one word: both hold, in any order", function(t)
     local a = files_of(t, SPEC, "--set", "optimizer={ 'sgd', lr = 0.5 }", "--set", "optimizer.momentum=0.9")
     local b = files_of(t, SPEC, "--set", "optimizer.momentum=0.9", "--set", "optimizer={ 'sgd', lr = 0.5 }")
     t.equal(a, b)
-    t.contains(a, "flat_buf")
+    t.contains(a, "state_buf")
 end)
 
 add("what --set refuses", function(t)

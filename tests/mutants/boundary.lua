@@ -12,7 +12,7 @@ return {
         "    backward(w, m, &b, role);\n    for (int64_t i = 0; i < TRAINED && w->index == 0; i++)\n"
         .. "        m->flat_g[i] = (real)fmax(-0.001, fmin(0.001, m->flat_g[i]));\n    ga_barrier(w);",
         "test_exact: four micro-steps of 4 rows are one of 16: sgd with momentum" },
-    { "a skipped update moves the parameters and their moments", "templates/program/update.c",
+    { "a skipped update moves the parameters and their moments", "gen/emit/targets/c/c.lua",
         "if (ga_team_status(w) < 0 || m->step.skip) return;", "if (ga_team_status(w) < 0) return;",
         "test_skip: parameters, moments, their count and the rate stay: overflow" },
     { "a skipped update counts", "templates/program/step.c",
@@ -70,5 +70,5 @@ return {
     { "what sums have rounded off is lost in a checkpoint", "templates/program/save.c",
         'm->flat_residue};', "m->flat_g};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
-        "    $sweep_calls", "    if (m->count.cycle > 0) return;\n    $sweep_calls", "test_train: parameters change at the boundary only" },
+        "    $boundary_calls", "    if (m->count.cycle > 0) return;\n    $boundary_calls", "test_train: parameters change at the boundary only" },
 }

@@ -146,7 +146,8 @@ typedef struct sweep_call {
 static void sweep_step(ga_worker *w, void *arg) {
     const sweep_call *call = arg;
     model *m = call->m;
-    update_0(w, &m->step, m->flat_w, m->flat_g, STATE_ARRAYS, call->from, call->to);
+    const int64_t from = call->from;
+    update_0(w, &m->step, m->flat_w + from, m->flat_g + from, STATE_ARRAYS, call->to - from);
     ga_barrier(w);
 }
 

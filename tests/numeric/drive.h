@@ -39,7 +39,7 @@ int drive_cycle(model *m, ga_err *e);
 int drive_boundary(model *m, ga_err *e);
 
 /* The update kernel alone over [from, to), with the scalars of the last boundary; programs with one
- * parameter group, compiled with -DSTATE_ARRAYS=m->flat_buf (all state arrays, separated by
+ * parameter group, compiled with -DSTATE_ARRAYS="m->state_buf + from" (all state arrays, separated by
  * commas). */
 int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e);
 

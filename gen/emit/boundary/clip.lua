@@ -7,13 +7,12 @@
 --                                 written back, cut to -0.5 .. 0.5; as with `gradient`, whatever it makes
 local expr = require "base.expr"
 local text = require "base.text"
+local update_pass = require "passes.update"
 
 local clip = {}
 
 --- Elements of a tile, of which each has its own sum.
-clip.TILE = 4096
-
-local function tiles_of(n) return (n + clip.TILE - 1) // clip.TILE end
+clip.TILE = update_pass.TILE
 
 local function number(x) return expr.literal(x, "f64") end
 
@@ -52,67 +51,28 @@ function clip.norm_text(config)
         limit_of(config) and "clipped by value" or config.gradient and "changed by the spec" or "before clipping")
 end
 
---- The runs of the flat space that are measured together: { offset, n, count, stride, tile }, `tile` the
---- first of its tiles; how many tiles there are; and, per group, the first tile behind those of its runs.
-function clip.ranges(g, config)
-    if not per_group(config) then
-        return { { offset = 0, n = g.trained_elements, count = 1, stride = 0, tile = 0 } },
-            tiles_of(g.trained_elements), {}
-    end
-    local list, tile, ends = {}, 0, {}
-    for position = 0, g.norm_groups - 1 do
-        for _, s in ipairs(g.segments) do
-            if g.groups:get(s.group).position == position then
-                list[#list + 1] = { offset = s.offset, n = s.n, count = s.count, stride = s.stride, tile = tile }
-                tile = tile + tiles_of(s.n) * s.count
-            end
-        end
-        ends[#ends + 1] = tile
-    end
-    return list, tile, ends
-end
-
---- How often the gradient is measured at a boundary.
-function clip.calls_count(g, config)
-    local n = 0
-    for _, s in ipairs((clip.ranges(g, config))) do n = n + s.count end
-    return n
-end
-
---- The calls of gradient_partials.
-function clip.calls(g, config, target)
-    local out = {}
-    for _, s in ipairs((clip.ranges(g, config))) do
-        local tile, from, to, pad = tostring(s.tile), s.offset, s.offset + s.n, ""
-        if s.count > 1 then
-            out[#out + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(s.count)
-            tile, pad = ("(%d + l * %d)"):format(s.tile, tiles_of(s.n)), "    "
-            from, to = ("%d + l * %d"):format(from, s.stride), ("%d + l * %d"):format(to, s.stride)
-        end
-        out[#out + 1] = ("%sgradient_partials(%s, %s%s, %s, %s);"):format(pad,
-            clip.writes(config) and target.sweep_step or target.worker, target.partials(tile),
-            target.flat:format("g") .. (reads_w(config) and target.flat:format("w") or ""), from, to)
-    end
-    return text.block(table.concat(out, "\n"))
+--- What a call of gradient_partials hands over.
+function clip.items(config)
+    return { "partials", "g", reads_w(config) and "w" or "count", reads_w(config) and "count" or nil }
 end
 
 --- The parameters of gradient_partials beside those of the target.
 function clip.parameters(config)
-    if config.accum == "bf16" then return { "double *partials", "const bf16 *gradients" } end
-    if not clip.writes(config) then return { "double *partials", "const real *gradients" } end
-    return { "const step *s", "double *partials", "real *gradients", reads_w(config) and "const real *flat_w" or nil }
+    if config.accum == "bf16" then return { "double *partials", "const bf16 *run_g" } end
+    if not clip.writes(config) then return { "double *partials", "const real *run_g" } end
+    return { "const step *s", "double *partials", "real *run_g", reads_w(config) and "const real *run_w" or nil }
 end
 
 -- The lines that read element `at` of the gradient, change it as the spec wants, and count what is not finite.
 local function read_lines(g, config, target, at)
-    local element, limit = (g.half_sums and "bf16_widen(gradients[%s])" or "gradients[%s]"):format(at), limit_of(config)
+    local element, limit = (g.half_sums and "bf16_widen(run_g[%s])" or "run_g[%s]"):format(at), limit_of(config)
     if not clip.writes(config) then
         return { ("const double g = %s;"):format(element), target.count_nonfinite("g") }
     end
     local lines, made = { ("const real mean = s->mean * %s;"):format(element) }, "mean"
     if config.gradient then
         made = expr.text(config.gradient.e, target.spelling(g.real, function(name)
-            return name == "g" and "mean" or ("flat_w[%s]"):format(at)
+            return name == "g" and "mean" or ("run_w[%s]"):format(at)
         end, config.gradient.at))
         if limit then lines[2], made = ("const real made = %s;"):format(made), "made" end
     end
@@ -151,7 +111,7 @@ end
 function clip.decision(g, config)
     local norm, rewrites = norm_of(config), clip.writes(config)
     local mean = rewrites and "" or " * mean"
-    local _, _, ends = clip.ranges(g, config)
+    local ends = per_group(config) and g.norm.ends or {}
     local lines = {}
     local limit = config.clip and config.clip.norm
     if limit then
@@ -166,13 +126,10 @@ function clip.decision(g, config)
         clip = text.block(table.concat(lines, "\n")) }
 end
 
---- Operations and bytes of one call.
-function clip.work(g, config)
-    local elements = 0
-    for _, s in ipairs((clip.ranges(g, config))) do elements = elements + s.n * s.count end
+--- Operations and bytes of a call over so many elements.
+function clip.work(g, config, elements)
     local size = g.half_sums and 2 or g.real == "f64" and 8 or 4
-    local calls = clip.calls_count(g, config)
-    return 2 * elements // calls, elements * size * (clip.writes(config) and 2 or 1) // calls
+    return 2 * elements, elements * size * (clip.writes(config) and 2 or 1)
 end
 
 return clip

@@ -1,11 +1,11 @@
--- factors: the kernels of a rule that keeps of a matrix what its rows and columns are (rule.factors): they come
--- before the sums of a rule of tensors.
+-- factors: the kernels of a rule that keeps factors of a matrix, one per row and one per column (rule.factors). They
+-- come before the sums of a rule of tensors.
 --
 --   update_0_rows      row_var, from the mean of each row
 --   update_0_columns   sums of the columns over chunks of rows
 --   update_0_factors   col_var, from these; and the factor of each row, from its row_var and the mean of all
 local expr = require "base.expr"
-local scratch = require "passes.scratch"
+local matrices = require "passes.matrices"
 local text = require "base.text"
 
 local factors = {}
@@ -33,25 +33,25 @@ function factors.kernels(g, config, context, group, r, l, make)
         for _, item in ipairs(items) do make.add_item(kernel, params, item[1], item[2]) end
         what.formula = text.block(table.concat(what.formula, "\n"))
         if launch then what.loads, what.term = text.block(table.concat(loads, "\n")), text.block(term) end
-        if launch then table.move({ "from", "to" }, 1, 2, #kernel.items + 1, kernel.items) end
+        if launch then kernel.items[#kernel.items + 1] = "count" end
         params = target.matrices(kernel, params, launch)
         list[#list + 1] = make.render(kernel, config, context, block, params, what)
     end
-    add("_rows", "matrix_rows", { { "row_var", "real *kept_row_var" }, { "columns", "int columns" },
+    add("_rows", "matrix_rows", { { "state.row_var", "real *run_row_var" }, { "columns", "int columns" },
         { "tall", "int tall" } },
         { formula = { " *   mean = mean of " .. expr.shown(f.term) .. " over a row", shown("row_var", f.row_var) },
             row_var = value(f.row_var, "row_var", "mean") }, "rows")
     add("_columns", "matrix_columns", { { "chunks", "real *sums" }, { "rows", "int rows" },
         { "columns", "int columns" } },
         { formula = { " *   sums = sum of " .. expr.shown(f.term) .. " over a chunk of a column" },
-            chunk = scratch.CHUNK }, "columns")
-    add("_factors", "matrix_factors", { { "row_var", "const real *kept_row_var" }, { "row", "real *row_factors" },
-        { "chunks", "const real *sums" }, { "col_var", "real *kept_col_var" }, { "rows", "int rows" },
+            chunk = matrices.CHUNK }, "columns")
+    add("_factors", "matrix_factors", { { "state.row_var", "const real *run_row_var" }, { "row", "real *row_factors" },
+        { "chunks", "const real *sums" }, { "state.col_var", "real *run_col_var" }, { "rows", "int rows" },
         { "columns", "int columns" }, { "matrices", "int matrices" } },
         { formula = { " *   mean = mean of row_var; row = " .. expr.shown(f.row),
             " *   mean = sums / rows", shown("col_var", f.col_var) },
             row = value(f.row, "row_var", "mean"), col_var = value(f.col_var, "col_var", "mean"),
-            chunk = scratch.CHUNK })
+            chunk = matrices.CHUNK })
     return list
 end
 

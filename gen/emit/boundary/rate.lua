@@ -1,7 +1,6 @@
 -- rate: the learning rate of an update, and the momentum where a schedule moves it, as functions of the
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
-local ordered = require "base.ordered"
 local readable = require "emit.boundary.readable"
 local schedule = require "spec.schedule"
 local text = require "base.text"
@@ -124,22 +123,16 @@ function rate.lines(config, reads_t, target)
         lines[1] = ("const %s t = %s; /* updates done */"):format(target.int64, target.updates)
     end
     lines[#lines + 1] = ("s->lr = %s;"):format(target.rate(config, "lr", at))
-    if rate.moves_momentum(config) then
+    if schedule.moves_momentum(config) then
         lines[#lines + 1] = ("s->momentum = %s;"):format(target.rate(config, "momentum", at))
     end
     return text.block(table.concat(lines, "\n"))
 end
 
---- Whether the schedule moves the momentum.
-function rate.moves_momentum(config)
-    local _, momentum = schedule.expressions(config)
-    return momentum ~= nil
-end
-
 --- The fields of the struct step beside the rate, { name, comment }: doubles.
 function rate.fields(config)
     local list = {}
-    if rate.moves_momentum(config) then list[1] = { "momentum", "or beta1, of the update" } end
+    if schedule.moves_momentum(config) then list[1] = { "momentum", "or beta1, of the update" } end
     if config.schedule.rule.plateau then
         list[#list + 1] = { "plateau_rate", "the rate that evaluations have led to" }
         list[#list + 1] = { "plateau_best", "the best metric" }
@@ -172,17 +165,6 @@ function rate.plateau(config)
             f.threshold_mode == "abs", number(f.factor), number(f.threshold))
         .. ("        .min_rate = %s, .eps = %s, .patience = %d, .cooldown = %d"):format(number(f.min_lr),
             number(f.eps), f.patience, f.cooldown))
-end
-
---- The fields of a rule or group whose momentum the schedule moves: as a number of the update. Of a rest without
---- momentum it stays 0.
-function rate.with_momentum(config, rule, fields)
-    local name = rule.cycled
-    if not name or not rate.moves_momentum(config) or fields.momentum == 0 then return fields end
-    if name == "momentum" then return ordered.copy(fields, { momentum = expr.var "momentum" }) end
-    local betas = ordered.copy(fields[name])
-    betas[1] = expr.var "momentum"
-    return ordered.copy(fields, { [name] = betas })
 end
 
 return rate

@@ -5,29 +5,21 @@ local text = require "base.text"
 
 local states = {}
 
-local function array_name(g, name) return (g.states:get(name).dense and "flat_" or "kept_") .. name end
+local function array_name(name) return "state_" .. name end
 
 --- The fields of struct model.
-function states.fields(g, config)
-    local list = ordered.collect(g.state_names, function(name)
+function states.fields(g)
+    return ordered.collect(g.state_names, function(name)
         local own = not g.states:get(name).dense
-        return ("real *%s;%s"):format(array_name(g, name), own and (" /* of %s_PARAMS */"):format(name:upper()) or "")
+        return ("real *%s;%s"):format(array_name(name), own and (" /* of STATE_%s_PARAMS */"):format(name:upper()) or "")
     end)
-    if g.scratch > 0 and config.target == "c" then
-        list[#list + 1] = "real *scratch; /* of matrices at the boundary */"
-    end
-    return list
 end
 
 --- How these fields are set.
-function states.places(g, config)
-    local list = ordered.collect(g.state_names, function(name)
-        return ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(array_name(g, name), name:upper())
+function states.places(g)
+    return ordered.collect(g.state_names, function(name)
+        return ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(array_name(name), array_name(name):upper())
     end)
-    if g.scratch > 0 and config.target == "c" then
-        list[#list + 1] = "m->scratch = (real *)m->memory[ARENA_ACTIVATIONS].base;"
-    end
-    return list
 end
 
 --- The row of a table of ga_param: a parameter, or its state, of this shape and at this place.
@@ -42,7 +34,7 @@ function states.tables(g, params)
     for i, name in ipairs(g.state_names) do
         local place = "PARAMS, TRAINED_PARAMS"
         if not g.states:get(name).dense then
-            local of, rows = name:upper() .. "_PARAMS", {}
+            local of, rows = array_name(name):upper() .. "_PARAMS", {}
             for _, p in ipairs(params) do
                 local t = p.state[name]
                 rows[#rows + 1] = t and "    " .. states.row(p, t.shape, p.kept[name])
@@ -52,7 +44,7 @@ function states.tables(g, params)
             place = ("%s, %d"):format(of, #rows)
         end
         saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s};"):format(i - 1, place,
-            text.string("." .. name).text, array_name(g, name))
+            text.string("." .. name).text, array_name(name))
     end
     return tables, saved
 end

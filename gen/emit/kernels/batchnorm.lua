@@ -78,27 +78,36 @@ launch.batchnorm_dx = launch.batchnorm
 function launch.batchnorm_running(node) return over(node.size.C) end
 launch.batchnorm_collect = launch.batchnorm_running
 
---- The statements that move the running statistics of which a cycle collects groups, where an update is done.
-function batchnorm.moves(g, target)
-    local list = {}
-    graph.walk(g.forward, function(node)
-        if node.op ~= "batchnorm_collect" then return end
-        local mean, a = node.outs.running_mean.tensor.param, node.attrs
-        local function at(name)
-            local flat = node.outs[name].tensor.param.flat
-            return mean.count > 1 and ("%d + l * %d"):format(flat.offset, flat.stride) or tostring(flat.offset)
-        end
-        if mean.count > 1 then list[#list + 1] = ("for (int64_t l = 0; l < %d; l++)"):format(mean.count) end
-        list[#list + 1] = target.wrap(mean.count > 1 and "    " or "", "batchnorm_move(",
-            { target.move_step .. target.flat:format("w") .. target.flat:format("g"), at "running_mean",
-            at "running_var", at "batches", tostring(node.size.C), tostring(a.n), expr.literal(a.momentum, "f64") },
-            ");")
-    end)
-    return list
+--- Whether a program moves running statistics by those of a whole cycle.
+function batchnorm.moves(g)
+    local found = false
+    graph.walk(g.boundary, function(node) found = found or node.op == "batchnorm_move" end)
+    return found
 end
 
---- The parameters of batchnorm_move on a device.
-batchnorm.MOVE_PARAMETERS = { "const step *s", "real *flat_w", "const real *flat_g", "ga_int64 mean",
-    "ga_int64 variance", "ga_int64 batches", "int channels", "ga_int64 values", "double momentum" }
+-- The statistics that move, and what the cycle has collected for each.
+local MOVED = { "running_mean", "running_var", "batches", "cycle_running_mean", "cycle_running_var", "cycle_batches" }
+
+--- The kernel that moves the running statistics of a layer.
+function batchnorm.move_kernel(target)
+    local kernel = { name = "batchnorm_move", items = MOVED, launch = { blocks = 1, threads = THREADS },
+        parameters = { "const step *s", "real *mean", "real *variance", "real *batches", "const real *cycle_mean",
+            "const real *cycle_variance", "const real *cycle_batches", "int channels", "ga_int64 values",
+            "double momentum" } }
+    kernel.first = target.move_step
+    return kernel
+end
+
+--- The call of that kernel.
+function batchnorm.move_call(kernel, pad, target, behind)
+    local node, list = kernel.node, { kernel.first }
+    for i, name in ipairs(MOVED) do
+        local out = node.outs[name]
+        list[i + 1] = target.pointer(out and out.tensor or node.ins[name])
+    end
+    local a = node.attrs
+    table.move({ tostring(a.channels), tostring(a.values), expr.literal(a.momentum, "f64") }, 1, 3, #list + 1, list)
+    return target.wrap(pad, kernel.name .. "(", list, ");" .. behind)
+end
 
 return batchnorm

@@ -34,6 +34,7 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 local function function_name(node, section)
     local out = graph.writes(node)[1].tensor
+    if node.kernel_name then return node.kernel_name end
     if out.kind == "scalar" then return node.op end
     if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
     local name = out.name
@@ -264,7 +265,9 @@ end
 function kernels.make(node, section, context)
     local op, target = context.ops[node.op], context.target
     expr.blame(node.at)
-    local kernel = { node = node, section = section, profile = context.profile, half = context.half,
+    local half = context.half          -- products of the boundary are of the program's type
+    if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
+    local kernel = { node = node, section = section, profile = context.profile, half = half,
         draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
         name = graph.unique(context, function_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
@@ -283,7 +286,7 @@ function kernels.make(node, section, context)
         node.why and "; " .. node.why or ""))
     local block = node.exprs and "map" or op.block or node.op
     if type(block) == "function" then block = block(node) end
-    if context.half and op.gemm then block = block .. target.of_half end
+    if half and op.gemm then block = block .. target.of_half end
     local own = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     kernel.text = helper_text(node, op, context, target) .. own
     expr.blame(nil)

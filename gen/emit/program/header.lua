@@ -48,7 +48,7 @@ local function size_lines(g, config, context)
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
-        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, select(2, clip.ranges(g, config))),
+        ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, g.norm.tiles),
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
@@ -94,8 +94,8 @@ end
 
 local function model_section(g, config, own, has_views)
     return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
-        tensors = update.doubles(g, config) > 0, by_epoch = config.schedule.fields.by == "epoch",
-        state_fields = lines(states.fields(g, config)), device_fields = own.device_fields } }
+        by_epoch = config.schedule.fields.by == "epoch",
+        state_fields = lines(states.fields(g)), device_fields = own.device_fields } }
 end
 
 local function function_section(g, config, own)

@@ -1,9 +1,9 @@
 -- main: the text of main.c: the command line and the training loop.
 local cuda_program = require "emit.targets.cuda.program"
 local ordered = require "base.ordered"
-local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
+local schedule = require "spec.schedule"
 local sections = require "emit.program.sections"
 local text = require "base.text"
 
@@ -29,8 +29,8 @@ end
 
 local function log_section(config)
     local fields = (sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
-        .. (rate.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "") .. (config.scaler and " | GA_HAS_SCALE" or "")
-    return { "log_update", { fields = text.block(fields), momentum = rate.moves_momentum(config),
+        .. (schedule.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "") .. (config.scaler and " | GA_HAS_SCALE" or "")
+    return { "log_update", { fields = text.block(fields), momentum = schedule.moves_momentum(config),
         scale = text.block(config.scaler and scaler.last(config, "s->") or ""),
         positions = sample.positions(config) } }
 end

@@ -8,7 +8,6 @@ local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
 local states = require "emit.boundary.states"
 local text = require "base.text"
-local update = require "emit.boundary.update"
 
 local memory = {}
 local lines = sections.lines
@@ -73,7 +72,7 @@ local function flat_places(g, config)
     local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
         ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
     if g.residues then list[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
-    for _, more in ipairs { states.places(g, config), cuda_program.flat(g, config) } do
+    for _, more in ipairs { states.places(g), cuda_program.flat(g, config) } do
         table.move(more, 1, #more, #list + 1, list)
     end
     return lines(list)
@@ -94,7 +93,7 @@ local function places(g, config, target, form)
         return target.place(t, "a", t.place.offset)
     end)
     return { flat_places = flat_places(g, config), form = form, residues = g.residues,
-        view_places = view_places(g, target), activation_places = lines(rows), tensors = update.doubles(g, config) > 0 }
+        view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
 -- One row per arena of the host, in the order of the plan.

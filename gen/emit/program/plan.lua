@@ -2,11 +2,10 @@
 -- takes its sizes from here, so what `gagen plan` prints is what it allocates.
 local accumulation = require "spec.accumulation"
 local batch = require "emit.program.batch"
-local clip = require "emit.boundary.clip"
+local boundary = require "emit.boundary.boundary"
 local graph = require "graph.graph"
 local profile = require "emit.program.profile"
 local text = require "base.text"
-local update = require "emit.boundary.update"
 
 local plan = {}
 
@@ -26,24 +25,22 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names + (g.residues and 1 or 0)) * 512
 end
 
-local function partials_for(doubles)
-    return "sums of the gradient norm" .. (doubles > 0 and ", of each tensor" or "")
-end
+local BYTES = { f64 = 8 }
+
+-- Bytes of an arena of the graph in a program whose numbers have `size`.
+local function bytes_of(arena, size) return arena.elements * (BYTES[arena.dtype] or size) end
 
 local function device_arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
-        add("device_" .. arena.name, arena.elements * size, "device: training", "device")
+        add("device_" .. arena.name, bytes_of(arena, size), "device: " .. (arena.doc or "training"), "device")
     end
-    local _, tiles = clip.ranges(g, config)
-    local doubles = update.doubles(g, config)
-    add("device_partials", tiles * 16 + 8 * doubles, "device: " .. partials_for(doubles), "device")
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
-        if arena.name ~= "views" and arena.name ~= "activations" then
+        if arena.name ~= "views" and arena.name ~= "activations" and arena.name ~= "partials" then
             add(arena.name, arena.elements * size, "copy for files")
         end
     end
@@ -61,10 +58,7 @@ function plan.arenas(g, config)
     if device then
         device_arenas(g, config, add)
     else
-        for _, arena in ipairs(g.arenas) do add(arena.name, arena.elements * size, "training") end
-        local _, tiles = clip.ranges(g, config)
-        local doubles = update.doubles(g, config)
-        add("partials", tiles * 16 + 8 * doubles, partials_for(doubles))
+        for _, arena in ipairs(g.arenas) do add(arena.name, bytes_of(arena, size), arena.doc or "training") end
     end
     local rows = 0
     for _, source in ipairs(data.sources) do rows = rows + source.bytes end
@@ -113,7 +107,7 @@ local function cycle_facts(config)
 end
 
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
-function plan.facts(g, config, kernel_list, sweeps)
+function plan.facts(g, config, kernel_list)
     local size = g.real == "f64" and 8 or 4
     local facts = { format = 1, name = config.name, target = config.target,
         profile = config.profile, precision = g.half or g.real, ranks = config.ranks,
@@ -145,13 +139,11 @@ function plan.facts(g, config, kernel_list, sweeps)
             role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
             predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
-    for _, sweep in ipairs(sweeps) do
-        local work, moved = sweep.work, sweep.moved * size
-        facts.kernels[#facts.kernels + 1] = { name = sweep.name, at = config.optimizer.at,
-            role = "boundary", calls = 1, flops = work, bytes = moved,
-            predicted_us = predicted(config, work, moved), why = sweep.group and sweep.group.rule.name
-                or config.optimizer.rule.name }
-        flops = flops + work
+    for _, work in ipairs(boundary.work(g)) do
+        facts.kernels[#facts.kernels + 1] = { name = work.name, at = work.at, role = "boundary", calls = 1,
+            flops = work.flops, bytes = work.bytes, predicted_us = predicted(config, work.flops, work.bytes),
+            why = config.optimizer.rule.name }
+        flops = flops + work.flops
     end
     local bytes = 0
     for _, collective in ipairs(g.collectives) do

@@ -14,7 +14,7 @@ local block_of = sections.lines
 -- tensor that a kernel writes run by run are a result of their own. key: what they are known by.
 local function results_of(kernel, real)
     local list, node = {}, kernel.node
-    if not node or kernel.section == "views" then return list end
+    if not node or kernel.section == "views" or kernel.section == "boundary" then return list end
     for _, name in ipairs(node.signature.outs) do
         local t = node.outs[name] and node.outs[name].tensor
         if t then
@@ -60,14 +60,6 @@ local function result_rows(found)
     return block_of(rows)
 end
 
--- Operations and bytes of one call. A kernel of the update is called for several runs of the flat space.
-local function work_of(kernel, facts)
-    if not kernel.work then return kernel.flops or 0, kernel.bytes or 0 end
-    for _, fact in ipairs(facts.kernels) do
-        if fact.name == kernel.name then return fact.flops // kernel.calls, fact.bytes // kernel.calls end
-    end
-end
-
 local function macro_of(kernel, real, i, found, worker)
     local parameters, seen = { worker }, {}
     for k, result in ipairs(results_of(kernel, real)) do
@@ -100,18 +92,16 @@ local function probes_text(config, context, header, found, own)
 end
 
 --- probes.h and probes.c, in a map of files. `kernels`: all that step.c calls, in its order.
-function probe.render(g, config, context, kernels, facts, header, files)
+function probe.render(g, config, context, kernels, header, files)
     local found = { list = {}, number = {} }
     number_results(kernels, g.real, false, found)
     local dumped = #found.list
     number_results(kernels, g.real, true, found)
     local rows, macros = {}, {}
     for i, kernel in ipairs(kernels) do
-        local flops, bytes = work_of(kernel, facts)
-        local at = kernel.node and kernel.node.at or kernel.work and config.optimizer.at
-            or "the boundary"
+        local at = kernel.at or kernel.node and kernel.node.at or "the boundary"
         rows[i] = ("{%s, %s, %d, %d},"):format(text.string(kernel.name).text, text.string(at).text,
-            flops, bytes)
+            kernel.flops or 0, kernel.bytes or 0)
         macros[i] = macro_of(kernel, g.real, i, found, context.target.worker)
     end
     local name, half = text.ident(config.name), gradients.half(g)

@@ -1,5 +1,6 @@
 -- program: the list of files of an emitted program and their header. Output depends on spec, options,
 -- profile and version alone.
+local boundary = require "emit.boundary.boundary"
 local c = require "emit.targets.c.c"
 local cuda = require "emit.targets.cuda.cuda"
 local cuda_program = require "emit.targets.cuda.program"
@@ -22,7 +23,6 @@ local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local template = require "base.template"
 local text = require "base.text"
-local update = require "emit.boundary.update"
 
 local program = {}
 
@@ -109,7 +109,7 @@ local function show_places(g, config)
         if at:sub(1, #config.path) ~= config.path then return at end      -- given by --set
         return config.shown_path .. at:sub(#config.path + 1)
     end
-    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.views } do
+    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do
         graph.walk(body, function(node) node.at = shown(node.at) end)
     end
     config.optimizer.at, config.schedule.at = shown(config.optimizer.at), shown(config.schedule.at)
@@ -123,8 +123,8 @@ local function planned(g, config)
         target = device and cuda or c,
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
-    local sweeps = update.sweeps(g, config, context)
-    return plan.facts(g, config, all, sweeps), context, all, sweeps
+    local found = boundary.kernels(g, config, context)
+    return plan.facts(g, config, all), context, all, found
 end
 
 --- The plan's facts of a graph that no program is written of.
@@ -135,18 +135,17 @@ function program.render(g, config)
     show_places(g, config)
     local device = config.target == "cuda"
     local emitter = device and cuda_step or step
-    local facts, context, all, sweeps = planned(g, config)
-    if device then context.kernels = cuda_step.kernels(g, config, context, all, sweeps) end
+    local facts, context, all, found = planned(g, config)
+    if device then context.kernels = cuda_step.kernels(g, config, context, all, found) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
-    files:set("model.h", model_header.render(g, config, facts, context, sweeps, header))
-    emitter.render(g, config, context, all, sweeps, header, files)
-    probe.render(g, config, context, device and context.kernels or step.calls(g, config, all, sweeps), facts, header,
-        files)
+    files:set("model.h", model_header.render(g, config, facts, context, found.updates, header))
+    emitter.render(g, config, context, all, found, header, files)
+    probe.render(g, config, context, device and context.kernels or step.calls(all, found), header, files)
     files:set("memory.c", memory.render(g, config, facts, context, header))
     files:set("data.c", data.render(config, context, header))
-    files:set("save.c", save.render(g, config, facts, context, sweeps, header))
-    files:set("model.c", model.render(g, config, facts, context, sweeps, header))
+    files:set("save.c", save.render(g, config, facts, context, found.updates, header))
+    files:set("model.c", model.render(g, config, facts, context, found.updates, header))
     files:set("main.c", main.render(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)

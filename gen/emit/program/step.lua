@@ -2,12 +2,14 @@
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.program.batch"
 local batchnorm = require "emit.kernels.batchnorm"
+local boundary = require "emit.boundary.boundary"
 local clip = require "emit.boundary.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
 local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
+local orthogonal = require "emit.boundary.orthogonal"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
@@ -62,8 +64,9 @@ local function lines_of(body, reduces, pad, out, target)
             if waits(node, target) and not (before and before.op ~= "times") then
                 out[#out + 1] = pad .. target.barrier
             end
-            out[#out + 1] = kernels.call(node.kernel, pad, target,
-                waits(body[i + 1], target) and " " .. target.barrier or "")
+            local print = node.kernel.print or kernels.call
+            local waiting = target.barrier and (node.fence or waits(body[i + 1], target))
+            out[#out + 1] = print(node.kernel, pad, target, waiting and " " .. target.barrier or "")
         end
         for _, bucket in ipairs(reduces and node.completes or {}) do
             out[#out + 1] = ("%sif (reduces) bucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
@@ -149,23 +152,12 @@ local function bucket_rows(g)
     return block_of(out)
 end
 
---- All kernels that step.c calls: those of nodes, that of the gradient's norm, the updates.
-function step.calls(g, config, all, sweeps)
-    local list = table.move(all, 1, #all, 1, {})
-    local flops, bytes = clip.work(g, config)
-    list[#list + 1] = { name = "gradient_partials", flops = flops, bytes = bytes }
-    return table.move(sweeps, 1, #sweeps, #list + 1, list)
-end
-
-local function small_sum(config)
-    if config.parallel == "none" then
-        return text.block("const double *sums = m->sums;\nm->stop = ga_stop_requested() != 0;\n"
-            .. "(void)e; /* one rank: nothing here can fail */")
-    end
-    return text.block("/* the one small sum over the ranks: loss, weight, rows, a request to stop */\n"
-        .. "double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS],\n"
-        .. "                  ga_stop_requested() != 0};\n"
-        .. "GA_TRY(ga_comm_small(m->comm, sums, 8, e));\nm->stop = sums[3] > 0;")
+--- All kernels that step.c calls: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
+function step.calls(all, found)
+    local list = ordered.copy(all)
+    list[#list + 1] = found.measure
+    local functions = boundary.functions(found)
+    return table.move(functions, 1, #functions, #list + 1, list)
 end
 
 local SKIP = {
@@ -189,46 +181,44 @@ function step.passes(g, config, context)
     }
 end
 
---- What both targets send at the boundary.
-function step.boundary(g, config, context, sweeps)
+--- The boundary of both targets.
+function step.boundary(g, context)
     local target = context.target
+    local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
     return {
-        buckets = #g.collectives, bucket_rows = bucket_rows(g),
-        measure_calls = clip.calls(g, config, target), rewrites = clip.writes(config),
-        sweep_calls = block_of { update.calls(g, config, sweeps, target).text,
-            table.unpack(batchnorm.moves(g, target)) },
-        matrices = update.functions(g, target),
-        view_calls = block_of(#g.views > 0 and lines_of(g.views, false, "", {}, target) or { "(void)m;" }),
+        buckets = #g.collectives, bucket_rows = bucket_rows(g), boundary_calls = block_of(lines(g.boundary, "")),
+        iterations = orthogonal.functions(g, target, lines),
+        view_calls = block_of(#g.views > 0 and lines(g.views, "") or { "(void)m;" }),
     }
 end
 
 --- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
-function step.decision(g, config, sweeps, target)
+function step.decision(g, config, updates, target)
     local c = config.clip
-    if c and (c.per_group or c.norm and c.p ~= 2) and update.reads(sweeps, "grad_norm") then
+    if c and (c.per_group or c.norm and c.p ~= 2) and update.reads(updates, "grad_norm") then
         diag.fail(c.at, ("clip: optimizer '%s' reads the 2-norm of the whole gradient, expected no other: p = 2, "
             .. "per_group = false"):format(config.optimizer.rule.name), {})
     end
-    return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(sweeps, "t"), target),
-        has_factor = config.clip and config.clip.norm ~= nil or update.reads(sweeps, "grad_norm"),
+    return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(updates, "t"), target),
+        has_factor = config.clip and config.clip.norm ~= nil or update.reads(updates, "grad_norm"),
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),
         scale_moved = scaler.moved(config, target), outliers = outliers.lines(config),
-        scalars = update.scalars(sweeps, g.layer_rates).assignments })
+        scalars = update.scalars(updates, g.layer_rates).assignments })
 end
 
-local function kernels_text(g, config, context, all, sweeps)
+local function kernels_text(g, config, context, all, found)
     local list, target = ordered.collect(all, function(kernel) return kernel.text end), context.target
     local open = target.open("gradient_partials")
     local arguments = clip.measure(g, config, target)
     list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
         params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
         .text:gsub("\n+$", "\n")
-    for _, sweep in ipairs(sweeps) do list[#list + 1] = sweep.text end
+    for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
     if g.residues then
         local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
         list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
     end
-    if #batchnorm.moves(g, target) > 0 then
+    if batchnorm.moves(g) then
         list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
     end
     if config.optimizer.own.ema then
@@ -237,28 +227,28 @@ local function kernels_text(g, config, context, all, sweeps)
     return table.concat(list, "\n")
 end
 
-local function update_text(g, config, context, sweeps, header)
-    local arguments = ordered.copy(step.boundary(g, config, context, sweeps),
-        step.decision(g, config, sweeps, context.target))
+local function update_text(g, config, context, found, header)
+    local arguments = ordered.copy(step.boundary(g, context),
+        step.decision(g, config, found.updates, context.target))
     arguments.header = text.block(header("update.c",
         ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
     arguments.name = text.ident(config.name)
     local template = context.template("program/update.c")
     arguments.lr, arguments.scaler = rate.c(config), scaler.definition(config)
-    arguments.totals = text.block((template("totals", { small = small_sum(config),
-        by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
-        .text:gsub("\n+$", "")))
+    arguments.totals = text.block((template("totals", { ddp = config.parallel ~= "none", by_sum = config.loss.weight == "sum",
+        divisor = scaler.divisor(config), full = scaler.full_text(config) }).text:gsub("\n+$", "")))
+    arguments.ddp, arguments.rewrites = config.parallel ~= "none", clip.writes(config)
     return template("update", arguments).text
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
-function step.render(g, config, context, all, sweeps, header, files)
-    local kernel_texts = kernels_text(g, config, context, all, sweeps)
+function step.render(g, config, context, all, found, header, files)
+    local kernel_texts = kernels_text(g, config, context, all, found)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "one function per kernel; step.c calls them in order")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
-    files:set("update.c", update_text(g, config, context, sweeps, header))
+    files:set("update.c", update_text(g, config, context, found, header))
     local arguments = step.passes(g, config, context)
     arguments.header = text.block(header("step.c",
         ("forward, backward and the cycles of \"%s\""):format(config.name)))

@@ -9,7 +9,7 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     barrier = "ga_barrier(w);", of_half = "_half", nothing = "(void)m, (void)b;",
     i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
-    sweep_step = "w, &m->step", move_step = "w", flat = ", m->flat_%s",
+    sweep_step = "w, &m->step", move_step = "w",
     iteration = "int64_t iteration",
     micro_arguments = "w, m, %s",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true }
@@ -102,9 +102,18 @@ function c.strides(lines, pad)
     return #list > 0 and c.wrap(pad, "const size_t ", list, ";") or nil
 end
 
+-- The address of a run of an array.
+local function range_pointer(t)
+    local p = t.place
+    local base = t.array[1] == "partials" and "m->partials" or ("m->%s_%s"):format(t.array[1], t.array[2])
+    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "") .. (p.slots > 1 and " + l_" .. p.stride or "")
+end
+
 --- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.
 function c.pointer(t)
     local arena = t.place.arena
+    if t.kind == "argument" then return t.name end
+    if t.array then return range_pointer(t) end
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
@@ -170,15 +179,17 @@ function c.rate(config, what, t) return ("%s_model_%s(m, %s)"):format(config.nam
 c.element = "i + j"
 function c.count_nonfinite(name) return ("bad[j] += isfinite(%s) ? 0 : 1;"):format(name) end
 
---- Where the partial sums of a tile of the gradient go.
-function c.partials(tile) return "m->partials" .. (tile == "0" and "" or " + 2 * " .. tile) end
+--- How addresses are declared.
+c.place_type, c.fixed_place_type = "real *", "real *const "
 
---- The address of a number of an optimizer of tensors; of an array of the update ("flat" or "kept"); of what lies
---- `offset` elements behind; of the scratch of matrices, and how addresses of it are declared.
-function c.doubles(at) return "m->tensors + " .. at end
-function c.array(kind, name) return ("m->%s_%s"):format(kind, name) end
-function c.behind(base, offset) return ("%s + %s"):format(base, offset) end
-c.scratch, c.place_type, c.fixed_place_type = "m->scratch", "real *", "real *const "
+--- The calls of nodes of the boundary that one worker does, and what follows behind the barrier.
+c.services = {
+    buckets_finish = { call = "buckets_finish(w, m);" },
+    handler = { call = "call_handlers(w, m);" },
+    small_sum = { call = "small_sum(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
+    sum_up = { call = "sum_up(w, m);" },
+    decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
+}
 
 --- The parameters of a kernel of the boundary that one worker does; what the call of any begins with.
 function c.single(_, own, reads_step)
@@ -188,13 +199,14 @@ end
 
 function c.step_of(reads_step) return reads_step and c.sweep_step or "w" end
 
---- The parameters of an update kernel: its own and a range of the flat space.
+--- The parameters of an update kernel: its own and the elements of a run.
 function c.sweep(_, own)
-    return table.move({ "int64_t from", "int64_t to" }, 1, 2, #own + 2,
-        table.move(own, 1, #own, 2, { "ga_worker *worker" }))
+    local all = table.move(own, 1, #own, 2, { "ga_worker *worker" })
+    all[#all + 1] = "int64_t count"
+    return all
 end
 
---- The same of a kernel over rows and columns of matrices, or over whole matrices, without a range.
+--- The same of a kernel over rows and columns of matrices, or over whole matrices, without a run.
 function c.matrices(_, own, over)
     if over then return c.sweep(nil, own) end
     return table.move(own, 1, #own, 2, { "ga_worker *worker" })

@@ -6,9 +6,9 @@ local batchnorm = require "emit.kernels.batchnorm"
 local c = require "emit.targets.c.c"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
+local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
 local pool = require "emit.kernels.pool"
-local scratch = require "passes.scratch"
 local text = require "base.text"
 
 local BLOCKS_MAX = 65535     -- grid-stride loops go on from there
@@ -17,7 +17,7 @@ local THREADS = 256
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q", of_half = "",
     nothing = "(void)q, (void)m, (void)b;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
-    sweep_step = "q, m->block", move_step = "q, m->block", flat = ", m->device_%s",
+    sweep_step = "q, m->block", move_step = "q, m->block",
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c.adds, wrap = c.wrap, spelling = c.library_spelling,
@@ -25,9 +25,21 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
 
 local function ceil(a, b) return (a + b - 1) // b end
 
+local SIZEOF = { bf16 = "bf16", f16 = "f16" }
+
+-- The address of a run of an array.
+local function range_pointer(t)
+    local p, element = t.place, SIZEOF[t.dtype] or t.array[1] == "partials" and "double" or "real"
+    local base = "m->device_" .. (t.array[1] == "state" and "state_" or "") .. t.array[2]
+    if p.slots > 1 then return ("%s + sizeof(%s) * (%d + (size_t)l * %d)"):format(base, element, p.offset, p.stride) end
+    return base .. (p.offset > 0 and (" + sizeof(%s) * %d"):format(element, p.offset) or "")
+end
+
 --- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
 function cuda.pointer(t)
     local arena = t.place.arena
+    if t.kind == "argument" then return t.name end
+    if t.array then return range_pointer(t) end
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
@@ -59,17 +71,16 @@ function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "lea
 cuda.element = "i"
 function cuda.count_nonfinite(name) return ("bad += !(%s - %s == 0);"):format(name, name) end
 
---- Where the partial sums of a tile of the gradient go.
-function cuda.partials(tile)
-    return "m->device_partials" .. (tile == "0" and "" or " + 2 * sizeof(double) * " .. tile)
-end
+--- How addresses are declared.
+cuda.place_type, cuda.fixed_place_type = "ga_address ", "const ga_address "
 
---- The address of a number of an optimizer of tensors; of an array of the update; of what lies `offset` elements
---- behind; of the scratch of matrices, and how addresses of it are declared.
-function cuda.doubles(at) return "m->device_tensors + sizeof(double) * " .. at end
-function cuda.array(_, name) return "m->device_" .. name end
-function cuda.behind(base, offset) return ("%s + sizeof(real) * %s"):format(base, offset) end
-cuda.scratch, cuda.place_type, cuda.fixed_place_type = "m->device_scratch", "ga_address ", "const ga_address "
+--- The calls of nodes of the boundary that are not kernels over a run.
+cuda.services = {
+    buckets_finish = { call = "buckets_finish(q, m);" },
+    small_sum = { call = "small_sum(q, m);" },
+    sum_up = { call = "sum_up(q, m->block);" },
+    decide = { call = "decide(q, m->block, m->device_partials);" },
+}
 
 --- The parameters of a kernel of the boundary that is one block, and what the call of any begins with: all look
 --- whether the update is skipped.
@@ -82,22 +93,22 @@ end
 
 function cuda.step_of() return cuda.sweep_step end
 
---- The parameters of an update kernel: its own and a range of the flat space, which decides how many
+--- The parameters of an update kernel: its own and the elements of a run, which decide how many
 --- blocks are launched: one per `tile` elements, per `tall` rows for "matrix", or what is enough.
 function cuda.sweep(kernel, own, tile)
     kernel.launch = { threads = THREADS,
-        blocks = tile == "matrix" and "(unsigned)(((to - from) / columns + tall - 1) / tall)"
-            or tile and ("(unsigned)((to - from + %d) / %d)"):format(tile - 1, tile) }
-    kernel.parameters = table.move({ "ga_int64 from", "ga_int64 to" }, 1, 2, #own + 1,
-        table.move(own, 1, #own, 1, {}))
+        blocks = tile == "matrix" and "(unsigned)((count / columns + tall - 1) / tall)"
+            or tile and ("(unsigned)((count + %d) / %d)"):format(tile - 1, tile) }
+    kernel.parameters = ordered.copy(own)
+    table.insert(kernel.parameters, "ga_int64 count")
     return kernel.parameters
 end
 
 -- Blocks of a kernel over matrices: a warp per row; a thread per column and chunk of rows.
 local BLOCKS = {
-    rows = ("(unsigned)(((to - from) / columns + %d) / %d)"):format(THREADS // 32 - 1, THREADS // 32),
-    columns = ("(unsigned)(((to - from) / ((int64_t)rows * columns) * ((rows + %d) / %d) * columns + %d) / %d)")
-        :format(scratch.CHUNK - 1, scratch.CHUNK, THREADS - 1, THREADS),
+    rows = ("(unsigned)((count / columns + %d) / %d)"):format(THREADS // 32 - 1, THREADS // 32),
+    columns = ("(unsigned)((count / ((int64_t)rows * columns) * ((rows + %d) / %d) * columns + %d) / %d)")
+        :format(matrices.CHUNK - 1, matrices.CHUNK, THREADS - 1, THREADS),
 }
 
 --- The same of a kernel over rows and columns of matrices, or over whole matrices: a block for each.

@@ -5,7 +5,6 @@ local cuda_step = require "emit.targets.cuda.step"
 local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
 local text = require "base.text"
-local update = require "emit.boundary.update"
 
 local cuda_program = {}
 
@@ -27,14 +26,10 @@ local function model_fields(g, config)
     }
     if g.residues then list[#list + 1] = "ga_address device_residue;" end
     for _, name in ipairs(g.state_names) do
-        list[#list + 1] = ("ga_address device_%s;"):format(name)
-    end
-    if g.scratch > 0 then list[#list + 1] = "ga_address device_scratch; /* of matrices at the boundary */" end
-    if update.doubles(g, config) > 0 then
-        list[#list + 1] = "ga_address device_tensors; /* sums of each tensor's tiles, then scales */"
+        list[#list + 1] = ("ga_address device_state_%s;"):format(name)
     end
     local common = {
-        "ga_address device_partials; /* 2 per tile of the gradient: for its norm, elements not finite */",
+        "ga_address device_partials; /* sums over tiles of the gradient and of tensors; see PARTIALS */",
         "ga_address device_batches;  /* a ring of two cycles, and a single batch */",
         "ga_address block;           /* the step block */",
         "transfer *transfer;",
@@ -98,9 +93,8 @@ function cuda_program.flat(g, config)
         "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
     if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
     for _, name in ipairs(g.state_names) do
-        list[#list + 1] = ("m->device_%s = m->device_memory[DEVICE_%s];"):format(name, name:upper())
+        list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
     end
-    if g.scratch > 0 then list[#list + 1] = "m->device_scratch = m->device_memory[DEVICE_ACTIVATIONS];" end
     return list
 end
 

@@ -2,6 +2,7 @@
 -- target makes; what the boundary decides is decided by one thread of the device.
 -- Invariant: the struct step is printed from one list for both sides of the link.
 local batchnorm = require "emit.kernels.batchnorm"
+local boundary = require "emit.boundary.boundary"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
 local gradients = require "emit.program.gradients"
@@ -82,7 +83,7 @@ end
 cuda_step.SMALL = SMALL
 
 -- Kernels that no node stands for: { name, launch, parameters, text }.
-local function boundary_kernels(g, config, context, sweeps)
+local function boundary_kernels(g, config, context, found)
     local template = context.template("cuda/update.cu")
     local list = {}
     local function add(name, launch, parameters, arguments)
@@ -94,7 +95,7 @@ local function boundary_kernels(g, config, context, sweeps)
     local open = cuda.open("gradient_partials", measure.launch)
     add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config, cuda), {
         threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
-    list[1].flops, list[1].bytes = clip.work(g, config)
+    list[1].flops, list[1].bytes = found.measure.flops, found.measure.bytes
     local totals = text.block((template("totals", { ddp = config.parallel ~= "none",
         by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
         .text:gsub("\n+$", "")))
@@ -104,7 +105,7 @@ local function boundary_kernels(g, config, context, sweeps)
     if config.parallel ~= "none" then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
     end
-    local arguments = step.decision(g, config, sweeps, context.target)
+    local arguments = step.decision(g, config, found.updates, context.target)
     arguments.threads, arguments.totals = THREADS, totals
     arguments.rate, arguments.scaler = rate.cuda(config), text.block("")
     if scaler.moves(config) then
@@ -114,11 +115,11 @@ local function boundary_kernels(g, config, context, sweeps)
         add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
             { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
     end
-    if #batchnorm.moves(g, cuda) > 0 then
-        local launch, parameters = { blocks = 1, threads = THREADS }, batchnorm.MOVE_PARAMETERS
-        local head = cuda.open("batchnorm_move", launch)
-        add("batchnorm_move", launch, parameters, { threads = THREADS,
-            params = text.block(cuda.wrap("", head, parameters, ""):sub(#head + 1)) })
+    if batchnorm.moves(g) then
+        local kernel = batchnorm.move_kernel(cuda)
+        local head = cuda.open("batchnorm_move", kernel.launch)
+        add("batchnorm_move", kernel.launch, kernel.parameters, { threads = THREADS,
+            params = text.block(cuda.wrap("", head, kernel.parameters, ""):sub(#head + 1)) })
     end
     add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
     return list
@@ -129,7 +130,7 @@ local function constants(g, config)
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
         ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         "enum { " .. step.SUMS .. " };",
-        ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, select(2, clip.ranges(g, config))),
+        ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
     if config.parallel ~= "none" then list[#list + 1] = "enum { " .. SMALL .. " };" end
     return table.concat(list, "\n") .. "\n"
@@ -162,7 +163,7 @@ local function launcher(kernel)
         arguments[i] = "&" .. name
     end
     local l = kernel.launch
-    local blocks = l.blocks and tostring(l.blocks) or "blocks_over(to - from)"
+    local blocks = l.blocks and tostring(l.blocks) or "blocks_over(count)"
     return table.concat({
         cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"),
         cuda.wrap("    ", "void *args[] = {", arguments, "};"),
@@ -232,35 +233,36 @@ end
 -- Copies of the arrays of an update to the device, or back from it.
 local function transfers(g, up)
     local out = {}
-    local function add(name, kind, elements, type_name)
-        local device, here = "m->device_" .. name, ("m->%s_%s"):format(kind, name)
+    local function add(name, here, elements, type_name)
+        local device = "m->device_" .. name
         out[#out + 1] = ("GA_TRY(ga_device_%s(m->device, %s, %s, sizeof(%s) * %s, e));"):format(
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
-    add("w", "flat", "FLAT")
-    add("g", "flat", "FLAT", g.half_sums and "bf16" or nil)
-    if g.residues then add("residue", "flat", "FLAT") end
+    add("w", "m->flat_w", "FLAT")
+    add("g", "m->flat_g", "FLAT", g.half_sums and "bf16" or nil)
+    if g.residues then add("residue", "m->flat_residue", "FLAT") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
-        add(name, state.dense and "flat" or "kept", state.dense and "FLAT" or state.elements)
+        add("state_" .. name, "m->state_" .. name, state.dense and "FLAT" or state.elements)
     end
     return block_of(out)
 end
 
 --- All kernels, those of the boundary included, in the order of kernels.cu.
-function cuda_step.kernels(g, config, context, all, sweeps)
+function cuda_step.kernels(g, config, context, all, found)
     local list = table.move(all, 1, #all, 1, {})
-    local fixed = boundary_kernels(g, config, context, sweeps)
+    local fixed = boundary_kernels(g, config, context, found)
     table.move(fixed, 1, #fixed, #list + 1, list)
-    return table.move(sweeps, 1, #sweeps, #list + 1, list)
+    local functions = boundary.functions(found)
+    return table.move(functions, 1, #functions, #list + 1, list)
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.
-function cuda_step.render(g, config, context, _, sweeps, header, files)
+function cuda_step.render(g, config, context, _, found, header, files)
     local kernels = context.kernels
-    files:set("kernels.cu", kernels_text(g, config, context, kernels, sweeps, header))
+    files:set("kernels.cu", kernels_text(g, config, context, kernels, found.updates, header))
     files:set("launch.c", launch_text(kernels, header))
-    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, config, context, sweeps))
+    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, context))
     arguments.header = text.block(header("step.c",
         ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
     arguments.parallel = config.parallel ~= "none"
