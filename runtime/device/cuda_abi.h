@@ -67,7 +67,6 @@ enum {
     X(CUresult, cuEventDestroy_v2, (CUevent)) \
     X(CUresult, cuEventRecord, (CUevent, CUstream)) \
     X(CUresult, cuEventSynchronize, (CUevent)) \
-    X(CUresult, cuEventElapsedTime, (float *, CUevent, CUevent)) \
     X(CUresult, cuStreamBeginCapture_v2, (CUstream, unsigned)) \
     X(CUresult, cuStreamEndCapture, (CUstream, CUgraph *)) \
     X(CUresult, cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long)) \

@@ -309,11 +309,6 @@ int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e) {
     return 0;
 }
 
-int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *milliseconds, ga_err *e) {
-    CHECK("measuring time", cuEventElapsedTime(milliseconds, from, to));
-    return 0;
-}
-
 int ga_device_capture_begin(ga_device *d, ga_cuda_stream s, ga_err *e) {
     if (d->capturing) return ga_fail(e, GA_BUG, "capture begun inside a capture");
     CHECK("beginning a capture", cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));

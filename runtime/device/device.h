@@ -90,7 +90,6 @@ int ga_device_record(ga_device *d, ga_event ev, ga_cuda_stream s, ga_err *e);
 int ga_device_wait(ga_device *d, ga_cuda_stream s, ga_event ev, ga_err *e);
 int ga_device_wait_host(ga_device *d, ga_event ev, ga_err *e);
 int ga_device_sync(ga_device *d, ga_cuda_stream s, ga_err *e);
-int ga_device_elapsed(ga_device *d, ga_event from, ga_event to, float *milliseconds, ga_err *e);
 
 /* What is sent to `s` (and to streams that wait for its events) between begin and end is recorded,
  * not done; forked streams must be joined to `s` before the end. Nothing may wait on the host. */

@@ -26,12 +26,6 @@ bool ga_layout_find(const ga_param *params, int count, const char *name, int *pa
     return false;
 }
 
-int64_t ga_layout_names(const ga_param *params, int count) {
-    int64_t names = 0;
-    for (int i = 0; i < count; i++) names += params[i].count;
-    return names;
-}
-
 static uint64_t hash_bytes(uint64_t hash, const void *data, size_t n) {
     const unsigned char *at = data;
     for (size_t i = 0; i < n; i++) hash = (hash ^ at[i]) * 0x100000001b3u;

@@ -37,9 +37,6 @@ int64_t ga_layout_index(const ga_param *p, int l, int64_t i);
 /* Finds a name (without suffix): index into params and the iteration. False if there is none. */
 bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l);
 
-/* Number of names in the table. */
-int64_t ga_layout_names(const ga_param *params, int count);
-
 /* FNV-1a 64 over its names and shapes in order, going on from hash (GA_LAYOUT_HASH at first). */
 uint64_t ga_layout_hash(const ga_param *params, int count, uint64_t hash);
 

@@ -168,6 +168,26 @@ add("a file that was never gagen's is kept", function(t)
     gagen(t, SPEC, "-o", folder)
 end)
 
+add("files that another version wrote are removed, edited ones and those of others stay", function(t)
+    local folder = t.temp() .. "/p"
+    gagen(t, SPEC, "-o", folder)
+    local function add_file(name, content, hash)
+        t.write(folder .. "/" .. name, content)
+        t.write(folder .. "/MANIFEST", ("%s%s  %s\n"):format(host.read(folder .. "/MANIFEST"),
+            host.sha256(hash or content), name))
+    end
+    add_file("runtime/team.c", "a flat runtime")
+    add_file("runtime/base/old.h", "a file of a folder")
+    add_file("runtime/log.c", "edited", "written")
+    add_file("runtime/base/../../runtime/kept.c", "no name of gagen's")
+    gagen(t, SPEC, "-o", folder)
+    t.equal(host.exists(folder .. "/runtime/team.c"), false)
+    t.equal(host.exists(folder .. "/runtime/base/old.h"), false)
+    t.equal(host.read(folder .. "/runtime/log.c"), "edited")
+    t.equal(host.read(folder .. "/runtime/kept.c"), "no name of gagen's")
+    t.equal(host.exists(folder .. "/runtime/base/team.c"), "file")
+end)
+
 add("what is to be done next can be pasted into a shell", function(t)
     local folder = t.temp() .. "/it's here"
     local result = t.load("tests/lua/programs.lua")(t).gagen { SPEC, "-o", folder }

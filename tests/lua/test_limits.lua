@@ -127,7 +127,9 @@ return {
         local wrong = {}
         for _, name in ipairs(files(t, "\\.lua$")) do
             each_function(name, function(line, n)
-                if n > FUNCTION_LINES then wrong[#wrong + 1] = ("%s:%d: a function of %d lines"):format(name, line, n) end
+                if n > FUNCTION_LINES then
+                    wrong[#wrong + 1] = ("%s:%d: a function of %d lines"):format(name, line, n)
+                end
             end)
         end
         t.equal(table.concat(wrong, "\n"), "")

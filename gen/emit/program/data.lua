@@ -225,7 +225,7 @@ end
 --- data.c.
 function data.render(config, context, header)
     return sections.render(context.template("program/data.c"), {
-        { "head", { header = text.block(header("data.c", "the rows of the data files")),
+        { "head", { header = text.block(header("data.c", "the rows of the data files; part of model.c")),
             reader = text.block(NEEDS[config.data.kind][1]), accumulate = accumulate_rows(config),
             tables = sections.lines(tables_of(config)) } },
         { "open", { sources = source_lines(config), split = split_of(config), serving = serving(config),

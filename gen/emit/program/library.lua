@@ -125,7 +125,8 @@ local function steps_text(g, config, context, header)
     local name, stops = text.ident(config.name), scaler.stops(config)
     local backward_from, backward_by_grad = by_grad_sections(g, config, context.target, name)
     return sections.render(context.template("program/library_steps.c"), {
-        { "head", { header = text.block(header("library_steps.c", "micro-batches and the boundary of library.c")) } },
+        { "head", { header = text.block(header("library_steps.c",
+            "micro-batches and the boundary; part of library.c")) } },
         batch_section(g, name), backward_from,
         { "bodies", { name = name, has_by_grad = backward_from ~= false } },
         { "handler", { name = name, half_sums = g.half_sums, by_sum = config.loss.weight == "sum",
@@ -152,7 +153,8 @@ local function measure_text(g, config, context, header)
     local rule, list, count = config.schedule.rule, scales(g)
     local copy_output, forward = output_sections(g, context.target, name)
     return sections.render(context.template("program/library_measure.c"), {
-        { "head", { header = text.block(header("library_measure.c", "losses and outputs without training, of library.c")) } },
+        { "head", { header = text.block(header("library_measure.c",
+            "losses and outputs without training; part of library.c")) } },
         { "settings", { name = name, scales = text.block(list), groups = count } },
         rule.plateau and { "report", { name = name } }
             or { "no_report", { name = name, schedule = text.comment(rule.name) } },
@@ -169,7 +171,7 @@ end
 local function state_text(g, config, context, header)
     local name = text.ident(config.name)
     return sections.render(context.template("program/library_state.c"), {
-        { "head", { header = text.block(header("library_state.c", "parameters and checkpoints of library.c")) } },
+        { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
         { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
         { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil } },
         { "checkpoints", { name = name } },

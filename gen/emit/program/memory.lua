@@ -113,7 +113,8 @@ function memory.render(g, config, facts, context, header)
         return target.place(p.value, "flat", p.flat.offset)
     end)
     return sections.render(context.template("program/memory.c"), {
-        { "head", { header = text.block(header("memory.c", "where everything lies, and how parameters start")) } },
+        { "head", { header = text.block(header("memory.c",
+            "where everything lies, and how parameters start; part of model.c")) } },
         { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)) } },
         { "spaces", { form = text.ident("parameters"), address = text.block(device and "ga_address " or "real *"),
             places = lines(parameter_places) } },

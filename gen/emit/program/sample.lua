@@ -34,7 +34,8 @@ end
 local function read_section(g, context, source, device)
     local half, head = graph.is_half(source), g.head
     return { "read" .. (device and "_device" or "") .. (half and "_half" or ""), {
-        fn = text.ident(head and "read_features" or "read_output"), n = text.ident(head and "FEATURES" or "OUTPUT_WIDTH"),
+        fn = text.ident(head and "read_features" or "read_output"),
+        n = text.ident(head and "FEATURES" or "OUTPUT_WIDTH"),
         output = text.block(context.target.pointer(source)), half = half and text.ident(g.half) or nil } }
 end
 

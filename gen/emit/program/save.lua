@@ -56,7 +56,7 @@ function save.render(g, config, facts, context, updates, header)
     local tables, saved_states = states.tables(g, memory.params(g))
     local saved, loaded = number_lines(config, updates)
     return sections.render(context.template("program/save.c"), {
-        { "head", { header = text.block(header("save.c", "checkpoints, and the dump of everything")),
+        { "head", { header = text.block(header("save.c", "checkpoints, and the dump of everything; part of model.c")),
             tables = lines(tables) } },
         { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
             collected = #collected_of(g), gradients = save.gradient_arrays(g), states = lines(saved_states),
