@@ -60,9 +60,11 @@ local function measure_kernel(g, config, context)
         at = "the boundary", hoisted = {}, named = ordered.map() }
 end
 
+-- Lets all nodes of an op call this kernel.
 local function share(g, kernel, op, call)
     graph.walk(g.boundary, function(node)
-        if node.op == op then node.kernel = ordered.copy(kernel, { node = node, print = call or boundary.call, real = g.real }) end
+        if node.op ~= op then return end
+        node.kernel = ordered.copy(kernel, { node = node, print = call or boundary.call, real = g.real })
     end)
 end
 
