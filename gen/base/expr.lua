@@ -220,11 +220,31 @@ function expr.count(e)
     return n
 end
 
+--- e, called `name` where it is computed apart from what reads it: see expr.hoist.
+function expr.named(name, e)
+    e = expr.lift(e)
+    if e.op == "num" or e.op == "var" then return e end
+    local node = table.move(e, 1, #e, 1, { op = e.op })
+    node.label = name
+    return setmetatable(node, mt)
+end
+
+-- The wanted name, or with _2, _3 ... behind it: one that no entry of the list has.
+local function unused(hoisted, wanted)
+    local taken, name, n = {}, wanted, 1
+    for _, h in ipairs(hoisted) do taken[h.name] = true end
+    while taken[name] do
+        n = n + 1
+        name = wanted .. "_" .. n
+    end
+    return name
+end
+
 --- Moves every largest sub-expression that reads no element variable out of e.
 -- `is_element(name)` tells element variables; `hoisted` collects { name, e } and is shared by the
 -- statements of one kernel, so that equal sub-expressions are computed once.
--- Constants stay where they are.
-function expr.hoist(e, is_element, hoisted, prefix)
+-- Constants stay where they are. name_of(e): the name of a sub-expression; e.label is what expr.named calls it.
+function expr.hoist(e, is_element, hoisted, name_of)
     local constant = true
     for _, name in ipairs(expr.variables(e)) do
         if is_element(name) then constant = false end
@@ -235,12 +255,12 @@ function expr.hoist(e, is_element, hoisted, prefix)
         for _, h in ipairs(hoisted) do
             if expr.text(h.e) == text then return expr.var(h.name) end
         end
-        local name = prefix .. (#hoisted + 1)
+        local name = unused(hoisted, name_of(e))
         hoisted[#hoisted + 1] = { name = name, e = e }
         return expr.var(name)
     end
     local node = { op = e.op, value = e.value, name = e.name }
-    for i, child in ipairs(e) do node[i] = expr.hoist(child, is_element, hoisted, prefix) end
+    for i, child in ipairs(e) do node[i] = expr.hoist(child, is_element, hoisted, name_of) end
     return setmetatable(node, mt)
 end
 

@@ -109,9 +109,9 @@ function statements.tidy(list, most)
 end
 
 --- Moves what reads no element variable out of all expressions, as expr.hoist does.
-function statements.hoist(list, is_element, hoisted, prefix)
+function statements.hoist(list, is_element, hoisted, name_of)
     local out = {}
-    for i, s in ipairs(list) do out[i] = { s[1], expr.hoist(s[2], is_element, hoisted, prefix) } end
+    for i, s in ipairs(list) do out[i] = { s[1], expr.hoist(s[2], is_element, hoisted, name_of) } end
     return out
 end
 

@@ -52,6 +52,16 @@ function common.bias_correction(beta, t, enabled)
     return 1 - expr.pow(beta, t)
 end
 
+--- lr / (1 - beta^t), the rate of an average m that starts at 0.
+function common.step_size(lr, beta, t, enabled)
+    return expr.named("step_size", lr * (1 / common.bias_correction(beta, t, enabled)))
+end
+
+--- 1 / sqrt(1 - beta^t), by which sqrt(v) of an average v that starts at 0 is multiplied.
+function common.v_scale(beta, t, enabled)
+    return expr.named("v_scale", 1 / expr.sqrt(common.bias_correction(beta, t, enabled)))
+end
+
 --- The gradient that the rule uses: negated by `maximize`, plus weight_decay w unless the decay is decoupled.
 --- If that differs from g, a statement that computes it as `d` is appended to `list`.
 function common.gradient(o, w, g, list, decoupled)
@@ -65,7 +75,7 @@ end
 
 --- w after decoupled weight decay.
 function common.decayed(o, w, lr)
-    return o.weight_decay ~= 0 and w * (1 - lr * o.weight_decay) or w
+    return o.weight_decay ~= 0 and w * expr.named("decay", 1 - lr * o.weight_decay) or w
 end
 
 --- The momentum buffer after g: momentum buf + (1 - dampening) g; after the first update g alone.

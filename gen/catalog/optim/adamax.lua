@@ -16,7 +16,7 @@ optimizer "adamax" {
         g = common.gradient(o, w, g, list)
         list[#list + 1] = { "m", common.average(o.betas[1], s.m, g) }
         list[#list + 1] = { "u", max(o.betas[2] * s.u, abs(g) + o.eps) }
-        list[#list + 1] = { "w", w - lr * (1 / common.bias_correction(o.betas[1], t)) * var "m" / var "u" }
+        list[#list + 1] = { "w", w - common.step_size(lr, o.betas[1], t) * var "m" / var "u" }
         return list
     end,
 }

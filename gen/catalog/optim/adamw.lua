@@ -22,8 +22,8 @@ local function adam(name, doc, decay, decoupled)
             list[#list + 1] = { "m", common.average(beta1, s.m, g) }
             list[#list + 1] = { "v", beta2 * s.v + (1 - beta2) * g * g }
             if o.amsgrad then list[#list + 1] = { "v_max", max(s.v_max, var "v") } end
-            local root = sqrt(o.amsgrad and var "v_max" or var "v") * (1 / sqrt(common.bias_correction(beta2, t)))
-            list[#list + 1] = { "w", w - lr * (1 / common.bias_correction(beta1, t)) * var "m" / (root + o.eps) }
+            local root = sqrt(o.amsgrad and var "v_max" or var "v") * common.v_scale(beta2, t)
+            list[#list + 1] = { "w", w - common.step_size(lr, beta1, t) * var "m" / (root + o.eps) }
             return list
         end,
     }

@@ -19,10 +19,10 @@ local function adam(name)
             local list = {}
             g = common.gradient(o, w, g, list, o.adamw_mode)
             if o.adamw_mode then w = common.decayed(o, w, lr) end
-            local root = sqrt(var "v") * (1 / sqrt(common.bias_correction(beta2, t, o.bias_correction)))
+            local root = sqrt(var "v") * common.v_scale(beta2, t, o.bias_correction)
             list[#list + 1] = { "m", common.average(beta1, s.m, g) }
             list[#list + 1] = { "v", beta2 * s.v + (1 - beta2) * g * g }
-            list[#list + 1] = { "w", w - lr * (1 / common.bias_correction(beta1, t, o.bias_correction)) * var "m"
+            list[#list + 1] = { "w", w - common.step_size(lr, beta1, t, o.bias_correction) * var "m"
                 / (root + o.eps) }
             return list
         end,

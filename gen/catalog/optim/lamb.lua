@@ -48,7 +48,7 @@ optimizer "lamb" {
 
 -- The step u of an element of fused_lamb from its moments.
 local function fused_step(o, w, s, t)
-    local root = sqrt(s.v) * (1 / sqrt(common.bias_correction(o.betas[2], t, o.bias_correction)))
+    local root = sqrt(s.v) * common.v_scale(o.betas[2], t, o.bias_correction)
     local u = (1 / common.bias_correction(o.betas[1], t, o.bias_correction)) * s.m / (root + o.eps)
     return o.adam_w_mode and o.weight_decay ~= 0 and u + o.weight_decay * w or u
 end

@@ -25,7 +25,7 @@ optimizer "radam" {
         local rectified = sqrt(max(square, 0) * common.bias_correction(beta2, t))
         list[#list + 1] = { "m", common.average(beta1, s.m, g) }
         list[#list + 1] = { "v", beta2 * s.v + (1 - beta2) * g * g }
-        list[#list + 1] = { "w", w - lr * (1 / common.bias_correction(beta1, t)) * var "m"
+        list[#list + 1] = { "w", w - common.step_size(lr, beta1, t) * var "m"
             * where(gt(rho, 5), rectified / (sqrt(var "v") + o.eps), 1) }
         return list
     end,

@@ -68,12 +68,17 @@ local function is_layered(g, hoisted, name)
     return false
 end
 
--- What lowers the expressions of one group: hoisted collects what is computed once.
+-- What lowers the expressions of one group: hoisted collects what is computed once, by name. Where there are several
+-- groups, names end in theirs.
 local function lowering(g, config, group, context)
-    local prefix = ("%s%s_"):format(group.name == tostring(group.index) and "u" or "", group.name)
-    local l = { hoisted = {}, named = ordered.map(), prefix = prefix, flops = 0 }
+    local suffix = g.groups:size() > 1 and "_" .. group.name or ""
+    local l = { hoisted = {}, named = ordered.map(), flops = 0 }
+    function l.field(name) return name .. suffix end
+    function l.name_of(e)
+        return l.field(e.label or e.op == "var" and (e.name == "lr" and "rate" or e.name .. "_real") or "number")
+    end
     function l.value(e, element)
-        local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, prefix)
+        local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, l.name_of)
         l.flops = l.flops + expr.count(rest)
         return expr.text(rest, context.target.spelling(g.real, function(name)
             return element[name] and local_name(g, name)
@@ -84,13 +89,16 @@ local function lowering(g, config, group, context)
 end
 
 -- The statements as lines: values of the element as constants, state and w as stores.
-local function lower(statements, g, r, l, element)
+local function lower(statements, g, r, l, element, group)
     local out = { lines = {}, formula = {}, stores = {}, writes = {} }
     for _, s in ipairs(statements) do
         local left = s[1]
         out.formula[#out.formula + 1] = (" *   %s = %s"):format(left, expr.shown(expr.lift(s[2])))
         if r.numbers[left] then
-            l.named:set(left, { field = l.prefix .. left, value = expr.lift(s[2]), initial = r.initial[left] })
+            -- a number that a run keeps is in checkpoints by this name
+            local kept = r.initial[left] and ("%s%s_%s"):format(group.name == tostring(group.index) and "u" or "",
+                group.name, left)
+            l.named:set(left, { field = kept or l.field("rule_" .. left), value = expr.lift(s[2]), initial = r.initial[left] })
         elseif left == "w" then
             out.lines[#out.lines + 1] = ("run_w[i] = %s;"):format(l.value(s[2], element))
             out.writes.w = true
@@ -198,7 +206,7 @@ local function scales_kernel(config, context, group, before, l, sums)
     local function given(n) return sums[n] or n == "n" end
     for i, scale in ipairs(before.scales) do
         formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
-        local e = expr.hoist(expr.lift(scale[2]), given, l.hoisted, l.prefix)
+        local e = expr.hoist(expr.lift(scale[2]), given, l.hoisted, l.name_of)
         lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
             variable = function(n) return given(n) and n or "s->" .. n end }))
     end
@@ -217,7 +225,7 @@ end
 local function kernels_before(g, config, context, group, r, l)
     local before, element = r.before, ordered.copy(r.element)
     add_locals(before.statements, element, r.numbers)
-    local body = lower(before.statements, g, r, l, element)
+    local body = lower(before.statements, g, r, l, element, group)
     local adds, sums = {}, { starts = {}, totals = {} }
     for i, sum in ipairs(before.sums) do
         sums.starts[i], sums[sum[1]] = sum[1] .. " = 0", true
@@ -244,7 +252,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     local once = {}
     add_locals(statements, r.element, r.numbers)
     l.flops = 1
-    local body = lower(statements, g, r, l, r.element)
+    local body = lower(statements, g, r, l, r.element, group)
     local kernel = new_kernel(group, part, l.flops)
     local params, loads = element_access(g, config, context, kernel, body.writes, body.lines)
     local used = table.concat(body.lines, "\n")
