@@ -82,30 +82,40 @@ local function average_work(g, list)
     end
 end
 
+-- The call of an iteration's function.
+local function iteration_kernel(node, target)
+    return { name = node.attrs.iteration.name, node = node, print = boundary.call, first = target.worker .. ", m",
+        items = { "x", "y", "gram", "square" } }
+end
+
+-- How the calls of all other nodes are printed.
+local function set_calls(g, config, target)
+    graph.walk(g.boundary, function(node)
+        local service = target.services[node.op]
+        if node.fence then node.kernel = { node = node, print = service_call, name = service and service.kernel } end
+        if node.op == "orthogonalize" then node.kernel = iteration_kernel(node, target) end
+        if node.attrs and node.attrs.part then
+            node.kernel.print, node.kernel.real, node.kernel.at = boundary.call, g.real, config.optimizer.at
+        end
+    end)
+    for _, f in ipairs(g.iterations) do
+        for _, node in ipairs(f.region.body) do
+            if node.op == "polynomial" then node.kernel.print, node.kernel.first = boundary.call, target.worker end
+        end
+    end
+end
+
 --- All functions that g.boundary calls: { measure, updates, iterations }, lists but the first; each node gets its
---- record. make(node): the kernel of a product.
+--- record: { name, node, items, print(kernel, pad, target, behind), flops, bytes }.
 function boundary.kernels(g, config, context)
+    local target = context.target
     local found = { measure = measure_kernel(g, config, context), updates = update.kernels(g, config, context) }
     found.iterations = orthogonal.kernels(g, config, context, function(node)
         return kernels.make(node, "boundary", context)
     end)
     share(g, found.measure, "gradient_partials")
-    share(g, batchnorm.move_kernel(context.target), "batchnorm_move", batchnorm.move_call)
-    graph.walk(g.boundary, function(node)
-        if node.fence then node.kernel = { node = node, print = service_call } end
-        if node.attrs and node.attrs.part then
-            node.kernel.print, node.kernel.real, node.kernel.at = boundary.call, g.real, config.optimizer.at
-        end
-        if node.op == "orthogonalize" then
-            node.kernel = { name = node.attrs.iteration.name, node = node, print = boundary.call, first = context.target.worker .. ", m",
-                items = { "x", "y", "gram", "square" } }
-        end
-    end)
-    for _, f in ipairs(g.iterations) do
-        for _, node in ipairs(f.region.body) do
-            if node.op == "polynomial" then node.kernel.print, node.kernel.first = boundary.call, context.target.worker end
-        end
-    end
+    share(g, batchnorm.move_kernel(target), "batchnorm_move", batchnorm.move_call)
+    set_calls(g, config, target)
     average_work(g, found.updates)
     for _, kernel in ipairs(found.updates) do kernel.at = config.optimizer.at end
     return found

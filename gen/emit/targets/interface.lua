@@ -97,8 +97,8 @@ interface.fields = {
     field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
     field("place_type", "string", "the declaration of an address"),
     field("fixed_place_type", "string", "the same of one that stays"),
-    field("services", "table", "by op of g.boundary: { call, stops }: what is called where a node is no kernel, and the line "
-        .. "that follows behind the barrier"),
+    field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the call, the "
+        .. "line that follows behind the barrier, the name of the kernel if there is one"),
     field("sweep_step", "string", "what a call begins with whose kernel reads the struct step"),
     field("move_step", "string", "the same of batchnorm_move"),
     field("step_of", "function", "(reads_step): what the call of a kernel of the update begins with"),

@@ -76,9 +76,9 @@ cuda.place_type, cuda.fixed_place_type = "ga_address ", "const ga_address "
 --- The calls of nodes of the boundary that are not kernels over a run.
 cuda.services = {
     buckets_finish = { call = "buckets_finish(q, m);" },
-    small_sum = { call = "small_sum(q, m);" },
-    sum_up = { call = "sum_up(q, m->block);" },
-    decide = { call = "decide(q, m->block, m->device_partials);" },
+    small_sum = { call = "small_sum(q, m);", kernel = "small_values" },
+    sum_up = { call = "sum_up(q, m->block);", kernel = "sum_up" },
+    decide = { call = "decide(q, m->block, m->device_partials);", kernel = "decide" },
 }
 
 --- The parameters of a kernel of the boundary that is one block, and what the call of any begins with: all look
