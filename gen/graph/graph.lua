@@ -1,7 +1,7 @@
 -- graph: the data structure between spec and text. Records are made here and in build.lua;
 -- fields.lua says what each field of them means.
 --
---   Graph  = { forward, evaluation, backward, boundary, views, params, tensors, ... }   bodies are lists of Node and Region
+--   Graph  = { forward, evaluation, backward, boundary, views, params, ... }   bodies: lists of Node and Region
 --   Node   = { op, ins = { name = Tensor }, outs = { name = Out }, attrs, ... }
 --   Region = { op = "times", name, count, body, carries, ... }                a loop over equal layers
 --   Carry  = { init, arg, result, out, ... }                                  a value handed from layer to layer

@@ -111,7 +111,8 @@ local function segments(g, items)
                 table.insert(last.covers, param)
             else
                 g.segments[#g.segments + 1] = { group = param.group, first = param, covers = { param },
-                    offset = param.flat.offset, n = n, count = item.count, stride = item.size, region = item.region, layer = param.layer }
+                    offset = param.flat.offset, n = n, count = item.count, stride = item.size, region = item.region,
+                    layer = param.layer }
             end
         end
     end

@@ -213,7 +213,7 @@ end
 
 -- The kernels of a rule with factors that come first: of rows and columns, then of both.
 local function add_factors(g, config, list, step)
-    local function kept(context, s, name, key) return { key or "state." .. name, elements(g, context, s, name, true) } end
+    local function kept(context, s, name) return { "state." .. name, elements(g, context, s, name, true) } end
     for _, s in ipairs(list) do
         if s.rule.factors then
             local context, rows = over_layers(g, config, s), s.numbers.rows
@@ -221,7 +221,8 @@ local function add_factors(g, config, list, step)
             s.chunks = value(g, context, "column_sums_" .. s.param.value.name,
                 { s.numbers.matrices * chunks, s.numbers.columns })
             local row_var = kept(context, s, "row_var")
-            add_part(g, context, s, "_rows", {}, { s.rule.factors.term }, step, { ins = { row_var }, outs = { row_var } })
+            add_part(g, context, s, "_rows", {}, { s.rule.factors.term }, step,
+                { ins = { row_var }, outs = { row_var } })
             context = over_layers(g, config, s)
             add_part(g, context, s, "_columns", {}, { s.rule.factors.term }, step,
                 { outs = { { "chunks", s.chunks } } })
@@ -230,7 +231,8 @@ local function add_factors(g, config, list, step)
     for _, s in ipairs(list) do
         if s.rule.factors then
             local context = over_layers(g, config, s)
-            s.row_factor = value(g, context, "row_factor_" .. s.param.value.name, { s.numbers.matrices, s.numbers.rows })
+            s.row_factor = value(g, context, "row_factor_" .. s.param.value.name,
+                { s.numbers.matrices, s.numbers.rows })
             local col_var = kept(context, s, "col_var")
             add_part(g, context, s, "_factors", {}, {}, step, { ins = { kept(context, s, "row_var"), col_var,
                 { "chunks", s.chunks } }, outs = { col_var, { "row", s.row_factor } } })

@@ -51,9 +51,12 @@ return {
     { "what reads no element is hoisted once", function(t)
         local g, lr, n = E.var "g", E.var "lr", E.var "n"
         local hoisted = {}
-        local rest = E.hoist(g * (lr * n) + (lr * n), function(v) return v == "g" end, hoisted, "h")
-        t.equal(E.text(rest), "g * h1 + h1")
-        t.equal(#hoisted, 1)
+        local function is_element(name) return name == "g" end
+        local function name_of(e) return e.label or "number" end
+        local product = E.named("step", lr * n)
+        local rest = E.hoist(g * product + product + n * g, is_element, hoisted, name_of)
+        t.equal(E.text(rest), "g * step + step + number * g")
+        t.equal(#hoisted, 2)
         t.equal(E.text(hoisted[1].e), "lr * n")
     end },
     { "templates: blocks, directives, indentation", function(t)

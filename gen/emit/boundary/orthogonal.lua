@@ -51,17 +51,18 @@ end
 local function function_of(f, target, lines_of)
     local place = target.place_type
     local out = {
-        ("/* %d step%s of Newton and Schulz: the matrix of %d x %d at x becomes nearly orthogonal. The result is at %s. */")
-            :format(f.steps, f.steps > 1 and "s" or "", f.rows, f.columns, f.steps % 2 == 1 and "y" or "x"),
-        target.wrap("", ("static void %s("):format(f.name), { target.worker_parameter, "model *m", place .. "x", place .. "y",
-            place .. "gram", place .. "square" }, ") {"),
+        ("/* %d step%s of Newton and Schulz: the matrix of %d x %d at x becomes nearly orthogonal.\n"
+            .. " * The result is at %s. */"):format(f.steps,
+            f.steps > 1 and "s" or "", f.rows, f.columns, f.steps % 2 == 1 and "y" or "x"),
+        target.wrap("", ("static void %s("):format(f.name), { target.worker_parameter, "model *m", place .. "x",
+            place .. "y", place .. "gram", place .. "square" }, ") {"),
         "    (void)m; /* train-probe looks at it */",
         ("    for (int step = 0; step < %d; step++) {"):format(f.steps),
     }
     local calls = lines_of(f.region.body, "        ")
     table.move(calls, 1, #calls, #out + 1, out)
-    table.move({ ("        %sswap = x;"):format(target.fixed_place_type), "        x = y;", "        y = swap;", "    }",
-        "}" }, 1, 5, #out + 1, out)
+    table.move({ ("        %sswap = x;"):format(target.fixed_place_type), "        x = y;", "        y = swap;",
+        "    }", "}" }, 1, 5, #out + 1, out)
     return table.concat(out, "\n")
 end
 

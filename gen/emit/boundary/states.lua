@@ -11,7 +11,8 @@ local function array_name(name) return "state_" .. name end
 function states.fields(g)
     return ordered.collect(g.state_names, function(name)
         local own = not g.states:get(name).dense
-        return ("real *%s;%s"):format(array_name(name), own and (" /* of STATE_%s_PARAMS */"):format(name:upper()) or "")
+        local comment = own and (" /* of STATE_%s_PARAMS */"):format(name:upper()) or ""
+        return ("real *%s;%s"):format(array_name(name), comment)
     end)
 end
 

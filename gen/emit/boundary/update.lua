@@ -30,7 +30,8 @@ update.TILE = update_pass.TILE
 -- Names of kernels' own variables: a state of that name is called otherwise in C.
 local OWN = {}
 for name in ([[s t i r c first end from to n count rows columns tall tiles layer worker sums scales row column all
-    direction adjust x w g size mean sum real double int if for do while return const static enum struct]]):gmatch "%S+" do
+    direction adjust x w g size mean sum real double int if for do while return const static enum struct]])
+    :gmatch "%S+" do
     OWN[name] = true
 end
 
@@ -98,7 +99,8 @@ local function lower(statements, g, r, l, element, group)
             -- a number that a run keeps is in checkpoints by this name
             local kept = r.initial[left] and ("%s%s_%s"):format(group.name == tostring(group.index) and "u" or "",
                 group.name, left)
-            l.named:set(left, { field = kept or l.field("rule_" .. left), value = expr.lift(s[2]), initial = r.initial[left] })
+            l.named:set(left, { field = kept or l.field("rule_" .. left), value = expr.lift(s[2]),
+                initial = r.initial[left] })
         elseif left == "w" then
             out.lines[#out.lines + 1] = ("run_w[i] = %s;"):format(l.value(s[2], element))
             out.writes.w = true
@@ -124,6 +126,8 @@ local function add_item(kernel, params, item, parameter)
     kernel.items[#kernel.items + 1], params[#params + 1] = item, parameter
 end
 
+local function pointer(is_written) return is_written and "real *" or "const real *" end
+
 -- The arrays that a kernel's lines name, as its parameters and as loads; `writes`: those it changes.
 local function element_access(g, config, context, kernel, writes, lines)
     local body = table.concat(lines, "\n")
@@ -132,7 +136,7 @@ local function element_access(g, config, context, kernel, writes, lines)
     kernel.items = {}
     local half = g.half_sums
     if writes.w or named "w" then
-        add_item(kernel, params, "w", (writes.w and "real *" or "const real *") .. "run_w")
+        add_item(kernel, params, "w", pointer(writes.w) .. "run_w")
         given[#given + 1] = "w = run_w[i]"
     end
     if named "g" then
@@ -143,13 +147,13 @@ local function element_access(g, config, context, kernel, writes, lines)
     for _, state in ipairs(g.state_names) do
         local name = local_name(g, state)
         if writes[state] or named(name) then
-            add_item(kernel, params, "state." .. state, (writes[state] and "real *" or "const real *") .. "run_" .. state)
+            add_item(kernel, params, "state." .. state, pointer(writes[state]) .. "run_" .. state)
             loads[#loads + 1] = ("%sreal %s = run_%s[i];"):format(writes[state] and "" or "const ", name, state)
         end
     end
     kernel.traffic = #kernel.items + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
     if kernel.group.rule.scope == "matrix" and (writes.x or named "x") then
-        add_item(kernel, params, writes.x and "started" or "x", (writes.x and "real *" or "const real *") .. "direction")
+        add_item(kernel, params, writes.x and "started" or "x", pointer(writes.x) .. "direction")
         if not writes.x then given[#given + 1] = "x = direction[i]" end
     end
     if named "adjust" then add_item(kernel, params, "adjust", "real adjust") end
@@ -162,7 +166,8 @@ end
 
 -- Behind the arrays of a kernel: what it takes of sums and scales, its layer, the sizes of its matrices.
 local function last_items(kernel, params, numbers, own)
-    if numbers then add_item(kernel, params, numbers, (numbers == "scales" and "const " or "") .. "double *" .. numbers) end
+    local constant = numbers == "scales" and "const " or ""
+    if numbers then add_item(kernel, params, numbers, constant .. "double *" .. numbers) end
     if kernel.layered then add_item(kernel, params, "layer", "int layer") end
     for _, name in ipairs(own or {}) do add_item(kernel, params, name, "int " .. name) end
 end

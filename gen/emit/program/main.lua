@@ -28,7 +28,8 @@ end
 
 local function log_section(config)
     local fields = (sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
-        .. (schedule.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "") .. (config.scaler and " | GA_HAS_SCALE" or "")
+        .. (schedule.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "")
+        .. (config.scaler and " | GA_HAS_SCALE" or "")
     return { "log_update", { fields = text.block(fields), momentum = schedule.moves_momentum(config),
         scale = text.block(config.scaler and scaler.last(config, "s->") or ""),
         positions = sample.positions(config) } }

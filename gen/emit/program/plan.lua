@@ -115,7 +115,8 @@ function plan.facts(g, config, kernel_list)
             predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
-        facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary", calls = 1,
+        facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",
+            calls = 1,
             flops = work.flops, bytes = work.bytes, predicted_us = predicted(config, work.flops, work.bytes),
             why = config.optimizer.rule.name }
         flops = flops + work.flops

@@ -101,7 +101,8 @@ local function macro_of_boundary(kernel, i, worker)
         worker)
 end
 
--- probes.c. own: rows of kernels and calls, most results of a call, macros, how many results are dumped, the program's 16-bit type or false.
+-- probes.c. own: rows of kernels and calls, most results of a call, macros, how many results are dumped, the
+-- program's 16-bit type or false.
 local function probes_text(config, context, header, found, own)
     local sizes = ("PROBED_KERNELS = %d, CALL_COUNT = %d, MOST_RESULTS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d")
         :format(#own.kernels, #own.calls, own.most, #found.list, own.dumped)
@@ -110,7 +111,8 @@ local function probes_text(config, context, header, found, own)
     end)
     return sections.render(context.template("program/probes.c"), {
         { "head", { header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
-            kernels = block_of(own.kernels), calls = block_of(own.calls), tensors = result_rows(found), sizes = text.block(sizes) } },
+            kernels = block_of(own.kernels), calls = block_of(own.calls), tensors = result_rows(found),
+            sizes = text.block(sizes) } },
         own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
         { "check", {} },
         { context.target.device and "device" or "host", { half = own.half } },

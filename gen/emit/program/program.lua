@@ -64,7 +64,9 @@ local function included(files)
 end
 
 local function render_makefile(config, context, files, header)
-    local sources = ordered.collect(runtime.sources(config, context.target), function(name) return "runtime/" .. name .. ".c" end)
+    local sources = ordered.collect(runtime.sources(config, context.target), function(name)
+        return "runtime/" .. name .. ".c"
+    end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
         comm = text.ident(runtime.engine(config, context.target)),

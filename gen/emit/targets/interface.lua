@@ -73,7 +73,8 @@ interface.fields = {
 
     -- files and libraries
     field("kernels_file", "string", "the file that the command `kernels` prints"),
-    field("kernels", "function", "(g, config, context, found): its functions { name, text, ... }; found: of boundary.kernels"),
+    field("kernels", "function", "(g, config, context, found): its functions { name, text, ... }; found: of "
+        .. "boundary.kernels"),
     field("calls", "function", "(all, found, context): the records of all calls of step.c"),
     field("render", "function", "(g, config, context, all, found, header, files): its own files, step.c among them"),
     field("main", "function", "(config): arguments of templates/program/main.c and the README"),
@@ -97,8 +98,8 @@ interface.fields = {
     field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
     field("place_type", "string", "the declaration of an address"),
     field("fixed_place_type", "string", "the same of one that stays"),
-    field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the call, the "
-        .. "line that follows behind the barrier, the name of the kernel if there is one"),
+    field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
+        .. "call, the line that follows behind the barrier, the name of the kernel if there is one"),
     field("sweep_step", "string", "what a call begins with whose kernel reads the struct step"),
     field("move_step", "string", "the same of batchnorm_move"),
     field("step_of", "function", "(reads_step): what the call of a kernel of the update begins with"),
