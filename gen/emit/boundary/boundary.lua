@@ -97,8 +97,8 @@ function boundary.kernels(g, config, context)
             node.kernel.print, node.kernel.real, node.kernel.at = boundary.call, g.real, config.optimizer.at
         end
         if node.op == "orthogonalize" then
-            node.kernel = { name = node.attrs.iteration.name, node = node, print = boundary.call, first = context.target.worker .. ", m",
-                items = { "x", "y", "gram", "square" } }
+            node.kernel = { name = node.attrs.iteration.name, node = node, print = boundary.call,
+                first = context.target.worker .. ", m", items = { "x", "y", "gram", "square" } }
         end
     end)
     for _, f in ipairs(g.iterations) do
