@@ -83,7 +83,8 @@ local function absorb(producer, reader, key)
     return true
 end
 
--- Why the pointwise node that made a reader's input is not computed inside the reader; nil: it can be, if there is room.
+-- Why the pointwise node that made a reader's input is not computed inside the reader; nil: nothing is against it but
+-- the size of the kernel.
 local function obstacle(reader, key, position, uses)
     local t = reader.ins[key]
     if uses.readers[t] ~= 1 then return ("%d nodes read it"):format(uses.readers[t]) end
