@@ -65,7 +65,8 @@ end
 function COMMANDS.plan(o)
     local g, c = compile(o.spec, o)
     local _, facts = program.render(g, c)
-    io.write(o.json and host.json(facts) .. "\n" or plan.text(facts))
+    if o.why and o.json then facts.decisions = g.decisions end
+    io.write(o.json and host.json(facts) .. "\n" or plan.text(facts) .. (o.why and plan.decisions(g) or ""))
     return 0
 end
 

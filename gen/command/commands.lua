@@ -58,6 +58,7 @@ commands.options = {
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
     { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
     { name = "--json", key = "json", doc = "output for programs" },
+    { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
 }
 
@@ -86,8 +87,10 @@ commands.list = {
             .. "compared with the first: max|a - b| / max|b| of each tensor of gradients and "
             .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Beyond 2e12 "
             .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
-    { name = "plan", arguments = { "SPEC" }, options = with("--json"),
+    { name = "plan", arguments = { "SPEC" }, options = with("--json", "--why"),
         doc = "every byte, kernel and collective, before anything runs",
+        details = "--why adds a line for each decision: what is fused and what is not, recomputed, read from a "
+            .. "copy or from its home, in which bucket, whether logits are whole, why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",

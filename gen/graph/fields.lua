@@ -16,6 +16,7 @@ fields.graph = {
     boundary = "body: from the gradient of a cycle to the parameters of the next (update)",
     views = "body: copies of weights, made once per update (layout)",
     iterations = "functions that nodes of `boundary` call: { name, steps, region, x, y, gram, square, ... } (update)",
+    decisions = "{ what, choice, why }: what passes decided that a reader of the program may wonder about",
     norm = "{ tiles, ends }: how many sums the norm is made of, and where those of each group end (update)",
     partials = "doubles that sums over tiles need (update)",
     loss = "{ rows, target, at, attrs }: the tensor of losses and how they are weighted",

@@ -17,7 +17,13 @@ function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, param_named = {}, tensors = {}, names = {},
         forward = {}, evaluation = {}, backward = {}, boundary = {}, views = {}, draws = {},
+        decisions = {},
     }
+end
+
+--- Notes a decision of a pass for `gagen plan --why`: about what, what was chosen, and the reason.
+function graph.decide(g, what, choice, why)
+    g.decisions[#g.decisions + 1] = { what = what, choice = choice, why = why }
 end
 
 --- A dotted path as a C identifier: "h.%d.fc1.weight" is h_fc1_weight.

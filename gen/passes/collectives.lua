@@ -33,6 +33,9 @@ function collectives.run(g, config)
         table.insert(after.completes, i)
         g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
             offset = bucket.offset }
+        graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
+            ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete"):format(
+                config.bucket_elements, reduces.collective))
     end
 end
 

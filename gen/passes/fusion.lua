@@ -83,33 +83,53 @@ local function absorb(producer, reader, key)
     return true
 end
 
--- Whether the node that made a reader's input can be computed inside it, if there is room.
-local function is_fusible(reader, key, position, uses)
+-- Why the pointwise node that made a reader's input is not computed inside the reader; nil: nothing is against it but
+-- the size of the kernel.
+local function obstacle(reader, key, position, uses)
     local t = reader.ins[key]
-    local def = t.def
-    return def and def.statements and position[def] and uses.readers[t] == 1 and uses.writers[t] == 1
-        and not def.outs.y.acc and not t.carried and not reader.views[key]
+    if uses.readers[t] ~= 1 then return ("%d nodes read it"):format(uses.readers[t]) end
+    if not position[t.def] then return "its reader stands in another body" end
+    if uses.writers[t] ~= 1 or t.def.outs.y.acc then return "several nodes or micro-steps write it" end
+    if t.carried then return "a loop carries it" end
+    if reader.views[key] then return "its reader reads it through a view" end
 end
 
--- Absorbs one input of a node; returns the node that made it, or nil if there is none left.
-local function fuse_one(node, position, uses)
+local TOO_LARGE = ("the kernel would have more than %d inputs or %d statements"):format(MOST_INPUTS, MOST_STATEMENTS)
+
+-- Notes why the pointwise values that a pointwise node still reads are values in memory.
+local function note_kept(g, node, position, uses, noted)
     for _, key in ipairs(node.signature.ins) do
-        local def = node.ins[key].def
-        if is_fusible(node, key, position, uses) and absorb(def, node, key) then return def end
+        local t = node.ins[key]
+        if t.def and t.def.statements and not noted[t] then
+            noted[t] = true
+            graph.decide(g, t.name, "not fused", obstacle(node, key, position, uses) or TOO_LARGE)
+        end
     end
 end
 
-local function fuse_body(body, uses)
+-- Absorbs one input of a node; returns the node that made it, or nil if there is none left.
+local function fuse_one(g, node, position, uses)
+    for _, key in ipairs(node.signature.ins) do
+        local t = node.ins[key]
+        if t.def and t.def.statements and not obstacle(node, key, position, uses) and absorb(t.def, node, key) then
+            graph.decide(g, t.name, "fused", ("%s alone reads it"):format(node.outs.y.tensor.name))
+            return t.def
+        end
+    end
+end
+
+local function fuse_body(g, body, uses, noted)
     local position = {}
     for i, node in ipairs(body) do position[node] = i end
     local absorbed = {}
     for _, node in ipairs(body) do
-        if node.op == "times" then fuse_body(node.body, uses) end
-        local def = node.statements and fuse_one(node, position, uses)
+        if node.op == "times" then fuse_body(g, node.body, uses, noted) end
+        local def = node.statements and fuse_one(g, node, position, uses)
         while def do
             absorbed[def] = true
-            def = fuse_one(node, position, uses)
+            def = fuse_one(g, node, position, uses)
         end
+        if node.statements then note_kept(g, node, position, uses, noted) end
     end
     local kept = 0
     for i, node in ipairs(body) do
@@ -123,8 +143,9 @@ end
 
 function fusion.run(g)
     local uses = count_uses(g)
-    fuse_body(g.forward, uses)
-    fuse_body(g.backward, uses)
+    local noted = {}
+    fuse_body(g, g.forward, uses, noted)
+    fuse_body(g, g.backward, uses, noted)
 end
 
 return fusion

@@ -177,12 +177,19 @@ function head_by_rows.run(g, config)
     local found, why = find(g)
     local rows = graph.elements(g.loss.rows.shape)
     config.logits_possible = found and rows > config.logits_rows       -- what a budget that is too small says
-    if config.logits ~= "chunked" then return end
+    if config.logits ~= "chunked" then
+        graph.decide(g, "logits", "whole", 'memory: logits is not "chunked"')
+        return
+    end
     if not found and not config.logits_open then
         diag.fail(diag.field(config.memory_at, "logits"), ('memory: logits = "chunked" is for loss "cross_entropy" '
             .. "of a model that ends in linear or unembed, here %s"):format(why), {})
     end
-    if not config.logits_possible then return end
+    if not config.logits_possible then
+        graph.decide(g, "logits", "whole", why or ("%d rows are one run"):format(rows))
+        return
+    end
+    graph.decide(g, "logits", ("%d rows at a time"):format(config.logits_rows), 'memory: logits is "chunked"')
     local runs = cut(rows, config.logits_rows)
     local logits = found.loss.ins.logits
     logits.keep_full = logits.keep_full or config.force_outputs_fp32 and logits == g.output or nil

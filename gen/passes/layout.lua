@@ -169,6 +169,22 @@ local function pack_views(g, config)
     end
 end
 
+-- Notes which parameters of two axes or more are read from copies.
+local function note_views(g, config)
+    for _, param in ipairs(g.params) do
+        if param.used and #param.shape > 1 then
+            if param.views.in_out then
+                graph.decide(g, param.name, "transposed view", "a product of each micro-step reads it by columns")
+            elseif param.views.narrow then
+                graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
+            else
+                graph.decide(g, param.name, "home", config.without:has "layout" and "pass layout is left out"
+                    or "what reads it reads rows")
+            end
+        end
+    end
+end
+
 -- Views in 16 bits of all other weights that products read.
 local function narrow_views(g, config)
     for _, body in ipairs { g.forward, g.backward, g.evaluation } do
@@ -195,6 +211,7 @@ function layout.run(g, config)
     buckets(g, items, config.bucket_elements)
     if not config.without:has("layout") then pack_views(g, config) end
     if g.half then narrow_views(g, config) end
+    note_views(g, config)
 end
 
 return layout

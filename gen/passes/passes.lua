@@ -1,8 +1,10 @@
 -- passes: the list, in order. A pass takes the graph and the configuration and changes the graph. The runner
 -- checks the graph after each pass and writes it to a file with --trace. A pass marked `optional` can be left
 -- out (--without NAME): the program must compute the same. One marked `always` then runs in part. A pass that lies in
--- gen/passes and is not in the list says `after` which one it runs.
+-- gen/passes and is not in the list says `after` which one it runs; `fields` are its own, as graph/fields.lua has them.
 local diag = require "base.diag"
+local fields = require "graph.fields"
+local ordered = require "base.ordered"
 local print_graph = require "graph.print"
 local verify = require "graph.verify"
 
@@ -42,6 +44,9 @@ local function find_others()
                 error(("%s: expected the name, doc and run of a pass, and after = the name of one"):format(file), 0)
             end
             table.insert(passes.list, before + 1, pass)
+            for record, list in ordered.each(pass.fields or {}) do
+                for field, meaning in ordered.each(list) do fields[record][field] = meaning end
+            end
         end
     end
 end

@@ -87,6 +87,8 @@ local function clone(g, config, tensor, scope, made, list)
         end
     end
     list[#list + 1] = copy
+    graph.decide(g, tensor.name, "recomputed", config.recompute_depth
+        and ('memory: recompute has the depth "%s"'):format(config.recompute_depth) or "memory: recompute names it")
     return made[tensor]
 end
 

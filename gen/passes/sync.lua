@@ -53,43 +53,49 @@ local function add(memory, r)
 end
 
 -- since: what was read and written since the last barrier; loop, walk: the loop that is walked, and which walk it is.
-local function visit(node, since)
-    local reads, writes, wait = {}, {}, false
+local function visit(g, node, since)
+    local reads, writes, wait = {}, {}, nil
     for i, t in ipairs(graph.reads(node)) do
         reads[i] = place_of(t, since.loop, since.walk)
-        wait = wait or meets(since.written, reads[i])
+        wait = wait or meets(since.written, reads[i]) and ("reads %s, written since the last barrier"):format(t.name)
     end
     for i, out in ipairs(graph.writes(node)) do
-        writes[i] = place_of(out.tensor, since.loop, since.walk)
-        wait = wait or meets(since.written, writes[i]) or meets(since.read, writes[i])
+        local t = out.tensor
+        writes[i] = place_of(t, since.loop, since.walk)
+        wait = wait or (meets(since.written, writes[i]) or meets(since.read, writes[i]))
+            and ("the memory of %s was in use since the last barrier"):format(t.name)
     end
-    node.barrier = node.barrier or wait or nil
+    if wait and not node.barrier then
+        local first = graph.writes(node)[1]
+        graph.decide(g, first and first.tensor.name or node.op, "barrier", wait)
+    end
+    node.barrier = node.barrier or wait and true or nil
     if node.barrier or node.fence then since.read, since.written = {}, {} end
     if node.fence then return end
     for _, r in ipairs(reads) do add(since.read, r) end
     for _, r in ipairs(writes) do add(since.written, r) end
 end
 
-local function walk(body, since)
+local function walk(g, body, since)
     for _, node in ipairs(body) do
         if node.op == "times" then
             for n = 1, 2 do
                 since.loop, since.walk = node, n
-                walk(node.body, since)
+                walk(g, node.body, since)
             end
             since.loop = nil
         else
-            visit(node, since)
+            visit(g, node, since)
         end
     end
 end
 
 -- Sets the barriers of a body that is a function of its own, before and behind which all workers wait.
-local function sync_body(body) walk(body, { read = {}, written = {} }) end
+local function sync_body(g, body) walk(g, body, { read = {}, written = {} }) end
 
 function sync.run(g)
-    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do sync_body(body) end
-    for _, f in ipairs(g.iterations) do sync_body { f.region } end
+    for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do sync_body(g, body) end
+    for _, f in ipairs(g.iterations) do sync_body(g, { f.region }) end
 end
 
 return sync

@@ -179,6 +179,42 @@ local function generated(t, programs, text, below, environment)
     return folder .. "/out/same"
 end
 
+add("each kind of decision of the passes is told with its reason", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/decisions.lua"
+    t.write(path, [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (8)
+model(function(batch)
+    local x = tanh(linear "fc" { 24 } (batch.input))
+    return linear "out" { 10, store = "in_out" } (silu(x * 2) + x)
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+parallel   { "ddp", ranks = 2 }
+memory     { recompute = { "tanh_out" }, logits = "chunked", logits_rows = 4 }
+train      { updates = 6 }
+]])
+    local function told(...)
+        local made = programs.gagen { "plan", path, "--why", ... }
+        t.equal(made.status, 0, made.err)
+        return t.match(made.out, "\ndecisions(\n.*)$")
+    end
+    local text = told()
+    for _, line in ipairs {
+        "logits +4 rows at a time +memory: logits is \"chunked\"",
+        "tanh_out +recomputed +memory: recompute names it",
+        "fc.weight +transposed view +a product of each micro%-step reads it by columns",
+        "out.weight +home +what reads it reads rows",
+        "silu_out +fused +add_out alone reads it",
+        "mul_out +not fused +2 nodes read it",
+        "bucket 1 +%d+ elements, 4 parameters +neighbours share one of up to %d+ elements",
+        "tanh_out +barrier +reads fc_y, written since the last barrier",
+    } do t.match(text, "\n  " .. line) end
+    t.match(told("--without", "layout"), "\n  fc.weight +home +pass layout is left out")
+    t.match(told("--set", 'memory.logits="whole"'), "logits +whole +memory: logits is not")
+end)
+
 add("the same files in any folder and locale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local one = generated(t, programs, spec(4), "", { "LC_ALL=C", "TZ=UTC" })

@@ -30,8 +30,8 @@ update.TILE = update_pass.TILE
 -- Names of kernels' own variables: a state of that name is called otherwise in C.
 local OWN = {}
 for name in ([[s t i r c first end from to n count rows columns tall tiles layer worker sums scales row column all
-    direction adjust x w g size mean sum real double int if for do while return const static enum struct]])
-    :gmatch "%S+" do
+    direction adjust x w g size mean sum at few wide behind chunks matrices real double int if for do while return const
+    static enum struct]]):gmatch "%S+" do
     OWN[name] = true
 end
 

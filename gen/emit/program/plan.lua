@@ -140,6 +140,15 @@ function plan.facts(g, config, kernel_list)
     return facts
 end
 
+--- Decisions of passes as text: about what, the choice, the reason.
+function plan.decisions(g)
+    local out, what, choice = { "decisions" }, 0, 0
+    for _, d in ipairs(g.decisions) do what, choice = math.max(what, #d.what + 2), math.max(choice, #d.choice + 2) end
+    local row = "  %-" .. what .. "s%-" .. choice .. "s%s"
+    for _, d in ipairs(g.decisions) do out[#out + 1] = row:format(d.what, d.choice, d.why) end
+    return table.concat(out, "\n") .. "\n"
+end
+
 local commas = text.commas
 
 local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }

@@ -32,15 +32,41 @@ local function add_section(lines, title, body, role)
     add_calls(lines, body, role or {}, "    ")
 end
 
-local function add_boundary(lines, g, config, sweeps)
-    lines[#lines + 1] = "  boundary"
-    for i, collective in ipairs(g.collectives) do
-        lines[#lines + 1] = ("    wait for collective %d: %s of %d elements"):format(i, collective.kind, collective.n)
+-- Calls of the boundary that are no kernels, in words.
+local SERVICES = { small_sum = "sum loss, weight and rows over the ranks", handler = "call the handler",
+    sum_up = "make the mean of the gradient known" }
+
+-- "update_0 of fc.weight writes w, m": the parameters where the node knows them, the arrays that it writes.
+local function boundary_call(node)
+    local name = SERVICES[node.op] or node.kernel.name or node.op
+    local covers = node.attrs.covers
+    if covers then
+        name = ("%s of %s"):format(name, covers[1].name)
+            .. (#covers > 1 and " .. " .. covers[#covers].name or "")
     end
-    lines[#lines + 1] = config.mode.ranks and "    sum loss, weight and rows over the ranks" or nil
-    lines[#lines + 1] = "    decide"
-    for _, sweep in ipairs(sweeps) do lines[#lines + 1] = "    " .. sweep.name end
-    add_calls(lines, g.views, {}, "    ")
+    local arrays = ordered.collect(graph.writes(node), function(out) return out.tensor.name end)
+    if #arrays == 0 or SERVICES[node.op] then return name end
+    return name .. " writes " .. table.concat(arrays, ", ")
+end
+
+local function add_boundary(lines, g, body, pad)
+    for _, node in ipairs(body) do
+        lines[#lines + 1] = node.barrier and pad .. "all workers wait" or nil
+        if node.op == "times" then
+            lines[#lines + 1] = ("%s%d times:"):format(pad, node.count)
+            add_boundary(lines, g, node.body, pad .. "    ")
+        elseif node.op == "buckets_finish" then
+            for i, collective in ipairs(g.collectives) do
+                lines[#lines + 1] = ("%swait for collective %d: %s of %d elements"):format(pad, i, collective.kind,
+                    collective.n)
+            end
+        else
+            lines[#lines + 1] = pad .. boundary_call(node)
+        end
+        local iteration = node.attrs and node.attrs.iteration
+        if iteration then add_boundary(lines, g, { iteration.region }, pad .. "    ") end
+        lines[#lines + 1] = node.fence and pad .. "all workers wait" or nil
+    end
 end
 
 -- The roles of the micro-steps of a cycle of so many.
@@ -52,7 +78,7 @@ local function role_names(micro_steps)
     return names
 end
 
-local function trace(g, config, sweeps)
+local function trace(g)
     local roles, lines = {}, {}
     for _, role in ipairs(g.roles) do roles[role.name] = role end
     for _, micro_steps in ipairs(g.sizes) do
@@ -61,7 +87,9 @@ local function trace(g, config, sweeps)
             add_section(lines, "forward", g.forward)
             add_section(lines, "backward " .. name, g.backward, roles[name])
         end
-        add_boundary(lines, g, config, sweeps)
+        lines[#lines + 1] = "  boundary"
+        add_boundary(lines, g, g.boundary, "    ")
+        add_calls(lines, g.views, {}, "    ")
     end
     return table.concat(lines, "\n") .. "\n"
 end
@@ -69,5 +97,5 @@ end
 return ordered.copy(c_target, {
     doc = "a trace of the calls of a cycle, for a test",
     runs = false, library = false, kernels_file = "trace.txt",
-    render = function(g, config, _, _, sweeps, _, files) files:set("trace.txt", trace(g, config, sweeps)) end,
+    render = function(g, _, _, _, _, _, files) files:set("trace.txt", trace(g)) end,
 })
