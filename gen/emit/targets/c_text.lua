@@ -46,26 +46,30 @@ function c_text.store(kernel, target, value)
     return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
 end
 
--- Number of iterations finished when the loop variable of `region` is l.
-local function finished(region)
-    if region.step > 0 then return "l" end
-    return ("(%d - l)"):format(region.count - 1)
+--- What a tensor is called in the structures of model.h (program/names.lua).
+function c_text.field(t) return t.place.field or t.name end
+
+-- Number of iterations, with the present one if it is `next`, that are finished when the loop variable of `region` is l.
+local function finished(region, next)
+    if region.step > 0 then return next and "l + 1" or "l" end
+    return ("%d - l"):format(region.count - (next and 0 or 1))
 end
 
---- " + l * (size_t)64": where the value of the present iteration lies, behind that of the first.
-function c_text.slot_offset(t)
+--- The number of the value of the present iteration among those of a tensor, and the name of the elements from one to
+--- the next; nil: there is one value.
+function c_text.slot(t)
     local p = t.place
-    if not t.scope or p.slots == 1 then return "" end
-    local index = "l"
-    if p.carry then
-        local k = finished(p.carry.region)
-        if p.carry.kept then
-            index = p.slot == "now" and k or "(" .. k .. " + 1)"
-        else
-            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("((%s + 1) & 1)"):format(k)
-        end
-    end
-    return (" + %s * (size_t)%d"):format(index, p.stride * (graph.is_half(t) and 2 or 1))
+    if not t.scope or p.slots == 1 then return nil end
+    if not p.carry then return "l", p.distance end
+    local k = finished(p.carry.region, p.slot == "next")
+    if k ~= "l" then k = "(" .. k .. ")" end
+    return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
+end
+
+--- Whether a value has a name of its own in an iteration: one that it gets from the iteration before, or hands on.
+function c_text.is_named(t)
+    local index = t.place and c_text.slot(t)
+    return index ~= nil and index ~= "l"
 end
 
 --- The expression of "add to what is there" for an output, where `adds` is the role's; nil: the kernel
