@@ -16,18 +16,22 @@ local function layers_of(name)
     return list
 end
 
--- "transformer_": the layers that all parameters lie in, or "". A parameter keeps the name of one layer.
+-- "transformer_": the layers that most parameters lie in, and all others are layers by themselves, such as "lm_head";
+-- "" if there are none. Loops keep their names, and a parameter that of one layer.
 local function common_prefix(params)
-    local common
+    local common, inside = nil, 0
     for _, p in ipairs(params) do
-        local layers = layers_of(p.name)
-        local n = math.min(common and #common or math.huge, #layers - 1)
-        local k = 0
-        while k < n and (not common or common[k + 1] == layers[k + 1]) and layers[k + 1] ~= "%d" do k = k + 1 end
-        common = { table.unpack(layers, 1, k) }
+        local layers, k = layers_of(p.name), 0
+        if #layers > 1 then
+            inside = inside + 1
+            local most = math.min(#layers - 1, common and #common or #layers)
+            local function is_common(i) return not common or common[i] == layers[i] end
+            while k < most and layers[k + 2] ~= "%d" and is_common(k + 1) do k = k + 1 end
+            common = table.move(layers, 1, k, 1, {})
+        end
     end
-    local prefix = table.concat(common or {}, "_")
-    return prefix ~= "" and prefix .. "_" or ""
+    if 2 * inside <= #params or #common == 0 then return "" end
+    return table.concat(common, "_") .. "_"
 end
 
 -- A name without the prefix, where more than a word is left.
