@@ -49,10 +49,10 @@ end
 --- What a tensor is called in the structures of model.h (program/names.lua).
 function c_text.field(t) return t.place.field or t.name end
 
--- Number of iterations, with the present one if it is `next`, that are finished when the loop variable of `region` is l.
-local function finished(region, next)
-    if region.step > 0 then return next and "l + 1" or "l" end
-    return ("%d - l"):format(region.count - (next and 0 or 1))
+-- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
+local function finished(region, with_present)
+    if region.step > 0 then return with_present and "l + 1" or "l" end
+    return ("%d - l"):format(region.count - (with_present and 0 or 1))
 end
 
 --- The number of the value of the present iteration among those of a tensor, and the name of the elements from one to
@@ -86,21 +86,35 @@ function c_text.adds(out)
     return loop or "false"
 end
 
---- A call or declaration broken after commas so that no line is longer than 100 columns;
--- `pad` is the indentation of the first line, `tail` what follows the closing bracket.
+-- Columns of a line, and of one with a barrier or a comment behind the call. Templates move lines 4 columns in.
+local COLUMNS, MOST_COLUMNS = 100, 106
+
+--- A call or declaration broken after commas so that no line is longer than 100 columns, with `tail` no longer than
+-- 106, or with what follows the call on a line of its own; `pad` is the indentation of the first line, `tail` what
+-- follows the last item.
 function c_text.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
     for i, item in ipairs(list) do
         local piece = item .. (i < #list and ", " or "")
-        if #row + #piece > 100 and #row > #pad + #open then
+        local most = i < #list and COLUMNS or math.min(COLUMNS, MOST_COLUMNS - #tail)
+        if #row + #piece > most and #row > #pad + #open then
             rows[#rows + 1] = (row:gsub("%s+$", ""))
             row = pad .. "    " .. piece
         else
             row = row .. piece
         end
     end
+    if #row + #tail > MOST_COLUMNS then tail = tail:gsub("; ", ";\n" .. pad, 1) end
     rows[#rows + 1] = row .. tail
     return table.concat(rows, "\n")
+end
+
+--- A call with its comment: behind the call where both fit on its last line, else on the line before.
+function c_text.commented(pad, call, comment)
+    local last = call:match("[^\n]*$")
+    local is_end = last == call or last:sub(#pad + 1, #pad + 1) == " "
+    if is_end and #last + #" // " + #comment <= MOST_COLUMNS then return ("%s // %s"):format(call, comment) end
+    return ("%s// %s\n%s"):format(pad, comment, call)
 end
 
 --- "(16, 64)" for comments.
