@@ -26,9 +26,9 @@ typedef $real real;
 #define REAL $dtype
 
 //@ iteration()
-/* Bytes from the value of iteration 0 of a region to that of iteration l. */
-static inline ga_address iteration(int64_t l, int64_t stride) {
-    return (ga_address)(l * stride) * sizeof(real);
+/* Bytes from the value of iteration 0 of a loop to that of iteration l; two elements of 16 bits count as one. */
+static inline ga_address iteration(int64_t l, size_t distance) {
+    return (ga_address)l * distance * sizeof(real);
 }
 
 //@ sizes(sizes, arenas)
@@ -40,6 +40,10 @@ enum {
 enum {
     $arenas
 };
+
+//@ distances(lines)
+/* Elements from one iteration of a loop to the next: of a value that each keeps, of the parameters of a layer. */
+$lines
 
 //@ device_arenas(device_arenas, graphs)
 /* The memory of the device. */

@@ -308,7 +308,8 @@ function kernels.call(kernel, pad, target, behind)
     end
     if kernel.ends then list[#list + 1] = "reduces" end
     local comment = ("%s %s%s"):format(shape, node.at:match("[^/]*$"), node.why and "; " .. node.why or "")
-    return target.wrap(pad, kernel.fn.name .. "(", list, (");%s // %s"):format(behind, text.comment(comment).text))
+    local call = target.wrap(pad, kernel.fn.name .. "(", list, ");" .. behind)
+    return c_text.commented(pad, call, text.comment(comment).text)
 end
 
 return kernels

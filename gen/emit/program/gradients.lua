@@ -1,5 +1,6 @@
 -- gradients: what the model's files say of the gradient of a cycle where it is stored in 16 bits: a type, a struct of
 -- addresses and places of its own. Otherwise it has those of the parameters.
+local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local gradients = {}
@@ -19,7 +20,7 @@ local function lines(list) return text.block(table.concat(list, "\n")) end
 function gradients.header(g, target, params)
     local half, fields = gradients.half(g), {}
     for i, p in ipairs(g.half_sums and params or {}) do
-        fields[i] = target.gradient_field(p.value.name)
+        fields[i] = target.gradient_field(c_text.field(p.value))
     end
     return { half = half and text.ident(half) or false, half_sums = g.half_sums, gradient_fields = lines(fields) }
 end
@@ -28,7 +29,7 @@ end
 function gradients.model(g, target, params)
     local places = {}
     for i, p in ipairs(g.half_sums and params or {}) do
-        places[i] = target.gradient_place(p.value.name, p.flat.offset)
+        places[i] = target.gradient_place(c_text.field(p.value), p.flat.offset)
     end
     return { half_sums = g.half_sums, gradient_places = lines(places), gradient_dtype = gradients.dtype(g),
         gradient_form = text.ident(g.half_sums and "gradients" or "parameters") }

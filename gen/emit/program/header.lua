@@ -1,10 +1,12 @@
 -- header: the text of model.h: sizes, memory and functions of the program.
 local batch = require "emit.program.batch"
+local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
 local data = require "emit.program.data"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local memory = require "emit.program.memory"
+local names = require "emit.program.names"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -30,10 +32,10 @@ local function pad(s, width) return s .. (" "):rep(width - #s) end
 -- "real *fc1_weight;   /* (64, 64) */" for each tensor.
 local function fields(tensors, target)
     local width, list = 0, {}
-    for _, t in ipairs(tensors) do width = math.max(width, #t.name) end
+    for _, t in ipairs(tensors) do width = math.max(width, #c_text.field(t)) end
     for i, t in ipairs(tensors) do
         local count = t.scope and t.place.slots or 1
-        list[i] = ("%s /* %s */"):format(target.field(t, pad(t.name .. ";", width + 1)),
+        list[i] = ("%s /* %s */"):format(target.field(t, pad(c_text.field(t) .. ";", width + 1)),
             shape_comment(t.shape, count))
     end
     return lines(list)
@@ -116,6 +118,7 @@ function model_header.render(g, config, facts, context, updates, header)
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
+        #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },
         g.half_sums and { "gradients", { fields = sums.gradient_fields } },

@@ -9,6 +9,7 @@ local main = require "emit.program.main"
 local memory = require "emit.program.memory"
 local model = require "emit.program.model"
 local model_header = require "emit.program.header"
+local names = require "emit.program.names"
 local ordered = require "base.ordered"
 local plan = require "emit.program.plan"
 local probe = require "emit.program.probe"
@@ -108,7 +109,7 @@ local function planned(g, config)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
         profile = profile.get(config.profile),
-        target = targets.of(config),
+        target = targets.of(config), distances = names.set(g),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local found = boundary.kernels(g, config, context)

@@ -3,6 +3,7 @@
 local batch = require "emit.program.batch"
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
+local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
@@ -46,6 +47,22 @@ end
 -- before says so, at the beginning of a body a line of its own.
 local function waits(node, target) return target.barrier and node and node.barrier end
 
+-- The values of a loop's body that have names of their own there.
+local function named_in(body)
+    local list, seen = {}, {}
+    local function see(t)
+        if not seen[t] and c_text.is_named(t) then list[#list + 1] = t end
+        seen[t] = true
+    end
+    for _, node in ipairs(body) do
+        if node.op ~= "times" then
+            for _, t in ipairs(graph.reads(node)) do see(t) end
+            for _, out in ipairs(graph.writes(node)) do see(out.tensor) end
+        end
+    end
+    return list
+end
+
 -- The lines of a body. With `reduces` each bucket starts behind the node that completes it.
 local function lines_of(body, reduces, pad, out, target)
     for i, node in ipairs(body) do
@@ -55,7 +72,9 @@ local function lines_of(body, reduces, pad, out, target)
                 and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
                 or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
             local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
-            out[#out + 1] = target.strides and target.strides(inner, pad .. "    ")
+            for _, t in ipairs(named_in(node.body)) do
+                out[#out + 1] = ("%s    %s;"):format(pad, target.named(t))
+            end
             table.move(inner, 1, #inner, #out + 1, out)
             out[#out + 1] = pad .. "}"
         else

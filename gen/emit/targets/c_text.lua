@@ -46,26 +46,30 @@ function c_text.store(kernel, target, value)
     return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
 end
 
--- Number of iterations finished when the loop variable of `region` is l.
-local function finished(region)
-    if region.step > 0 then return "l" end
-    return ("(%d - l)"):format(region.count - 1)
+--- What a tensor is called in the structures of model.h (program/names.lua).
+function c_text.field(t) return t.place.field or t.name end
+
+-- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
+local function finished(region, with_present)
+    if region.step > 0 then return with_present and "l + 1" or "l" end
+    return ("%d - l"):format(region.count - (with_present and 0 or 1))
 end
 
---- " + l * (size_t)64": where the value of the present iteration lies, behind that of the first.
-function c_text.slot_offset(t)
+--- The number of the value of the present iteration among those of a tensor, and the name of the elements from one to
+--- the next; nil: there is one value.
+function c_text.slot(t)
     local p = t.place
-    if not t.scope or p.slots == 1 then return "" end
-    local index = "l"
-    if p.carry then
-        local k = finished(p.carry.region)
-        if p.carry.kept then
-            index = p.slot == "now" and k or "(" .. k .. " + 1)"
-        else
-            index = p.slot == "now" and ("(%s & 1)"):format(k) or ("((%s + 1) & 1)"):format(k)
-        end
-    end
-    return (" + %s * (size_t)%d"):format(index, p.stride * (graph.is_half(t) and 2 or 1))
+    if not t.scope or p.slots == 1 then return nil end
+    if not p.carry then return "l", p.distance end
+    local k = finished(p.carry.region, p.slot == "next")
+    if k ~= "l" then k = "(" .. k .. ")" end
+    return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
+end
+
+--- Whether a value has a name of its own in an iteration: one that it gets from the iteration before, or hands on.
+function c_text.is_named(t)
+    local index = t.place and c_text.slot(t)
+    return index ~= nil and index ~= "l"
 end
 
 --- The expression of "add to what is there" for an output, where `adds` is the role's; nil: the kernel
@@ -82,21 +86,35 @@ function c_text.adds(out)
     return loop or "false"
 end
 
---- A call or declaration broken after commas so that no line is longer than 100 columns;
--- `pad` is the indentation of the first line, `tail` what follows the closing bracket.
+-- Columns of a line, and of one with a barrier or a comment behind the call. Templates move lines 4 columns in.
+local COLUMNS, MOST_COLUMNS = 100, 106
+
+--- A call or declaration broken after commas so that no line is longer than 100 columns, with `tail` no longer than
+-- 106, or with what follows the call on a line of its own; `pad` is the indentation of the first line, `tail` what
+-- follows the last item.
 function c_text.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
     for i, item in ipairs(list) do
         local piece = item .. (i < #list and ", " or "")
-        if #row + #piece > 100 and #row > #pad + #open then
+        local most = i < #list and COLUMNS or math.min(COLUMNS, MOST_COLUMNS - #tail)
+        if #row + #piece > most and #row > #pad + #open then
             rows[#rows + 1] = (row:gsub("%s+$", ""))
             row = pad .. "    " .. piece
         else
             row = row .. piece
         end
     end
+    if #row + #tail > MOST_COLUMNS then tail = tail:gsub("; ", ";\n" .. pad, 1) end
     rows[#rows + 1] = row .. tail
     return table.concat(rows, "\n")
+end
+
+--- A call with its comment: behind the call where both fit on its last line, else on the line before.
+function c_text.commented(pad, call, comment)
+    local last = call:match("[^\n]*$")
+    local is_end = last == call or last:sub(#pad + 1, #pad + 1) == " "
+    if is_end and #last + #" // " + #comment <= MOST_COLUMNS then return ("%s // %s"):format(call, comment) end
+    return ("%s// %s\n%s"):format(pad, comment, call)
 end
 
 --- "(16, 64)" for comments.

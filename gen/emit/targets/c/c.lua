@@ -16,30 +16,21 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
 -- Of f32, the program brings some functions of its own (templates/c/math.c).
 c.spelling, c.call = c_text.functions { exp = "ga_expf", log = "ga_logf", tanh = "ga_tanhf", erf = "ga_erff" }
 
--- The same where l itself counts: l_64 is declared once per iteration, see c.strides.
-local function short_offset(t)
-    return (c_text.slot_offset(t):gsub("^ %+ l %* %(size_t%)(%d+)$", " + l_%1"))
+-- " + l * H_PARAMS": where the value of the present iteration lies, behind that of the first.
+local function slot_offset(t)
+    local index, distance = c_text.slot(t)
+    return index and (" + %s * %s"):format(index, distance) or ""
 end
 
---- What an iteration's lines declare first: how far the values of iteration l lie behind the first.
-function c.strides(lines, pad)
-    local seen, list = {}, {}
-    for _, line in ipairs(lines) do
-        for stride in line:gmatch("%f[%w_]l_(%d+)") do
-            if not seen[stride] then
-                list[#list + 1] = ("l_%s = l * (size_t)%s"):format(stride, stride)
-                seen[stride] = true
-            end
-        end
-    end
-    return #list > 0 and c.wrap(pad, "const size_t ", list, ";") or nil
-end
+local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
+
+local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
 -- The address of a run of an array.
 local function range_pointer(t)
     local p = t.place
     local base = t.array[1] == "partials" and "m->partials" or ("m->%s_%s"):format(t.array[1], t.array[2])
-    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "") .. (p.slots > 1 and " + l_" .. p.stride or "")
+    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "") .. (p.slots > 1 and " + l * " .. p.distance or "")
 end
 
 --- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.
@@ -50,22 +41,26 @@ function c.pointer(t)
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
-    if arena == "parameters" then return "m->w." .. t.name .. short_offset(t) end
-    if arena == "gradients" then return "m->g." .. t.param.value.name .. short_offset(t) end
-    if arena == "residues" then return "m->residue." .. t.param.value.name .. short_offset(t) end
-    if arena == "collected" then return ("m->flat_g + %d%s"):format(t.place.offset, short_offset(t)) end
-    if arena == "views" then return "m->v." .. t.name .. short_offset(t) end
-    return "m->a." .. t.name .. short_offset(t)
+    local offset = slot_offset(t)
+    if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
+    if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
+    if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
+    if arena == "collected" then return ("m->flat_g + %d%s"):format(t.place.offset, offset) end
+    if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
+    return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
+end
+
+--- The declaration of the address of a value with a name of its own in an iteration.
+function c.named(t)
+    return ("%s *const %s = %s"):format(ELEMENT[t.dtype] or "real", c_text.field(t), address_of_value(t))
 end
 
 --- What is added to the address of a tensor for the rows of a node's run.
 function c.run_offset(t, run)
     local width = graph.elements(t.shape) // run.whole
-    return run.scope and (" + l_%d"):format(run.rows * width) or run.first > 0 and (" + %d"):format(run.first * width)
+    return run.scope and " + l * " .. t.place.rows or run.first > 0 and (" + %d"):format(run.first * width)
         or ""
 end
-
-local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
 --- A field of the struct batch, and its comment; its value where its memory begins at `at`.
 function c.batch_field(t)
@@ -83,7 +78,7 @@ function c.field(t, name) return ("%s *%s"):format(ELEMENT[t.dtype] or "real", n
 function c.place(t, base, offset)
     local own = ELEMENT[t.dtype]
     local text = own and ".%s = (" .. own .. " *)(%s + %d)," or ".%s = %s + %d,"
-    return text:format(t.name, base, offset)
+    return text:format(c_text.field(t), base, offset)
 end
 
 --- The field of a gradient of 16 bits, and how it is set at `offset` elements behind the first.

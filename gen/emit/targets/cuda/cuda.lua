@@ -16,13 +16,22 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     adds = c_text.adds, wrap = c_text.wrap }
 cuda.spelling, cuda.call = c_text.functions()
 
-local SIZEOF = { bf16 = "bf16", f16 = "f16" }
+local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
+
+-- " + iteration(l, H_PARAMS)": where the value of the present iteration lies, in bytes behind that of the first.
+local function slot_offset(t)
+    local index, distance = c_text.slot(t)
+    if not index then return "" end
+    return (" + iteration(%s, %s%s)"):format(index:match("^%((.*)%)$") or index, distance, graph.is_half(t) and " / 2" or "")
+end
+
+local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
 -- The address of a run of an array.
 local function range_pointer(t)
-    local p, element = t.place, SIZEOF[t.dtype] or t.array[1] == "partials" and "double" or "real"
+    local p, element = t.place, ELEMENT[t.dtype] or t.array[1] == "partials" and "double" or "real"
     local base = "m->device_" .. (t.array[1] == "state" and "state_" or "") .. t.array[2]
-    if p.slots > 1 then return ("%s + sizeof(%s) * (%d + (size_t)l * %d)"):format(base, element, p.offset, p.stride) end
+    if p.slots > 1 then return ("%s + sizeof(%s) * (%d + l * %s)"):format(base, element, p.offset, p.distance) end
     return base .. (p.offset > 0 and (" + sizeof(%s) * %d"):format(element, p.offset) or "")
 end
 
@@ -34,21 +43,24 @@ function cuda.pointer(t)
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
-    local offset = c_text.slot_offset(t):gsub("^ %+ (.*) %* %(size_t%)(%d+)$", function(index, n)
-        return (" + iteration(%s, %d)"):format(index, math.tointeger(n) // (graph.is_half(t) and 2 or 1))
-    end)
-    if arena == "parameters" then return "m->w." .. t.name .. offset end
-    if arena == "gradients" then return "m->g." .. t.param.value.name .. offset end
-    if arena == "residues" then return "m->residue." .. t.param.value.name .. offset end
+    local offset = slot_offset(t)
+    if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
+    if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
+    if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
     if arena == "collected" then return ("m->device_g + sizeof(real) * %d%s"):format(t.place.offset, offset) end
-    if arena == "views" then return "m->v." .. t.name .. offset end
-    return "m->a." .. t.name .. offset
+    if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
+    return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
+end
+
+--- The declaration of the address of a value with a name of its own in an iteration.
+function cuda.named(t)
+    return ("const ga_address %s = %s"):format(c_text.field(t), address_of_value(t))
 end
 
 --- What is added to the address of a tensor for the rows of a node's run.
 function cuda.run_offset(t, run)
     local width = graph.bytes(t) * (graph.elements(t.shape) // run.whole)
-    return run.scope and (" + (ga_address)l * %d"):format(run.rows * width)
+    return run.scope and (" + sizeof(%s) * l * %s"):format(ELEMENT[t.dtype] or "real", t.place.rows)
         or run.first > 0 and (" + %d"):format(run.first * width) or ""
 end
 
@@ -124,8 +136,6 @@ function cuda.over_square(kernel, own)
     kernel.parameters = own
 end
 
-local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
-
 --- A field of the struct batch, and its comment; its value where its memory begins at `at`.
 function cuda.batch_field(t)
     return ("ga_address %s;"):format(t.name), (ELEMENT[t.dtype] or "real") .. " " .. c_text.shape(t)
@@ -138,7 +148,7 @@ function cuda.field(_, name) return "ga_address " .. name end
 
 --- How the field of a tensor at `offset` elements behind `base` is set.
 function cuda.place(t, base, offset)
-    return (".%s = %s + sizeof(real) * %d,"):format(t.name, base, offset)
+    return (".%s = %s + sizeof(real) * %d,"):format(c_text.field(t), base, offset)
 end
 
 --- The field of a gradient of 16 bits, and how it is set at `offset` elements behind the first.
