@@ -33,7 +33,7 @@ local function to_lua(line)
         pos = to + 1
     end
     out[#out + 1] = (("%q"):format(line:sub(pos) .. "\n"):gsub("\\\n", "\\n"))
-    return "_put(" .. table.concat(out, ", ") .. ")"
+    return "_put(" .. table.concat(out, " .. ") .. ")"
 end
 
 -- The template as a Lua chunk that defines one function per block, and the chunk's name.
@@ -77,9 +77,7 @@ function template.load(source, file)
     local blocks, declared = {}, {}
     local env = { _blocks = blocks, ipairs = ipairs }
     env._value = function(v) local s = interpolate(v) return s end
-    env._put = function(...)
-        for i = 1, select("#", ...) do out[#out + 1] = (select(i, ...)) end
-    end
+    env._put = function(line) out[#out + 1] = line end
     env._indented = function(pad, v) indent(out, pad, v) end
     env._open = function(arguments, block, params)
         if not declared[block] then

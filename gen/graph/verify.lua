@@ -8,35 +8,49 @@ local function broken(pass, node, message)
         node.at or "?", message))
 end
 
--- Every tensor read was written before, in the same or an enclosing body, or comes from outside.
+-- Kinds of tensors that are there before any node runs.
+local GIVEN = { input = true, param = true, scalar = true, view = true, range = true }
+
+-- Kinds of tensors that several nodes may write.
+local WRITTEN_AGAIN = { scalar = true, param = true, range = true }
+
+-- `t`, that a node reads, was written before or is given.
+local function check_read(pass, node, t, known)
+    if t and not known[t] and not GIVEN[t.kind] then
+        broken(pass, node, "reads " .. t.name .. " before it is written")
+    end
+end
+
+local function check_write(pass, node, out, known)
+    local t = out.tensor
+    if known[t] and not out.acc and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
+        broken(pass, node, "writes " .. t.name .. " twice")
+    end
+    if out.acc and not out.acc.first and not known[t] then
+        broken(pass, node, "adds to " .. t.name .. ", which nobody wrote")
+    end
+    known[t] = true
+end
+
+-- Every tensor read was written before, in the same or an enclosing body, or comes from outside. The check runs after
+-- every pass, so it looks into nodes without making the lists of graph.reads and graph.writes.
 local function check_order(pass, body, known)
     for _, node in ipairs(body) do
         if not node.at then broken(pass, node, "no place in the spec") end
-        for _, t in ipairs(graph.reads(node)) do
-            local given = t.kind == "input" or t.kind == "param" or t.kind == "scalar"
-                or t.kind == "view" or t.kind == "range"
-            if not given and not known[t] then
-                broken(pass, node, "reads " .. t.name .. " before it is written")
-            end
-        end
         if node.op == "times" then
-            for _, c in ipairs(node.carries) do known[c.arg] = true end
+            for _, c in ipairs(node.carries) do
+                check_read(pass, node, c.init, known)
+                known[c.arg] = true
+            end
             check_order(pass, node.body, known)
             for _, c in ipairs(node.carries) do
                 if not known[c.result] then broken(pass, node, "a carry has no result") end
                 known[c.out] = true
             end
         else
-            for _, out in ipairs(graph.writes(node)) do
-                local t = out.tensor
-                if known[t] and not out.acc and not out.run and t.kind ~= "scalar" and t.kind ~= "param"
-                    and t.kind ~= "range" and not graph.reads_tensor(node, t) then
-                    broken(pass, node, "writes " .. t.name .. " twice")
-                end
-                if out.acc and not out.acc.first and not known[t] then
-                    broken(pass, node, "adds to " .. t.name .. ", which nobody wrote")
-                end
-                known[t] = true
+            for _, name in ipairs(node.signature.ins) do check_read(pass, node, node.ins[name], known) end
+            for _, name in ipairs(node.signature.outs) do
+                if node.outs[name] then check_write(pass, node, node.outs[name], known) end
             end
         end
     end

@@ -42,13 +42,11 @@ end
 
 -- What is taken at any time of a block, as a list of sets: blocks whose time is longer, then all others.
 local function taken(tree, block)
-    local sets = {}
-    for _, position in ipairs { block.from, block.to } do
-        local node = tree.leaves + position
-        while node > 0 do
-            sets[#sets + 1] = tree.whole[node]
-            node = node // 2
-        end
+    local sets, a, b = {}, tree.leaves + block.from, tree.leaves + block.to
+    while a > 0 do
+        sets[#sets + 1] = tree.whole[a]
+        if b ~= a then sets[#sets + 1] = tree.whole[b] end      -- above where their ways meet, both are one
+        a, b = a // 2, b // 2
     end
     for _, node in ipairs(nodes_of(tree, block.from, block.to)) do sets[#sets + 1] = tree.some[node] end
     return sets

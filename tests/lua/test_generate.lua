@@ -40,6 +40,7 @@ end
 for _, case in ipairs {
     { "layers in a row", 'linear("fc" .. i) { 32 }, relu {}' },
     { "residual blocks", 'residual { layernorm("ln" .. i) {}, linear("fc" .. i) { 32 }, gelu {} }' },
+    { "pointwise ops", 'tanh {}' },
 } do
     local name, layers = case[1], case[2]
     add("twice as many " .. name .. " take at most 2.3 times the instructions", function(t)

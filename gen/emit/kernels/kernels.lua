@@ -232,7 +232,38 @@ local function function_text(kernel, name, block, file, arguments, context)
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
 
--- The function of a kernel: one of context.functions that is the same but for its name, or a new one there.
+-- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
+-- an argument of the template is no plain value.
+local function template_key(kernel, name, block, file, arguments)
+    local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
+    for _, values in ipairs { arguments, kernel.launch or {} } do
+        for key, value in ordered.each(values) do
+            local typed = text.is(value)
+            if type(value) == "table" and not typed or type(value) == "function" then return nil end
+            parts[#parts + 1] = ("%s: %s: %s"):format(key, typed and "text" or type(value),
+                typed and value.text or tostring(value))
+        end
+    end
+    return table.concat(parts, "\n")
+end
+
+-- The function with this text: one of context.functions that is the same but for its name, or a new one there.
+local function function_with(kernel, node, wanted, block, file, arguments, context)
+    local functions = context.functions
+    local body = function_text(kernel, wanted, block, file, arguments, context)
+    local key = body .. (kernel.launch and kernel.launch.blocks or "")
+    local found = functions.by_text[key]
+    if not found then
+        found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
+        if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
+        found.text = helper_text(node, context, context.target) .. body
+        functions.by_text[key] = found
+        functions.list[#functions.list + 1] = found
+    end
+    return found
+end
+
+-- The function of a kernel.
 local function function_of(kernel, node, op, context)
     local target, functions = context.target, context.functions
     local family = node.statements and "pointwise" or op.lower
@@ -241,22 +272,16 @@ local function function_of(kernel, node, op, context)
     local block = node.statements and "map" or ops.block(kernel, node, op, target)
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
-    local body = function_text(kernel, wanted, block, file, arguments, context)
-    local key = body .. (kernel.launch and kernel.launch.blocks or "")
-    local found = functions.by_text[key]
-    if not found then
-        found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
-        if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
-        found.text = helper_text(node, context, target) .. body
-        functions.by_text[key] = found
-        functions.list[#functions.list + 1] = found
-    end
+    local key = template_key(kernel, wanted, block, file, arguments)
+    local found = key and functions.by_arguments[key]
+        or function_with(kernel, node, wanted, block, file, arguments, context)
+    if key then functions.by_arguments[key] = found end
     return found
 end
 
 --- Where kernels.make keeps the functions of a program: list, { name, text, launch, parameters }, is in the order of
 --- kernels.c.
-function kernels.functions() return { list = {}, by_text = {}, names = {} } end
+function kernels.functions() return { list = {}, by_arguments = {}, by_text = {}, names = {} } end
 
 --- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
