@@ -64,7 +64,8 @@ fields.tensor = {
     unused = "whether nobody asked for it (autodiff)",
     cast = "whether it is a copy in another type (precision)",
     rounds = "the value of f32 that it is rounded from (precision)",
-    place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows (emit/program/names)",
+    place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
+        .. "(emit/program/names.lua)",
 }
 
 fields.node = {

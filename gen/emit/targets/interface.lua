@@ -48,7 +48,8 @@ interface.fields = {
     field("worker", "string", "the first argument of each call"),
     field("worker_parameter", "string", "its declaration"),
     field("barrier", "string", "the call that waits for all workers; nil: kernels run one behind the other", true),
-    field("named", "function", "(tensor): the declaration of the address of a value with a name of its own in an iteration"),
+    field("named", "function", "(tensor): the declaration of the address of a value with a name of its own in "
+        .. "an iteration"),
     field("pointer", "function", "(tensor): the address of a tensor"),
     field("run_offset", "function", "(tensor, run): what is added to it for some rows"),
     field("adds", "function", "(out): whether a call adds to a result, or nil: it never does"),

@@ -30,7 +30,8 @@ local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_off
 local function range_pointer(t)
     local p = t.place
     local base = t.array[1] == "partials" and "m->partials" or ("m->%s_%s"):format(t.array[1], t.array[2])
-    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "") .. (p.slots > 1 and " + l * " .. p.distance or "")
+    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "")
+        .. (p.slots > 1 and " + l * " .. p.distance or "")
 end
 
 --- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.

@@ -22,7 +22,8 @@ local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
 local function slot_offset(t)
     local index, distance = c_text.slot(t)
     if not index then return "" end
-    return (" + iteration(%s, %s%s)"):format(index:match("^%((.*)%)$") or index, distance, graph.is_half(t) and " / 2" or "")
+    return (" + iteration(%s, %s%s)"):format(index:match("^%((.*)%)$") or index, distance,
+        graph.is_half(t) and " / 2" or "")
 end
 
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
