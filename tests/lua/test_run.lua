@@ -18,7 +18,7 @@ local function open(t)
             "--quiet", env = { "CC=" .. cc, "CFLAGS=" .. (o.flags or "-O0"), "XDG_CACHE_HOME=" .. (o.cache or folder) } }
         t.equal(result.status, 0, result.err)
         local compiled = {}
-        for file in host.read(log):gmatch("runtime/([%w_]+)%.c") do compiled[#compiled + 1] = file end
+        for file in host.read(log):gmatch("runtime/[%w_]+/([%w_]+)%.c") do compiled[#compiled + 1] = file end
         return compiled
     end
     return run, folder, spec
