@@ -142,7 +142,7 @@ add("processes", function(t)
 end)
 
 add("modules and globals", function(t)
-    t.match(host.embedded "gen/base/diag.lua", "^%-%- Diagnostics")
+    t.match(host.embedded "gen/base/diag.lua", "^%-%- diag: diagnostics")
     t.fails(function() host.embedded "gen/none.lua" end, "no file 'gen/none.lua'")
     t.fails(function() host.embedded "gen/../Makefile" end, "no file")
     local names = host.embedded_names "gen/base/"
