@@ -79,7 +79,8 @@ eval       { every = "epoch", metrics = { "loss", "accuracy" } }
 ]] .. F64, 1e-11, { cycles = 5 })
 end)
 
--- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws.
+-- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws. In the first two
+-- cycles the gradients of q and k are rounding errors alone (1e-20), so a third is run.
 local function attention(t, positions, more)
     local programs = open(t)
     local input, mask, target = {}, {}, {}
@@ -107,11 +108,11 @@ train      { updates = 8, seed = 4 }
 end
 
 add("attention in f64 equals the C target", function(t)
-    same_as_c(t, "cuda_attention64", attention(t, 35, F64), 1e-11)
+    same_as_c(t, "cuda_attention64", attention(t, 35, F64), 1e-11, { cycles = 3 })
 end)
 
 add("attention in f32 equals the C target", function(t)
-    same_as_c(t, "cuda_attention", attention(t, 66, ""), 1e-4)
+    same_as_c(t, "cuda_attention", attention(t, 66, ""), 1e-4, { cycles = 3 })
 end)
 
 -- Tiles at their edges: products larger than one tile of 128 and one of 64, ragged on all sides.
