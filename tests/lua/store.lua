@@ -17,11 +17,12 @@ return function(t)
 
     --- Text of every file of an emitted program that a compiler may read, in one.
     function store.sources(folder)
-        local parts = {}
-        for _, sub in ipairs { "", "runtime/" } do
-            for _, name in ipairs(host.list(folder .. "/" .. sub)) do
+        local rooms, parts = { "" }, {}
+        for _, room in ipairs(host.list(folder .. "/runtime")) do rooms[#rooms + 1] = "runtime/" .. room .. "/" end
+        for _, room in ipairs(rooms) do
+            for _, name in ipairs(host.list(folder .. "/" .. room)) do
                 if name:match("%.[ch]$") or name:match("%.cu$") or name == "Makefile" then
-                    table.move({ sub .. name, host.read(folder .. "/" .. sub .. name) }, 1, 2, #parts + 1, parts)
+                    table.move({ room .. name, host.read(folder .. "/" .. room .. name) }, 1, 2, #parts + 1, parts)
                 end
             end
         end
