@@ -3,7 +3,7 @@
 #   LIBRARY   libruntime.a of the same sources as the program's
 #   OPTIONS   what the case needs, after CFLAGS
 # and what the program's own Makefile says the compiler is to be told
-FLAGS = $(shell sed -n '/^FLAGS = /,/[^\\]$$/{s/^FLAGS = //; s/\\$$//; p;}' Makefile) -Werror -I$(SOURCE) \
+FLAGS = $(shell sed -n '/^FLAGS = /,/[^\\]$$/{s/^FLAGS = //; s/\\$$//; p;}' Makefile) -Werror -I$(SOURCE) -I$(SOURCE)/../include \
         $(CFLAGS) $(OPTIONS)
 
 check: check_model.o check_main.o check_differences.o check_drive.o
