@@ -145,7 +145,16 @@ void note_write(Cell &c, const Access &a, unsigned mask) {
     c.write_thread = a.at.thread;
 }
 
+// Whether this read leaves the cell as it is: threads of several warps of this block have read all its bytes since
+// the last barrier, and nobody has written since then.
+bool is_known_read(const Cell &c, const Access &a, unsigned mask) {
+    if (a.kind != Kind::read || c.read_launch != a.launch || c.read_block != a.at.block) return false;
+    if (c.read_barrier != a.at.barrier || c.readers != ONE_BLOCK || (c.read_mask & mask) != mask) return false;
+    return c.write_launch != a.launch || (c.write_block == a.at.block && c.write_barrier < a.at.barrier);
+}
+
 void check_cell(Cell &c, const Access &a, unsigned mask) {
+    if (is_known_read(c, a, mask)) return;
     bool fresh = !a.global && (c.write_launch != a.launch || c.write_block != a.at.block);
     unsigned initialised = fresh ? 0 : c.flags & INITIALISED;
     bool uninitialised = a.kind != Kind::write && (initialised & mask) != mask;
