@@ -9,6 +9,7 @@
 local batchnorm = require "spec.batchnorm"
 local compile = require "command.compile"
 local diag = require "base.diag"
+local kept_runtime = require "command.kept_runtime"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
 local program = require "emit.program.program"
@@ -66,9 +67,10 @@ local function write(path, o, c, temporary, rows, a)
     local g, config = compile(path, { set = o.set, march = o.march, threads = o.threads,
         without = o.without }, changes(c, rows, a))
     local folder = temporary .. "/a" .. a
-    program_folder.write(folder, (program.render(g, config)))
+    local files = program.render(g, config)
+    program_folder.write(folder, files)
     program_folder.link_data(path, folder)
-    return { a = a, rows = rows, folder = folder }
+    return { a = a, rows = rows, folder = folder, files = files, flags = config.compiler_flags }
 end
 
 local function quiet(argv, what)
@@ -80,10 +82,14 @@ local function quiet(argv, what)
 end
 
 -- Builds all programs with one make, unaffected by a make that runs this one.
-local function build(programs, temporary, flags)
-    local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
-    host.write(temporary, "Makefile", "all: " .. table.concat(names, " ") .. "\n"
-        .. "%/train: ; @$(MAKE) -s -C $* CFLAGS=" .. flags .. " train\n")
+local function build(programs, temporary, cflags)
+    local lines = { "all: " .. table.concat(ordered.collect(programs, function(p) return p.folder .. "/train" end), " ") }
+    for _, p in ipairs(programs) do
+        local runtime = kept_runtime(p.folder, p.files, p.flags, cflags)
+        lines[#lines + 1] = ("%s/train: ; @$(MAKE) -s -C %s CFLAGS=%s %s train"):format(p.folder, p.folder, cflags,
+            runtime and "SOURCES=" .. runtime or "")
+    end
+    host.write(temporary, "Makefile", table.concat(lines, "\n") .. "\n")
     quiet({ "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-j4", "-f",
         temporary .. "/Makefile" }, "make")
 end

@@ -1,0 +1,43 @@
+-- kept_runtime: the runtime of programs as one object. A compiler takes longer for the runtime than for a program, and
+-- many programs have the same: the object is kept in the user's cache folder, by the content of all that it is made
+-- from. A program's own `make` knows nothing of it.
+
+-- A path that make reads as one word, or nil.
+local function cache_folder()
+    local base, home = host.environment "XDG_CACHE_HOME", host.environment "HOME"
+    base = base and base:match("^/") and base or home and home .. "/.cache"
+    return base and base:match("^/[%w/._+-]*$") and base .. "/gagen"
+end
+
+-- The name of the object: a hash of the runtime's files, of the compiler and of all that it is told.
+local function object_name(files, flags, cflags)
+    local cc = host.environment "CC" or "cc"
+    local status, version = host.run { "sh", "-c", cc .. " --version", quiet = true }
+    if status ~= 0 then return nil end
+    local parts = { cc, version, cflags, table.concat(flags, " "),
+        host.embedded "templates/program/Makefile" }
+    for _, file in ipairs(files.keys) do
+        if file:match("^runtime/") then table.move({ file, files:get(file) }, 1, 2, #parts + 1, parts) end
+    end
+    return ("runtime-%s.o"):format(host.sha256(table.concat(parts, "\0")):sub(1, 32))
+end
+
+-- Copies the file $1 to $3 in the folder $2. The copy gets its name when it is whole: two runs at once never see a
+-- part of it.
+local KEEP = 'new=$(mktemp "$2/.new-XXXXXX") && cp "$1" "$new" && mv -f "$new" "$2/$3" || { rm -f "$new"; exit 1; }'
+
+--- Returns the path of the runtime of the program in `folder`, or nil where none can be kept. files: those of the
+--- program; flags: the compiler's, of the spec; cflags: CFLAGS of make, those of the environment if nil.
+return function(folder, files, flags, cflags)
+    local cache, name = cache_folder(), object_name(files, flags, cflags or host.environment "CFLAGS" or "")
+    if not cache or not name or not host.folder(cache) then return nil end
+    local path = cache .. "/" .. name
+    if host.exists(path) == "file" then return path end
+    local make = { "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", folder, "runtime.o",
+        quiet = true } -- nothing else may tell the compiler what the name does not know
+    if cflags then make[#make + 1] = "CFLAGS=" .. cflags end
+    local made = host.run(make) == 0
+        and host.run { "sh", "-c", KEEP, "keep", folder .. "/runtime.o", cache, name, quiet = true } == 0
+    host.remove(folder .. "/runtime.o")
+    return made and path or nil
+end
