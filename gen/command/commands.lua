@@ -144,7 +144,7 @@ commands.exit = {
 commands.environment = {
     { "GAGEN_DATA", "folder of data files, searched before the folder data beside the spec" },
     { "CC, CFLAGS, LDFLAGS", "compiler and flags with which make builds a program" },
-    { "XDG_CACHE_HOME", "folder in whose folder gagen `run` keeps compiled runtimes; default ~/.cache" },
+    { "XDG_CACHE_HOME", "its folder gagen keeps compiled runtimes of `run` and `check --equiv`; default ~/.cache" },
     { "TMPDIR", "folder in which check --equiv builds its programs; default /tmp" },
 }
 

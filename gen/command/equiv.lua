@@ -83,7 +83,8 @@ end
 
 -- Builds all programs with one make, unaffected by a make that runs this one.
 local function build(programs, temporary, cflags)
-    local lines = { "all: " .. table.concat(ordered.collect(programs, function(p) return p.folder .. "/train" end), " ") }
+    local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
+    local lines = { "all: " .. table.concat(names, " ") }
     for _, p in ipairs(programs) do
         local runtime = kept_runtime(p.folder, p.files, p.flags, cflags)
         lines[#lines + 1] = ("%s/train: ; @$(MAKE) -s -C %s CFLAGS=%s %s train"):format(p.folder, p.folder, cflags,

@@ -116,7 +116,7 @@ return function(t)
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
     --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags,
     --- whole = true (make as it stands, with its own runtime), level = "-O3" (as users compile; "-O0": most
-    --- programs of tests run for milliseconds, and compiling them is most of the time).
+    --- programs of tests run for milliseconds, and compiling them is most of the time), options = words for gagen.
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
@@ -125,7 +125,9 @@ return function(t)
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
-        local key = { host.read(t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole) }
+        local options = how.options or {}
+        local key = { host.read(t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole),
+            table.concat(options, " ") }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))
         if host.exists(folder .. ".built") == "file" and host.read(folder .. ".built") == stamp then
@@ -134,10 +136,17 @@ return function(t)
         host.remove(folder .. ".built")
         check_run(t.run { "rm", "-rf", folder }, "rm")
         t.write(p.spec, text)
-        check_run(programs.gagen { p.spec, "-o", folder }, name)
+        check_run(programs.gagen(table.move(options, 1, #options, 4, { p.spec, "-o", folder })), name)
         compile(name, folder, how)
         t.write(folder .. ".built", stamp)
         return p
+    end
+
+    --- Writes a file of the program and compiles it; the next build() makes it as it was. how: as for build().
+    function programs.edit(p, file, text, how)
+        host.remove(p.folder .. ".built")
+        t.write(p.folder .. "/" .. file, text)
+        compile(p.name, p.folder, how or {})
     end
 
     local function mpirun(ranks)
