@@ -179,7 +179,7 @@ local function body_is_taken(t, programs, p, file, part, options)
         t.equal(assert(found[part .. name], name).values, tensor.values, name)
         count = count + 1
     end
-    t.contains(result.err, ("its names have no '%s' in front, the model's have: %d are taken so\n"):format(part, count))
+    t.contains(result.err, ("its names lack the model's prefix '%s': it was added to %d tensors\n"):format(part, count))
     return result.err
 end
 
@@ -194,7 +194,7 @@ add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
     t.contains(refused.err, "'bert.pooler.dense.weight' is missing")
     t.match(refused.err, "; %-%-fresh GLOB lets it lack names of GLOB\n$")
     refused = programs.train(p, { "--fresh", "classifier.*", status = 1 })
-    t.contains(refused.err, "--fresh: there is no --init")
+    t.contains(refused.err, "--fresh: given without --init")
 end)
 
 add("the shipped GPT-2 takes a file of Hugging Face's GPT2Model", function(t)

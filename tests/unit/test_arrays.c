@@ -206,7 +206,7 @@ static void npy_differences(void **state) {
     static const struct {
         int at, byte;
         const char *says;
-    } start[] = {{0, 'N', "no .npy file: it does not begin with 93 'NUMPY'"},
+    } start[] = {{0, 'N', "not a .npy file: it does not begin with 93 'NUMPY'"},
                  {6, 4, ".npy version 4.0, expected 1.0, 2.0 or 3.0"},
                  {7, 1, ".npy version 1.1"},
                  {9, 0xff, ".npy header of 65343 bytes, expected at most 4096"},
@@ -397,7 +397,7 @@ static void tensor_differences(void **state) {
     } table[] = {
         {ids, 3, "tensor 'ids': row 2, element 3: 12 found, expected a whole number in 0..11"},
         {ids, 2, "3 tensors, expected 2: is it the file the program was made for?"},
-        {wrong, 3, "there is no tensor 'nothing': is it the file the program was made for?"},
+        {wrong, 3, "has no tensor 'nothing': is it the file the program was made for?"},
     };
     ga_arena a = open_arena(8192);
     put_tensors(path, header, values, sizeof values);

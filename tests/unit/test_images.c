@@ -83,15 +83,15 @@ static void idx_refusals(void **state) {
         int at, byte, bytes; /* at < 0: nothing is changed; bytes: kept of it, 0: all, -1: one more */
         const char *says;
     } table[] = {
-        {false, 0, 0x50, 0, "no IDX file: it begins with 50 00 08 03, expected 00 00 08 03"},
+        {false, 0, 0x50, 0, "not an IDX file: it begins with 50 00 08 03, expected 00 00 08 03"},
         {false, 2, 0x0d, 0, "IDX type 0d, expected 08 (unsigned bytes)"},
         {false, 3, 1, 0, "IDX of 1 axes, expected 3 or 4 (images)"},
         {false, 3, 9, 0, "IDX of 9 axes, expected 3 or 4 (images)"},
         {true, 3, 3, 0, "IDX of 3 axes, expected 1 (labels)"},
         {false, 4, 1, 0, "ends after 18 of the 100663314 bytes of the images: it is cut off"},
         {false, 7, 4, 0, "ends after 18 of the 24 bytes"},
-        {false, 7, 0, 0, "with nothing in it (axis 1 is 0)"},
-        {false, 15, 0, 0, "with nothing in it (axis 3 is 0)"},
+        {false, 7, 0, 0, "empty IDX file (axis 1 is 0)"},
+        {false, 15, 0, 0, "empty IDX file (axis 3 is 0)"},
         {false, 8, 255, 0, "images of 4278190082 x 3: expected at most 16384 x 16384"},
         {false, 12, 255, 0, "images of 2 x 4278190083: expected at most"},
         {false, -1, 0, 33, "ends after 17 of the 18 bytes of the images"},

@@ -65,8 +65,8 @@ static void refusals(void **state) {
         {"--quiet=1", "--quiet: takes no value"},
         {"--watch :3", "--watch: ':3' found"},
         {"--watch w:0", "PARAM or PARAM:N with N from 1 to 1000000"},
-        {"more", "'more': no option"},
-        {"--", "'--': no option"},
+        {"more", "'more': not an option"},
+        {"--", "'--': not an option"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         ga_options o;
