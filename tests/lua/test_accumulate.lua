@@ -199,7 +199,7 @@ end
 
 -- Of rows that are not there nothing may be left, though of zeros the model would make what is no number. 80 rows:
 -- with 12 a micro-step, the last of seven has 8; with 80, one has all of them.
-add("missing rows weigh nothing in a model that has no value for zeros", function(t)
+add("missing rows have weight 0, also in a model that gives NaN for zeros", function(t)
     local programs, environment = dofile("tests/lua/devices.lua").open(t)
     local lines = {}
     for i = 1, ROWS do lines[i] = ("%.3f,%.3f,%d"):format(1.5 + math.sin(i), 1.5 + math.cos(3 * i), label(i)) end

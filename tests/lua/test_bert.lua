@@ -183,7 +183,7 @@ local function body_is_taken(t, programs, p, file, part, options)
     return result.err
 end
 
-add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
+add("the shipped BERT loads a file of Hugging Face's BertModel", function(t)
     local file, programs = shared_file(t, "tiny_bert_2layer.safetensors"), open(t)
     local text = spec { optimizer = "adamw", accumulate = 1, precision = "f32", drop = 0 }
     local p = programs.build("bert_body", (text:gsub("= 29, 9, 12, 24, 3, 2,", "= 256, 128, 32, 64, 4, 2,")))
@@ -197,7 +197,7 @@ add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
     t.contains(refused.err, "--fresh: given without --init")
 end)
 
-add("the shipped GPT-2 takes a file of Hugging Face's GPT2Model", function(t)
+add("the shipped GPT-2 loads a file of Hugging Face's GPT2Model", function(t)
     local file, programs = shared_file(t, "tiny_gpt2.safetensors"), open(t)
     local text = assert(host.read("specs/gpt2_124m.lua"))
     for _, change in ipairs { { "{ 50257, 768 }", "{ 21, 2 }" }, { "times%(12%)", "times(1)" }, { "2304", "6" },

@@ -112,7 +112,7 @@ local CASES = {
     { '"csv", train = "wrong/many/*4.csv", eval = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files" },
 }
 
-add("by gagen: files and fields of every kind", function(t, formats)
+add("gagen refuses files and fields of every kind", function(t, formats)
     local folder = formats.programs.folder()
     write_all(formats)
     for i, case in ipairs(CASES) do
@@ -136,7 +136,7 @@ local function refused(t, formats, p, name, content, pattern)
     t.match(result.err, "^[%w_]+: " .. (folder .. "/wrong/" .. name):gsub("%p", "%%%0") .. ": " .. pattern)
 end
 
-add("by the program: files that differ from those it was made for", function(t, formats)
+add("the program refuses files that differ from those it was made for", function(t, formats)
     write_all(formats)
     local programs = formats.programs
     local idx = programs.build("refuse_idx", "data       { " .. IDX .. "}" .. REST:format '"cross_entropy"')
@@ -154,7 +154,7 @@ add("by the program: files that differ from those it was made for", function(t, 
     refused(t, formats, npy, "x.npy", formats.npy("<f8", "<d", { 20, 2 }, many), "20 rows of 2 F64, expected 20 of 2 F32")
 end)
 
-add("targets that do not count are left out of the loss", function(t, formats)
+add("ignored targets are not in the loss", function(t, formats)
     write_all(formats)
     local loss = '{ "cross_entropy", ignore = -1 }'
     local p = formats.programs.build("ignored", 'data       { "npy", train = { "wrong/x.npy", "wrong/minus.npy" }, '

@@ -70,7 +70,7 @@ for _, case in ipairs {
     end)
 end
 
-add("a table for people", function(t)
+add("the printed table", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     equiv(t, { "--equiv", "A=5,1" })
     local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2", timeout = 300 }
@@ -81,7 +81,7 @@ add("a table for people", function(t)
 end)
 
 -- what is not exact by its definition says so: each micro-step counts the same, with different weights
-add("a weight by micro-step is different, and the reason is given", function(t)
+add("a weight by micro-step gives other results, with the reason", function(t)
     local result = equiv(t, { "--equiv", "A=1,3", "--set", 'loss.weight="micro"', "--set",
         "loss.class_weights={ 1, 5, 25 }" })
     t.equal(result.status, 1, result.err)
@@ -89,7 +89,7 @@ add("a weight by micro-step is different, and the reason is given", function(t)
 end)
 
 -- dropout, a tail that flushes, text rows: what is drawn depends on the row, not on the micro-step
-add("dropout draws the same for any number of micro-steps", function(t)
+add("dropout is the same for any number of micro-steps", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/equiv_dropout.lua"
     local text, count = SPEC:gsub('    return linear "out"', '    x = dropout(0.3)(x)\n    return linear "out"')
@@ -155,7 +155,7 @@ for _, file in ipairs(host.list "specs") do
     end
 end
 
-add("what --equiv refuses", function(t)
+add("--equiv refuses wrong arguments", function(t)
     for _, case in ipairs {
         { "A=5,1", "a cycle of the spec has 12 rows (3 micro-steps of 4), which A = 5 does not divide" },
         { "A=1", "expected two numbers of micro-steps or more: A=1,2,4" },

@@ -102,7 +102,7 @@ add("three ranks of 2 micro-steps are one of 6: clip", function(t)
     ranks_are_one(t, 3, "ranks", "plain", "adamw", "clip (0.05)")
 end)
 
-add("a small bucket changes nothing", function(t)
+add("the size of buckets changes nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function run(name, bucket)
         local text = spec("times", "adamw", 4, 2, ('parallel { "ddp", bucket = %q }'):format(bucket))

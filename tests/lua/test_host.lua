@@ -188,7 +188,7 @@ local function checkout(t, text)
     return folder
 end
 
-add("how gagen ends", function(t)
+add("the exit codes of gagen", function(t)
     local program = t.gagen
     local function ends(text, status, pattern)
         local r = t.run { program, "--dev", checkout(t, text), "a", "b" }
@@ -212,7 +212,7 @@ add("how gagen ends", function(t)
     ends("return function( return end", 2, "gen/gagen.lua:1:")
 end)
 
-add("the environment decides nothing", function(t)
+add("the environment has no influence", function(t)
     local folder = checkout(t, "return function() return pcall(require, 'evil') and 1 or 0 end")
     t.write(folder .. "/evil.lua", "return {}")
     local path = folder .. "/?.lua"

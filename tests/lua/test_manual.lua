@@ -31,7 +31,7 @@ add("the manual page has every command and option", function(t)
     end
 end)
 
-add("groff takes the manual page", function(t)
+add("groff accepts the manual page", function(t)
     needs(t, "groff")
     local path = t.temp() .. "/gagen.1"
     t.write(path, gagen(t, "help", "--man"))
@@ -44,7 +44,7 @@ add("groff takes the manual page", function(t)
     t.match(text, "A=1,2,4")
 end)
 
-add("docs/COMMANDS.md is what gagen says", function(t)
+add("docs/COMMANDS.md is up to date", function(t)
     if host.read("docs/COMMANDS.md") ~= gagen(t, "help", "--markdown") then
         error("docs/COMMANDS.md is not what gagen help --markdown prints: make docs writes it", 0)
     end
@@ -134,7 +134,7 @@ add("fish completes options and values", function(t)
     t.equal(offers("gagen plan --target cu"), "cuda\n")
 end)
 
-add("a shell that is not known", function(t)
+add("an unknown shell", function(t)
     local result = t.load("tests/lua/programs.lua")(t).gagen { "help", "--completion", "fih" }
     t.equal(result.status, 1)
     t.contains(result.err, "expected one of bash, zsh, fish\ndid you mean 'fish'?")

@@ -130,7 +130,7 @@ add("state takes only the memory that it needs", function(t)
     t.equal({ factors.state_row_var, factors.state_col_var, factors.state_variance }, { 2, 3, 2 })
 end)
 
-add("what the rest is refused for", function(t)
+add("wrong uses of rest are refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/matrices_refused.lua"
     for _, case in ipairs {
@@ -156,7 +156,7 @@ add("what the rest is refused for", function(t)
     end
 end)
 
-add("gagen list says what rows and columns cost", function(t)
+add("gagen list shows the cost of rows and columns", function(t)
     local listed = t.load("tests/lua/programs.lua")(t).gagen { "list", "optimizers" }.out
     t.contains(listed, "keeps row_var, col_var: 4 bytes per row and 4 per column in f32, 8 and 8 in f64; "
         .. "for vectors variance: 4 bytes per parameter in f32, 8 in f64")

@@ -86,7 +86,7 @@ add("accuracy and F1 on a device", function(t)
         environment(dofile("tests/lua/devices.lua").checked(1)))
 end)
 
-add("a program that measures no F1 does not log it", function(t)
+add("a program without F1 does not log it", function(t)
     local programs = open(t)
     local p = programs.build("metrics_loss", (spec():gsub(', "accuracy", "f1"', "")))
     local event = programs.events(p, { "--eval" })[2]

@@ -49,7 +49,7 @@ for _, case in ipairs(TARGETS) do
     end)
 end
 
-add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
+add("a layer outside keeps long names, and no distance has the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")
     t.contains(header, "real *body_trained_a_weight;")
     t.contains(header, "static const size_t BODY_TRAINED_PARAMS = 64;")
@@ -58,7 +58,7 @@ add("a layer outside keeps the names long, and no distance takes the name of ano
     t.contains(header, "static const size_t LOOP_TRAINED_PARAMS = 64;")
 end)
 
-add("a layer by itself beside the common one changes no other name", function(t)
+add("a layer beside the common block changes no other name", function(t)
     local header = show_of(t, "h", "k", "alone")("model.h")
     t.contains(header, "real *h_a_weight;")
     t.contains(header, "real *out_weight;")

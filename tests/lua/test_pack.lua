@@ -37,7 +37,7 @@ local function plainly(blocks)
     return offsets
 end
 
-add("every block lies where the plain rule puts it", function(t)
+add("every block is where the simple rule places it", function(t)
     for _ = 1, 60 do
         local blocks, last = {}, draw(40)
         for i = 1, draw(50) do

@@ -146,7 +146,7 @@ add("collectives of every cycle are those of the plan", function(t)
     assert(many > 2, many .. " buckets")
 end)
 
-add("no collective off the boundary", function(t)
+add("no collective outside the boundary", function(t)
     local programs, p, buckets, bytes = collectives_case(t, 4, "2KiB", 2)
     for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
         local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
@@ -155,7 +155,7 @@ add("no collective off the boundary", function(t)
     end
 end)
 
-add("the plan of an epoch and of the ranks", function(t)
+add("the plan of cycles of an epoch, and of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("network_a4_25mib", (spec(4, ddp "25MiB"):gsub("\neval[^\n]*", "")
         :gsub("\ncheckpoint[^\n]*", "")), MPI)
@@ -179,7 +179,7 @@ local function generated(t, programs, text, below, environment)
     return folder .. "/out/same"
 end
 
-add("each kind of decision of the passes is told with its reason", function(t)
+add("each kind of decision of the passes is shown with its reason", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/decisions.lua"
     t.write(path, [[

@@ -263,7 +263,7 @@ add("threads, fusion, recomputation and packed weights change no bit", function(
     end
 end)
 
-add("a resumed run ends with the bits of the straight one", function(t)
+add("a resumed run ends with the bits of the uninterrupted run", function(t)
     local programs = open(t)
     for _, half in ipairs(HALVES) do
         local p = programs.build("half_gpt_" .. half .. "_c", with(GPT, half) .. 'target "c"\n')
@@ -287,7 +287,7 @@ add("A = 1 and A = 4 give one gradient", function(t)
 end)
 
 -- Activations are the same bits; a weight's gradient adds up runs of rows.
-add("logits over some rows at a time give the same gradient on both targets", function(t)
+add("chunked logits give the same gradient on both targets", function(t)
     local programs, environment = open(t)
     local whole = programs.dump(programs.build("half_gpt_bf16_c", with(GPT, "bf16") .. 'target "c"\n'),
         { "--cycles", 1 })
@@ -308,7 +308,7 @@ local function arenas(plan)
     return found
 end
 
-add("activations and packed weights take about half the bytes, all else as many", function(t)
+add("activations and packed weights take about half the bytes, everything else the same", function(t)
     local programs = open(t)
     local text = GPT:gsub("context = 12", "context = 64"):gsub("16", "64"):gsub("%(3%)\n", "(1)\n")
     local function plan(precision)
@@ -329,7 +329,7 @@ add("activations and packed weights take about half the bytes, all else as many"
     t.equal(types.h_fc_y.bytes, 64 * 40 * 2)
 end)
 
-add("what a probe sees is 16 bits where the plan says so, and f32 elsewhere", function(t)
+add("a probe sees 16-bit values where the plan says so, and f32 elsewhere", function(t)
     local programs = open(t)
     local p = programs.build("half_probe", with(MLP, "bf16"), { probe = true })
     local probe = { name = p.name, spec = p.spec, train = p.probe, folder = p.folder }
@@ -352,7 +352,7 @@ add("what a probe sees is 16 bits where the plan says so, and f32 elsewhere", fu
     programs.identical(programs.dump(p, { "--cycles", 1 }), folder, { "parameters", "gradients" })
 end)
 
-add("force_outputs_fp32: what the model gives is not rounded", function(t)
+add("force_outputs_fp32: the model's output is not rounded", function(t)
     local programs = open(t)
     local function output(more)
         local p = programs.build("half_output", with(MLP, "bf16") .. more, { probe = true })
@@ -375,7 +375,7 @@ add("force_outputs_fp32: what the model gives is not rounded", function(t)
     t.contains(result.err, "force_outputs_fp32")
 end)
 
-add("tokens written by a model in 16 bits are the same on both targets", function(t)
+add("tokens sampled in 16 bits are the same on both targets", function(t)
     local programs, environment = open(t)
     local said = {}
     for _, target in ipairs { "c", "cuda" } do

@@ -34,7 +34,7 @@ add("training is the same bit for bit with every probe on", function(t)
     programs.identical(probed, plain, { "parameters", "gradients", "state" })
 end)
 
-add("a dump holds what each kernel wrote, in every micro-step of the first cycle", function(t)
+add("a dump has the results of each kernel, in every micro-step of the first cycle", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("probe", spec(F64), PROBE)
     local folder = programs.dump(with_probes(p), { "--cycles", 1 })
@@ -113,7 +113,7 @@ add("--profile has every kernel of the plan, as often as it runs, longest first"
     t.equal(rows.gradient_partials.calls, cycles)
 end)
 
-add("train does not have what only train-probe has, and says so", function(t)
+add("train refuses the options of train-probe", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("probe32", spec(), PROBE)
     for _, option in ipairs { "--profile", "--check-finite" } do

@@ -91,7 +91,7 @@ add("wrong options of a program", function(t)
     t.equal(t.run { p.train, "--help" }.status, 0)
 end)
 
-add("what is no file is never replaced by one", function(t)
+add("a pipe is never replaced by a file", function(t)
     local _, p = digits(t)
     local pipe = t.temp() .. "/pipe"
     t.equal(t.run { "mkfifo", pipe }.status, 0)

@@ -151,7 +151,7 @@ add("stopped twice inside one cycle", function(t)
         straight, FILES)
 end)
 
-add("an evaluation of a checkpoint inside a cycle measures its own rows alone", function(t)
+add("an evaluation of a mid-cycle checkpoint counts only its own rows", function(t)
     local programs, environment = dofile("tests/lua/devices.lua").open(t)
     local text = spec('eval       { metrics = { "loss", "accuracy" } }\n'):gsub('"tiny.csv"', '%0, eval = "tiny.csv"')
     for target, env in next, { c = false, cuda = environment() } do
@@ -282,7 +282,7 @@ local function flip_byte(path, at)
     file:close()
 end
 
-add("a damaged checkpoint is named and the one before taken", function(t)
+add("a damaged checkpoint is named and the one before is used", function(t)
     local programs, p = small(t, SAVING)
     local straight = programs.dump(p, { "--cycles", 8 })
     for _, file in ipairs { "model.safetensors", "optimizer.safetensors", "manifest.json" } do
@@ -301,7 +301,7 @@ add("a damaged checkpoint is named and the one before taken", function(t)
     end
 end)
 
-add("what cannot be resumed is refused with its reason", function(t)
+add("a checkpoint that cannot be resumed is refused with the reason", function(t)
     local programs, p = small(t, SAVING)
     local folder = t.temp()
     local function refused(pattern, ...)
@@ -332,7 +332,7 @@ local MANIFEST = {
     numbers = "table", checksum = "string",
 }
 
-add("a manifest says all that there is to say", function(t)
+add("a manifest has all fields", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--stop-micro", 30, "--checkpoint", folder, status = 75 })
@@ -356,7 +356,7 @@ add("a manifest says all that there is to say", function(t)
 end)
 
 -- Another program would delete them one after the other.
-add("a folder with checkpoints of another program is refused, and left as it is", function(t)
+add("a folder with checkpoints of another program is refused and not changed", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--cycles", 2, "--checkpoint", folder })
@@ -369,7 +369,7 @@ add("a folder with checkpoints of another program is refused, and left as it is"
     t.equal(host.list(folder), { ".lock", "cycle-000000002", "cycle-000000003" })
 end)
 
-add("inside a cycle what a cycle weighs may not differ", function(t)
+add("mid-cycle the weight of a cycle may not differ", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--stop-micro", 6, "--checkpoint", folder, status = 75 })
@@ -381,7 +381,7 @@ add("inside a cycle what a cycle weighs may not differ", function(t)
     programs.train(other_weight, { "--resume", "latest", "--checkpoint", folder, "--cycles", 3 })
 end)
 
-add("what differs from the spec of a checkpoint and may", function(t)
+add("differences from the spec of a checkpoint that are allowed", function(t)
     local programs, p = small(t, SAVING)
     local folder = t.temp()
     programs.train(p, { "--cycles", 3, "--checkpoint", folder })

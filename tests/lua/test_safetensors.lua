@@ -106,7 +106,7 @@ for _, precision in ipairs { "f32", "f64" } do
     end)
 end
 
-add("--init leaves what the model has no use for, and says so", function(t)
+add("--init ignores tensors that are not in the model, and names them", function(t)
     local programs, p = mlp(t, "f32")
     local file = mlp_file(t, "F32", { { "fc3.mask", "I32", { 2, 2 }, 0 }, { "fc3.step", "I32", {}, 0 } })
     local _, err = initial(t, programs, p, file)
@@ -266,7 +266,7 @@ end)
 ]]), 37)
 end)
 
-add("files that do not fit are read to the last name", function(t)
+add("all names of a file that does not fit are compared", function(t)
     local programs, p = mlp(t, "f32")
     local folder, count = folder_of_files(t), 0
     for _, name in ipairs(host.list(folder)) do
@@ -306,7 +306,7 @@ local function listing(t, programs, file)
     return table.concat(lines, "\n") .. "\n"
 end
 
-add("files of ours in Python's safetensors", function(t)
+add("gagen's files read by Python's safetensors", function(t)
     for _, precision in ipairs { "f32", "f64" } do
         local programs, p = mlp(t, precision)
         local checkpoint, init = t.temp(), t.temp() .. "/init.safetensors"
@@ -323,7 +323,7 @@ add("files of ours in Python's safetensors", function(t)
     end
 end)
 
-add("files of Python's safetensors in ours", function(t)
+add("files of Python's safetensors read by gagen", function(t)
     local programs, p = mlp(t, "f64")
     for _, dtype in ipairs { "float16", "float32", "float64" } do
         local file = t.temp() .. "/python.safetensors"

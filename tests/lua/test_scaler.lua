@@ -101,7 +101,7 @@ add("an overflow inside a cycle skips that update and changes nothing else", fun
     for i, k in ipairs { 1, 3, 4, 6 } do t.equal(found[k].lr, wanted[i].lr) end
 end)
 
-add("an overflow moves no running statistics of a cycle", function(t)
+add("an overflow does not update running statistics of the cycle", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_some", ".O..O.")
     write_rows(t, programs, "scaler_none", ".O..O.", true)
@@ -112,7 +112,7 @@ add("an overflow moves no running statistics of a cycle", function(t)
     t.equal(column(updates(programs, with), "skipped"), { 0, 1, 1, 1, 2, 2 })
 end)
 
-add("a cycle without a target does not move the scale", function(t)
+add("a cycle without a target does not change the scale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_ignored", "..iii...")
     local found = updates(programs, programs.build("scaler_ignored", spec("scaler_ignored", 8, THREE)))
@@ -139,7 +139,7 @@ local CASES = {
 
 -- 10 cycles of 4, or 13 of 3 and one of 1. The scale grows three times on its way.
 for i, case in ipairs(CASES) do
-    add("the bits of a program without: " .. case[1], function(t)
+    add("the bits of a program without a scaler: " .. case[1], function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         write_rows(t, programs, "scaler_clean", ("."):rep(10))
         local plain = programs.build("scaler_plain" .. i, spec("scaler_clean", 14, case[2]))
@@ -154,7 +154,7 @@ for i, case in ipairs(CASES) do
     end)
 end
 
-add("a scale that grows leaves its update as a static one does", function(t)
+add("a scale that grows gives the same update as a static one", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local more = 'clip       (0.05)\n'
@@ -165,7 +165,7 @@ add("a scale that grows leaves its update as a static one does", function(t)
         65536 })
 end)
 
-add("scales that are no powers of two, in f64, up to rounding", function(t)
+add("scales other than powers of two, in f64, up to rounding", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local more = STATE .. 'precision  "f64"\n'
@@ -195,7 +195,7 @@ add("the gradient carries the scale until the boundary", function(t)
     t.equal(dumped, same, "dumped without the scale")
 end)
 
-add("what on_nonfinite says of an overflow at the least scale", function(t)
+add("on_nonfinite decides about an overflow at the smallest scale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_bad", "..OOOO..")
     local least = "scaler     { initial_scale = 4, growth_interval = 100, hysteresis = 1 }\n"
@@ -249,7 +249,7 @@ add("resumed at every micro-step: the same bits and scales", function(t)
     end
 end)
 
-add("a checkpoint says where the scale stands", function(t)
+add("a checkpoint has the state of the scale", function(t)
     local programs, json = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/json.lua")
     write_rows(t, programs, "scaler_long", LONG)
     local p = programs.build("scaler_long", spec("scaler_long", #LONG, STATE .. THREE))
@@ -283,7 +283,7 @@ add("a checkpoint of another scaler, or of none", function(t)
     programs.train(static, go_on(plain, 18, static, { status = 1 }))
 end)
 
-add("two ranks: an overflow on one of them is one of both", function(t)
+add("two ranks: an overflow on one counts for both", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_long", LONG)
     local more = STATE .. THREE .. 'parallel   "ddp"\n'
@@ -299,7 +299,7 @@ end)
 
 local devices = dofile "tests/lua/devices.lua"
 
-add("on a device the scale moves as in C", function(t)
+add("on a device the scale changes as on the CPU", function(t)
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_long", LONG)
     for i, scaler in ipairs { THREE, 'scaler     { preset = "torch", growth_interval = 2, max_scale = 65536 }\n',
@@ -313,7 +313,7 @@ add("on a device the scale moves as in C", function(t)
     end
 end)
 
-add("on a device a program with a scaler has the bits of one without", function(t)
+add("on a device a program with a scaler has the bits of a program without one", function(t)
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_some", ".O..O.")
     write_rows(t, programs, "scaler_none", ".O..O.", true)
@@ -330,7 +330,7 @@ add("on a device a program with a scaler has the bits of one without", function(
         programs.dump(p, { env = env }))
 end)
 
-add("on two devices an overflow on one of them is one of both", function(t)
+add("on two devices an overflow on one counts for both", function(t)
     if devices.gpus(t) == 1 then t.not_run("one GPU, two are needed") end
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_long", LONG)
@@ -349,7 +349,7 @@ add("on two devices an overflow on one of them is one of both", function(t)
     for _, name in ipairs { "scale", "skipped", "update" } do t.equal(column(found, name), column(wanted, name)) end
 end)
 
-add("no word, no code", function(t)
+add("a program without scaler has no code for it", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function text_of(name, more)
         local p = programs.build(name, spec("scaler_clean", 14, more))
@@ -371,7 +371,7 @@ add("no word, no code", function(t)
     t.contains(text, "ga_scaler_take(&SCALER, ")
 end)
 
-add("what scaler refuses", function(t)
+add("scaler refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/scaler_refused.lua"
     write_rows(t, programs, "scaler_clean", ("."):rep(10))

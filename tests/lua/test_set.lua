@@ -71,7 +71,7 @@ add("set twice in one word: both hold, in any order", function(t)
     t.contains(a, "state_buf")
 end)
 
-add("what --set refuses", function(t)
+add("--set refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     for _, case in ipairs {
         { "optimizer.lr=-1", "optimizer 'adamw': lr is -1, expected a number >= 0" },
@@ -136,7 +136,7 @@ add("provenance shows the sets, and the hash covers them", function(t)
 end)
 
 -- the emitted header is a C comment whatever the value is
-add("a value cannot leave the comment it stands in", function(t)
+add("a value cannot end the comment that contains it", function(t)
     local text = gagen(t, "show", SPEC, "--set", 'schedule={ "constant" }', "--set",
         'data={ "csv", train = "digits/digits.csv.gz", split = { eval = 9 } }')
     t.contains(text, "data={ \"csv\"")

@@ -140,7 +140,7 @@ local function model_of_cases()
     return table.concat(lines, "\n")
 end
 
-add("values of layers that move and reduce are those of index arithmetic", function(t)
+add("values of layers that move and reduce equal index arithmetic", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes", spec(model_of_cases()), { probe = true })
     p.train = p.probe
@@ -240,7 +240,7 @@ local function expected_rows(count, width, padding)
     return values
 end
 
-add("the gradient of a table, row by row: what has no id and what has no place gets 0", function(t)
+add("the gradient of a table, row by row: rows without an id get 0", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes_rows", weighted 'embedding "wte" { 7, 3 }')
     local found = programs.tensors(programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors")
@@ -250,7 +250,7 @@ add("the gradient of a table, row by row: what has no id and what has no place g
     end
 end)
 
-add("the row of padding starts at 0 and stays there", function(t)
+add("the padding row starts at 0 and stays 0", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes_padding", weighted('embedding "wte" { 7, 3, padding = 2 }',
         'init { { "*", normal = 0.5 } }'))

@@ -96,7 +96,7 @@ local function written(programs, text, name)
     return sum, count_lines(host.read(folder .. "/step.c"))
 end
 
-add("gpt2_124m: 48 layers are as many lines as 12, less than 3,000, step.c at most 250", function(t)
+add("gpt2_124m: 48 layers give as many lines as 12, less than 3,000, step.c at most 250", function(t)
     local programs = open(t, "gpt2tokens")
     local text = text_of(t, "gpt2_124m")
     local all, step = written(programs, text, "lines_of_12")

@@ -108,7 +108,7 @@ add("50 skipped updates in a row end the run, the last one in the log", function
     t.equal({ list[52].event, list[52].reason, list[52].skipped }, { "end", "nonfinite", 50 })
 end)
 
-add("what is not finite and ignored is said at once", function(t)
+add("a warning says at once that non-finite values are ignored", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("stop_ignore", changed("seed = 3", 'seed = 3, on_nonfinite = "ignore"')
         .. "checkpoint { every = 40 }\n")

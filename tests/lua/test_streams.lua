@@ -106,19 +106,19 @@ local function same(t, formats, name, text, cycles, how, options)
     return stream
 end
 
-add("csv, one file packed, last rows padded, tails flushed: as from memory", function(t, formats)
+add("csv, one file gzipped, last rows padded, tails flushed: the same as from memory", function(t, formats)
     same(t, formats, "csv", spec(CSV:format("*_part.csv*") .. ', last = "pad"', '4, tail = "flush"', MLP, 3), 14)
 end)
 
-add("packed csv, tails dropped: as from memory", function(t, formats)
+add("gzipped csv, tails dropped: the same as from memory", function(t, formats)
     same(t, formats, "gz", spec(CSV:format("c.csv.gz"), "3", MLP, 4), 12)
 end)
 
-add("text of two files, tails carried: as from memory", function(t, formats)
+add("text of two files, tails carried: the same as from memory", function(t, formats)
     same(t, formats, "text", spec(TEXT, '3, tail = "carry"', sequence(11, 6), 2), 13)
 end)
 
-add("tokens of two files, cycles of several lengths, tails consumed: as from memory", function(t, formats)
+add("tokens of two files, cycles of several lengths, tails consumed: the same as from memory", function(t, formats)
     same(t, formats, "tokens", spec(TOKENS, '1, later = { [3] = 4, [6] = 2 }, drain = "consume"', sequence(23, 6), 3,
         'precision  "f64"\n'), 16)
 end)
@@ -151,14 +151,14 @@ for _, tail in ipairs { "drop", "flush", "carry" } do
     end)
 end
 
-add("two ranks: as from memory, and stopped inside cycles", function(t, formats)
+add("two ranks: the same as from memory, also when stopped inside cycles", function(t, formats)
     local p = same(t, formats, "ranks", spec(CSV:format("c.csv"), '2, tail = "carry"', MLP, 3,
         'parallel   "ddp"\n'), 12, { comm = "mpi" }, { ranks = 2 })
     stop_at(t, formats.programs, p, 9, 6, 9, { ranks = 2 })
 end)
 
 -- On the device library, which names waits that are missing: as the C target, and stopped.
-add("the CUDA target: as the C target, and stopped around a tail", function(t, formats)
+add("the CUDA target equals the C target, also when stopped around a tail", function(t, formats)
     if t.environment("GAGEN_GPU_CHECK") then t.not_run("needs the device library") end
     files(t, formats)
     local programs = formats.programs
@@ -185,7 +185,7 @@ local function failing(t, faults, counts)
         .. "/tests/faults/faults.so", "GA_FAIL_AT=" .. (faults or ""), counts and "GA_FAIL_COUNTS=" .. counts or nil }
 end
 
-add("without a thread for reading: the same", function(t, formats)
+add("without a read-ahead thread: the same", function(t, formats)
     files(t, formats)
     local programs = formats.programs
     local p = programs.build("stream_stop_flush", spec(CSV:format("c.csv.gz") .. ", stream = true",
@@ -208,7 +208,7 @@ local function one_file(t, formats)
         MLP, 4))
 end
 
-add("files of another length train as they are", function(t, formats)
+add("files of another length are trained on", function(t, formats)
     local programs, p = formats.programs, one_file(t, formats)
     for _, last in ipairs { 200, 5 } do
         formats.write(("streams/of%d.csv"):format(last), rows(1, last))
@@ -241,7 +241,7 @@ local function faulty(t, formats, text, cycles, status, says, env)
     return checkpoint
 end
 
-add("a row at fault ends training behind the cycles before it", function(t, formats)
+add("a faulty row ends training after the cycles before it", function(t, formats)
     faulty(t, formats, rows(1, 47, { 26, "1,2" }), 2, 1, "c.csv:26: 2 columns found, 3 expected\n")
     faulty(t, formats, rows(1, 47, { 24, "1,2,3" }), 1, 1,
         "c.csv:24: column 3: target 3 of sample 24, expected a whole number in 0..2\n")
@@ -254,7 +254,7 @@ add("a stream too short for a cycle is refused with its numbers", function(t, fo
     faulty(t, formats, "", 0, 1, "data: 0 training rows in micro-batches")
 end)
 
-add("a packed file that is cut is refused", function(t, formats)
+add("a truncated gzip file is refused", function(t, formats)
     files(t, formats)
     local programs = formats.programs
     local p = programs.build("stream_stop_flush", spec(CSV:format("c.csv.gz") .. ", stream = true",
@@ -295,7 +295,7 @@ add("a resumed run with a file that grew is refused", function(t, formats)
         status = 1 }).err, "resume: streams/c.csv has %d+ bytes, checksum %x+; the checkpoint was made with")
 end)
 
-add("what a stream cannot do is refused", function(t, formats)
+add("options that a stream does not support are refused", function(t, formats)
     files(t, formats)
     formats.write("streams/images", formats.idx({ 8, 2, 2 }, function(i) return i end))
     formats.write("streams/labels", formats.idx({ 8 }, function(i) return i % 3 end))

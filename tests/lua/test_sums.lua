@@ -137,7 +137,7 @@ train      { updates = 9, seed = 3 }
 end
 
 for _, name in ipairs { "mlp", "shared", "tied" } do
-    add("in f64 what plain sums give, up to rounding: " .. name, function(t)
+    add("in f64 equal to plain sums, up to rounding: " .. name, function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         write_text(t, programs)
         local plain = programs.dump(programs.build("sums_f64_" .. name, model(name, '"f64"')), {})
@@ -147,14 +147,14 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
             { "parameters", "state", "gradients" })
     end)
 
-    add("on a device what the C target gives: " .. name, function(t)
+    add("a device equals the C target: " .. name, function(t)
         local devices = dofile "tests/lua/devices.lua"
         write_text(t, devices.open(t))
         devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, { cycles = 8 })
     end)
 end
 
-add("closer to f64 than plain sums are", function(t)
+add("closer to f64 than plain sums", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function gradients(name, precision)
         local text = model("mlp", precision):gsub("batch      %(3%)", "batch (1)"):gsub("accumulate %b{}", "accumulate (90)")
@@ -257,7 +257,7 @@ local function same_values(t, found, expected)
 end
 
 for _, target in ipairs { "c", "cuda" } do
-    add("in bf16 each sum is rounded: by definition: " .. target, function(t)
+    add("in bf16 each sum is rounded, against the definition: " .. target, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         local draw = t.load("tests/lua/rng.lua")
         write_rows(t, programs)
@@ -280,7 +280,7 @@ end
 
 -- Each rounding is at most 1/64, the distance of neighbours below 4, so its variance is at most 2^-14 and that of 512
 -- at most 2^-5; the mean over 256 elements is within 5 of its deviations, 0.055, of the exact sum.
-add("what is too small for bf16 counts where it is drawn", function(t)
+add("stochastic rounding keeps contributions too small for bf16", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local lines = {}
     for k = 0, 512 do lines[k + 1] = (k == 0 and "1" or "0.001953125") .. ",0" end
@@ -314,7 +314,7 @@ end)
 
 -- Four sums, each within 2^-9 of what it is: in a tensor's largest element at most about 2^-7.
 for _, name in ipairs { "mlp", "shared", "tied" } do
-    add("in bf16 nearly the gradient of f32, where it belongs: " .. name, function(t)
+    add("in bf16 nearly the gradient of f32: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         write_text(t, programs)
         local plain = programs.dump(programs.build("sums_f32_" .. name, model(name, '"f32"')), { "--cycles", 1 })
@@ -337,7 +337,7 @@ end
 
 -- The norm is that of what is stored; an update moves parameters as one of f32 does, within a part of the move.
 for _, name in ipairs { "sgd", "lamb", "adafactor" } do
-    add("in bf16 the boundary reads what is stored: " .. name, function(t)
+    add("in bf16 the boundary reads the stored sums: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         local function text(precision, more)
             return (model("mlp", precision, more):gsub("adamw", name):gsub("clip [^\n]*\n", ""))
@@ -411,7 +411,7 @@ end)
 -- Flags of the linker as in test_plan.
 local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"
 
-add("in bf16 the gradient is half as large, and what is planned is mapped", function(t)
+add("in bf16 the gradient takes half the bytes, and the planned bytes are mapped", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function large(precision) return (model("mlp", precision):gsub("12", "512")) end
     local p = programs.build("sums_large_half", large '{ accum = "bf16" }',
@@ -429,7 +429,7 @@ add("in bf16 the gradient is half as large, and what is planned is mapped", func
     t.equal(arenas(p, "parameters"), arenas(plain, "parameters"))
 end)
 
-add("what sums of bf16 refuse", function(t)
+add("sums of bf16 refuse wrong combinations", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/sums_refused.lua"
     local function refused(precision, more, expected, name)

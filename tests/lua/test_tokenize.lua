@@ -213,7 +213,7 @@ add("a word of a million letters", function(t)
     t.equal(host.read(folder .. "/text.bin"), string.pack("<I2", 256):rep(500000))
 end)
 
-add("data takes what comes out", function(t)
+add("data reads the written files", function(t)
     local _, _, folder = small_bert(t, "sentence\tlabel\n" .. ("The films.\t1\nIs.\t0\n"):rep(8), "--length", "6",
         "--types")
     t.write(folder .. "/spec.lua", [[
