@@ -1,5 +1,5 @@
--- Attention, rotary positions and norms against their formulas, written here once more on the values of
--- whole tensors: what a program's kernels wrote, forward and backward, is read from its probes (f64).
+-- Attention, rotary positions and norms against their formulas in Lua, on whole tensors. The results of a program's
+-- kernels, forward and backward, are read from its probes (f64).
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -142,7 +142,7 @@ for _, case in ipairs(CASES) do
         local y, dq, dk, dv = attention(reference, found.q_y, found.k_y, found.v_y, found.d_attend_out)
         close(t, found.attend_out, y, "y")
         close(t, found.d_v_y, dv, "dv")
-        if case.positions > 1 then      -- else p is 1 whatever q and k are
+        if case.positions > 1 then      -- with one position p is 1 for all q and k
             close(t, found.d_q_y, dq, "dq")
             close(t, found.d_k_y, dk, "dk")
         end
@@ -229,7 +229,7 @@ add("dropout of attention differs from iteration to iteration", function(t)
     end
 end)
 
--- As the files of Llama have it: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.
+-- The convention of Llama's files: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.
 local function rotated(x, positions, heads, d, base, sign)
     local y = {}
     for at = 1, #x, d do

@@ -1,6 +1,5 @@
--- Averages of the parameters: against sums made here, in evaluations, beside training that they do not
--- change; frozen groups: nothing of them is computed, kept or moved; rates that decay from layer to layer,
--- against groups with rates written out. All on both targets.
+-- Averages of parameters: against sums computed here, in evaluations, and without effect on training. Frozen groups:
+-- no gradient, state or update. Rates that decay by layer: against groups with written rates. All on both targets.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -60,7 +59,7 @@ local function evaluations(programs, program, o)
     return list
 end
 
--- An average that hardly moves is the initial values: so is what evaluations find.
+-- An average that hardly changes stays at the initial values, and so do the figures of evaluations.
 add("evaluations use the averages, also after a resume", function(t)
     local programs, list = both(t, "averages_slow", ", ema = 0.999999999999")
     for _, way in ipairs(list) do
@@ -108,7 +107,7 @@ add("a frozen group keeps its values, bit by bit", function(t)
             t.equal({ state[name .. ".buf"] == nil, gradient[name] == nil },
                 { frozen[name] or false, frozen[name] or false }, name)
         end
-        -- what is trained gets the gradient that it gets beside parameters that move
+        -- the trained parameters get the same gradient as when all are trained
         local one = values(programs, programs.dump(way[1], { "--cycles", 1, env = way[2] }), "gradients")
         local all = values(programs, programs.dump(whole, { "--cycles", 1 }), "gradients")
         for name, tensor in next, one do
@@ -129,7 +128,7 @@ train      { updates = 8 }
 ]]):format(model[1], model[2], rule, how)
 end
 
--- Depths: in 0, g.0 1, g.1 2, mid 2, h.0 3, in the end out 4; each the half of the next.
+-- Depths: in 0, g.0 1, g.1 2, mid 2, h.0 3, out 4; the rate of each is half that of the next.
 add("layer_decay equals groups with written rates", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)

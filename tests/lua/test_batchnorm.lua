@@ -1,5 +1,5 @@
--- Batchnorm's running statistics: what they are, when they move, that they are kept, and that groups of rows
--- make a result independent of how a cycle is cut. Figures against PyTorch: test_resnet.lua.
+-- Batchnorm's running statistics: their values, their updates, their checkpoints. With groups of rows a result does not
+-- depend on the micro-steps of a cycle. Comparison with PyTorch: test_resnet.lua.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end

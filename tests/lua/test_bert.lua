@@ -1,6 +1,6 @@
--- The shipped BERT, in small, against that of Hugging Face's transformers: specs/bert_sst2.lua with other sizes
--- must give the same losses, gradients and parameters in training without dropout, and measure the same with
--- dropout. The figures are made by tests/reference/bert.py.
+-- A small version of the shipped BERT against Hugging Face's transformers: specs/bert_sst2.lua with other sizes must
+-- give the same losses, gradients and parameters in training without dropout, and the same evaluation with dropout.
+-- tests/reference/bert.py makes the expected figures.
 -- Invariant: no Python runs here; data are the script's formulas, settings stand in both.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -77,8 +77,8 @@ local function norm(values, other)
     return math.sqrt(sum)
 end
 
--- ||a - b|| <= bound ||b|| for each tensor. The gradient of a key's bias is 0 but for rounding: it moves all
--- scores of a query alike. It is compared with that of the key's weight.
+-- ||a - b|| <= bound ||b|| for each tensor. The gradient of a key's bias is 0 except for rounding, since the bias adds
+-- the same to all scores of a query. Its error is compared with the gradient of the key's weight.
 local function gradients_are(programs, found, expected, bound)
     local a, b, count = programs.tensors(found), programs.tensors(expected), 0
     for name, tensor in next, b do
@@ -169,7 +169,7 @@ local function shared_file(t, name)
     return path
 end
 
--- A file of a model's body alone, whose names lack the first part: the values of the parameters that it has.
+-- Loads a file of a model's body alone, with names without prefix: the parameters in it get its values.
 local function body_is_taken(t, programs, p, file, part, options)
     local start = t.temp() .. "/start.safetensors"
     table.move({ "--init", file, "--save-init", start, "--eval" }, 1, 5, #options + 1, options)

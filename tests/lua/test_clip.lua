@@ -1,5 +1,5 @@
--- Clipping against its definition: the gradient that a program without clipping dumps is cut here in Lua, and
--- plain SGD with it must give the parameters that the program with clipping has.
+-- Clipping against its definition: the gradient dumped by a program without clipping is clipped here in Lua, and plain
+-- SGD with it must give the parameters of the program with clipping.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -41,7 +41,7 @@ local function norm(gradients, names, p)
     return p == INF and sum or sum ^ (1 / p)
 end
 
--- What the definition makes of the gradient of a whole cycle; also the norm of all of it before the factor.
+-- Clips the gradient of a whole cycle by definition; also returns its norm before clipping.
 local function clipped(dumped, how, mean, before)
     local gradients, groups, names = {}, { [0] = {}, {}, {} }, {}
     for name, tensor in next, dumped do
@@ -130,7 +130,7 @@ add("a program without clip has no code for it", function(t)
     assert(not text:find("clip [<=]"), "clipping is there")
 end)
 
--- The inputs are above 0, so that all elements of the gradient are infinite and none is no number.
+-- The inputs are positive, so that elements of the gradient are infinite and none is NaN.
 add("an infinite gradient is found although values are clipped", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec("clip { value = 0.5 }", 2, 'init { "*", value = 1e3 }\n')

@@ -1,4 +1,4 @@
--- The other commands of gagen as a user types them, and what regeneration does to edited files.
+-- The other commands of gagen as a user types them, and regeneration over edited files.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -103,7 +103,7 @@ add("wrong words on the command line", function(t)
     end
 end)
 
--- an order to end reaches the program, which saves and says 75; gagen waits for it and says the same
+-- a signal reaches the program, which saves and exits with 75; gagen waits for it and exits with 75 too
 add("run forwards a signal to the program", function(t)
     local folder = t.root .. "/" .. t.temp()
     local result = t.shell(([[
@@ -139,7 +139,7 @@ add("an edited file is kept", function(t)
     t.equal(host.read(folder .. "/edited/kernels.c"), written .. "/* mine */\n")
     t.equal(host.read(folder .. "/notes.txt"), "mine too")
     gagen(t, SPEC, "-o", folder)
-    -- a second edit does not take the place of the first one's copy
+    -- a second edit does not replace the copy of the first one
     t.write(folder .. "/kernels.c", written .. "/* again */\n")
     gagen(t, SPEC, "-o", folder, "--force")
     t.equal(host.read(folder .. "/edited/kernels.c"), written .. "/* mine */\n")

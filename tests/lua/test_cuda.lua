@@ -1,7 +1,7 @@
--- The CUDA target against the C target: the same spec, the same start, the same numbers, on the
--- device library (tests/device), which runs kernels.cu on the CPU and names races, reads of memory
--- that nothing wrote, accesses out of bounds and waits that are missing. No GPU takes part, unless
--- tools/gpu-check says how many there are in GAGEN_GPU_CHECK: then the machine's own libraries are used.
+-- The CUDA target against the C target: the same spec and start must give the same numbers. The device library
+-- (tests/device) runs kernels.cu on the CPU and reports races, reads of uninitialised memory, accesses out of bounds
+-- and missing waits. With GAGEN_GPU_CHECK, set by tools/gpu-check to the number of GPUs, the machine's own libraries
+-- are used.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -166,7 +166,7 @@ add("stopped at every micro-step, watched, and resumed", function(t)
     assert(values[4] ~= values[1], "the boundary changes nothing")
 end)
 
--- A checkpoint of one target, taken at `micro`, goes on in the other: as the other's own run.
+-- A checkpoint of one target, taken at `micro`, is resumed by the other: the result equals the other's own run.
 local function crosses(t, from, to, bound)
     local programs, environment = open(t)
     local text = regions(4, 4, F64)

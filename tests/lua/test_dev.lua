@@ -1,6 +1,5 @@
--- What gagen knows is found by folder: ops, optimizers, schedules, passes and targets are files of their own, dropped
--- into a copy of the scripts that --dev names; no other file is edited. Programs train with them, and their numbers
--- are those of the formulas, computed here.
+-- Extensions found by folder: ops, optimizers, schedules, passes and targets are files added to a copy of the scripts
+-- for --dev, and no other file is edited. Programs train with them; their results are compared with the formulas.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}

@@ -19,7 +19,7 @@ local function random_of(seed)
     end
 end
 
--- What `edits` make of a and b, read as a text of each.
+-- Applies `edits`: returns the texts of a and b that they describe.
 local function sides(edits)
     local a, b, changes = {}, {}, 0
     for _, e in ipairs(edits) do
@@ -30,7 +30,7 @@ local function sides(edits)
     return a, b, changes
 end
 
--- The least number of lines taken out and put in, by dynamic programming.
+-- The smallest number of deleted and inserted lines, by dynamic programming.
 local function least(a, b)
     local row = {}
     for j = 0, #b do row[j] = j end
@@ -59,7 +59,7 @@ add("the edits of two random texts turn one into the other", function(t)
         local x, y, changes = sides(lines.edits(a, b))
         t.equal(x, a)
         t.equal(y, b)
-        -- among three letters a line that is there once is a poor anchor: then it is only near the least
+        -- with three different lines few are unique, so the diff is only near the minimum
         assert(changes <= (letters == 3 and 2 * least(a, b) + 8 or least(a, b) + 2), ("seed %d: %d changes, least %d")
             :format(seed, changes, least(a, b)))
     end

@@ -1,4 +1,4 @@
--- docs/FEATURES.md and docs/LESSONS.md: the tests that they name are there.
+-- docs/FEATURES.md and docs/LESSONS.md: the tests that they name exist.
 local function names_of(t)
     local names = {}
     for _, file in ipairs(host.list "tests/lua") do

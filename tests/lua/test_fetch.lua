@@ -1,4 +1,4 @@
--- tools/data without a network: a stand-in for curl brings files, wrong ones, halves or nothing.
+-- tools/data without a network: a replacement for curl delivers files, wrong files, partial files or none.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -18,7 +18,7 @@ local function fetch(t, bin, folder, ...)
         .. t.environment "PATH" } }
 end
 
--- What lies in the folder, hidden files too.
+-- Names in the folder, hidden files too.
 local function content(t, folder)
     return t.shell("cd " .. folder .. " && find . -mindepth 1 | sort").out
 end

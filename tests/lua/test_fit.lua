@@ -1,5 +1,5 @@
--- What a memory budget decides: the plan stays within it, the numbers of the training stay what they were,
--- and a budget that is too small is refused with the smallest one that is not.
+-- Memory budgets: the plan stays within the budget, results of training do not change, and a budget that is too small
+-- is refused with the smallest possible one.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -152,7 +152,7 @@ add("global is divided by the ranks of --ranks", function(t)
         local result = planned(t, text, "fit_ranks", "--ranks", tostring(ranks))
         t.equal(t.load("tests/lua/json.lua").read(result.out).cycle.accumulate, a)
     end
-    -- with other ranks the rows of an update would be others: the program refuses them
+    -- other ranks would change the rows of an update: the program refuses them
     local _, path = planned(t, text, "fit_ranks")
     t.contains(t.load("tests/lua/programs.lua")(t).gagen { "show", path, "model.c", "--ranks", "2" }.out, "RANKS = 2,")
     t.contains(planned(t, text, "fit_ranks").err, 'batch: global is divided by the number of processes')

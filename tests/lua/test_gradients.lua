@@ -1,5 +1,5 @@
--- Gradients of emitted programs against finite differences, in f64: every op of the catalog, then
--- what regions, roles and passes do to them. A failure names tensor, element and both values.
+-- Gradients of emitted programs against finite differences, in f64, for every op of the catalog. A failure names
+-- tensor, element and both values.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -22,7 +22,7 @@ add("every op has a sample", function(t)
     assert(#list >= 12, "the catalog is nearly empty")
 end)
 
--- Each sample in the report: its own linear in front of it got a gradient through it.
+-- Checks that the report has each sample: the linear layer before it got a gradient through it.
 local function check_report(t, list, report)
     for _, sample in ipairs(list) do
         t.match(report, "op_" .. sample.name .. "%.before%.weight: ok, %d+ differences over 20")

@@ -1,5 +1,5 @@
--- `gagen list` and `gagen help`: everything that a spec may use is there with its fields, and every
--- example is a line of a spec that gagen takes.
+-- `gagen list` and `gagen help` show everything that a spec may use, with its fields; every example is a valid line of
+-- a spec.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -90,7 +90,7 @@ add("help of each entry", function(t)
     end)
 end)
 
--- A few by hand, so that the list cannot be wrong in the same way as the entry.
+-- Some are written by hand, so that list and entry cannot be wrong in the same way.
 add("the full help of some entries", function(t)
     local adamw = gagen(t, "help", "adamw").out
     t.contains(adamw, 'optimizer: optimizer { "adamw", lr = 0.001, betas = { 0.9, 0.999 }, eps = 1e-8, '

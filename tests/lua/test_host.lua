@@ -1,4 +1,4 @@
--- The table `host`: files, links, digests, JSON, processes, modules; and how gagen ends.
+-- The table `host`: files, links, digests, JSON, processes, modules; the exit codes of gagen.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -121,7 +121,7 @@ add("writing follows no link", function(t)
     t.equal(host.link("..", folder .. "/out/runtime"), "unchanged")
     t.equal(host.link("elsewhere", folder .. "/out/runtime"), "written")
     refused(t, "is no symbolic link", host.link("x", folder .. "/precious"))
-    -- what a killed run left behind is no obstacle, and a link in its place is not written through
+    -- a temporary file of a killed run is no obstacle, and a link in its place is not followed
     t.equal(host.link("../precious", folder .. "/out/.c.c.new"), "written")
     t.equal(host.write(folder .. "/out", "c.c", "x"), "written")
     t.equal(host.read(folder .. "/precious"), "kept")

@@ -1,5 +1,5 @@
--- The library face of a program: a loop of the user's own, with rows of its own, ends with the bits of
--- train's; misuse is told and does no harm; measuring, handlers, parameters, ranks.
+-- The library interface of a program: a user's training loop with its own rows ends with the bits of train; misuse is
+-- reported and does no harm; evaluation, handlers, parameters, ranks.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -81,7 +81,7 @@ add("the program's shuffled rows with a flushed tail equal train, bit for bit", 
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
--- flush ends a cycle whose last micro-step did not know that it was one.
+-- flush ends a cycle early, so its last micro-step ran without the role "last".
 add("with compensated sums and a flushed tail the loop equals train, bit for bit", function(t)
     local programs, p = build(t, "library_kahan", spec(', tail = "flush"', true) .. 'precision { accum = "kahan" }\n')
     local expected = trained(programs, p, { cycles = 20 })
@@ -107,7 +107,7 @@ add("streamed rows equal train, bit for bit", function(t)
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
-add("backward from the gradient of the output: the same up to rounding", function(t)
+add("from the gradient of the output: the same up to rounding", function(t)
     local programs, p = build(t, "library", spec())
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
     local a, b = drive(t, programs, p, "grad"), trained(programs, p)
@@ -116,7 +116,7 @@ add("backward from the gradient of the output: the same up to rounding", functio
     assert(worst > 0, "not computed here at all")
 end)
 
-add("backward from the gradient of the output, resumed mid-cycle: the same bits; train refuses that checkpoint", function(t)
+add("from the gradient of the output, resumed mid-cycle: the same bits; train refuses the checkpoint", function(t)
     local programs, p = build(t, "library", spec())
     local folder = drive(t, programs, p, "grad-resumed")
     same(t, folder, (drive(t, programs, p, "grad")))
@@ -141,8 +141,8 @@ add("a non-finite gradient ends cycle() as it ends step()", function(t)
     drive(t, programs, p, "lost", { bare = true })
 end)
 
--- The output is read, and its gradient taken, in numbers; a gradient that ends up beside a tie of the other
--- rounding moves a parameter by about that part of a step.
+-- Output and its gradient pass as f32 numbers. A gradient near a rounding tie may be rounded the other way, which
+-- changes a parameter by about that part of a step.
 add("in 16 bits: a user's rows equal train, bit for bit; from the gradient of the output up to rounding", function(t)
     local programs, p = build(t, "library_bf16", spec() .. 'precision "bf16"\n')
     same(t, drive(t, programs, p, "own"), trained(programs, p))

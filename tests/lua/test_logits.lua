@@ -1,9 +1,9 @@
--- Logits that are never whole in memory (memory { logits = "chunked" }): losses, gradients, parameters and what
--- evaluations measure are those of whole logits, on both targets, and the plan has no tensor of their size.
+-- Chunked logits (memory { logits = "chunked" }): losses, gradients, parameters and evaluations equal those of whole
+-- logits, on both targets, and the plan has no tensor of the size of all logits.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- 56 places of 8 in a micro-batch, in runs of at most 20: two of 19 and one of 18.
+-- 56 places in a micro-batch of 8 rows, in runs of at most 20: two of 19 and one of 18.
 local ROWS = 20
 
 local GPT = [[
@@ -51,13 +51,13 @@ local function open(t)
     return programs
 end
 
--- The program of a spec with logits as they are said, and at most `rows` at a time.
+-- The program of a spec with these `logits`, at most `rows` rows at a time.
 local function build(programs, name, text, logits, rows, more)
     return programs.build(name .. "_" .. logits, ('%smemory { logits = "%s", logits_rows = %d%s }\n'):format(text,
         logits, rows or ROWS, more or ""))
 end
 
--- What the log says of updates and evaluations, but for times.
+-- The log's updates and evaluations, without times.
 local function measured(programs, p, o)
     local list = {}
     for _, e in ipairs(programs.events(p, o or {})) do
@@ -166,7 +166,7 @@ add("a device samples and evaluates like the CPU, and the CPU as with whole logi
     t.equal(b[1][7], a[1][7])
 end)
 
--- The tensors of a plan that have as much as all logits, and the bytes of its activations.
+-- The tensors of a plan as large as all logits, and the bytes of its activations.
 local function large(plan, bytes)
     local list, activations = {}, nil
     for _, tensor in ipairs(plan.tensors) do
@@ -232,7 +232,7 @@ add("recomputation, passes left out and few rows change no bit", function(t)
     t.equal(step("runs"):find("tally(", 1, true), nil)
 end)
 
--- The values of NAME.0, NAME.1, ... and NAME_rest, one behind the other.
+-- The values of NAME.0, NAME.1, ... and NAME_rest, concatenated.
 local function joined(tensors, name)
     local list, l = {}, 0
     while tensors[name .. "." .. l] do

@@ -1,5 +1,5 @@
--- What is made from the lists of commands and words: the manual page, docs/COMMANDS.md, the annotations
--- for editors, the completions of shells. Each is read by the program it is for, where that is installed.
+-- Texts made from the lists of commands and words: the manual page, docs/COMMANDS.md, annotations for editors,
+-- completions of shells. Each is read by its program if that is installed.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -77,7 +77,7 @@ end)
 
 add("bash completes commands, options, values and words", function(t)
     needs(t, "bash")
-    -- what is offered for the words of a line, the last of which is not finished
+    -- completions for the words of a line, the last of them incomplete
     local function offers(expected, ...)
         local words = { ... }
         local folder = t.temp()

@@ -1,9 +1,9 @@
--- Names in the emitted C: fields without the layers that all parameters lie in, distances between iterations, values
--- that one iteration hands to the next. What users see keeps the names of the spec.
+-- Names in the emitted C: fields without the blocks common to all parameters, distances between iterations, carried
+-- values. Texts for users keep the names of the spec.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- What stands between the loops and the last layer.
+-- The part of the model between the loops and the last layer.
 local BETWEEN = { inside = ",", alone = " },", apart = ' }, block "head" {' }
 
 -- show(file, ...): a file of the program of a model of two loops, `first` and `second`; all layers lie in "body", but

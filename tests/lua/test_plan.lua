@@ -1,5 +1,5 @@
--- The plan is the program: its bytes are what is mapped and nothing is allocated later, its
--- collectives are what goes over the ranks, and the same spec gives the same files anywhere.
+-- The plan matches the program: the planned bytes are mapped and nothing is allocated later, the planned collectives
+-- are executed, and the same spec gives the same files everywhere.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -65,7 +65,7 @@ add("the planned bytes hold for images of several files", function(t)
     end
 end)
 
--- Rows that pass by are in no plan: however many files there are, the buffers are the same.
+-- Streamed rows are not in the plan: the buffers do not depend on the number of files.
 add("the planned bytes hold for a stream of packed rows", function(t)
     local data = 'data { "csv", train = %q, eval = "tiny.csv", target = "last", stream = true }'
     local programs = t.load("tests/lua/programs.lua")(t)
@@ -102,7 +102,7 @@ local function ddp(bucket) return ('parallel { "ddp", bucket = %q }\n'):format(b
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
 
--- What each of `ranks` ranks sent, by its own count: the same on all, or an error.
+-- The traffic of each of `ranks` ranks by its own counters; all must agree.
 local function counted(t, err, ranks)
     local list = {}
     for buckets, bytes, small in err:gmatch("counted: (%d+) buckets of (%d+) bytes, (%d+) small\n") do
@@ -169,7 +169,7 @@ add("the plan of cycles of an epoch, and of ranks", function(t)
     t.equal(one.totals.comm_bytes_per_cycle, two.totals.comm_bytes_per_cycle)
 end)
 
--- Generates the spec in a folder of its own and returns that folder.
+-- Generates the spec in a new folder and returns the folder.
 local function generated(t, programs, text, below, environment)
     local folder = t.temp() .. below
     t.write(folder .. "/specs/same.lua", text)

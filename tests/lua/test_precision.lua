@@ -1,5 +1,5 @@
--- precision "bf16" and "f16": values are rounded where they are stored and nowhere else; what is computed
--- with them is that of f32 within what those roundings allow, on both targets, for any number of threads.
+-- precision "bf16" and "f16": values are rounded only where they are stored; results equal f32 within the effect of
+-- those roundings, on both targets, for any number of threads.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}
@@ -13,7 +13,7 @@ for _, name in ipairs(HALVES) do FORMATS[name].U = 2.0 ^ -(FORMATS[name].fractio
 
 local function with(text, precision) return text .. ('precision "%s"\n'):format(precision) end
 
--- x to the nearest number of the format, of two equally near the even one: by arithmetic, not by bits.
+-- x rounded to the nearest number of the format, ties to even, by arithmetic instead of bits.
 local function rounded(format, x)
     if x == 0 then return x end
     local exponent = format.least
@@ -89,9 +89,9 @@ local function open(t)
     return programs, environment
 end
 
--- === a definition of its own =====================================================================
+-- === an MLP computed here ========================================================================
 
--- An MLP as the words say it, in Lua: sums in double, values rounded where they are stored. The gradient of the
+-- An MLP in Lua: sums in double, values rounded where they are stored. The gradient of the
 -- loss is `scale` times too large; the gradients that are dumped are not.
 local function by_hand(programs, start, format, scale)
     local w = programs.tensors(start)
@@ -209,7 +209,7 @@ for _, case in ipairs(CASES) do
     end)
 end
 
--- Two runs of a loss may part where a comparison meets a value that a rounding moved: small steps, few rows.
+-- Two runs may diverge where a rounded value changes a comparison; so steps are small and rows few.
 local PARTS = 4
 
 for part = 1, PARTS do

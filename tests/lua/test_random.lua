@@ -1,5 +1,5 @@
--- Dropout: which elements are dropped follows from (seed, name, iteration, cycle, row, element) alone, as
--- computed here a second time; how many are; what an evaluation does; what the CUDA target does.
+-- Dropout: an element is dropped as a function of (seed, name, iteration, cycle, row, element), recomputed here; the
+-- share of dropped elements; evaluations; the CUDA target.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end

@@ -1,5 +1,5 @@
--- What is wrong is refused with its place, what was found and what was expected: specs by gagen,
--- options and data files by the program. A refusal is exit 1 and never takes long.
+-- Wrong specs (by gagen), options and data files (by the program) are refused with their place, the value found and the
+-- value expected. A refusal is exit 1 and quick.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end

@@ -6,7 +6,7 @@ local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
 end
 
--- All at once: a layer made outside and used in each iteration and after it (tied), an outer tensor
+-- All features in one model: a layer made outside and used in each iteration and after the loop (tied), an outer tensor
 -- read in the body, a residual, a block, an argument that is read three times.
 local MODEL = [[(function(batch)
     local tied = linear "tied" { 6 }

@@ -1,5 +1,5 @@
--- Stopping changes nothing: at any micro-step, by a signal, by kill -9 while a checkpoint is being
--- written, or with a damaged checkpoint, the resumed run ends with the bits of the straight one.
+-- Stopping changes nothing: after a stop at any micro-step, a signal, kill -9 while a checkpoint is written, or damage
+-- to a checkpoint, the resumed run ends with the bits of the uninterrupted run.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -27,7 +27,7 @@ end
 
 local FILES = { "parameters", "gradients", "state" }
 
--- What the log says of each cycle, without times.
+-- The logged figures of each cycle, without times.
 local function figures(t, log)
     local by_cycle = {}
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
@@ -175,8 +175,7 @@ add("two ranks stopped inside a cycle", function(t)
     stop_at(t, p, CYCLES, { 3, 4, 6 }, { ranks = 2 })
 end)
 
--- Rows of a cycle over all ranks are the same, so cycles are: the partial one of two ranks goes on in
--- one, and the other way round.
+-- A cycle has the same rows for any number of ranks: a partial cycle of two ranks is resumed with one, and vice versa.
 add("stopped inside a cycle, resumed with other ranks", function(t)
     local programs, p, text = t.load("tests/lua/programs.lua")(t), {}, spec('precision  "f64"\n')
     for ranks = 1, 2 do
@@ -256,7 +255,7 @@ add("kill -9 while checkpoints are written", function(t)
             before = { "timeout", "-s", "KILL", ("%.4f"):format(whole * math.random()) } }
         if has_checkpoint(folder) then table.move({ "--resume", "latest" }, 1, 2, #o + 1, o) end
         local result = programs.train(p, o)
-        if result.status == 0 then                 -- done: the bits must be those of the straight run
+        if result.status == 0 then                 -- done: the bits must be those of the uninterrupted run
             programs.identical(programs.dump(p, { "--cycles", 30, "--resume", "latest", "--checkpoint", folder }),
                 straight)
             t.equal(figures(t, folder .. "/log"), expected)
@@ -355,7 +354,7 @@ add("a manifest has all fields", function(t)
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
 end)
 
--- Another program would delete them one after the other.
+-- Another program would delete those checkpoints one after the other.
 add("a folder with checkpoints of another program is refused and not changed", function(t)
     local programs, p = small(t)
     local folder = t.temp()

@@ -1,9 +1,9 @@
--- `gagen run`: the runtime is compiled once for all programs with the same, and kept in the user's cache folder.
+-- `gagen run`: programs with the same runtime share one compiled runtime, kept in the user's cache folder.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- What a test works with: run(o) makes and starts a program in a folder of its own with the cache `cache`, and returns
--- the files of the runtime that were compiled for it.
+-- Tools of a test: run(o) makes and starts a program in a new folder with the cache `cache`, and returns the files of
+-- the runtime that were compiled for it.
 local function open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.root .. "/" .. t.temp()

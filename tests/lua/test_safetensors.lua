@@ -1,5 +1,5 @@
--- Files of parameters: those of other writers give exactly their values, what does not fit is named,
--- and what is written here opens in the safetensors package of Python.
+-- Files of parameters: files of other writers give exactly their values, mismatches are named, and gagen's files open
+-- in Python's safetensors package.
 -- Needs GAGEN_DATA/safetensors for the files of others, python3 with safetensors for the last tests.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -51,7 +51,7 @@ end
 
 -- -- files of this test -------------------------------------------------------------------------
 
-local CODES = {                                    -- of numbers that all these types hold
+local CODES = {                                    -- bytes of numbers that all these types can hold
     F64 = function(v) return string.pack("<d", v) end,
     F32 = function(v) return string.pack("<f", v) end,
     BF16 = function(v) return string.pack("<f", v):sub(3) end,

@@ -1,10 +1,10 @@
--- --sample: a model of text writes; what it learned by heart it says again, on both targets, and the draws
--- follow from the seed. Tokens per second are in the log.
+-- --sample: a trained model generates text. A memorized text is generated again, on both targets; draws depend on the
+-- seed. Tokens per second are in the log.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- A sentence over and over: the next letter follows from the last ones.
+-- A repeated sentence: the last letters determine the next one.
 local LINE = "the quick brown fox jumps over the lazy dog. "
 
 local function spec(more)

@@ -1,6 +1,6 @@
--- The scale of the loss in running programs: how it moves, that it is gone before anything looks at the gradient,
--- and that nothing else moves where it overflowed. Scales are powers of two, so that what is right is right bit by
--- bit: a program with a scaler has the bits of one without.
+-- The loss scale in running programs: its changes, its removal from the gradient before any other use, and that an
+-- overflow changes nothing else. Scales are powers of two, so that a program with a scaler has the bits of a program
+-- without one.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -35,7 +35,7 @@ loss       { "cross_entropy", ignore = 3 }
 optimizer  { "sgd", lr = 0.05, momentum = 0.9 }
 train      { updates = %d }
 ]]):format(file, MICRO, A, cycles)
-    for line in (more or ""):gmatch("[^\n]+") do       -- a word again takes the place of the first one
+    for line in (more or ""):gmatch("[^\n]+") do       -- a repeated word replaces the first one
         local word = line:match("^%a+")
         local changed, n = text:gsub("%f[^\n%z]" .. word .. " [^\n]*", (line:gsub("%%", "%%%%")))
         text = n > 0 and changed or text .. line .. "\n"
@@ -57,8 +57,7 @@ local function column(list, name)
     return out
 end
 
--- The sequence that was observed of Colossal-AI's scaler, and a cycle more, of which the log says what scale the
--- one before has led to.
+-- The observed sequence of Colossal-AI's scaler, and one more cycle, whose log line has the scale after the last one.
 local EVENTS = "O.OO...OO."
 local SCALES = { 65536, 65536, 65536, 32768, 16384, 16384, 16384, 32768, 32768, 16384 }
 local SKIPPED = { 1, 1, 2, 3, 3, 3, 3, 4, 5, 5 }
@@ -82,7 +81,7 @@ add("torch's preset: every overflow halves", function(t)
         { 65536, 32768, 32768, 16384, 8192, 8192, 8192, 16384, 8192, 4096 })
 end)
 
--- Everything that a skip might move: moments and their count, the average, the schedule's t.
+-- All state that a skip must keep: moments and their count, the average, the schedule's t.
 local STATE = [[
 optimizer  { "adamw", lr = 0.05, ema = 0.9 }
 schedule   { "cosine", warmup = 2, total = 20 }
@@ -120,7 +119,7 @@ add("a cycle without a target does not change the scale", function(t)
     t.equal(column(found, "skipped"), { 0, 0, 1, 2, 3, 3, 3, 3 })
 end)
 
--- What stands between a gradient and its update, and how the cycles of an epoch are cut.
+-- Settings that act between a gradient and its update, and the cycles of an epoch.
 local CASES = {
     { "sgd", "" },
     { "adamw, clip, average", STATE },
@@ -181,7 +180,7 @@ add("the gradient carries the scale until the boundary", function(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local plain = programs.build("scaler_plain1", spec("scaler_clean", 14, ""))
     local p = programs.build("scaler_static_2", spec("scaler_clean", 14, "scaler     { static = 256 }\n"))
-    local function gradients(of)     -- in the checkpoint inside a cycle, and as dumped
+    local function gradients(of)     -- of the mid-cycle checkpoint, and of the dump
         local folder = programs.train(of, { "--stop-micro", 6, status = 75 }).checkpoint
         local saved = folder .. "/cycle-000000001-r2/gradient-1of1.safetensors"
         local dump = programs.dump(of, { "--stop-micro", 6, status = 75 }) .. "/gradients.safetensors"
@@ -207,7 +206,7 @@ add("on_nonfinite decides about an overflow at the smallest scale", function(t)
     local skips = programs.build("scaler_skips", spec("scaler_bad", 8,
         least .. 'train      { updates = 8, on_nonfinite = "skip" }\n'))
     t.equal(column(updates(programs, skips), "scale"), { 4, 4, 4, 2, 1, 1, 1, 1 })
-    -- there is no least one, and a static one is not to fall
+    -- without min_scale, and with a static scale
     for name, scaler in next, { torch = '{ preset = "torch", initial_scale = 1 }', static = "{ static = 8 }" } do
         local found = updates(programs, programs.build("scaler_bad_" .. name, spec("scaler_bad", 8,
             "scaler     " .. scaler .. "\n")))
@@ -270,7 +269,7 @@ add("a checkpoint of another scaler, or of none", function(t)
         programs.train(from, { "--stop-micro", micros, "--checkpoint", folder, status = 75 })
         return table.move({ "--checkpoint", folder, "--resume", "latest" }, 1, 4, 1, o or {}), to
     end
-    -- behind a whole cycle each starts its own scale, which changes no bit
+    -- after a whole cycle each program starts its own scale; no bit changes
     for _, pair in ipairs { { plain, moving }, { moving, plain }, { moving, static }, { static, moving } } do
         programs.identical(programs.dump(pair[2], go_on(pair[1], 20, pair[2])), whole)
     end

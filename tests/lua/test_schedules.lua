@@ -1,6 +1,6 @@
--- Schedules against figures of torch's, Colossal-AI's and Hugging Face's (tests/reference/schedules.py): the
--- expressions to 1e-12, the program's own rates, what `gagen lr` prints; the schedule that looks at
--- evaluations; epochs; functions; what is refused. Invariant: no Python runs here.
+-- Schedules against figures of torch, Colossal-AI and Hugging Face (tests/reference/schedules.py): the expressions to
+-- 1e-12, the program's rates, the output of `gagen lr`; the schedule that depends on evaluations; epochs; functions;
+-- refusals. Invariant: no Python runs here.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -203,7 +203,7 @@ add("the state of plateau is in the checkpoint, on both targets", function(t)
     end
 end)
 
--- What ReduceLROnPlateau makes of the accuracies that a program logs.
+-- ReduceLROnPlateau applied to the accuracies that a program logs.
 add("a schedule that depends on the accuracy: more is better", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = PLATEAU:gsub("schedule [^\n]*", 'schedule { "plateau", metric = "accuracy", patience = 1, factor = 0.5 }')
@@ -340,7 +340,7 @@ add("the option for the ranks wins over the spec's, for auto_lr too", function(t
     t.contains(programs.gagen { "lr", path, "--ranks", "3" }.out, "10\t0.3\n")
 end)
 
--- The names of Colossal-AI's, torch's and Hugging Face's schedules, and how a spec has them.
+-- The names of Colossal-AI's, torch's and Hugging Face's schedules, and their equivalents in a spec.
 local PEERS = {
     CosineAnnealingLR = "cosine_annealing", CosineAnnealingWarmupLR = "cosine", FlatAnnealingLR = "flat_annealing",
     FlatAnnealingWarmupLR = "flat_annealing", LinearWarmupLR = "linear_warmup", MultiStepLR = "multistep",

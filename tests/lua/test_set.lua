@@ -1,5 +1,5 @@
--- --set: the same program as the spec with that value in it, whatever the kind of word; what it may
--- not do; and its place in provenance.
+-- --set: gives the same program as a spec with that value, for every kind of word; its refusals; its record in the
+-- provenance.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -11,7 +11,7 @@ local function gagen(t, ...)
     return result.out, result.err
 end
 
--- The C of the program without the lines that say where it is from.
+-- The C of the program without the lines about its origin.
 local function files_of(t, spec, ...)
     local folder, parts = t.temp() .. "/p", {}
     gagen(t, spec, "-o", folder, ...)
@@ -25,7 +25,7 @@ local function files_of(t, spec, ...)
     return table.concat(parts)
 end
 
--- A word is blamed on its line or on the set: these may differ, nothing else.
+-- Messages may differ only in the place of a word: its line, or the --set.
 local function same_lines(a, b)
     local function plain(line)
         return (line:gsub("SPEC:%d+", "SPEC"):gsub("%-%-set .*, templates", "SPEC, templates")

@@ -1,5 +1,5 @@
--- Layers that move values, reduce axes and look rows up: their values against plain index arithmetic,
--- on one micro-batch of a program with probes; tied embeddings against untied ones.
+-- Layers that move values, reduce axes or look up rows: their values against index arithmetic, on one micro-batch of a
+-- program with probes; tied embeddings against untied ones.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -127,7 +127,7 @@ local CASES = {
     end },
 }
 
--- Each case in a block of its own, read by a product, so that no kernel takes it in.
+-- Each case is a block read by a product, so that it is not fused.
 local function model_of_cases()
     local lines = { '    local v = reshape { 2, 3, 4 } (linear "base" { 24 } (batch.input))', "    local y = 0" }
     for i, case in ipairs(CASES) do
@@ -211,7 +211,7 @@ add("the gradient of a tied table is the sum of those of two", function(t)
     end
 end)
 
--- The gradient of each element of x is a power of 2 that tells the place, over the 4 rows of a cycle.
+-- The gradient of each element of x is a power of 2 that identifies its place, over the 4 rows of a cycle.
 local WEIGHTED = [[
     local x = LOOKUP (batch.ids)
     x = positions "wpe" { 5 } (x)

@@ -1,5 +1,5 @@
--- The shipped specs: short, valid, and what they promise of memory and text holds for each. Specs whose
--- data set is not there are NOT RUN, by name.
+-- The shipped specs are short and valid, and keep their promises about memory and program text. Specs without their
+-- data set are reported as NOT RUN.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -77,7 +77,7 @@ for _, spec in ipairs(SPECS) do
     end)
 end
 
--- What only the library and the probes have beside `train`.
+-- Files of the library and the probes only.
 local function beside(file, name)
     return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
 end

@@ -1,5 +1,5 @@
--- The functions of kernels.c. A value read twice is computed once, so their text grows with the number of ops, and has
--- bounds beyond which a chain of ops is several kernels. Layers of one shape share a function.
+-- The functions of kernels.c. A value read twice is computed once, so the text grows with the number of ops; beyond
+-- limits a chain of ops becomes several kernels. Layers of one shape share a function.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 

@@ -1,5 +1,4 @@
--- How a run ends early: launchers that it was not built for, signals to the ranks, gradients that are
--- not finite.
+-- Early ends of a run: launchers that the program was not built for, signals to the ranks, non-finite gradients.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -73,7 +72,7 @@ add("signals to the ranks of a run", function(t)
     end
 end)
 
--- Initial values of which one is not finite.
+-- Initial values with one non-finite value.
 local function damaged(t, programs, p)
     local file = t.temp() .. "/init.safetensors"
     programs.train(p, { "--cycles", 1, "--save-init", file })

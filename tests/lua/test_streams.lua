@@ -1,6 +1,6 @@
--- Rows that pass by (data { ..., stream = true }): a program trains on them as on the same rows in
--- memory, bit for bit; stops and resumes anywhere; takes files of any length; and says what is wrong
--- with a row behind the cycles that were whole before it.
+-- Streamed rows (data { ..., stream = true }): a program trains on them as on the same rows in memory, bit for bit; it
+-- stops and resumes anywhere, accepts files of any length, and reports a faulty row after the complete cycles before
+-- it.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }
@@ -67,7 +67,7 @@ local CSV = '"csv", train = "streams/%s", eval = "streams/eval.csv"'
 local TEXT = '"text", train = "streams/*.txt", eval = "streams/a.txt", context = 5'
 local TOKENS = '"tokens", train = "streams/*.bin", eval = "streams/b.bin", context = 4'
 
--- What the log says of updates and evaluations, without times.
+-- The log's updates and evaluations, without times.
 local function figures(t, log)
     local list = {}
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
@@ -88,7 +88,7 @@ local function run(t, programs, p, options)
     return programs.dump(p, options), figures(t, log)
 end
 
--- The stream's program, after it was compared with that of the rows in memory.
+-- The program with streamed rows, after a comparison with the one with rows in memory.
 local function same(t, formats, name, text, cycles, how, options)
     local programs = formats.programs
     files(t, formats)
@@ -123,7 +123,7 @@ add("tokens of two files, cycles of several lengths, tails consumed: the same as
         'precision  "f64"\n'), 16)
 end)
 
--- Stops at each of the micro-steps and goes on: the bits of the run that was not stopped.
+-- Stops at each of the micro-steps and resumes: the bits must be those of the uninterrupted run.
 local function stop_at(t, programs, p, cycles, first, last, options)
     local function with(list)
         list.ranks, list.env = options and options.ranks, options and options.env
@@ -157,7 +157,7 @@ add("two ranks: the same as from memory, also when stopped inside cycles", funct
     stop_at(t, formats.programs, p, 9, 6, 9, { ranks = 2 })
 end)
 
--- On the device library, which names waits that are missing: as the C target, and stopped.
+-- On the device library, which reports missing waits: compared with the C target, also when stopped.
 add("the CUDA target equals the C target, also when stopped around a tail", function(t, formats)
     if t.environment("GAGEN_GPU_CHECK") then t.not_run("needs the device library") end
     files(t, formats)
@@ -222,7 +222,7 @@ add("files of another length are trained on", function(t, formats)
     end
 end)
 
--- A run whose file is at fault after `cycles` cycles of 12 rows: what it says, what it leaves.
+-- A run whose file is faulty after `cycles` cycles of 12 rows: its message and its files.
 local function faulty(t, formats, text, cycles, status, says, env)
     local programs, p = formats.programs, one_file(t, formats)
     local checkpoint, log = t.temp(), t.temp() .. "/log"
@@ -265,7 +265,7 @@ add("a truncated gzip file is refused", function(t, formats)
         "c.csv.gz: gzip data ends early: the file is cut off or empty\n")
 end)
 
--- Every read of the file fails once: what was trained by then is saved, and goes on from there.
+-- Every read of the file fails once: the program saves its state, and a resumed run continues from it.
 add("a read that fails: status 3, and a checkpoint that can be resumed", function(t, formats)
     local programs, p, saved = formats.programs, one_file(t, formats), 0
     local straight = programs.dump(p, { "--cycles", 20 })

@@ -1,4 +1,4 @@
--- Training as a user sees it: the digits reach their accuracy, parameters move at the boundary only.
+-- Training as a user sees it: the digits reach their accuracy, parameters change only at the boundary.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end

@@ -1,4 +1,4 @@
--- What verify refuses: a graph that a pass has broken, so that the pass is named and not the program it leads to.
+-- verify refuses a graph that a pass has broken, and names the pass.
 local graph = require "graph.graph"
 local verify = require "graph.verify"
 

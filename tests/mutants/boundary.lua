@@ -1,6 +1,6 @@
--- Mutants of the boundary: each is one line of a template, of the runtime or of a script made wrong in a way that
--- a trainer has been wrong before, and the tests that must fail then. tests/lua/test_boundary_mutants.lua takes them.
---   { name, file, what is there (plain text, once in the file), what comes in its place, pattern of tests }
+-- Mutants of the boundary, for tests/lua/test_boundary_mutants.lua: each changes one line of a template, of the runtime
+-- or of a script as in a known bug of a trainer, and names the tests that must fail then.
+--   { name, file, text (plain, once in the file), replacement, pattern of tests }
 return {
     { "the mean divides by A, not by the true weight", "templates/program/update.c",
         "const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */",
@@ -61,13 +61,13 @@ return {
     { "on a device the scale is not moved as in C", "templates/cuda/update.cu",
         "if (*hysteresis_step >= $hysteresis) *scale", "if (*hysteresis_step > $hysteresis) *scale",
         "test_scaler: on a device the scale changes as on the CPU" },
-    { "what sums round off is not added at the end", "templates/c/accumulate.c",
+    { "the residue of sums is not added at the end", "templates/c/accumulate.c",
         "y[i] = last ? sum + residue[i] : sum;", "y[i] = sum; (void)last;",
         "test_sums: 4,096 micro-steps: the sum of f64, rounded once: c" },
     { "sums of 16 bits draw once for all elements", "templates/c/accumulate.c",
         "ga_rng_at(key, (uint64_t)i) >> 48", "ga_rng_at(key, 0) >> 48",
         "test_sums: stochastic rounding keeps contributions too small for bf16" },
-    { "what sums have rounded off is lost in a checkpoint", "templates/program/save.c",
+    { "the residue of sums is lost in a checkpoint", "templates/program/save.c",
         'm->flat_residue};', "m->flat_g};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
         "    $boundary_calls", "    if (m->count.cycle > 0) return;\n    $boundary_calls", "test_train: parameters change at the boundary only" },
