@@ -1,13 +1,13 @@
--- accumulate: with accum = "kahan" the sum over the micro-steps is a step of its own, compensated; with accum =
--- "bf16" one that rounds it to 16 bits.
+-- accumulate: sums gradients over micro-steps by nodes of their own: with compensation for accum = "kahan", rounded
+-- to 16 bits for accum = "bf16".
 --
 --   d_w = linear_dw(d_y, x)   ->   d_w_micro = linear_dw(d_y, x)            of this micro-step alone
 --                                  d_w, residue = accumulate(d_w_micro)     acc: first
 --                                  d_w bf16 = accumulate_half(d_w_micro)    the same with accum = "bf16"
 --
--- It stands behind the last writer of the gradient, in the scope of the parameter, so that the gradient of a
--- micro-step is a value like others, whose memory is free again behind it. The residue lies over the flat space.
--- Where no cycle has two micro-steps there is nothing to compensate, and kernels write the gradient itself.
+-- The node follows the last writer of the gradient, in the scope of the parameter. So the gradient of one micro-step
+-- is an ordinary value, and its memory is free after the node. The residue is an array over the flat space.
+-- If no cycle has two micro-steps, there is nothing to compensate, and kernels write the gradient itself.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -21,7 +21,7 @@ local function writes(node, gradient)
     return found
 end
 
--- Lets the writers of a gradient write `part` instead.
+-- Makes the writers of a gradient write `part` instead.
 local function rename(body, gradient, part)
     graph.walk(body, function(node)
         for _, out in ipairs(graph.writes(node)) do
@@ -31,7 +31,7 @@ local function rename(body, gradient, part)
     part.def, gradient.def = gradient.def, nil
 end
 
--- The node that adds `part` to the gradient, and its first writer.
+-- Makes the node that adds `part` to the gradient; the node is the gradient's first writer.
 local function sum_of(g, b, param, part, config)
     local acc = { first = true, regions = {} }
     if config.accum == "kahan" then
@@ -62,7 +62,7 @@ local function add(g, b, body, scope, param, config)
     table.insert(body, last + 1, node)
 end
 
--- The gradients of the parameters of a forward scope, in the body that is its reverse.
+-- Adds sums for all parameters of a forward scope to the body that is its reverse.
 local function add_all(g, config, body, forward, scope)
     for _, node in ipairs(body) do
         if node.op == "times" and node.reverse_of then add_all(g, config, node.body, node.reverse_of, node) end

@@ -3,11 +3,11 @@
 --   forward   y = linear(x, w)       backward   d_w  = linear_dw(d_y, x)     acc: first
 --             loss = f(y)                       d_x  = linear_dx(d_y, w)
 --
--- One function serves the graph and, recursively, the bodies of `times` regions: the reverse of a
--- region is a region that runs the other way, with the gradients of its carries carried.
--- A gradient that gets several contributions has one tensor: the first writes it, the others add
--- in their own kernel. Out.acc = { first, regions }: `regions` are the loops around the writer
--- that the gradient does not belong to, so only their first iteration may write.
+-- The same function differentiates the graph and, recursively, the bodies of `times` regions: the reverse of a
+-- region is a region that runs backwards and carries the gradients of the region's carries.
+-- A gradient with several contributions has one tensor: the first contribution writes it, the others add to it in
+-- their own kernels. Out.acc = { first, regions }: `regions` are the loops between the writer and the gradient's
+-- scope; only in their first iteration may the writer write instead of add.
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -18,13 +18,13 @@ local autodiff = { name = "autodiff", doc = "adds backward nodes and gradient te
 local Gradients = {}
 Gradients.__index = Gradients
 
--- The gradients of the values of one forward scope (a region or nil), collected in one body.
+-- A table of the gradients of one forward scope (a region or nil), computed in one body.
 local function gradients(builder, parent, forward)
     return setmetatable({ b = builder, scope = builder.scope, body = builder.body, entries = {}, parent = parent,
         forward = forward, positions = {}, indexed = 0 }, Gradients)
 end
 
--- The loops between the writer's scope and the scope that owns the gradient.
+-- The loops from the writer's scope out to the scope that owns the gradient.
 local function loops_between(scope, owner)
     local list = {}
     while scope ~= owner do
@@ -34,10 +34,10 @@ local function loops_between(scope, owner)
     return list
 end
 
--- Makes the writer of d write target; what a region hands out, another gradient reads, or a kernel
--- that cannot add has made, is copied.
+-- Makes the writer of d write `target` instead. d is copied to target if it is the result of a region, if another
+-- gradient reads it, or if its kernel cannot add.
 local function redirect(b, d, fresh, target, acc)
-    local op = fresh and b.ops[d.def.op]      -- what a region is handed has no node of its own
+    local op = fresh and b.ops[d.def.op]      -- the argument of a region has no node of its own
     if not fresh or d.def.op == "times" or op and op.never_adds then
         d = b:value("copy", { x = d }, nil, target.name .. "_part")
     end
@@ -50,7 +50,7 @@ local function redirect(b, d, fresh, target, acc)
     target.def = target.def or node
 end
 
--- Level of the gradients table whose forward region is the tensor's scope.
+-- The table of gradients, from `self` outwards, of the tensor's scope.
 local function level_of(self, tensor)
     local level = self
     while level.forward ~= tensor.scope do
@@ -73,14 +73,14 @@ function Gradients:add_param(param, d, fresh)
         regions = regions })
 end
 
--- The position of a node in the body of this level; nil: it stands in none, or in a region of it.
+-- The position of a node in the body of this table; nil if it is not in the body itself.
 function Gradients:position(node)
     for i = self.indexed + 1, #self.body do self.positions[self.body[i]] = i end
     self.indexed = #self.body
     return self.positions[node]
 end
 
--- Whether `first` comes before `second` in the body of this level.
+-- Whether `first` comes before `second` in the body of this table.
 function Gradients:stands_before(first, second)
     local a, b = self:position(first), self:position(second)
     return not b or a ~= nil and a < b
@@ -107,7 +107,7 @@ function Gradients:add(tensor, d, fresh)
         end
         return
     end
-    if entry and not entry.fresh then     -- the value before the loop needs a place of its own
+    if entry and not entry.fresh then     -- iterations add to it, so it must be a tensor of its own
         entry = { tensor = level:own(entry.tensor, regions[#regions], tensor), fresh = true }
         level.entries[tensor] = entry
     end
@@ -121,14 +121,14 @@ function Gradients:add(tensor, d, fresh)
     end
 end
 
--- A copy of `value` in this level's body, placed before the open region `before`.
+-- A copy of `value` in this table's body, placed before the open region `before`.
 function Gradients:own(value, before, tensor)
     local b = self.b
     local body, scope = b.body, b.scope
     b.body, b.scope = before.outer_body, self.scope
     local copied = b:value("copy", { x = value }, nil, "d_" .. tensor.name)
     copied.keep_full = tensor.keep_full
-    local list = before.outer_body          -- ends in the open region and, now, the copy
+    local list = before.outer_body          -- its last two nodes are the open region and the copy
     list[#list - 1], list[#list] = list[#list], list[#list - 1]
     self.indexed = math.min(self.indexed, #list - 2)
     b.body, b.scope = body, scope
@@ -142,7 +142,7 @@ function Gradients:take(tensor)
     return entry and entry.tensor
 end
 
--- Marks what depends on a trainable parameter.
+-- Marks tensors that depend on a trainable parameter (tensor.needs).
 local function mark(body)
     for _, node in ipairs(body) do
         local needs = false
@@ -172,7 +172,7 @@ local function wants_gradient(t)
     return t.needs or (t.param and not t.param.frozen)
 end
 
--- The contributions of one node, by input name in signature order; `grad` is the op's rule.
+-- The gradients of a node's inputs: of an op by input name; of a pointwise node nil and a list of { input, gradient }.
 local function node_gradients(b, ops, node, dy)
     if node.op ~= "map" then return ops[node.op].grad(b, node, dy) end
     local rule, d = node.attrs.rule, {}
@@ -267,7 +267,7 @@ function autodiff.differentiate(b, ops, body, level)
     end
 end
 
--- Nodes whose only results nobody asked for (the gradient of an input, what leads to it alone) are not kept.
+-- Drops nodes whose results no node needs, such as the gradient of an input, and the nodes that only lead to them.
 local function drop_unused(g)
     local readers = {}
     local function count(node, by)

@@ -1,16 +1,15 @@
--- carries: every value that a loop carries needs memory to start in.
+-- carries: gives the initial value of every loop carry memory of its own.
 --
 --   h = times(x)   with x an input, or read again later   ->   x' = copy(x); h = times(x')
 --
--- The value before the loop (init) and the result of each iteration lie in the slots of one piece of memory
--- (see passes/memory.lua). So init must be a value of the scope around the loop that no other carry starts from.
--- Where iterations overwrite each other's slots, the loop must also be its only reader. Otherwise the loop starts
--- from a copy.
+-- The value before the loop (init) and the results of the iterations share the slots of one block of memory
+-- (passes/memory.lua). So init must be a value of the scope around the loop, and of no other carry. If iterations
+-- overwrite slots, the loop must also be the only reader of init. Otherwise the loop starts from a copy of init.
 local graph = require "graph.graph"
 
 local carries = { name = "carries", doc = "copies where a carried value has no place of its own" }
 
--- The nodes that read each tensor.
+-- Maps each tensor to the nodes that read it.
 local function readers_of(g)
     local readers = {}
     for _, body in ipairs { g.forward, g.evaluation, g.backward } do
@@ -34,7 +33,7 @@ local function is_kept(carry, readers)
     return false
 end
 
--- Puts a copy of init before the loop at `index`, for the carry to start from.
+-- Inserts a copy of init before the loop at `index`, as the new init of the carry.
 local function insert_copy(g, builder, body, index, carry)
     builder.at, builder.path = carry.region.at, {}
     builder.body, builder.scope = {}, carry.region.scope

@@ -1,10 +1,10 @@
--- collectives: which sum over the ranks starts behind which node of the backward pass. Only the last micro-step
--- of a cycle has sums over the ranks (passes/roles.lua).
+-- collectives: marks the node of the backward pass after which the collective of each bucket starts. Only the last
+-- micro-step of a cycle reduces over the ranks (passes/roles.lua).
 --
 --   ddp:  d_w written last by node n   ->   behind n: start the all-reduce of the bucket of w
 --
--- A bucket is complete when the last of its gradients is. A loop counts as one node: what it writes is complete
--- when the loop has ended.
+-- A bucket is complete after the last writer of its gradients. A loop counts as one node: its gradients are complete
+-- at its end.
 local graph = require "graph.graph"
 
 local collectives = { name = "collectives", doc = "which collective follows which node" }

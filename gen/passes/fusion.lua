@@ -1,11 +1,11 @@
--- fusion: a pointwise node that is the only writer of its result, which has one reader, another
--- pointwise node of the same body that takes it element by element, is computed inside that reader.
+-- fusion: computes a pointwise node inside the pointwise node that reads its result, if both are in the same body,
+-- no other node reads or writes the result, and the reader reads it element by element.
 --
 --   a = x1 * x2 ; y = a + x3   ->   y = x1 * x2 + x3
 --
 -- Ops that only move values (slice, transpose, ...) are pointwise nodes with a view of their input.
--- A result that would have been stored in 16 bits is rounded to them all the same: bits do not depend on
--- what is fused. A kernel has at most MOST_INPUTS inputs and MOST_STATEMENTS statements; a longer chain is several.
+-- A result of 16 bits is rounded to them in the fused kernel too, so that results do not depend on fusion. A kernel
+-- has at most MOST_INPUTS inputs and MOST_STATEMENTS statements; a longer chain becomes several kernels.
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local statements = require "base.statements"
@@ -14,15 +14,14 @@ local view = require "graph.view"
 local fusion = { name = "fusion", optional = true,
     doc = "chains of pointwise nodes become one kernel" }
 
--- Each input is an address and a value: 16 addresses are the registers of a core, and more than an SM of a device
--- gives a thread without fewer threads fitting. Each is an argument of a launch too.
+-- Each input needs an address and a value: 16 addresses fill the registers of a CPU core, and more registers per
+-- thread leave fewer threads on an SM. Each input is also an argument of a launch.
 local MOST_INPUTS = 16
 
--- A compiler's time grows faster than the body of a loop: 64 calls of a function of templates/c/math.c take a second.
+-- Compile time grows faster than the body of a loop: 64 calls of functions of templates/c/math.c take a second.
 local MOST_STATEMENTS = 64
 
--- Numbers of readers and writers of each tensor, over the whole graph; carries and the loss count as
--- readers.
+-- The number of readers and writers of each tensor in the whole graph. A carry reads its result, a caller the output.
 local function count_uses(g)
     local readers, writers = {}, {}
     local function count(uses, t) uses[t] = (uses[t] or 0) + 1 end
@@ -33,12 +32,12 @@ local function count_uses(g)
             for _, c in ipairs(node.carries or {}) do count(readers, c.result) end
         end)
     end
-    if g.output then count(readers, g.output) end       -- the caller's of a library
+    if g.output then count(readers, g.output) end       -- the caller of a library reads it
     return { readers = readers, writers = writers }
 end
 
--- The statements of a producer, the last as its result would have been read again; what only moves 16 bits rounds
--- nothing.
+-- The statements of a producer, with its result rounded as if stored. A producer that only moves a 16-bit value needs
+-- no rounding.
 local function stored(producer)
     local value = statements.result(producer.statements)
     local moved = value.op == "var" and producer.ins[value.name]
@@ -47,8 +46,8 @@ local function stored(producer)
     return statements.finish(producer.statements, expr.rounded)
 end
 
--- The inputs of a node computed inside `reader` in the place of its input `key`: { ins, views, order }, and for each
--- of both nodes what their inputs are called there. An element that both read is one input.
+-- Joins the inputs of `producer`, fused in place of the input `key` of `reader`. Returns { ins, views, order }, and for
+-- both nodes a map from their input names to the joined ones. An element that both read is one input.
 local function joined_inputs(producer, reader, key)
     local joined, named, map_of = { ins = {}, views = {}, order = {} }, {}, { [producer] = {}, [reader] = {} }
     for _, node in ipairs { producer, reader } do
@@ -69,8 +68,8 @@ local function joined_inputs(producer, reader, key)
     return joined, map_of
 end
 
--- Computes producer inside the reader of its result, the reader's input `key`. Returns false if the kernel would be
--- too large.
+-- Computes producer inside `reader`, in place of the reader's input `key`. Returns false if the kernel would be too
+-- large.
 local function absorb(producer, reader, key)
     if #producer.statements + #reader.statements > MOST_STATEMENTS then return false end
     local joined, map_of = joined_inputs(producer, reader, key)
@@ -83,8 +82,8 @@ local function absorb(producer, reader, key)
     return true
 end
 
--- Why the pointwise node that made a reader's input is not computed inside the reader; nil: nothing is against it but
--- the size of the kernel.
+-- The reason why the producer of a reader's input cannot be fused into the reader; nil if only the size of the kernel
+-- may forbid it.
 local function obstacle(reader, key, position, uses)
     local t = reader.ins[key]
     if uses.readers[t] ~= 1 then return ("%d nodes read it"):format(uses.readers[t]) end
@@ -96,7 +95,7 @@ end
 
 local TOO_LARGE = ("the kernel would have more than %d inputs or %d statements"):format(MOST_INPUTS, MOST_STATEMENTS)
 
--- Notes why the pointwise values that a pointwise node still reads are values in memory.
+-- Records why the pointwise inputs that a pointwise node still reads were not fused.
 local function note_kept(g, node, position, uses, noted)
     for _, key in ipairs(node.signature.ins) do
         local t = node.ins[key]
@@ -107,7 +106,7 @@ local function note_kept(g, node, position, uses, noted)
     end
 end
 
--- Absorbs one input of a node; returns the node that made it, or nil if there is none left.
+-- Fuses the producer of one input into a node; returns the producer, or nil if no input can be fused.
 local function fuse_one(g, node, position, uses)
     for _, key in ipairs(node.signature.ins) do
         local t = node.ins[key]

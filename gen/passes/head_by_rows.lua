@@ -1,5 +1,5 @@
--- head_by_rows: the head (the last layer), its loss and their gradients run over some rows at a time, so that
--- memory never holds the logits of all rows (rows x classes). `memory { logits = "chunked" }` asks for that.
+-- head_by_rows: computes the head (the last layer), its loss and their gradients for a run of rows at a time, so
+-- that memory never holds all logits (rows, classes). Enabled by `memory { logits = "chunked" }`.
 --
 --   forward    logits = linear(x, w)              backward     d_loss = seed
 --              loss, lse = cross_entropy(logits)               for each run of rows:
@@ -8,9 +8,9 @@
 --              d_x = linear_dx(d_logits, w)                        d_logits, d_x, d_w +=
 --              d_w = linear_dw(d_logits, x)       evaluation   for each run of rows: logits, loss, hits
 --
--- The gradient of a loss does not depend on the losses, so one loop over the rows does all that training needs:
--- no logit is computed twice. A node of that loop has node.run = { first, rows, whole, scope }: of operands that
--- begin with `whole` rows it sees `rows` rows, from `first` on, and l * rows further in iteration l of the loop.
+-- The gradient of a loss does not depend on the losses, so one loop over the rows computes both, and no logit is
+-- computed twice. A node of that loop has node.run = { first, rows, whole, scope }: of operands with `whole` rows it
+-- sees `rows` rows from row first + l * rows on, in iteration l of the loop.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -32,9 +32,8 @@ local function readers(body, tensor)
     return list
 end
 
--- The nodes from the head's input to the losses and back: { layer, loss, tally, hit, d_logits, gradients }, where
--- d_logits is the node that makes the gradient of the logits and `gradients` those that read it. If the model has
--- no such head: nil, and the reason.
+-- Finds the nodes of the head: { layer, loss, tally, hit, d_logits, gradients }. d_logits is the node that computes
+-- the gradient of the logits, and `gradients` are its readers. For another kind of head: nil and the reason.
 local function find(g)
     local found = { loss = g.loss.rows.def, gradients = {} }
     if not found.loss or found.loss.op ~= "cross_entropy" then return nil, "the loss is no cross_entropy" end
@@ -43,11 +42,11 @@ local function find(g)
     if not found.layer or not LAYERS[found.layer.op] or found.layer.scope then
         return nil, "the model does not end in linear or unembed"
     end
-    if #readers(g.forward, logits) > 1 then return nil, "what the model gives is read by more than the loss" end
+    if #readers(g.forward, logits) > 1 then return nil, "the model's output is read by more than the loss" end
     found.tally = readers(g.forward, g.loss.rows)[1]
     found.hit = readers(g.evaluation, logits)[1]
     found.d_logits = readers(g.backward, logits)[1]
-    if not found.d_logits then return nil, "nothing is trained" end
+    if not found.d_logits then return nil, "no parameter is trained" end
     for _, node in ipairs(readers(g.backward, found.d_logits.outs.y.tensor)) do
         assert(GRADIENTS[node.op], "an unknown gradient of the logits")
         table.insert(found.gradients, node)
@@ -55,7 +54,7 @@ local function find(g)
     return found
 end
 
--- Runs of equal length, at most `most` rows, which are a loop; the last one may be shorter.
+-- Divides the rows into a loop over runs of equal length, at most `most`, and maybe a shorter last run.
 local function cut(rows, most)
     local each = -(-rows // -(-rows // most))
     local why = ("logits of %d rows at a time"):format(each)
@@ -66,7 +65,7 @@ local function cut(rows, most)
     return runs
 end
 
--- Takes a tensor out of the graph; its name is free again.
+-- Removes a tensor from the graph and frees its name.
 local function forget(g, tensor)
     g.names[tensor.name:lower()] = nil
     table.remove(g.tensors, ordered.find(g.tensors, tensor))
@@ -74,7 +73,7 @@ end
 
 local function has_rows(node, name) return node.signature.shape[name]:sub(1, 3) == "..." end
 
--- The node over a run. `inner` maps what lives within one run to its tensor there.
+-- A copy of the node that works on a run. `inner` maps tensors to their counterparts within one run.
 local function over_run(node, run, inner, ops)
     local copy = ordered.copy(node, { ins = {}, outs = {}, run = run, scope = run.scope,
         size = ordered.copy(node.size, { lead = { run.rows } }), why = run.why })
@@ -100,14 +99,14 @@ local function over_run(node, run, inner, ops)
     return copy
 end
 
--- Where the results of a run lie that no other needs.
+-- The counterpart of a tensor within one run, of run.rows rows.
 local function of_run(g, tensor, run, suffix)
     return graph.tensor(g, { name = tensor.name .. suffix .. (run.rest and "_rest" or ""), kind = "value",
         shape = { run.rows, tensor.shape[#tensor.shape] }, dtype = tensor.dtype, at = tensor.at,
         scope = run.scope, keep_full = tensor.keep_full })
 end
 
--- Appends a run of these nodes to a body; returns them.
+-- Appends copies of the nodes that work on a run to a body; returns them.
 local function append(g, body, run, nodes, within, suffix, ops)
     local region, inner, list = nil, {}, {}
     local each = ordered.copy(run)
@@ -131,7 +130,7 @@ local function without(body, nodes)
     end)
 end
 
--- Training: everything, in the backward pass, in the place of the gradient of the logits.
+-- Training: moves the nodes of the head to the backward pass, to the place of the gradient of the logits.
 local function train(g, found, runs, config)
     local logits, d_logits = found.loss.ins.logits, found.d_logits.outs.y.tensor
     local nodes = { found.layer, found.loss, found.d_logits, table.unpack(found.gradients) }
@@ -161,7 +160,7 @@ local function train(g, found, runs, config)
     return made
 end
 
--- Evaluation: losses and hits. Kernels are those of training where there are such.
+-- Evaluation: losses and hits over runs of rows. Nodes use the kernels of their training counterparts (twin).
 local function evaluate(g, found, runs, made, config)
     local body, nodes = {}, { found.layer, found.loss, found.hit }
     for i, run in ipairs(runs) do
@@ -176,7 +175,7 @@ end
 function head_by_rows.run(g, config)
     local found, why = find(g)
     local rows = graph.elements(g.loss.rows.shape)
-    config.logits_possible = found and rows > config.logits_rows       -- what a budget that is too small says
+    config.logits_possible = found and rows > config.logits_rows       -- for the message of a memory budget too small
     if config.logits ~= "chunked" then
         graph.decide(g, "logits", "whole", 'memory: logits is not "chunked"')
         return

@@ -1,14 +1,13 @@
--- layout: the flat space of all trainable parameters, its segments and buckets, and packed views.
+-- layout: the flat space of all parameters, its segments and buckets, and packed views of weights.
 --
---   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...      one array for values,
---   gradients and each optimizer state; a region's parameters lie layer by layer.
+--   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...
 --
--- State that not all parameters have, or of which they have less than elements, lies in an array of its own
--- in the same order.
--- A segment is a run with one update rule, a bucket is what one collective moves.
--- View: a weight that a forward product reads row by row gets a transposed copy, made once per
--- update, so that the inner loop runs along contiguous memory in every micro-step. Where products read
--- 16 bits, so do views, and each other weight that one reads gets a view too.
+-- Parameters, gradients and each optimizer state are arrays of this layout; a region's parameters lie layer by layer.
+-- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
+-- A segment is a run with one update rule. A bucket is a run that one collective reduces.
+-- A view is a copy of a weight, made once per update. A weight that a forward product reads row by row gets a
+-- transposed view, so that the inner loop of every micro-step reads contiguous memory. If products read 16 bits,
+-- views have 16 bits, and all other weights of products get views too.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -19,12 +18,12 @@ layout.ALIGN = 16      -- elements: 64 bytes of f32
 
 local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
 
--- Which part of the flat space a parameter lies in: of those that are not trained, such come first for which a
--- cycle collects something.
+-- The part of the flat space of a parameter. Trained parameters ("used") come first, then buffers with statistics
+-- collected over a cycle, then the rest.
 local function part_of(param) return param.used and "used" or param.collected and "collected" or "rest" end
 
--- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Parameters
--- that the loss does not depend on lie behind all others, in no segment and no bucket.
+-- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Only parameters of
+-- the part "used" are in segments and buckets.
 local function items_of(g, part)
     local items, of_region = {}, {}
     for _, param in ipairs(g.params) do
@@ -52,7 +51,7 @@ local function items_of(g, part)
     return items
 end
 
--- Gives each run its offset from `offset` on; returns the end.
+-- Places the runs one after another from `offset` on; returns the end.
 local function place_parameters(items, offset)
     for _, item in ipairs(items) do
         local size = 0
@@ -69,7 +68,7 @@ local function place_parameters(items, offset)
     return offset
 end
 
--- Where each state lies: over the flat space, or in an array of what there is of it.
+-- Places each state: in an array over the flat space (dense), or in an array of the parameters that have it.
 local function place_states(g, items)
     g.states = ordered.map()
     for _, name in ipairs(g.state_names) do
@@ -97,8 +96,8 @@ local function place_states(g, items)
     end
 end
 
--- Neighbouring runs of the same group outside regions are one segment; a region gives one segment
--- per run of equal groups inside a layer, repeated `count` times.
+-- Divides the flat space into segments. Outside regions, neighbouring parameters of one group are one segment. In a
+-- region, neighbours of one group within a layer are one segment, repeated `count` times.
 local function segments(g, items)
     g.segments = {}
     for _, item in ipairs(items) do
@@ -116,7 +115,7 @@ local function segments(g, items)
             end
         end
     end
-    for _, s in ipairs(g.segments) do   -- a whole layer under one rule: one contiguous run
+    for _, s in ipairs(g.segments) do   -- one rule for whole layers: one contiguous run
         if s.n == s.stride and not s.layer then s.n, s.count, s.stride = s.n * s.count, 1, 0 end
     end
 end
@@ -169,7 +168,7 @@ local function pack_views(g, config)
     end
 end
 
--- Notes which parameters of two axes or more are read from copies.
+-- Records the decision about a view for each parameter of two axes or more.
 local function note_views(g, config)
     for _, param in ipairs(g.params) do
         if param.used and #param.shape > 1 then
@@ -179,13 +178,13 @@ local function note_views(g, config)
                 graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
             else
                 graph.decide(g, param.name, "home", config.without:has "layout" and "pass layout is left out"
-                    or "what reads it reads rows")
+                    or "its readers read rows")
             end
         end
     end
 end
 
--- Views in 16 bits of all other weights that products read.
+-- Makes 16-bit views of all other weights that products read.
 local function narrow_views(g, config)
     for _, body in ipairs { g.forward, g.backward, g.evaluation } do
         graph.walk(body, function(node)

@@ -3,8 +3,8 @@
 --   y: activations at 1024, alive from forward 0 to backward 3
 --
 -- Values of the outermost scope and whole regions share one timeline: forward, backward,
--- evaluation, boundary. What a region computes and its reverse reads later has `count` slots there; all else
--- inside a region lives in the region's frame, planned the same way as one block of the timeline.
+-- evaluation, boundary. A value of a region that its reverse reads later has `count` slots there; all other
+-- values of a region lie in the region's frame, planned the same way as one block of the timeline.
 -- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
 -- else two that alternate.
 local graph = require "graph.graph"

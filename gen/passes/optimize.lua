@@ -2,9 +2,9 @@
 --
 --   fc1.weight  ->  group 1 { adamw, weight_decay = 0.01 }, state m, v
 --
--- Groups come from the optimizer's `groups` list; the first entry that matches wins, parameters
--- that match none form the default group. Here a group is further divided by what updates its parameters: the
--- optimizer or its rest, and the form of a rule that treats matrices otherwise than vectors.
+-- Groups come from the optimizer's `groups` list: the first matching entry wins, and parameters that match none form
+-- the default group. This pass divides a group further: by the optimizer or its `rest`, and by the forms of a rule
+-- for matrices and for vectors.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
@@ -12,8 +12,9 @@ local ordered = require "base.ordered"
 
 local optimize = { name = "optimize", doc = "parameter groups and optimizer state" }
 
--- With layer_decay: the depth of each parameter, 0 before the first layer of a `times`, N + 1 behind the
--- last of all N, and how much of the rate each depth gets. In a `times` it is that of its first layer.
+-- With layer_decay, sets param.layer, the depth of each parameter: 0 before the first of the N layers of `times`,
+-- N + 1 after the last; in a `times` the depth of its first layer. g.layer_rates has the factor of the rate for each
+-- depth.
 local function set_layers(g, config)
     local decay = config.optimizer.own.layer_decay
     if not decay or decay == 1 then return end
@@ -37,15 +38,15 @@ local function set_layers(g, config)
     for depth = 0, layers + 1 do g.layer_rates[depth + 1] = decay ^ (layers + 1 - depth) end
 end
 
--- The form of a rule for parameters of this rank: its own, or the one for matrices.
+-- The form of a rule for parameters of this rank, and whether it is the vector form of a rule with two forms.
 local function form_of(rule, rank)
     if not rule.matrix or rank < 2 then return rule, rule.matrix ~= nil end
     return ordered.copy(rule, rule.matrix), false
 end
 
--- The group of a parameter, made when its first parameter comes. index: its number in the spec; those of the
--- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: what
--- its kernels and numbers are called after.
+-- The group of a parameter, made for its first parameter. index: its number in the spec; groups of `rest`, and of
+-- vectors of a rule with a form for matrices, come after all groups of the spec. name: part of the names of its
+-- kernels and numbers.
 local function group_of(g, config, param, norms)
     local update = groups.update_of(config, param)
     local form, vectors = form_of(update.rule, #param.shape)
@@ -66,7 +67,7 @@ local function group_of(g, config, param, norms)
     return g.groups:get(index)
 end
 
--- Names that a rule's expressions have for other things.
+-- Names with another meaning in a rule's expressions.
 local TAKEN = { w = true, g = true, t = true, lr = true }
 
 local function add_state(g, param, name, shape)

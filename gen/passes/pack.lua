@@ -1,4 +1,4 @@
--- pack: places blocks of memory that are in use for a while so that no two share an address at one time.
+-- pack: places blocks of memory, each with a lifetime, so that blocks alive at the same time do not overlap.
 --
 --   a 64 elements, from 1 to 3        a at 0
 --   b 64 elements, from 2 to 4   ->   b at 64

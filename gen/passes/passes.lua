@@ -1,7 +1,7 @@
--- passes: the list, in order. A pass takes the graph and the configuration and changes the graph. The runner
--- checks the graph after each pass and writes it to a file with --trace. A pass marked `optional` can be left
--- out (--without NAME): the program must compute the same. One marked `always` then runs in part. A pass that lies in
--- gen/passes and is not in the list says `after` which one it runs; `fields` are its own, as graph/fields.lua has them.
+-- passes: the list of passes, in order. A pass changes the graph as the configuration says. The runner checks the
+-- graph after each pass and, with --trace, writes it to a file. A pass marked `optional` can be left out (--without
+-- NAME) without changing results; one marked `always` then still runs in part. A pass in gen/passes that is not in
+-- the list names its predecessor in `after`, and its own fields of the graph in `fields`, as in graph/fields.lua.
 local diag = require "base.diag"
 local fields = require "graph.fields"
 local ordered = require "base.ordered"
@@ -13,16 +13,16 @@ local passes = {}
 passes.list = {
     require "passes.autodiff",     -- backward nodes and gradient tensors
     require "passes.head_by_rows", -- the last layer and its loss over some rows at a time (optional)
-    require "passes.accumulate",   -- sums over the micro-steps, where kernels do not make them
+    require "passes.accumulate",   -- sums over micro-steps that kernels do not compute
     require "passes.optimize",     -- parameter groups and optimizer state
     require "passes.precision",    -- a concrete type for every tensor
-    require "passes.recompute",    -- values computed again instead of kept (optional)
+    require "passes.recompute",    -- values recomputed in the backward pass (optional)
     require "passes.layout",       -- the flat space, buckets, packed views (views: optional)
     require "passes.update",       -- the boundary: measure, decide, update
     require "passes.fusion",       -- chains of pointwise nodes become one kernel (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.roles",        -- the roles that A needs
-    require "passes.carries",      -- copies where a value that a loop carries has no place to start in
+    require "passes.carries",      -- copies of initial values of loop carries
     require "passes.memory",       -- an arena and an offset for every tensor
     (require "passes.sync"),       -- barriers between kernels that share memory
 }
@@ -33,7 +33,7 @@ local function position(name)
     end
 end
 
--- Puts the passes that are found by their folder alone into the list.
+-- Adds the passes found in the folder to the list.
 local function find_others()
     for _, file in ipairs(host.embedded_names("gen/passes/")) do
         local name = file:match("^gen/passes/([%w_]+)%.lua$")

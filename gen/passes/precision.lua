@@ -1,13 +1,12 @@
--- precision: replaces the type "real" by the program's type. In 16 bits stored are activations, their
--- gradients, and weights as products read them; all else, and all arithmetic, is f32.
+-- precision: replaces the type "real" by the program's type. With bf16 or f16, activations, their gradients, and the
+-- views of weights for products are stored in 16 bits; everything else, and all arithmetic, is f32.
 --
 --   y real (16, 64)       ->  y f32 (16, 64)
 --   y = softmax(x)        ->  x_f32 = x ; y_f32 = softmax(x_f32) ; y = y_f32       with x, y bf16
 --
--- A value is rounded once, where it is stored. Pointwise kernels read and write 16 bits themselves; of
--- other ops the catalog says which operands are read and written so (`half`); what a kernel cannot is
--- copied by a pointwise node beside it. The inputs of a product are always 16 bits: what else would be
--- read, a batch, is rounded first; weights get a view (passes/layout.lua).
+-- A value is rounded once, where it is stored. Pointwise kernels read and write 16 bits themselves. For other ops the
+-- catalog lists the 16-bit operands (`half`); for all others a pointwise node beside the op converts. The inputs of a
+-- product are always 16 bits: a batch is rounded first, and weights get a view (passes/layout.lua).
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -17,7 +16,7 @@ local precision = { name = "precision", doc = "a concrete type for every tensor"
 
 local BODIES = { "forward", "evaluation", "backward" }
 
--- The types of what nodes write and regions carry.
+-- Sets the 16-bit type for the values that nodes write and regions carry.
 local function choose(body, half)
     local function store(t)
         if t.kind == "value" and t.dtype == "real" and not t.keep_full then t.dtype = half end
@@ -34,14 +33,14 @@ end
 local Casts = {}
 Casts.__index = Casts
 
--- t in another type, by a node of its own in the new body.
+-- Appends a node to the new body that converts t to another type; returns its result.
 function Casts:cast(t, dtype, name, node)
     local b = self.builder
     b.at, b.path, b.body, b.scope = node.at, {}, self.body, node.scope
     return b:cast(t, dtype, name)
 end
 
--- What the kernel of a node reads.
+-- Converts an input of a node to the type that its kernel reads.
 function Casts:read(node, op, name)
     local t = node.ins[name]
     local takes_half = op.half and op.half[name]
@@ -54,8 +53,8 @@ function Casts:read(node, op, name)
     end
 end
 
--- What it writes: a value of f32 where it cannot write 16 bits, which is then rounded, or added, to the
--- true one.
+-- Converts an output of a node: a kernel that cannot write 16 bits writes an f32 value, and a second node rounds it,
+-- or adds it, to the true output.
 function Casts:write(node, op, name)
     local out = node.outs[name]
     local t = out.tensor
@@ -69,7 +68,7 @@ function Casts:write(node, op, name)
     if t.def == node then t.def, t.rounds = rounding, written end
 end
 
--- Copies that round, or that may add, are pointwise nodes.
+-- Turns a copy to 16 bits into a pointwise node, since it rounds and may add.
 local function as_map(node)
     if node.op ~= "copy" or not graph.is_half(node.outs.y.tensor) then return end
     node.op, node.statements, node.views, node.attrs = "map", { { "copy_out", expr.var "x" } }, {}, {}
@@ -105,7 +104,7 @@ function Casts:rewrite(body)
     end
 end
 
--- parallel.force_outputs_fp32: what the model gives is not rounded.
+-- parallel.force_outputs_fp32: the model's output is not rounded to 16 bits.
 local function widen_output(g, config)
     local output = g.output
     if not config.force_outputs_fp32 or not output then return end

@@ -1,15 +1,15 @@
--- recompute: values under the chosen names are computed again in the backward pass instead of kept.
+-- recompute: recomputes the chosen values in the backward pass instead of keeping them.
 --
 --   forward h: a = relu(x)             backward h: a' = relu(x)      (clone)
 --   backward h: d = dx(a)                          d  = dx(a')
 --
--- A clone stands before its first reader; what a clone reads is cloned too if it is chosen, else
--- it is a kept value. The same node gives the same bits, so results do not change.
+-- A clone precedes its first reader. An input of a clone is cloned too if it is chosen, else it is kept. The same
+-- node gives the same bits, so results do not change.
 --
--- Chosen are the values of config.recompute, a list of globs, or a depth that a budget asks for:
---   "light"    results of little arithmetic: all but products, attention and the like
---   "blocks"   of a numbered block (h.3, layer1.0) or of a layer of `times`, all that no other block
---              reads; outside of blocks as "light"
+-- Chosen are the values that fit config.recompute, a list of globs, or those of a depth that a memory budget needs:
+--   "light"    results of few operations: all but products, attention and similar ops
+--   "blocks"   all values that only their own block reads, a numbered block (h.3, layer1.0) or a layer of `times`;
+--              outside blocks as "light"
 local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
@@ -18,7 +18,7 @@ local ordered = require "base.ordered"
 local recompute = { name = "recompute", optional = true,
     doc = "values computed again instead of kept" }
 
--- Operations for each element of the result, up to which it is cheap to compute again.
+-- Operations per element of a result, up to which it is cheap to recompute.
 local LIGHT = 32
 
 local function is_light(config, node)
@@ -29,13 +29,13 @@ local function is_light(config, node)
     return cost(node).flops <= LIGHT * elements
 end
 
--- The block of a node: that of a region, or the path up to its last number.
+-- The block of a node: its region, or its path up to the last number.
 local function block_of(node)
     if node.scope or node.op == "times" then return node.scope end
     return node.path:match("^(.*%.%d+)%.") or node.path:match("^(.*%.%d+)$")
 end
 
--- Values that are read by nodes of another block, or by what follows the forward pass.
+-- Values that nodes of another block or of the evaluation read.
 local function read_elsewhere(g)
     local found = {}
     for _, body in ipairs { g.forward, g.evaluation } do
@@ -48,8 +48,8 @@ local function read_elsewhere(g)
     return found
 end
 
--- Left out are the results of ops marked as computed once: they stand at the end of the forward pass,
--- where there is nothing to gain. Copies in another type are nothing to keep.
+-- Whether a value is recomputed. Ops marked `computed_once` are never recomputed: they are at the end of the forward
+-- pass, where nothing is gained. Copies in another type always are.
 local function chosen(config, tensor)
     local node = (tensor.rounds or tensor).def
     if not config.is_forward[tensor] or config.ops[node.op].computed_once then return false end
@@ -92,15 +92,15 @@ local function clone(g, config, tensor, scope, made, list)
     return made[tensor]
 end
 
--- A backward body with clones in front of their first readers. scope: the region of the body; forward_scope:
--- the forward region that it is the reverse of.
+-- A backward body with clones before their first readers. scope: the region of the body; forward_scope: the forward
+-- region that it is the reverse of.
 local function with_clones(g, config, body, scope, forward_scope)
     local made, list = {}, {}
     for _, node in ipairs(body) do
         if node.op == "times" and node.reverse_of then
             node.body = with_clones(g, config, node.body, node, node.reverse_of)
         else
-            graph.walk({ node }, function(reader)      -- a loop over rows reads what stands before it
+            graph.walk({ node }, function(reader)      -- clones for a loop over rows precede the loop
                 for _, name in ipairs(reader.signature and reader.signature.ins or {}) do
                     local t = reader.ins[name]
                     if t and t.scope == forward_scope and chosen(config, t) then

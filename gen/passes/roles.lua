@@ -1,4 +1,4 @@
--- roles: which variants of the backward pass the cycles need.
+-- roles: lists the variants of the backward pass, by the role of a micro-step in its cycle.
 --
 --   A = 4            ->  first (writes), next (adds), last (adds, reduces over the ranks)
 --   A = 4, tail of 1 ->  first, next, last, and only (writes, reduces)

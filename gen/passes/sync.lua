@@ -1,17 +1,17 @@
--- sync: barriers. Workers share the tiles of one kernel and run ahead into the next; a kernel that
--- reads what an earlier one wrote, or writes where an earlier one read or wrote, must wait.
+-- sync: barriers. Workers share the tiles of a kernel and run ahead into the next kernel. A kernel waits if it
+-- reads memory written, or writes memory read or written, by a kernel since the last barrier.
 --
 --   y = linear(x, w) ; barrier ; r = relu(y)
 --
--- Works on places, not on names, so memory reuse is seen. A loop body is walked twice: the second
--- walk finds what one iteration needs from the one before. Behind a node with `fence` all workers wait anyway.
+-- Memory places are compared, not names, so that reuse of memory counts. A loop body is walked twice: the second
+-- walk finds conflicts with the iteration before. After a node with `fence` all workers wait anyway.
 local graph = require "graph.graph"
 local ranges = require "base.ranges"
 
 local sync = { name = "sync", doc = "barriers between kernels that share memory" }
 
--- The elements of its arena that a tensor has, lo .. hi - 1, over all iterations. each: the tensor has a slot of
--- `n` elements for each iteration of this loop, `stride` apart, and a node touches only that of its iteration.
+-- The range lo .. hi - 1 of a tensor in its arena, in elements, over all iterations. each: the loop for whose
+-- iterations the tensor has slots of `n` elements, `stride` apart; a node touches only the slot of its iteration.
 local function place_of(t, loop, walk)
     local p, n = t.place, graph.places(t)
     local last = p.slots > 1 and p.stride * (p.slots - 1) or 0
@@ -19,20 +19,21 @@ local function place_of(t, loop, walk)
         each = p.slots > 1 and not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
 end
 
--- Whether the slots of two tensors, the same distance apart, lie between each other.
+-- Whether the slots of two tensors have the same stride and interleave without overlap.
 local function between_slots(a, b)
     if a.stride ~= b.stride then return false end
     local gap = (b.lo - a.lo) % a.stride
     return gap >= a.n and gap + b.n <= a.stride
 end
 
--- Whether they are the slots of one tensor in two iterations of the loop that is walked.
+-- Whether a and b are different slots of one tensor: slots of two iterations of the walked loop.
 local function other_iteration(a, b)
     return a.loop and a.loop == b.loop and a.walk ~= b.walk and a.each == b.each and a.lo == b.lo
         and a.stride == b.stride
 end
 
--- Memory: per arena the ranges of tensors without slots, and a list of those with slots, of which there are few.
+-- Whether range r overlaps the memory. Memory has, per arena, the ranges of tensors without slots, and a list of the
+-- few tensors with slots.
 local function meets(memory, r)
     local arena = memory[r.arena]
     if not arena then return false end
@@ -52,7 +53,8 @@ local function add(memory, r)
     if r.each then table.insert(arena.slotted, r) else arena.plain:add(r.lo, r.hi) end
 end
 
--- since: what was read and written since the last barrier; loop, walk: the loop that is walked, and which walk it is.
+-- Decides whether a node needs a barrier. since: memory read and written since the last barrier; loop, walk: the
+-- walked loop and the number of the walk, 1 or 2.
 local function visit(g, node, since)
     local reads, writes, wait = {}, {}, nil
     for i, t in ipairs(graph.reads(node)) do
@@ -90,7 +92,7 @@ local function walk(g, body, since)
     end
 end
 
--- Sets the barriers of a body that is a function of its own, before and behind which all workers wait.
+-- Sets the barriers of a body that is a function of its own: all workers wait before and after it.
 local function sync_body(g, body) walk(g, body, { read = {}, written = {} }) end
 
 function sync.run(g)

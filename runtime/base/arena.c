@@ -17,7 +17,7 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
         return ga_fail(e, GA_BUG, "arena %s: %zu bytes planned, not a multiple of %d", name, bytes,
                        PAGE);
     if (bytes == 0) return GA_OK;
-    /* MAP_POPULATE reserves and touches at once, and returns without the pages if there are none:
+    /* MAP_POPULATE reserves and touches all pages, but succeeds without them when memory is short:
      * the loop below then faults them in one by one. */
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);

@@ -1,4 +1,4 @@
-/* arena.h: the only memory of a program: a few mappings made at start, sized by the plan. */
+/* arena.h: all memory of a program: a few mappings made at start, with the sizes of the plan. */
 #ifndef GA_ARENA_H
 #define GA_ARENA_H
 
@@ -11,13 +11,12 @@ typedef struct ga_arena {
     char *base;       /* page aligned, zero-filled */
 } ga_arena;
 
-/* Maps exactly `bytes` (a multiple of 4096; 0 is allowed and maps nothing) with one mmap and
- * touches every page, so that a lack of memory shows here. GA_ENVIRONMENT if there is not enough.
- */
+/* Maps exactly `bytes` (a multiple of 4096; 0 is allowed and maps nothing) with one mmap and touches
+ * every page, so that a shortage of memory is found here: GA_ENVIRONMENT. */
 int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e);
 
-/* Next `bytes` of a at a multiple of `align` (a power of two <= 4096), zero-filled. NULL with
- * GA_BUG in e if the plan is too small. There is no way to give memory back. */
+/* The next `bytes` of the arena, zero-filled, at a multiple of `align` (a power of two <= 4096). NULL
+ * with GA_BUG in e if the plan is too small. Memory is never given back. */
 void *ga_take(ga_arena *a, size_t bytes, size_t align, ga_err *e);
 
 void ga_arena_close(ga_arena *a); /* NULL and never opened (all zero) allowed */

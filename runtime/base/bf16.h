@@ -1,5 +1,5 @@
-/* bf16.h: the upper half of a float: 8 bits of exponent, 7 of fraction. Values are stored in it and
- * computed with as floats. Integer arithmetic without branches: any compiler makes vectors of it. */
+/* bf16.h: the upper half of a float: 8 bits of exponent, 7 of fraction. Storage only: arithmetic uses
+ * floats. The conversions are integer arithmetic without branches, so any compiler vectorizes them. */
 #ifndef GA_BF16_H
 #define GA_BF16_H
 
@@ -18,8 +18,8 @@ static inline float bf16_widen(bf16 h) {
     return x;
 }
 
-/* The nearest, of two equally near the one whose last bit is 0; beyond the greatest infinity; a NaN
- * stays one, with its sign and the upper bits of its fraction. */
+/* Rounds to nearest, ties to even; infinity above the largest value; a NaN keeps its sign and the
+ * upper bits of its fraction. */
 static inline bf16 bf16_narrow(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -28,7 +28,7 @@ static inline bf16 bf16_narrow(float x) {
     return (bf16){(uint16_t)(out >> 16)};
 }
 
-/* What bf16 makes of x. */
+/* x rounded to bf16, as a float. */
 static inline float bf16_rounded(float x) {
     return bf16_widen(bf16_narrow(x));
 }

@@ -1,6 +1,6 @@
-/* f16.h: 16 bits of IEEE 754: 5 of exponent, 10 of fraction; 6e-8 to 65504. Values are stored in it and
- * computed with as floats. Straight lines without branches: any compiler makes vectors of them. No step
- * reads or makes a denormal float, so they hold where those are flushed. */
+/* f16.h: IEEE 754 binary16: 5 bits of exponent, 10 of fraction; 6e-8 to 65504. Storage only: arithmetic
+ * uses floats. The conversions have no branches, so any compiler vectorizes them. They neither read nor
+ * produce a denormal float, so they work where denormals are flushed to zero. */
 #ifndef GA_F16_H
 #define GA_F16_H
 
@@ -23,7 +23,7 @@ static inline uint32_t f16_bits(float x) {
     return bits;
 }
 
-/* Exact, denormal numbers too: with the exponent of 2^-14 they are that much too great. */
+/* Exact, also for denormals: read with the exponent of 2^-14 they are too large by 2^-14. */
 static inline float f16_widen(f16 h) {
     const uint32_t size = (uint32_t)(h.bits & 0x7fff) << 13;
     const uint32_t small = f16_bits(f16_float(size + 0x38800000) - 0x1p-14f);
@@ -31,8 +31,8 @@ static inline float f16_widen(f16 h) {
     return f16_float((size < 0x00800000 ? small : other) | (uint32_t)(h.bits & 0x8000) << 16);
 }
 
-/* The nearest, of two equally near the one whose last bit is 0; infinity from 65520 on; a NaN stays one,
- * with its sign and the upper bits of its fraction. Below 2^-14 adding 0.5 rounds to multiples of 2^-24. */
+/* Rounds to nearest, ties to even; infinity from 65520 on; a NaN keeps its sign and the upper bits of its
+ * fraction. Below 2^-14 adding 0.5 rounds to multiples of 2^-24. */
 static inline f16 f16_narrow(float x) {
     const uint32_t bits = f16_bits(x), size = bits & 0x7fffffff;
     const uint32_t small = f16_bits(f16_float(size) + 0.5f) - 0x3f000000;
@@ -43,7 +43,7 @@ static inline f16 f16_narrow(float x) {
     return (f16){(uint16_t)(out | (bits >> 16 & 0x8000))};
 }
 
-/* What f16 makes of x. */
+/* x rounded to f16, as a float. */
 static inline float f16_rounded(float x) {
     return f16_widen(f16_narrow(x));
 }

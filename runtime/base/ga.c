@@ -44,7 +44,7 @@ const char *ga_dtype_name(ga_dtype t) {
     return dtypes[t].name;
 }
 
-/* The upper half of an F32. */
+/* BF16 is the upper half of an F32. */
 static double bf16_value(uint16_t bits) {
     const uint32_t wide = (uint32_t)bits << 16;
     float value;
@@ -52,7 +52,7 @@ static double bf16_value(uint16_t bits) {
     return value;
 }
 
-/* The nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; a NaN stays a NaN. */
 static uint16_t bf16_bits(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -99,7 +99,7 @@ void ga_open_streams(void) {
     if (fd > STDERR_FILENO) close(fd);
 }
 
-#define CLEAR "\r\033[K" /* to the first column, and nothing behind it */
+#define CLEAR "\r\033[K" /* to the first column, then clear to the end of the line */
 
 static atomic_bool drawn;
 

@@ -1,6 +1,6 @@
-/* ga.h: what every part of the runtime shares: status, error text, element types, tensors, the
- * clock. No function of the runtime ends the process (but the watchdog) or allocates outside a
- * ga_arena. */
+/* ga.h: shared by every part of the runtime: status codes, error texts, element types, tensors, the
+ * clock. No function of the runtime allocates outside a ga_arena; only the watchdog ends the
+ * process. */
 #ifndef GA_H
 #define GA_H
 
@@ -25,12 +25,12 @@ typedef struct ga_err {
     char msg[512];
 } ga_err;
 
-/* Fills e (NULL allowed; an earlier error is overwritten; control bytes become '?') and returns
- * status. */
+/* Fills e and returns status. NULL is allowed; an earlier error is overwritten; control bytes become
+ * '?'. */
 int ga_fail(ga_err *e, ga_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns from the calling function with the negative code of call, if it has one. */
+/* Returns the code of `call` from the calling function if the code is negative. */
 #define GA_TRY(call)                                                                               \
     do {                                                                                           \
         int ga_code_ = (call);                                                                     \
@@ -40,9 +40,9 @@ int ga_fail(ga_err *e, ga_status status, const char *fmt, ...)
 typedef enum ga_dtype { GA_F32, GA_F64, GA_BF16, GA_F16, GA_I32, GA_I64, GA_U8 } ga_dtype;
 
 size_t ga_dtype_bytes(ga_dtype t);
-const char *ga_dtype_name(ga_dtype t); /* as safetensors spells it: "F32", "F64", "BF16", ... */
+const char *ga_dtype_name(ga_dtype t); /* name in safetensors files: "F32", "F64", "BF16", ... */
 
-/* What becomes of the ranks' values, element by element. */
+/* Elementwise reduction over the ranks. */
 typedef enum ga_op { GA_SUM, GA_MEAN, GA_MAX, GA_MIN } ga_op;
 
 typedef struct ga_tensor {
@@ -53,27 +53,26 @@ typedef struct ga_tensor {
     void *data;
 } ga_tensor;
 
-/* Reads element i of base (F32, F64, BF16 or F16; every value is exact), or writes it, rounding to
- * the type (F32 or F64; BF16 from what it is as F32). */
+/* ga_get reads element i of base (F32, F64, BF16 or F16) exactly. ga_set writes it, rounded to the
+ * type (F32, F64 or BF16; for BF16 rounded to F32 first). */
 double ga_get(const void *base, ga_dtype t, int64_t i);
 void ga_set(void *base, ga_dtype t, int64_t i, double value);
 
 /* Seconds of the monotonic clock. */
 double ga_clock(void);
 
-/* Opens /dev/null in the place of each standard stream that is closed: otherwise the next file
- * opened, a log or a checkpoint, would get the lines that are printed. */
+/* Opens /dev/null for each standard stream that is closed: otherwise the next file opened, a log or a
+ * checkpoint, would take its descriptor and receive the printed lines. */
 void ga_open_streams(void);
 
-/* One line to stderr in one write(2), at most 1,023 bytes; never fails, never allocates. */
+/* Writes one line of at most 1,023 bytes to stderr with one write(2); never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* A line on a terminal that is drawn again and again, on stderr: shows text (at most 500 bytes) in the
- * place of the line drawn before. NULL: the line stays, what comes is written below it. ga_say removes
- * the line; the next ga_draw brings it back. */
+/* Redraws a status line on stderr, a terminal: text (at most 500 bytes) replaces the line drawn before.
+ * NULL keeps the line and moves below it. ga_say removes the line; the next ga_draw draws it again. */
 void ga_draw(const char *text);
 
-/* Removes the drawn line, if there is one: something else is to be written. */
+/* Removes the drawn line, if there is one, before other text is written. */
 void ga_draw_clear(void);
 bool ga_draw_shown(void);
 

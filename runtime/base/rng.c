@@ -1,4 +1,4 @@
-/* rng.c: counter-based numbers, permutation, initial values. rng.h has the exact definitions. */
+/* rng.c: counter-based numbers, permutation, initial values. rng.h defines them exactly. */
 #include "base/rng.h"
 
 #include <math.h>

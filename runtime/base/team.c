@@ -1,6 +1,5 @@
-/* team.c: threads, one barrier for everything, and tiles claimed by compare-and-swap.
- * Between runs the other workers wait at the barrier; a run is the stretch between two passes of
- * it. */
+/* team.c: threads, a single barrier, and tiles claimed by compare-and-swap. Between runs the other
+ * workers wait at the barrier; a run lies between two passes of the barrier. */
 #include "base/team.h"
 
 #include <limits.h>
@@ -14,8 +13,8 @@
 
 enum { SLOTS = 64, SPIN = 2000, STACK = 1 << 20 };
 
-/* One kernel call's counter: the call's sequence number in the upper half, the next tile in the
- * lower. */
+/* Tile counter of one kernel call: the call's sequence number in the upper half, the next tile in the
+ * lower half. */
 typedef struct {
     _Alignas(64) _Atomic uint64_t next;
 } slot;
@@ -23,8 +22,8 @@ typedef struct {
 struct ga_team {
     slot slots[SLOTS];
     _Alignas(64) _Atomic int arrived;
-    /* Counts passes of the barrier in steps of 2; bit 0: somebody sleeps and must be woken. One
-     * word, so that setting the bit and passing cannot miss each other. */
+    /* Counts passes of the barrier in steps of 2; bit 0: a worker sleeps and must be woken. Both are in
+     * one word, so that no wake-up is lost between setting the bit and passing. */
     _Alignas(64) _Atomic uint32_t phase;
     _Alignas(64) _Atomic int threads;
     _Atomic int status;
@@ -47,8 +46,7 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Control word of the floating-point unit with denormals read and written as zero; returns the old
- * one. */
+/* Makes the floating-point unit read and write denormals as zero; returns the old control word. */
 static uint64_t flush_denormals(void) {
 #if defined(__x86_64__)
     unsigned old = __builtin_ia32_stmxcsr();
@@ -84,7 +82,7 @@ static void wait_for_phase(ga_team *t, uint32_t old) {
         if (seen == old &&
             !atomic_compare_exchange_strong_explicit(&t->phase, &seen, old | 1,
                                                      memory_order_acq_rel, memory_order_acquire))
-            continue; /* seen now holds what is there */
+            continue; /* seen now holds the current value */
         if ((seen & ~1u) != old) return;
         syscall(SYS_futex, &t->phase, FUTEX_WAIT_PRIVATE, old | 1, NULL, NULL, 0);
         seen = atomic_load_explicit(&t->phase, memory_order_acquire);
@@ -131,7 +129,7 @@ static int start_threads(ga_team *t, int threads, ga_err *e) {
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    /* Those started wait at the barrier until worker 0 arrives there, which sees this number. */
+    /* The started threads wait at the barrier until worker 0 arrives with this number. */
     atomic_store_explicit(&t->threads, started, memory_order_relaxed);
     t->workers[0].count = started;
     return GA_OK;
@@ -184,8 +182,8 @@ ga_tiles ga_tiles_begin(ga_worker *w, int64_t count) {
 }
 
 /* A slot belongs to the call with the highest sequence number that touched it. A worker can be 64
- * calls ahead only after it saw all tiles of this call claimed, so finding a higher number means:
- * none left. */
+ * calls ahead only after it saw all tiles of this call claimed, so a higher number means that no tile
+ * is left. */
 bool ga_tile_next(ga_tiles *it) {
     ga_worker *w = it->worker;
     if (w->count == 1) return ++it->index < it->count;

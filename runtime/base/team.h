@@ -1,6 +1,6 @@
 /* team.h: a fixed team of threads that all execute the same straight-line step (SPMD).
- * Work is cut into tiles that the workers claim; what a tile computes never depends on who claims
- * it. */
+ * Work is cut into tiles that the workers claim; the result of a tile never depends on the worker
+ * that claims it. */
 #ifndef GA_TEAM_H
 #define GA_TEAM_H
 
@@ -12,7 +12,7 @@ typedef struct ga_worker {
     ga_team *team;
     int index;      /* 0..count-1; 0 is the thread that called ga_team_run */
     int count;      /* workers in the team */
-    uint64_t calls; /* ga_tiles_begin so far: the same sequence in every worker */
+    uint64_t calls; /* calls of ga_tiles_begin so far: the same sequence in every worker */
 } ga_worker;
 
 /* A walk over the tiles of one kernel call, shared by all workers. */
@@ -27,29 +27,30 @@ enum { GA_THREADS_MAX = 1024 };
 
 size_t ga_team_bytes(int threads); /* taken from the arena: 8192 + 64 * threads */
 
-/* Starts threads-1 threads (signals blocked). If the system gives fewer, the team is smaller:
- * results are the same, ask ga_team_threads. The team must be opened and used by one thread, its
- * worker 0. */
+/* Starts threads-1 threads with signals blocked. If the system gives fewer, the team is smaller
+ * (ga_team_threads says its size) and results are the same. One thread must open and use the team: it
+ * is worker 0. */
 int ga_team_open(ga_team **out, int threads, ga_arena *a, ga_err *e);
 void ga_team_close(ga_team *t); /* joins; NULL allowed */
 int ga_team_threads(const ga_team *t);
 
-/* Runs body on every worker and returns when all have returned: 0, or what ga_team_fail was given.
- * Denormals are flushed to zero inside, in every worker. With one thread this is a plain call. */
+/* Runs body on every worker and returns when all have returned: 0, or the code given to ga_team_fail.
+ * Denormals are flushed to zero in every worker while body runs. With one thread this is a plain
+ * call. */
 int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg);
 
-/* All workers wait for each other; what was written before is visible after. Spins shortly, then
- * sleeps. */
+/* All workers wait for each other; writes made before the barrier are visible after it. Spins briefly,
+ * then sleeps. */
 void ga_barrier(ga_worker *w);
 
 /* for (ga_tiles it = ga_tiles_begin(w, count); ga_tile_next(&it);) compute(it.index);
  * All workers must make the same calls with the same count (0..2^31-1) in the same order; no
- * barrier is needed between calls that do not read each other's results. Every index is handed out
- * once. */
+ * barrier is needed between calls that do not read each other's results. Every index is claimed by
+ * exactly one worker. */
 ga_tiles ga_tiles_begin(ga_worker *w, int64_t count);
 bool ga_tile_next(ga_tiles *it);
 
-/* Status of the run: set by any worker (the first stays), read by all after the next barrier. */
+/* Status of the run: any worker may set it (the first code stays); all read it after the next barrier. */
 void ga_team_fail(ga_worker *w, int code);
 int ga_team_status(const ga_worker *w);
 

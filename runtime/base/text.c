@@ -19,7 +19,7 @@ void ga_text_add(ga_text *t, const char *fmt, ...) {
     t->used += (size_t)n;
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is none. */
+/* Length of the UTF-8 sequence at s; 0 if it is not valid. */
 static int utf8_length(const unsigned char *s) {
     if (s[0] < 0x80) return 1;
     int n = s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;

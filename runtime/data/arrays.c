@@ -1,4 +1,4 @@
-/* arrays.c: elements of any type, their checks, and rows of them. */
+/* arrays.c: element types, checks of elements, decoding of rows. */
 #include "data/arrays.h"
 
 #include <float.h>
@@ -18,7 +18,7 @@ static const struct {
     const char *name;
     int bytes;
     bool whole;
-    ga_dtype real; /* of those that are not whole */
+    ga_dtype real; /* of floating types */
 } elements[GA_ELEMENTS] = {
     [GA_ELEMENT_F32] = {"F32", 4, false, GA_F32}, [GA_ELEMENT_F64] = {"F64", 8, false, GA_F64},
     [GA_ELEMENT_F16] = {"F16", 2, false, GA_F16}, [GA_ELEMENT_BF16] = {"BF16", 2, false, GA_BF16},
@@ -68,7 +68,7 @@ double ga_element_real(const void *base, ga_element t, int64_t i) {
     return ga_get(base, elements[t].real, i);
 }
 
-/* Element i of an array of rows of `width`, as the batch gets it. */
+/* The element at `place` of an array with rows of `width`, normalised for the batch. */
 static double real_at(const ga_array_field *f, int64_t width, const void *base, int64_t place,
                       int64_t i) {
     double value = ga_element_real(base, f->element, i);

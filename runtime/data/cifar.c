@@ -8,10 +8,10 @@ enum { RECORD = 3073, CLASSES = 10 };
 typedef struct labels {
     const char *path;
     int64_t classes;
-    ga_scan_field *field; /* NULL: only checked */
+    ga_scan_field *field; /* filled in; NULL: only check */
 } labels;
 
-/* Labels are at places 0, RECORD, 2 RECORD, ... */
+/* Checks the labels, at offsets 0, RECORD, 2 RECORD, ... */
 static int take_labels(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
                        ga_err *e) {
     const labels *l = arg;

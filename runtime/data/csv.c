@@ -1,4 +1,4 @@
-/* csv.c: cells, numbers; scanning and reading are handlers over the same walk. */
+/* csv.c: cells and numbers; scanning and reading are handlers of one walk over the cells. */
 #include "data/csv.h"
 
 #include <float.h>
@@ -65,7 +65,7 @@ bool ga_number_parse(const char *text, size_t n, double *out) {
     return isfinite(result);
 }
 
-/* Why a byte cannot be in a file of plain numbers; NULL if it may be part of one. */
+/* The reason to refuse a byte in a file of plain numbers; NULL if it may be part of a number. */
 static const char *refuse_byte(const walk *w, int byte) {
     if (byte == 0xef && w->line == 1 && w->column == 1 && w->length == 0)
         return "a byte order mark; save the file without it";
@@ -105,7 +105,7 @@ static int end_of_line(walk *w) {
     return GA_OK;
 }
 
-/* Line 1 of names: commas between quotes do not count. It may not be a row of numbers. */
+/* Skips a header line; commas between quotes do not separate. Refuses a line of numbers. */
 static int skip_header(walk *w) {
     bool quoted = false, numbers = true;
     for (;;) {
@@ -128,7 +128,7 @@ static int skip_header(walk *w) {
     return end_of_line(w);
 }
 
-/* Calls take for every cell of the next line: 1, or 0 at the end of the file. */
+/* Calls `take` for every cell of the next line. Returns 1, or 0 at the end of the file. */
 static int walk_row(walk *w) {
     const int64_t limit = w->columns ? w->columns : GA_CSV_COLUMNS_MAX;
     for (;;) {
@@ -153,7 +153,7 @@ static int walk_row(walk *w) {
     }
 }
 
-/* Rows before the present line. */
+/* Number of rows before the present line. */
 static int64_t rows_done(const walk *w) {
     return w->line - 1 - w->header;
 }
@@ -169,7 +169,7 @@ static int open_walk(walk *w, const char *path, bool header, ga_err *e) {
     return ga_stream_open(&w->s, path, zipped ? GA_GZIP : GA_PLAIN, e);
 }
 
-/* Whether a number of column `column` fits the program's type; messages name line and column. */
+/* Checks that a number fits the program's type; the message names line and column. */
 static int check_size(const char *path, const ga_csv_spec *s, int64_t row, int64_t column,
                       double value, ga_err *e) {
     if (fabs(value) <= (s->dtype == GA_F32 ? FLT_MAX : DBL_MAX)) return GA_OK;
@@ -177,7 +177,7 @@ static int check_size(const char *path, const ga_csv_spec *s, int64_t row, int64
                    (long long)row + s->header, (long long)column, value, ga_dtype_name(s->dtype));
 }
 
-/* The cell before the present one: whether it is the target may be known only now. */
+/* Holds each cell back by one: only the next cell shows whether it was in the last column, the target. */
 typedef struct {
     const char *path;
     const ga_csv_spec *spec;
@@ -282,7 +282,7 @@ int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *targe
     char *to_input = input, *to_target = target;
     int code = 1;
     for (int64_t row = 0; code == 1; row++) {
-        const bool kept = row < s->rows; /* others are counted, for the message */
+        const bool kept = row < s->rows; /* further rows are only counted, for the message */
         code = ga_csv_row(&r, kept ? to_input : NULL, kept ? to_target : NULL, e);
         if (kept) to_input += width;
         if (kept && target) to_target += target_width;

@@ -1,4 +1,4 @@
-/* csv_source.c: CSV files as a dataset: decoded once, rows are copied; or read as they pass by. */
+/* csv_source.c: CSV files as a dataset, either kept in memory as parsed numbers or streamed. */
 #include "data/csv.h"
 
 #include "data/paths.h"
@@ -10,14 +10,14 @@ typedef struct record {
     size_t row_bytes, target_bytes; /* of one row */
 } record;
 
-/* Rows that pass by: those of the file `at` of all, from 0, while it is open. */
-typedef struct passing {
+/* Streamed rows: file number `at`, counted from 0, is open. */
+typedef struct streamed {
     ga_csv_spec spec;
     ga_paths paths;
     int at;
     bool open;
     ga_csv_rows rows;
-} passing;
+} streamed;
 
 static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]) {
     const record *r = s->self;
@@ -26,7 +26,7 @@ static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *
     memcpy(out[1], r->target + (size_t)row * r->target_bytes, r->target_bytes);
 }
 
-/* Counts the target's values of one file among those of the field. */
+/* Widens the field's range by the targets of one file. */
 static void add_target(ga_scan_field *f, const ga_csv_shape *shape) {
     if (!shape->target_integer || shape->target_min < 0 || shape->target_max > INT32_MAX)
         f->ids = false;
@@ -56,7 +56,7 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
         rows += (size_t)shape.rows;
     }
     out->field[0].shape[0] = (int64_t)width;
-    out->stream_bytes = ga_padded(sizeof(passing)) + ga_paths_bytes(parts);
+    out->stream_bytes = ga_padded(sizeof(streamed)) + ga_paths_bytes(parts);
     out->bytes = ga_padded(sizeof(record)) + ga_padded(rows * width * ga_dtype_bytes(s->dtype)) +
                  ga_padded(rows * ga_dtype_bytes(out->field[1].ids ? GA_I32 : s->dtype));
     return GA_OK;
@@ -93,30 +93,30 @@ int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spe
     return GA_OK;
 }
 
-/* -- rows that pass by ------------------------------------------------------------------------- */
+/* -- streamed rows ----------------------------------------------------------------------------- */
 
-static void close_passing(void *self) {
-    passing *p = self;
+static void close_stream(void *self) {
+    streamed *p = self;
     if (p->open) ga_csv_rows_close(&p->rows);
     p->open = false;
 }
 
-static int rewind_passing(void *self, ga_err *e) {
-    passing *p = self;
+static int rewind_stream(void *self, ga_err *e) {
+    streamed *p = self;
     (void)e;
-    close_passing(p);
+    close_stream(p);
     p->at = 0;
     return GA_OK;
 }
 
-static int next_passing(void *self, void *const out[], ga_err *e) {
-    passing *p = self;
+static int next_stream(void *self, void *const out[], ga_err *e) {
+    streamed *p = self;
     while (p->at < p->paths.count) {
         if (!p->open) GA_TRY(ga_csv_rows_open(&p->rows, p->paths.path[p->at], &p->spec, e));
         p->open = true;
         const int code = ga_csv_row(&p->rows, out ? out[0] : NULL, out ? out[1] : NULL, e);
         if (code != 0) return code;
-        close_passing(p);
+        close_stream(p);
         p->at++;
     }
     return 0;
@@ -124,11 +124,11 @@ static int next_passing(void *self, void *const out[], ga_err *e) {
 
 int ga_csv_stream(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
                   ga_err *e) {
-    passing *p = ga_take(a, sizeof *p, 64, e);
+    streamed *p = ga_take(a, sizeof *p, 64, e);
     if (!p) return GA_BUG;
     p->spec = *s;
     GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));
-    *out = (ga_source){.feed = {rewind_passing, next_passing, close_passing, p}};
+    *out = (ga_source){.feed = {rewind_stream, next_stream, close_stream, p}};
     name_fields(out, s);
     return GA_OK;
 }

@@ -1,5 +1,5 @@
-/* data.c: split, epoch order, one micro-batch, evaluation. data.h and epochs.h define the order
- * exactly. */
+/* data.c: split, order of an epoch, filling a micro-batch, evaluation. data.h and epochs.h define the
+ * order exactly. */
 #include "data/data_private.h"
 
 #include "base/rng.h"
@@ -49,14 +49,14 @@ size_t ga_batch_bytes(const ga_source *s, int64_t rows) {
     return ga_batch_offset(s, s->fields, rows) + ga_padded(sizeof(ga_micro));
 }
 
-/* Where row b of a batch has its fields. */
+/* Addresses of the fields of row b of a batch. */
 static void row_places(const ga_source *s, int64_t rows, char *batch, int64_t b,
                        void *out[GA_FIELDS]) {
     for (int f = 0; f < s->fields; f++)
         out[f] = batch + ga_batch_offset(s, f, rows) + (size_t)b * field_bytes(s, f, 1);
 }
 
-/* Row b of a batch: row `row` of the files. */
+/* Fills row b of a batch with row `row` of the files. */
 static void fill_row(const ga_source *s, int64_t rows, char *batch, int64_t b, int64_t row,
                      const uint64_t *draw) {
     void *out[GA_FIELDS];
@@ -64,7 +64,7 @@ static void fill_row(const ga_source *s, int64_t rows, char *batch, int64_t b, i
     s->decode(s, row, draw, out);
 }
 
-/* Says what the batch holds: the rows from `first` of n on. */
+/* Fills in the ga_micro of a batch with the rows from `first` on, of n in all. */
 static ga_micro *begin_batch(const ga_source *s, int64_t rows, char *batch, int64_t n,
                              int64_t first) {
     ga_micro *micro = (ga_micro *)(batch + ga_batch_offset(s, s->fields, rows));
@@ -73,8 +73,8 @@ static ga_micro *begin_batch(const ga_source *s, int64_t rows, char *batch, int6
     return micro;
 }
 
-/* Rows that are missing behind the first become copies of it. A model may make no number of zeros,
- * which weight 0 would not take away. */
+/* Fills missing rows with copies of the first one, not with zeros: a model may compute NaN from zeros, and
+ * weight 0 would not remove it. */
 static void fill_rest(const ga_source *s, int64_t rows, char *batch, int64_t there) {
     for (int f = 0; f < s->fields; f++) {
         char *const first = batch + ga_batch_offset(s, f, rows);
@@ -83,7 +83,7 @@ static void fill_rest(const ga_source *s, int64_t rows, char *batch, int64_t the
     }
 }
 
-/* The same for the micro-batch at place p: rows from `first` of n. */
+/* The same for the training micro-batch at place p. */
 static ga_micro *begin_training(const ga_loader_config *c, const ga_place *p, char *batch,
                                 int64_t n, int64_t first) {
     ga_micro *micro = begin_batch(c->data.source, c->batch, batch, n, first);
@@ -118,7 +118,7 @@ int64_t ga_batch_read(const ga_loader_config *c, const ga_place *p, char *batch,
     int64_t n = 0;
     for (; n < all; n++) {
         const bool own = n >= first && n < first + c->batch;
-        const bool kept = own || n == 0; /* the first one is for copies, where this rank has none */
+        const bool kept = own || n == 0; /* row 0 of all ranks is kept to copy, in case this rank has no row */
         if (kept) row_places(s, c->batch, batch, own ? n - first : 0, out);
         const int code = s->feed.next(s->feed.self, kept ? out : NULL, e);
         GA_TRY(code);

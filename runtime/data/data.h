@@ -1,5 +1,5 @@
-/* data.h: which row of a dataset goes where: split, epochs, ranks, read-ahead, evaluation.
- * Everything is a function of (seed, place): nothing about the order needs saving but a place. */
+/* data.h: the order of a dataset's rows: split, epochs, ranks, read-ahead, evaluation. The order is a
+ * function of (seed, place): only the place needs saving. */
 #ifndef GA_DATA_H
 #define GA_DATA_H
 
@@ -7,21 +7,21 @@
 #include "loop/epochs.h"
 #include "data/source.h"
 
-/* What a kernel may know of its micro-batch; travels with it to the device as it is. */
+/* Facts about a micro-batch for kernels; copied to the device with it. */
 typedef struct ga_micro {
-    int64_t rows;     /* true rows, 0..B; those behind have weight 0 */
-    int64_t row;      /* place of the first one in the cycle's global batch: (k * world + rank) * B */
+    int64_t rows;     /* true rows, 0..B; the rows after them have weight 0 */
+    int64_t row;      /* place of row 0 in the cycle's global batch: (k * world + rank) * B */
     int64_t cycle;    /* cycles done before this one */
-    int64_t training; /* 0 in evaluation: nothing random happens */
+    int64_t training; /* 0 in evaluation: no random numbers are used */
     uint64_t seed;    /* of the run */
 } ga_micro;
 
-/* Rows of one file for training and evaluation. Position p (0..rows-1) stands for row
- * ga_permute(seed, ga_rng_stream("split"), rows, p); with neither fold nor eval_rows p is the row.
+/* Split of a dataset into rows for training and evaluation. Position p (0..rows-1) means row
+ * ga_permute(seed, ga_rng_stream("split"), rows, p), or row p with neither fold nor eval_rows.
  *   of > 0:        positions with p % of == fold - 1 are for evaluation (1 <= fold <= of, of >= 2)
- *   eval_rows > 0: positions 0..eval_rows-1 are for evaluation; with at_end the last eval_rows rows
- *                  as they stand, for rows that are pieces of one sequence
- *   neither:       all rows are for training, and all for evaluation too (two files: two splits) */
+ *   eval_rows > 0: positions 0..eval_rows-1 are for evaluation; with at_end the last eval_rows rows,
+ *                  not permuted, for rows that are pieces of one sequence
+ *   neither:       all rows are for training and for evaluation (two files have two splits) */
 typedef struct ga_split {
     int64_t rows;
     int fold, of;
@@ -38,23 +38,22 @@ typedef struct ga_dataset {
     ga_split split; /* of source->rows rows */
 } ga_dataset;
 
-/* Rows of a feed (source.h) come in the order of their files: without split and shuffle. How long an
- * epoch is says the feed when it ends, in each epoch anew; before, and with `consume` always, it is
- * read to its end. Without `consume` a feed that has been read once is left behind the last cycle
- * that its length allows.
+/* An epoch is a permutation of the n training positions: its place j has position
+ * ga_permute(seed, ga_rng_stream("epoch") + epoch, n, j), or position j without shuffle. Micro-batch k
+ * of rank q takes the `batch` places from (k * world + q) * batch. An epoch has N full micro-batches on
+ * every rank; with `pad` it has enough for all n places, and the last ones lack rows at their end.
+ * epochs.h divides micro-batches into cycles.
  *
- * An epoch is a permutation of the n training positions: its place j holds position
- * ga_permute(seed, ga_rng_stream("epoch") + epoch, n, j), or j itself without shuffle. Micro-batch k
- * of rank q takes places (k * world + q) * batch ... + batch - 1; an epoch has N of them on every
- * rank, full ones, or with `pad` as many as hold all n places: then rows are missing from the end
- * of the last ones. Which of them a cycle has: epochs.h. */
+ * Rows of a feed (source.h) come in the order of their files, without split and shuffle. The length of
+ * an epoch is known at the end of the feed. The first epoch reads the feed to its end; without
+ * `consume`, later epochs stop after the last cycle that this length allows. */
 typedef struct ga_loader_config {
     ga_dataset data;
     int64_t batch;                   /* rows per micro-batch and rank, B */
     const ga_accumulate *accumulate; /* as in ga_epochs */
     int accumulates;
     ga_tail tail;
-    bool consume; /* what a dropped tail holds is read all the same */
+    bool consume; /* the micro-batches of a dropped tail are read too */
     bool pad;
     int rank, world;
     uint64_t seed;
@@ -64,49 +63,48 @@ typedef struct ga_loader_config {
 /* Micro-batches of an epoch, GA_EPOCHS_OPEN with a feed, and how cycles go through them. */
 ga_epochs ga_loader_epochs(const ga_loader_config *c);
 
-/* A micro-batch in memory: of each field B x width elements at a multiple of 64 bytes, one field
- * behind the other, then its ga_micro; a multiple of 64 bytes. Missing rows are copies of the first one;
- * where all are missing, of one that another rank has. */
+/* Bytes of a micro-batch in memory, a multiple of 64: the fields one after another, B x width elements
+ * each, then its ga_micro, all at multiples of 64 bytes. Missing rows are copies of the first row, or of
+ * a row of another rank if this rank has none. */
 size_t ga_batch_bytes(const ga_source *s, int64_t rows);
 
 typedef struct ga_loader ga_loader;
 
-/* Taken from the arena: 2048 + 2 * (largest A) * (64 + ga_batch_bytes). */
+/* Bytes taken from the arena: 2048 + 2 * (largest A) * (64 + ga_batch_bytes). */
 size_t ga_loader_bytes(const ga_loader_config *c);
 
-/* Starts the read-ahead thread at the beginning. GA_INPUT if no epoch can serve a cycle. */
+/* Starts the read-ahead thread at epoch 0. GA_INPUT if no epoch can serve a cycle. */
 int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e);
 void ga_loader_close(ga_loader *l); /* joins and closes a feed; NULL allowed */
 
-/* Goes to a place, also inside a cycle. GA_INPUT if there is no such place; ga_loader_cycle says it
- * of a feed, which passes over the rows before. */
+/* Goes to a place, also inside a cycle. GA_INPUT if there is no such place; with a feed, where the rows
+ * before it must be read first, ga_loader_cycle reports that. */
 int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e);
 
-/* Waits until all micro-batches of the coming cycle are in the ring: their number, 1..A, or what is
- * left of a cycle after a seek into it. Epochs follow each other by themselves. Negative, once all
- * cycles before were served, if a feed's files are at fault, cannot be read, or give an epoch that
- * cannot serve a cycle; it stays so until a seek. */
+/* Waits until all micro-batches of the coming cycle are in the ring and returns their number: 1..A, or
+ * the rest of a cycle after a seek into it. The next epoch begins by itself. Returns a negative status,
+ * until a seek, when a feed's files are faulty, cannot be read, or give an epoch that cannot serve a
+ * cycle; all cycles before that are served first. */
 int ga_loader_cycle(ga_loader *l, ga_err *e);
 
-/* Micro-batches of the cycle behind the coming one if they all are in the ring too, else 0: then k
- * goes on below. Never waits. */
+/* Micro-batches of the cycle after the coming one if all of them are in the ring too, else 0. Their k
+ * continues after those of the coming cycle. Never waits. */
 int ga_loader_ahead(ga_loader *l);
 
-/* Micro-batch k of that cycle, valid until released: one of its fields, what is known of it. Field
- * 0 is where the whole micro-batch begins. */
+/* A field and the ga_micro of micro-batch k of the coming cycle, valid until released. The micro-batch
+ * begins at field 0. */
 const void *ga_loader_field(const ga_loader *l, int k, int field);
 const ga_micro *ga_loader_micro(const ga_loader *l, int k);
 
-void ga_loader_release(ga_loader *l, int count); /* the first `count` micro-batches are consumed */
+void ga_loader_release(ga_loader *l, int count); /* marks the first `count` micro-batches as consumed */
 
-/* Of the next micro-batch to consume: in which epoch that is, is known when its whole cycle is in the
- * ring, so this waits as ga_loader_cycle does. If that fails: where reading stopped, or behind the
- * last micro-batch consumed. */
+/* Place of the next micro-batch to consume. Its epoch is known only when its whole cycle is in the ring,
+ * so this waits as ga_loader_cycle does. If that fails: the place where reading stopped, or the one after
+ * the last micro-batch consumed. */
 ga_place ga_loader_place(ga_loader *l);
 
-/* Evaluation batches k = 0..ga_eval_batches-1, in the order of positions, sliced over ranks as
- * in training. Fills one micro-batch; the number of true rows, 0..batch, is in its ga_micro and is
- * returned. */
+/* ga_eval_batch fills evaluation batch k (0..ga_eval_batches-1), in the order of positions, divided over
+ * ranks as in training. It returns the number of true rows, 0..batch, as in its ga_micro. */
 int64_t ga_eval_batches(const ga_loader_config *c);
 int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch);
 

@@ -1,5 +1,5 @@
-/* idx.c: IDX: two zero bytes, the type (08: unsigned bytes), the number of axes, each extent as a
- * big-endian u32, then the bytes. */
+/* idx.c: IDX files: two zero bytes, the type (08: unsigned bytes), the number of axes, the extent of each
+ * as a big-endian u32, then the bytes. */
 #include "data/images.h"
 #include "data/stream.h"
 
@@ -12,13 +12,13 @@ typedef struct header {
     int64_t extent[AXES], row; /* bytes of one row */
 } header;
 
-/* The header of a file with `least` to `most` axes. */
+/* Reads the header of a file with `least` to `most` axes. */
 static int read_header(ga_stream *s, int least, int most, header *h, ga_err *e) {
     unsigned char start[4], extent[4];
     GA_TRY(ga_stream_read(s, start, 4, "an IDX header", e));
     if (start[0] != 0 || start[1] != 0)
         return ga_fail(e, GA_INPUT,
-                       "%s: no IDX file: it begins with %02x %02x %02x %02x, expected 00 00 08 %02x",
+                       "%s: not an IDX file: it begins with %02x %02x %02x %02x, expected 00 00 08 %02x",
                        s->path, start[0], start[1], start[2], start[3], (unsigned)least);
     if (start[2] != 8)
         return ga_fail(e, GA_INPUT, "%s: IDX type %02x, expected 08 (unsigned bytes)", s->path,
@@ -31,7 +31,7 @@ static int read_header(ga_stream *s, int least, int most, header *h, ga_err *e) 
         GA_TRY(ga_stream_read(s, extent, 4, "an extent", e));
         h->extent[i] = (int64_t)extent[0] << 24 | extent[1] << 16 | extent[2] << 8 | extent[3];
         if (h->extent[i] == 0)
-            return ga_fail(e, GA_INPUT, "%s: an IDX file with nothing in it (axis %d is 0)", s->path,
+            return ga_fail(e, GA_INPUT, "%s: empty IDX file (axis %d is 0)", s->path,
                            i + 1);
         if (i > 0 && !ga_product(h->row, h->extent[i], &h->row)) h->row = 0;
     }
@@ -79,7 +79,7 @@ static int scan_file(const char *path, int least, int most, ga_take_bytes take, 
     return code;
 }
 
-/* An image of h as (channels, height, width). */
+/* The shape of an image of h as (channels, height, width). */
 static void image_shape(const header *h, int64_t shape[3]) {
     shape[0] = h->axes == 4 ? h->extent[1] : 1;
     shape[1] = h->extent[h->axes - 2];
@@ -122,7 +122,7 @@ int ga_idx_scan(const char *const *images, const char *const *labels, int parts,
     return GA_OK;
 }
 
-/* Reads the rows of one file to `to`; the file must have the shape and rows that are expected. */
+/* Reads the rows of one file to `to`; refuses a file of another shape or number of rows. */
 static int read_file(const ga_part *part, int least, int most, const int64_t shape[3],
                      unsigned char *to, ga_err *e) {
     ga_stream s;

@@ -1,4 +1,4 @@
-/* images.c: from stored bytes to a row of a batch: table, crop, flip. */
+/* images.c: decodes stored bytes to a row of a batch: normalisation table, crop, flip. */
 #include "data/images.h"
 
 #include "base/rng.h"
@@ -13,9 +13,9 @@ typedef struct record {
     const void *table; /* channels x 256 normalised values */
 } record;
 
-/* Where the input of one row lies in its image. */
+/* Part of the stored image that becomes the input. */
 typedef struct window {
-    int top, left; /* may be outside of the image */
+    int top, left; /* may lie outside the image */
     bool flipped;
 } window;
 
@@ -37,8 +37,8 @@ static window window_of(const record *r, const uint64_t *draw) {
     return w;
 }
 
-/* One line of `count` values: bytes from[left ...] of a line of `width`, 0 beyond it, or of nothing
- * (NULL); `size` is a constant where this is called. */
+/* Writes a line of `count` values from the bytes from[left ...] of a line of `width`; bytes outside it,
+ * and all bytes if `from` is NULL, are 0. `size`, bytes of a value, is a constant at each call. */
 static inline void put_line(char *to, const char *table, const unsigned char *from, int width,
                             window w, int count, size_t size) {
     for (int x = 0; x < count; x++) {

@@ -1,19 +1,19 @@
-/* loader.c: the read-ahead ring: whole cycles, from rows in memory or from a feed whose end is not
- * known before. epochs.h says which micro-batches a cycle has. */
+/* loader.c: the read-ahead ring: whole cycles (epochs.h), from rows in memory or from a feed of unknown
+ * length. */
 #include "data/data_private.h"
 
 #include <pthread.h>
 #include <signal.h>
 
-/* A micro-batch in the ring; `cycle` is how many its whole cycle has, 0: not settled yet. */
+/* A micro-batch in the ring; `cycle` is the number of micro-batches of its cycle, 0 while unknown. */
 typedef struct slot {
     _Alignas(64) ga_place place;
     int cycle;
 } slot;
 
-/* Slots are filled in the order of use: `filled`, `settled` and `used` count micro-batches since
- * the last seek, the slot of micro-batch m is m % slots. All are guarded by `lock`. Those up to
- * `settled` belong to whole cycles, which can be served; those behind may still be given up. */
+/* Slots are filled in the order of use: `filled`, `settled` and `used` count micro-batches since the last
+ * seek; micro-batch m is in slot m % slots. Micro-batches below `settled` belong to complete cycles and
+ * can be served; later ones may still be dropped. `lock` guards all fields. */
 struct ga_loader {
     ga_loader_config c;
     ga_epochs epochs;
@@ -22,12 +22,12 @@ struct ga_loader {
     pthread_cond_t changed;
     bool threaded, closing;
     int64_t slots, filled, settled, used;
-    int64_t generation;   /* seeks so far: a batch filled for an earlier one is dropped */
-    ga_place fill, place; /* next micro-batch to fill; behind the last one consumed */
-    int64_t unread;       /* where the dropped tail of the epoch before `fill` begins, N: nowhere */
-    int64_t at, passed;   /* the feed: position before which it stands, -1: it must be rewound; rows
-                             that it has given since it was */
-    int code;             /* not GA_OK: `error` stopped reading */
+    int64_t generation;   /* seeks so far: a micro-batch filled before the last seek is dropped */
+    ga_place fill, place; /* of the next micro-batch to fill, and to consume */
+    int64_t unread;       /* position of the dropped tail of the epoch before `fill`; N: no tail */
+    int64_t at, passed;   /* of the feed: its position, -1: it must be rewound; rows read since the last
+                             rewind */
+    int code;             /* not GA_OK: reading stopped with `error` */
     ga_err error;
     size_t bytes; /* of a micro-batch */
     char *ring;
@@ -56,7 +56,7 @@ size_t ga_loader_bytes(const ga_loader_config *c) {
     return 2048 + slots_of(c) * (sizeof(slot) + ga_batch_bytes(c->data.source, c->batch));
 }
 
-/* -- filling: called with the lock held, which is given up while rows are read ----------------- */
+/* -- filling: called with the lock held; it is released while rows are read --------------------- */
 
 static slot *slot_of(const ga_loader *l, int64_t m) {
     return &l->slot[m % l->slots];
@@ -66,7 +66,7 @@ static void settle(ga_loader *l, int count) {
     for (; l->settled < l->filled; l->settled++) slot_of(l, l->settled)->cycle = count;
 }
 
-/* The micro-batch at l->fill is in the ring. */
+/* Counts the micro-batch at l->fill as filled, and advances l->fill. */
 static void keep(ga_loader *l) {
     const ga_place p = l->fill;
     const int count = ga_epochs_cycle(&l->epochs, &p);
@@ -93,15 +93,15 @@ static int check_epoch(const ga_loader_config *c, const ga_epochs *epochs, int64
                    (long long)rows, (long long)c->batch, c->world, why.msg);
 }
 
-/* The feed has ended before the micro-batch at l->fill was full: what is begun of a cycle is given
- * up, is a cycle of its own, or goes on. */
+/* Ends the epoch, since the feed ended before the micro-batch at l->fill was full. A cycle begun is
+ * dropped, becomes a shorter cycle, or continues, as `tail` says. */
 static int end_epoch(ga_loader *l, ga_err *e) {
     const ga_place p = l->fill;
     ga_epochs epoch = l->epochs;
     epoch.batches = p.position;
     GA_TRY(check_epoch(&l->c, &epoch, l->passed, e));
     const bool there = l->filled > l->settled;
-    /* micro-batches of the cycle that were done before a seek into it */
+    /* micro-batches of the cycle done before a seek into it */
     const int done = there ? slot_of(l, l->settled)->place.r : p.r;
     ga_place next = {.epoch = p.epoch + 1, .cycle = p.cycle};
     if (l->c.tail == GA_CARRY) {
@@ -119,8 +119,8 @@ static int end_epoch(ga_loader *l, ga_err *e) {
     return GA_OK;
 }
 
-/* Leads the feed before the micro-batch at p: 0 if it is shorter. */
-static int lead(ga_loader *l, const ga_place *p, ga_err *e) {
+/* Moves the feed to the micro-batch at p: 1, or a negative status if the feed is shorter or fails. */
+static int seek_feed(ga_loader *l, const ga_place *p, ga_err *e) {
     const ga_feed *f = &l->c.data.source->feed;
     if (l->at == p->position) return 1;
     l->at = -1;
@@ -137,9 +137,9 @@ static int lead(ga_loader *l, const ga_place *p, ga_err *e) {
     return 1;
 }
 
-/* Reads the micro-batch at p: its rows on all ranks, fewer than it takes only at the end. */
+/* Reads the micro-batch at p from the feed: rows read for all ranks, fewer only at the end of the feed. */
 static int64_t read_next(ga_loader *l, const ga_place *p, char *batch, ga_err *e) {
-    GA_TRY(lead(l, p, e));
+    GA_TRY(seek_feed(l, p, e));
     l->at = -1;
     const int64_t rows = ga_batch_read(&l->c, p, batch, e);
     if (rows < 0) return rows;
@@ -148,7 +148,7 @@ static int64_t read_next(ga_loader *l, const ga_place *p, char *batch, ga_err *e
     return rows;
 }
 
-/* A tail that is consumed passes through the slot first. */
+/* Fills the micro-batch at p. With `consume` the dropped tail is first read into the same slot. */
 static void fill_from_memory(ga_loader *l, const ga_place *p, int64_t unread, char *batch) {
     ga_place tail = {.epoch = p->epoch - 1, .position = unread, .cycle = p->cycle};
     const int64_t batches = l->epochs.batches;
@@ -191,7 +191,7 @@ static void *read_ahead(void *arg) {
     return NULL;
 }
 
-/* Waits until the coming cycle is there; false if reading stopped before. */
+/* Waits until the coming cycle is in the ring; false if reading stopped before. */
 static bool wait_for_cycle(ga_loader *l) {
     while (l->settled == l->used && l->code == GA_OK) {
         if (l->threaded)
@@ -208,7 +208,7 @@ static void start_reading(ga_loader *l) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Without a thread ga_loader_cycle fills the ring itself: slower, the same batches. */
+    /* If no thread can be started, ga_loader_cycle fills the ring: slower, with the same batches. */
     l->threaded = pthread_create(&l->thread, NULL, read_ahead, l) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

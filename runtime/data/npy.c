@@ -1,6 +1,6 @@
-/* npy.c: NumPy's array files: "\x93NUMPY", version, length of the header, a Python dictionary as
- * text {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, the elements. The text is taken
- * apart, never evaluated. */
+/* npy.c: NumPy's array files: "\x93NUMPY", version, length of the header, the header, the elements. The
+ * header is the text of a Python dictionary, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), };
+ * it is parsed, never evaluated. */
 #include "data/arrays.h"
 #include "data/stream.h"
 
@@ -11,11 +11,11 @@ enum { HEADER_MAX = 4096 };
 
 typedef struct header {
     ga_element element;
-    int rank; /* with the rows */
+    int rank; /* including the axis of rows */
     int64_t shape[GA_FIELD_RANK + 1], width;
 } header;
 
-/* The text of the header while it is taken apart. */
+/* Position in the text of the header while it is parsed. */
 typedef struct cursor {
     const char *path, *at, *end;
     ga_err *e;
@@ -37,7 +37,7 @@ static bool take(cursor *c, const char *text) {
     return true;
 }
 
-/* A quoted text of fewer than `size` bytes. */
+/* Parses a quoted text of fewer than `size` bytes. */
 static bool take_text(cursor *c, char *out, size_t size) {
     skip_blanks(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -145,7 +145,7 @@ static int read_header(ga_stream *s, header *h, ga_err *e) {
     char text[HEADER_MAX];
     GA_TRY(ga_stream_read(s, start, 8, "a .npy header", e));
     if (memcmp(start, "\x93NUMPY", 6) != 0)
-        return ga_fail(e, GA_INPUT, "%s: no .npy file: it does not begin with 93 'NUMPY'", s->path);
+        return ga_fail(e, GA_INPUT, "%s: not a .npy file: it does not begin with 93 'NUMPY'", s->path);
     if (start[6] < 1 || start[6] > 3 || start[7] != 0)
         return ga_fail(e, GA_INPUT, "%s: .npy version %d.%d, expected 1.0, 2.0 or 3.0", s->path,
                        start[6], start[7]);

@@ -1,4 +1,4 @@
-/* paths.h: the files of a dataset for a reader that opens them again and again. */
+/* paths.h: paths of a dataset's files, kept by a reader that opens them in every epoch. */
 #ifndef GA_PATHS_H
 #define GA_PATHS_H
 
@@ -7,14 +7,14 @@
 
 #include <string.h>
 
-enum { GA_PATH_BYTES = 1024 }; /* of a path, with its end */
+enum { GA_PATH_BYTES = 1024 }; /* of a path, with its final zero */
 
 typedef struct ga_paths {
     int count;
     const char *path[GA_PARTS];
 } ga_paths;
 
-/* What ga_paths_keep takes from an arena. */
+/* Bytes that ga_paths_keep takes from an arena. */
 static inline size_t ga_paths_bytes(int parts) {
     return (size_t)parts * GA_PATH_BYTES;
 }

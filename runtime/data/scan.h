@@ -1,6 +1,6 @@
-/* scan.h: what the readers of data files share: the files of one dataset and what a scan finds in
- * them. A scan reads every file to its end and checks it; the program that was made from its result
- * refuses files that differ. */
+/* scan.h: shared by the readers of data files: the files of a dataset, and the result of a scan. A scan
+ * reads and checks every file to its end; the program generated from its result refuses files that
+ * differ. */
 #ifndef GA_SCAN_H
 #define GA_SCAN_H
 
@@ -8,11 +8,11 @@
 
 enum {
     GA_PARTS = 64,      /* files of one dataset at most */
-    GA_FIELD_NAME = 64, /* bytes of a field's name, with its end */
+    GA_FIELD_NAME = 64, /* bytes of a field's name, with its final zero */
     GA_FIELD_RANK = 5   /* axes of one row at most */
 };
 
-/* One of the files whose rows follow each other, and how many rows, bytes or tokens it has. */
+/* One file of a dataset, and its number of rows, bytes (text) or tokens. */
 typedef struct ga_part {
     const char *path;
     int64_t count;
@@ -23,9 +23,9 @@ typedef struct ga_scan_field {
     bool ids; /* whole numbers: i32 in a batch; else the program's real */
     int rank; /* of one row: 0..GA_FIELD_RANK */
     int64_t shape[GA_FIELD_RANK];
-    int64_t low, high; /* of ids */
-    int64_t largest_negative; /* of ids, 0: none; if it is low, no other is below 0 */
-    int element;       /* how it lies in the file: a ga_element of arrays.h, or bytes per token */
+    int64_t low, high; /* range of the ids */
+    int64_t largest_negative; /* of the ids, 0: none; if equal to low, only one value is negative */
+    int element;       /* type in the file: a ga_element of arrays.h, or bytes per token */
 } ga_scan_field;
 
 typedef struct ga_scan {
@@ -33,12 +33,12 @@ typedef struct ga_scan {
     int64_t count[GA_PARTS]; /* of each file */
     int fields;
     ga_scan_field field[GA_FIELDS];
-    size_t bytes; /* what opening the files takes from an arena */
-    size_t stream_bytes; /* the same for rows that pass by; 0: this format has none */
+    size_t bytes; /* that opening the files takes from an arena */
+    size_t stream_bytes; /* the same for streamed rows; 0: this format cannot be streamed */
     bool seen[256]; /* text: which bytes occur */
 } ga_scan;
 
-/* Counts value among the ids of f. */
+/* Widens the range of the ids of f by value. */
 static inline void ga_scan_id(ga_scan_field *f, int64_t value) {
     if (value < f->low) f->low = value;
     if (value > f->high) f->high = value;
@@ -46,7 +46,7 @@ static inline void ga_scan_id(ga_scan_field *f, int64_t value) {
         f->largest_negative = value;
 }
 
-/* An ids field of no values yet. */
+/* Makes f a field of ids with an empty range. */
 static inline void ga_scan_ids(ga_scan_field *f) {
     f->ids = true;
     f->low = INT64_MAX;

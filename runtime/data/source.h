@@ -1,6 +1,6 @@
-/* source.h: rows of a dataset, whatever their file's format: kept in memory as they lie in the
- * files, decoded on the way into a batch, or read while they pass by. Readers make sources, the
- * loader (data.h) takes them. */
+/* source.h: rows of a dataset in any file format. Rows are kept in memory as in the files and decoded
+ * into a batch, or streamed from the files by a feed. Readers make sources; the loader (data.h) uses
+ * them. */
 #ifndef GA_SOURCE_H
 #define GA_SOURCE_H
 
@@ -16,13 +16,13 @@ typedef struct ga_field {
     int64_t width;
 } ga_field;
 
-/* Rows that pass by in the order of their files and are kept nowhere; how many there are is known
- * at the end. One thread at a time calls these; nothing is allocated. */
+/* Streams rows in the order of their files, without keeping them; their number is known at the end. One
+ * thread at a time calls these functions; nothing is allocated. */
 typedef struct ga_feed {
-    /* Goes before the first row; the first call too. */
+    /* Goes to the first row; also called before the first row is read. */
     int (*rewind)(void *self, ga_err *e);
-    /* Writes the next row to out[f][0..width-1] for each field f, or passes over it with out NULL:
-     * it is checked all the same. 1; 0 behind the last row, also when called again; or negative. */
+    /* Writes the next row to out[f][0..width-1] for each field f; out NULL: skips it, but checks it.
+     * Returns 1; 0 after the last row, also when called again; or a negative status. */
     int (*next)(void *self, void *const out[], ga_err *e);
     void (*close)(void *self); /* also before the first rewind */
     void *self;                /* the reader's own record, in the arena */
@@ -30,15 +30,15 @@ typedef struct ga_feed {
 
 typedef struct ga_source ga_source;
 struct ga_source {
-    int64_t rows; /* not looked at if there is a feed */
+    int64_t rows; /* unused with a feed */
     int fields; /* 1..GA_FIELDS */
     ga_field field[GA_FIELDS];
-    /* Writes row `row` (0..rows-1) to out[f][0..width-1] for each field f. `draw` is NULL in
-     * evaluation, else the row's random key (ga_draw_key of stream "augment") for crop and flip.
-     * Called from the reading thread: allocates nothing, cannot fail. */
+    /* Writes row `row` (0..rows-1) to out[f][0..width-1] for each field f. `draw` is the row's random
+     * key for crop and flip (ga_draw_key of stream "augment"); NULL in evaluation. Called from the
+     * read-ahead thread: allocates nothing, cannot fail. */
     void (*decode)(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]);
     const void *self; /* the reader's own record, in the arena */
-    ga_feed feed;     /* instead of decode, if next is not NULL */
+    ga_feed feed;     /* used instead of decode if feed.next is not NULL */
 };
 
 #endif

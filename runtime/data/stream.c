@@ -19,7 +19,7 @@ static bool starts_as_gzip(int fd) {
     return ga_file_read(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
-/* zlib asks for two or three pieces when a file is opened and gives all back when it is closed. */
+/* Allocator for zlib: it takes a few pieces when a file is opened and frees all when it is closed. */
 static void *give_zlib(void *stream, unsigned items, unsigned size) {
     ga_stream *s = stream;
     const size_t bytes = ((size_t)items * size + 63) / 64 * 64;
@@ -34,7 +34,7 @@ static void leave_zlib(void *stream, void *piece) {
 }
 
 int ga_stream_open(ga_stream *s, const char *path, ga_packing packing, ga_err *e) {
-    /* the buffers stay as they are: only what has been read into them is looked at */
+    /* the buffers are not cleared: only bytes read into them are used */
     s->path = path;
     s->ended = false;
     s->at = s->have = 0;
@@ -53,7 +53,7 @@ void ga_stream_close(ga_stream *s) {
     close(s->fd);
 }
 
-/* Up to n bytes; 0 at the end of the file. */
+/* Reads up to n bytes; 0 at the end of the file. */
 static int64_t read_some(const ga_stream *s, void *to, int64_t n, ga_err *e) {
     for (;;) {
         ssize_t got = read(s->fd, to, (size_t)n);
@@ -71,8 +71,7 @@ static int more_input(ga_stream *s, ga_err *e) {
     return GA_OK;
 }
 
-/* After the end of a gzip member: another member, the end of the file, or bytes that do not belong.
- */
+/* Handles the end of a gzip member: another member, the end of the file, or foreign bytes. */
 static int member_end(ga_stream *s, ga_err *e) {
     if (s->z.avail_in == 0) GA_TRY(more_input(s, e));
     if (s->z.avail_in == 0) {
@@ -113,7 +112,7 @@ int ga_stream_fill(ga_stream *s, ga_err *e) {
     return GA_OK;
 }
 
-/* Some of n > 0 bytes; large pieces of a plain file go past the buffer. */
+/* Takes some of n > 0 bytes; large pieces of a plain file bypass the buffer. */
 static int64_t take_some(ga_stream *s, void *to, int64_t n, ga_err *e) {
     if (s->at == s->have) {
         if (!s->zipped && n >= CHUNK) return read_some(s, to, n, e);

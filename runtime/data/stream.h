@@ -1,7 +1,6 @@
-/* stream.h: the bytes of a regular file, plain or gzip, from front to back through a fixed buffer;
- * zlib too gets its memory from there, so a file may be opened again and again.
- * gzip data is read to its last trailer: a cut, a wrong checksum or foreign bytes behind it are
- * GA_INPUT. All messages begin with the path. */
+/* stream.h: reads a regular file, plain or gzip, from front to back. All memory is in ga_stream, also
+ * zlib's, so opening a file allocates nothing. gzip data is read to its last trailer: truncation, a wrong
+ * checksum or foreign bytes after it are GA_INPUT. All messages begin with the path. */
 #ifndef GA_STREAM_H
 #define GA_STREAM_H
 
@@ -21,18 +20,18 @@ typedef struct ga_stream {
     const char *path; /* not copied */
     int fd;
     bool zipped, ended; /* ended: the last gzip member is complete */
-    int64_t bytes;      /* of the file as it lies on disk */
+    int64_t bytes;      /* of the file on disk */
     z_stream z;
-    size_t at, have; /* of out */
+    size_t at, have; /* in out: bytes taken, bytes present */
     unsigned char in[GA_STREAM_CHUNK], out[GA_STREAM_CHUNK];
-    size_t taken; /* of zlib's memory */
+    size_t taken; /* bytes used of `zlib` */
     _Alignas(64) unsigned char zlib[GA_STREAM_ZLIB];
 } ga_stream;
 
 int ga_stream_open(ga_stream *s, const char *path, ga_packing packing, ga_err *e);
 void ga_stream_close(ga_stream *s);
 
-/* Puts more bytes into out once all were taken; have = 0 at the end. */
+/* Refills out when all its bytes are taken; have = 0 at the end of the file. */
 int ga_stream_fill(ga_stream *s, ga_err *e);
 
 /* Next byte, GA_STREAM_END after the last one, or a negative status. */
@@ -44,14 +43,14 @@ static inline int ga_stream_byte(ga_stream *s, ga_err *e) {
     return s->out[s->at++];
 }
 
-/* Exactly n bytes into `to`; GA_INPUT if the file ends before: `what` says of what. */
+/* Reads exactly n bytes to `to`; GA_INPUT if the file ends before. `what` names the bytes in messages. */
 int ga_stream_read(ga_stream *s, void *to, int64_t n, const char *what, ga_err *e);
 
-/* Refuses bytes that come after `what`. */
+/* Refuses bytes after `what`, which should end the file. */
 int ga_stream_expect_end(ga_stream *s, const char *what, ga_err *e);
 
-/* Hands n bytes to `take` piece by piece, in order: `first` is the place of bytes[0] in the n, a
- * multiple of 8. Stops at its first negative result. `take` NULL: only reads. */
+/* Reads n bytes and passes them to `take` in pieces, in order: `first` is the offset of bytes[0] in the
+ * n bytes, a multiple of 8. Stops at the first negative result. `take` NULL: only reads. */
 typedef int (*ga_take_bytes)(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
                              ga_err *e);
 int ga_stream_walk(ga_stream *s, int64_t n, const char *what, ga_take_bytes take, void *arg,

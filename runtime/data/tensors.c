@@ -1,4 +1,4 @@
-/* tensors.c: .safetensors files as datasets: every tensor is a field by its name, in the order of
+/* tensors.c: .safetensors files as datasets: every tensor is the field of its name, in the order of
  * names; all have the same number of rows. */
 #include "data/arrays.h"
 #include "files/safetensors_file.h"
@@ -12,8 +12,8 @@ enum { PIECE = 1 << 15 };
 typedef struct tensor {
     const char *name;
     ga_element element;
-    int rank; /* with the rows */
-    int64_t shape[GA_FIELD_RANK + 1], width, first, bytes; /* first: place in the file */
+    int rank; /* including the axis of rows */
+    int64_t shape[GA_FIELD_RANK + 1], width, first, bytes; /* first: offset in the file */
 } tensor;
 
 static bool is_identifier(const char *name) {
@@ -25,7 +25,7 @@ static int refuse(const ga_tensors_file *f, const tensor *t, const char *what) {
     return ga_fail(f->e, GA_INPUT, "%s: tensor '%.100s': %s", f->path, t->name, what);
 }
 
-/* The entry is known to be whole: dtype, shape and range agree. */
+/* Reads an entry of a checked header: its dtype, shape and range agree. */
 static int read_entry(const ga_tensors_file *f, const char *name, const json_t *entry, tensor *t) {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const json_t *shape = json_object_get(entry, "shape");
@@ -48,7 +48,7 @@ static int read_entry(const ga_tensors_file *f, const char *name, const json_t *
     return GA_OK;
 }
 
-/* All tensors of the file by name; their number. */
+/* Reads the entries of all tensors, sorted by name; returns their number. */
 static int read_entries(const ga_tensors_file *f, tensor list[GA_FIELDS]) {
     const char *name;
     json_t *entry;
@@ -150,7 +150,7 @@ static int read_tensor(ga_tensors_file *f, const ga_array_field *field, int64_t 
     title text;
     const json_t *entry = json_object_get(f->root, field->name);
     if (!entry)
-        return ga_fail(f->e, GA_INPUT, "%s: there is no tensor '%s': is it the file the program was "
+        return ga_fail(f->e, GA_INPUT, "%s: has no tensor '%s': is it the file the program was "
                                        "made for?",
                        f->path, field->name);
     GA_TRY(read_entry(f, field->name, entry, &t));

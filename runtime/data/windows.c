@@ -1,4 +1,4 @@
-/* windows.c: text stays bytes, tokens stay u16 or u32 as they lie in their files. */
+/* windows.c: in memory text stays bytes, and tokens stay u16 or u32 as in their files. */
 #include "data/windows.h"
 
 #include "data/paths.h"
@@ -13,8 +13,8 @@ typedef struct record {
     int32_t id[256]; /* text: of a byte, -1 for none */
 } record;
 
-/* Ids that pass by: those of the file `at` of all, from 0, while it is open. */
-typedef struct passing {
+/* Streamed ids: file number `at`, counted from 0, is open. */
+typedef struct streamed {
     ga_paths paths;
     int64_t context, limit;
     int width;       /* of a token; 0: text */
@@ -22,13 +22,13 @@ typedef struct passing {
     bool allowed[256];
     int at;
     bool open, begun;    /* begun: `last` is the first id of the next row */
-    int64_t first, left; /* bytes of the present file's ids: that are read, that are to come */
+    int64_t first, left; /* bytes of the present file's ids: read so far, and still to read */
     int32_t last;
     ga_stream s;
-} passing;
+} streamed;
 
-static size_t passing_bytes(int parts) {
-    return ga_padded(sizeof(passing)) + ga_paths_bytes(parts);
+static size_t stream_size(int parts) {
+    return ga_padded(sizeof(streamed)) + ga_paths_bytes(parts);
 }
 
 static int64_t token_at(const unsigned char *bytes, int width) {
@@ -65,7 +65,7 @@ static void name_fields(ga_source *out, int64_t context) {
     out->field[1] = (ga_field){"target", GA_I32, context};
 }
 
-/* A source over n ids of `width` bytes, which are still to be read to r->base. */
+/* Makes a source of n ids of `width` bytes; the caller then reads the ids to r->base. */
 static int make_source(ga_source *out, const ga_part *part, int parts, int64_t context, int width,
                        record **record_out, ga_arena *a, ga_err *e) {
     int64_t n = 0;
@@ -99,7 +99,7 @@ static int refuse_count(const ga_part *part, int64_t found, const char *what, ga
 typedef struct text {
     const char *path;
     const bool *allowed;
-    bool *seen; /* NULL: only checked */
+    bool *seen; /* filled in; NULL: only check */
 } text;
 
 static int take_text(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
@@ -143,7 +143,7 @@ int ga_text_scan(const char *const *path, int parts, const bool *allowed, ga_sca
     for (int byte = 0, id = 0; byte < 256; byte++)
         if (out->seen[byte]) ga_scan_id(&out->field[0], id++);
     out->bytes = arena_bytes(out, 1);
-    out->stream_bytes = passing_bytes(parts);
+    out->stream_bytes = stream_size(parts);
     return GA_OK;
 }
 
@@ -160,7 +160,7 @@ static int read_text(const ga_part *part, const bool *allowed, unsigned char *to
     return code < 0 ? code : take_text(&t, to, part->count, 0, e);
 }
 
-/* The id of each byte, -1 for none, and which have one. */
+/* The id of each byte, -1 for a byte outside the vocabulary; `allowed` flags those inside. */
 static void number_bytes(const ga_text_spec *s, int32_t id[256], bool allowed[256]) {
     for (int byte = 0; byte < 256; byte++) id[byte] = -1;
     for (int i = 0; i < s->vocabulary_size; i++) {
@@ -189,7 +189,7 @@ enum { HEADER = 256 * 4, MAGIC_U16 = 20240520, MAGIC_U32 = 20240801 };
 
 typedef struct layout {
     int64_t tokens;
-    int header, width; /* bytes before the tokens, and of one */
+    int header, width; /* bytes before the tokens, and per token */
 } layout;
 
 static int refuse_header(const ga_stream *s, const layout *l, int64_t version, ga_err *e) {
@@ -234,7 +234,7 @@ typedef struct tokens {
     const char *path;
     int width;
     int64_t limit;
-    ga_scan_field *field; /* NULL: only checked */
+    ga_scan_field *field; /* filled in; NULL: only check */
 } tokens;
 
 static int take_tokens(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
@@ -275,7 +275,7 @@ int ga_tokens_scan(const char *const *path, int parts, ga_scan *out, ga_err *e) 
     ga_scan_ids(&out->field[0]);
     for (int i = 0; i < parts; i++) GA_TRY(scan_tokens(path[i], i, out, e));
     out->bytes = arena_bytes(out, out->field[0].element);
-    out->stream_bytes = passing_bytes(parts);
+    out->stream_bytes = stream_size(parts);
     return GA_OK;
 }
 
@@ -306,24 +306,24 @@ int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err 
     return GA_OK;
 }
 
-/* -- rows that pass by ------------------------------------------------------------------------- */
+/* -- streamed rows ----------------------------------------------------------------------------- */
 
-static void close_passing(void *self) {
-    passing *p = self;
+static void close_stream(void *self) {
+    streamed *p = self;
     if (p->open) ga_stream_close(&p->s);
     p->open = false;
 }
 
-static int rewind_passing(void *self, ga_err *e) {
-    passing *p = self;
+static int rewind_stream(void *self, ga_err *e) {
+    streamed *p = self;
     (void)e;
-    close_passing(p);
+    close_stream(p);
     p->at = 0;
     p->begun = false;
     return GA_OK;
 }
 
-static int open_next(passing *p, ga_err *e) {
+static int open_next(streamed *p, ga_err *e) {
     const char *path = p->paths.path[p->at];
     layout l = {.width = p->width};
     if (p->width) GA_TRY(open_tokens(&p->s, path, &l, e));
@@ -337,15 +337,15 @@ static int open_next(passing *p, ga_err *e) {
                    path, l.width, p->width);
 }
 
-/* Reads and checks at most n ids of one file: how many, 0 at the end of all. */
-static int64_t read_ids(passing *p, int32_t *to, int64_t n, ga_err *e) {
+/* Reads and checks at most n ids of one file; returns their number, 0 at the end of all files. */
+static int64_t read_ids(streamed *p, int32_t *to, int64_t n, ga_err *e) {
     enum { PIECE = 4096 };
     unsigned char piece[PIECE];
     const int width = p->width ? p->width : 1;
     while (p->at < p->paths.count) {
         if (!p->open) GA_TRY(open_next(p, e));
         if (p->left > 0) break;
-        close_passing(p);
+        close_stream(p);
         p->at++;
     }
     if (p->at == p->paths.count) return 0;
@@ -364,10 +364,10 @@ static int64_t read_ids(passing *p, int32_t *to, int64_t n, ga_err *e) {
     return bytes / width;
 }
 
-/* The ids of a row are `last` and the next ones. */
-static int next_passing(void *self, void *const out[], ga_err *e) {
+/* Reads the next row: `last` and the ids after it. */
+static int next_stream(void *self, void *const out[], ga_err *e) {
     enum { SOME = 1024 };
-    passing *p = self;
+    streamed *p = self;
     int32_t ids[SOME];
     for (int64_t t = p->begun ? 0 : -1; t < p->context;) {
         const int64_t rest = p->context - t;
@@ -385,28 +385,28 @@ static int next_passing(void *self, void *const out[], ga_err *e) {
     return 1;
 }
 
-static int make_passing(ga_source *out, const ga_part *part, int parts, int64_t context,
-                        passing **result, ga_arena *a, ga_err *e) {
-    passing *p = ga_take(a, sizeof *p, 64, e);
+static int make_stream(ga_source *out, const ga_part *part, int parts, int64_t context,
+                        streamed **result, ga_arena *a, ga_err *e) {
+    streamed *p = ga_take(a, sizeof *p, 64, e);
     if (!p) return GA_BUG;
     GA_TRY(ga_paths_keep(&p->paths, part, parts, a, e));
     p->context = context;
-    *out = (ga_source){.feed = {rewind_passing, next_passing, close_passing, p}};
+    *out = (ga_source){.feed = {rewind_stream, next_stream, close_stream, p}};
     name_fields(out, context);
     *result = p;
     return GA_OK;
 }
 
 int ga_text_stream(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
-    passing *p;
-    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    streamed *p;
+    GA_TRY(make_stream(out, s->part, s->parts, s->context, &p, a, e));
     number_bytes(s, p->id, p->allowed);
     return GA_OK;
 }
 
 int ga_tokens_stream(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e) {
-    passing *p;
-    GA_TRY(make_passing(out, s->part, s->parts, s->context, &p, a, e));
+    streamed *p;
+    GA_TRY(make_stream(out, s->part, s->parts, s->context, &p, a, e));
     p->width = s->width;
     p->limit = s->limit;
     return GA_OK;

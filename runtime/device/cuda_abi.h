@@ -1,5 +1,5 @@
-/* cuda_abi.h: the part of the interfaces of the CUDA driver and NVRTC that a program uses, declared
- * without their headers so that building needs no toolkit. Each list names every function once:
+/* cuda_abi.h: the functions of the CUDA driver and NVRTC that a program uses, declared here so that
+ * building needs no toolkit. Each list names every function once:
  * X(result, name, arguments). Checked against the real headers by tests/nvrtc/abi_check.c. */
 #ifndef GA_CUDA_ABI_H
 #define GA_CUDA_ABI_H

@@ -39,8 +39,8 @@ int ga_library_open(void **library, const char *const *sonames, const char *cons
     return 0;
 }
 
-/* Keeps a handle for ga_device_close. Reserve first, so that nothing is lost when memory is short.
- */
+/* Makes room for one more handle. Called before the handle is made, so that none leaks if memory is
+ * short. */
 static int reserve(ga_handles *h, ga_err *e) {
     if (h->count < h->capacity) return 0;
     int capacity = h->capacity ? 2 * h->capacity : 16;
@@ -56,7 +56,7 @@ static void keep(ga_handles *h, void *handle) {
     h->at[h->count++] = handle;
 }
 
-/* LOCAL_RANK as torchrun and Slurm's launchers set it, or 0. */
+/* LOCAL_RANK, as torchrun and Slurm's launchers set it; 0 if it is not set. */
 static int local_rank(int *out, ga_err *e) {
     const char *text = getenv("LOCAL_RANK");
     char *end;
@@ -161,7 +161,7 @@ void ga_device_close(ga_device *d) {
     free(d->streams.at);
     free(d->pinned.at);
     free(d->arenas.at);
-    free(d); /* the libraries stay: the driver has threads and exit handlers of its own */
+    free(d); /* the libraries stay open: the driver has threads and exit handlers of its own */
 }
 
 const ga_device_facts *ga_device_get_facts(const ga_device *d) {
@@ -222,9 +222,8 @@ int ga_device_event(ga_device *d, ga_event *out, ga_err *e) {
     return 0;
 }
 
-/* A copy of pageable memory may still be under way when the driver returns, and streams that were
- * made not to wait for the default one do not wait for it either: hence the second synchronisation.
- */
+/* Synchronizes again after the copy: a copy from pageable memory may still run when the driver returns,
+ * and non-blocking streams do not wait for it. */
 int ga_device_upload(ga_device *d, ga_address to, const void *from, size_t bytes, ga_err *e) {
     if (bytes == 0) return 0;
     CHECK("waiting before an upload", cuCtxSynchronize());

@@ -1,5 +1,5 @@
-/* device_cache.c: compiled kernels kept between runs, found by the content that made them. Whatever
- * is wrong with the cache costs a compilation and never anything else. */
+/* device_cache.c: compiled kernels kept between runs, found by a hash of their source and options. A
+ * fault of the cache costs a compilation and is never an error. */
 #include "device/device_private.h"
 
 #include "files/sha256.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The length of each part goes in too, so that no two lists of parts have the same key. */
+/* Hashes the length of each part too, so that different lists of parts have different keys. */
 ga_cache_key ga_cache_key_of(const ga_cache_part *parts, int count) {
     ga_sha256 h;
     ga_cache_key key;
@@ -52,7 +52,7 @@ int ga_cache_open(void) {
     int folder = open_folder(path);
     if (folder < 0 && errno == ENOENT) {
         char *end = strrchr(path, '/');
-        if (end && end != path) { /* ~/.cache itself may be missing in a fresh home */
+        if (end && end != path) { /* ~/.cache itself may be missing in a new home folder */
             *end = 0;
             mkdir(path, 0700);
             *end = '/';
@@ -68,7 +68,7 @@ int ga_cache_open(void) {
     return -1;
 }
 
-/* A cache file: this, then the content. Native byte order: the folder is this machine's. */
+/* Header of a cache file, in front of its content. Native byte order: the folder belongs to this machine. */
 typedef struct entry_header {
     char magic[8];
     ga_cache_key key, checksum;
@@ -145,7 +145,7 @@ void ga_cache_write(int folder, const ga_cache_key *key, const void *data, size_
     h.checksum = ga_cache_key_of(&(ga_cache_part){data, bytes}, 1);
     entry_name(name, key);
     snprintf(temporary, sizeof temporary, ".%s.%ld", name, (long)getpid());
-    unlinkat(folder, temporary, 0); /* left by a process of this number that was killed */
+    unlinkat(folder, temporary, 0); /* left by a killed process with the same number */
     int file =
         openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) return;

@@ -1,5 +1,5 @@
-/* device_kernels.c: from the text of the kernels to loaded functions: cache, or NVRTC and then
- * cache. */
+/* device_kernels.c: from the text of the kernels to loaded functions, by the cache, or by NVRTC and then
+ * stored in the cache. */
 #include "device/device_private.h"
 
 #include <stdio.h>
@@ -10,13 +10,13 @@
 
 enum { OPTIONS_MAX = 32, TEXT_LIMIT = 64 << 20 };
 
-/* One attempt to get a module: what is compiled, how, and what came out. */
+/* One build of a module: its text, options and result. */
 typedef struct build {
     char *text; /* NUL-terminated copy */
     size_t bytes;
     bool edited; /* from GAGEN_KERNELS */
     char architecture[48];
-    bool ptx; /* the device is newer than NVRTC: the driver finishes the job */
+    bool ptx; /* the device is newer than NVRTC: the driver compiles PTX for it */
     const char *options[OPTIONS_MAX];
     int option_count;
     ga_cache_key key;
@@ -35,7 +35,7 @@ static int open_nvrtc(ga_device *d, ga_err *e) {
                            e));
     if (d->nvrtc.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS)
         return ga_fail(e, GA_ENVIRONMENT,
-                       "libnvrtc: does not say its version; reinstall the toolkit");
+                       "libnvrtc: its version cannot be read; reinstall the toolkit");
     d->facts.nvrtc_version = 1000 * major + 10 * minor;
     return 0;
 }
@@ -86,7 +86,7 @@ static int choose_architecture(const ga_device *d, build *b, ga_err *e) {
     if (d->nvrtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 1 || count > 256 ||
         d->nvrtc.nvrtcGetSupportedArchs(supported) != NVRTC_SUCCESS)
         return ga_fail(e, GA_ENVIRONMENT,
-                       "libnvrtc: does not list its architectures; reinstall it");
+                       "libnvrtc: its architectures cannot be read; reinstall it");
     least = supported[0];
     for (int i = 0; i < count; i++) {
         if (supported[i] <= d->facts.arch && supported[i] > best) best = supported[i];
@@ -115,8 +115,8 @@ static int set_options(build *b, const ga_kernel_source *s, ga_err *e) {
     return 0;
 }
 
-/* Everything that decides what comes out: the text, the options with the architecture, NVRTC, the
- * driver. */
+/* The key covers everything that the module depends on: the text, the options with the architecture, the
+ * versions of NVRTC and the driver. */
 static void set_key(const ga_device *d, build *b) {
     ga_cache_part parts[OPTIONS_MAX + 4];
     int n = 0;
@@ -151,7 +151,7 @@ static int take_image(ga_device *d, build *b, nvrtcProgram p, ga_err *e) {
                            : d->nvrtc.nvrtcGetCUBINSize(p, &b->image_bytes);
     if (r == NVRTC_SUCCESS && b->image_bytes > 0) b->image = malloc(b->image_bytes);
     if (!b->image)
-        return ga_fail(e, GA_ENVIRONMENT, "NVRTC gave no module, or there is no memory for it");
+        return ga_fail(e, GA_ENVIRONMENT, "NVRTC returned no module, or the host has no memory for it");
     r = b->ptx ? d->nvrtc.nvrtcGetPTX(p, b->image) : d->nvrtc.nvrtcGetCUBIN(p, b->image);
     if (r == NVRTC_SUCCESS) return 0;
     return ga_fail(e, GA_ENVIRONMENT, "NVRTC: %s", d->nvrtc.nvrtcGetErrorString(r));
@@ -206,7 +206,7 @@ int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *k
     GA_TRY(code);
     for (int i = 0; i < s->name_count; i++)
         if (d->cuda.cuModuleGetFunction(&kernels[i], d->module, s->names[i]) != CUDA_SUCCESS)
-            return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: no kernel is called %s", s->file,
+            return ga_fail(e, b.edited ? GA_INPUT : GA_BUG, "%s: has no kernel %s", s->file,
                            s->names[i]);
     return 0;
 }

@@ -35,7 +35,7 @@ static int open_library(ga_nccl *c, ga_err *e) {
                            e);
 }
 
-/* Each step is agreed upon: a rank that cannot go on must not leave the others inside NCCL. */
+/* Ranks agree after each step: one that fails must not leave the others waiting inside NCCL. */
 static int open_group(ga_nccl *c, ga_err *e) {
     ncclUniqueId id = {{0}};
     GA_TRY(ga_comm_agree(c->comm, open_library(c, e), e));
@@ -116,7 +116,7 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, g
     return GA_OK;
 }
 
-/* For one rank the part is the whole. */
+/* With one rank its part is the whole array. */
 static int copy_part(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t bytes,
                      ga_err *e) {
     return to == from ? GA_OK : ga_device_copy(c->device, s, to, from, bytes, e);

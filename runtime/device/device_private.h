@@ -1,4 +1,4 @@
-/* device_private.h: what the device*.c files share, and nobody else sees. */
+/* device_private.h: shared by the device*.c files only. */
 #ifndef GA_DEVICE_PRIVATE_H
 #define GA_DEVICE_PRIVATE_H
 #include "device/cuda_abi.h"
@@ -13,13 +13,13 @@ typedef struct ga_nvrtc {
 } ga_nvrtc;
 #define GA_SYMBOL_NAME(result, name, arguments) #name,
 
-/* Everything of one kind that a device has to release. */
+/* Handles of one kind that ga_device_close releases. */
 typedef struct ga_handles {
     void **at;
     int count, capacity;
 } ga_handles;
 
-/* Launches and collectives that a graph holds, or that a capture under way has seen. */
+/* Launches and collectives in a graph, or so far in a capture. */
 typedef struct ga_tally {
     int64_t kernels, collectives, collective_bytes;
 } ga_tally;
@@ -43,18 +43,18 @@ struct ga_device {
     ga_handles arenas, pinned, streams, events, graphs;
 };
 
-/* Opens the first of `sonames` (NULL-ended) and fills `functions` by name. The message says what is
- * missing and `advice`. */
+/* Opens the first of `sonames` (NULL-ended) that can be opened and fills `functions` by name. The
+ * message names the missing library or function, and ends with `advice`. */
 int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
                     int count, void (**functions)(void), const char *advice, ga_err *e);
 
-/* 0, or GA_ENVIRONMENT with what was tried and the driver's name and text of the error. */
+/* 0, or GA_ENVIRONMENT with `what` was tried and the driver's name and text of the error. */
 int ga_cuda_check(const ga_device *d, CUresult r, const char *what, ga_err *e);
 
 /* Counts one collective of `bytes`, in the graph if a capture is under way. */
 void ga_device_count_collective(ga_device *d, size_t bytes);
 
-/* Releases every graph: NCCL hangs if a communicator is destroyed while a graph holds it. */
+/* Releases every graph: NCCL hangs if a communicator is destroyed while a graph uses it. */
 void ga_device_drop_graphs(ga_device *d);
 
 /* The cache of compiled kernels. A key is a SHA-256 in hexadecimal. */
@@ -62,16 +62,16 @@ typedef struct ga_cache_key {
     char text[65];
 } ga_cache_key;
 
-/* One part of what a key covers. */
+/* One part of the data that a key is the hash of. */
 typedef struct ga_cache_part {
     const void *data;
     size_t bytes;
 } ga_cache_part;
 
 ga_cache_key ga_cache_key_of(const ga_cache_part *parts, int count);
-/* Opens the folder, made if it does not exist; -1 if there is none that can be trusted. */
+/* Opens the folder, created if missing; -1 if it cannot be opened or is not trusted. */
 int ga_cache_open(void);
-/* The entry's content, to be freed, or NULL if it is not there or damaged. */
+/* The entry's content, for the caller to free; NULL if it is missing or damaged. */
 void *ga_cache_read(int folder, const ga_cache_key *key, size_t *bytes);
 /* Best effort: a failure leaves no file behind. */
 void ga_cache_write(int folder, const ga_cache_key *key, const void *data, size_t bytes);

@@ -1,4 +1,4 @@
-/* nccl_abi.h: the part of NCCL's interface that a program uses; as cuda_abi.h. */
+/* nccl_abi.h: the functions of NCCL that a program uses, declared as in cuda_abi.h. */
 #ifndef GA_NCCL_ABI_H
 #define GA_NCCL_ABI_H
 #include "device/cuda_abi.h"

@@ -1,5 +1,5 @@
-/* ckpt.c: the writing side of checkpoints. Nothing is acknowledged, and nothing older deleted,
- * before the new folder is synced under its final name. ckpt_load.c finds and reads. */
+/* ckpt.c: writes checkpoints. A save is reported, and older checkpoints are deleted, only after the new
+ * folder is synced under its final name. ckpt_load.c finds and reads them. */
 #define _GNU_SOURCE /* renameat2 */
 #include "files/ckpt.h"
 
@@ -38,11 +38,11 @@ typedef struct {
     ga_ckpt *c;
     const ga_ckpt_state *s;
     char temporary[NAME], final[NAME];
-    char old[NAME + 8]; /* what had the final name, where folders cannot be exchanged; "": none */
+    char old[NAME + 8]; /* new name of the replaced folder, where folders cannot be exchanged; "": none */
     int fd; /* of the temporary folder */
     bool renamed;
     ga_text manifest;
-    int listed; /* files in the manifest */
+    int listed; /* files in the manifest so far */
     ga_err *e;
 } save;
 
@@ -53,7 +53,7 @@ static void gradient_notes(const ga_ckpt_state *s, ga_note notes[GA_SAVED_SUMS])
     }
 }
 
-/* Largest number of blocks in one file, and all bytes of one checkpoint. */
+/* Returns the largest number of blocks in one file; *total becomes the bytes of one checkpoint. */
 static int64_t measure(const ga_ckpt_config *c, int64_t *total) {
     int64_t largest = 0;
     *total = 0;
@@ -248,7 +248,7 @@ static int write_file(save *v, const char *name, const ga_array *arrays, int cou
     return code;
 }
 
-/* Lists what another rank wrote, read back from the folder. */
+/* Lists the gradient file of another rank, read back from the folder. */
 static int list_gradient(save *v, int rank) {
     char name[NAME];
     int64_t bytes;
@@ -345,7 +345,7 @@ static int make_temporary(save *v) {
     return GA_OK;
 }
 
-/* The own part of the files; rank 0 also has all that are not per rank. */
+/* Writes this rank's files; rank 0 also writes those that all ranks share. */
 static int write_files(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     char name[NAME];
@@ -365,21 +365,21 @@ static int write_files(save *v) {
     return GA_OK;
 }
 
-/* A file system that cannot exchange folders: what has the final name gets one that is a
- * checkpoint's too, so that there is a whole one at every moment. */
+/* For a file system that cannot exchange folders: renames the replaced checkpoint to NAME-old, still a
+ * checkpoint's name, so that a complete one exists at every moment. */
 static int move_away(save *v) {
     int at = v->c->folder;
     snprintf(v->old, sizeof v->old, "%s-old", v->final);
     if (renameat(at, v->final, at, v->old) == 0 || errno == ENOENT) return GA_OK;
     if (errno != EEXIST && errno != ENOTEMPTY) return fail_at(v, "", "rename failed");
-    errno = ga_folder_sync(at); /* one of a run that was killed; the later one is to stay */
+    errno = ga_folder_sync(at); /* of a killed run; the later checkpoint must survive */
     if (errno) return fail_folder(v, "sync failed");
     errno = ga_folder_remove(at, v->old);
     if (errno || renameat(at, v->final, at, v->old)) return fail_at(v, "", "rename failed");
     return GA_OK;
 }
 
-/* Gives the folder its final name; one that is there already is exchanged in one step. */
+/* Gives the folder its final name; an existing folder of that name is exchanged in one step. */
 static int rename_folder(save *v) {
     int at = v->c->folder;
     if (renameat2(at, v->temporary, at, v->final, RENAME_NOREPLACE) == 0 ||
@@ -418,7 +418,7 @@ static int survey_name(void *arg, const char *name) {
     return GA_OK;
 }
 
-/* Removes the oldest until `keep` are left. A failure here is no failure of the save. */
+/* Removes the oldest checkpoints until `keep` are left. A failure here does not fail the save. */
 static void retain(save *v) {
     ga_ckpt *c = v->c;
     for (;;) {
@@ -431,8 +431,7 @@ static void retain(save *v) {
             c->warned = true;
         }
         if (s.older < c->c.keep) return;
-        /* Out of sight in one step, so that a kill leaves no half of a checkpoint under its
-         * name. */
+        /* Renamed first, so that a kill leaves no partial checkpoint under a checkpoint's name. */
         char old[NAME + 8];
         snprintf(old, sizeof old, ".tmp-%s", s.lowest);
         int rc = renameat(c->folder, s.lowest, c->folder, old) ? errno
@@ -456,7 +455,7 @@ static int publish(save *v) {
     v->renamed = true;
     errno = ga_folder_sync(v->c->folder);
     if (errno) return fail_folder(v, "sync failed");
-    ga_folder_remove(v->c->folder, v->temporary); /* one that was exchanged */
+    ga_folder_remove(v->c->folder, v->temporary); /* the replaced one, if exchanged */
     if (*v->old) ga_folder_remove(v->c->folder, v->old);
     retain(v);
     return GA_OK;

@@ -1,4 +1,4 @@
-/* ckpt_load.c: manifests, verification, search. ckpt_resume.c loads what was found. */
+/* ckpt_load.c: reads and verifies manifests, finds checkpoints. ckpt_resume.c loads them. */
 #include "files/ckpt.h"
 
 #include "files/file.h"
@@ -31,7 +31,7 @@ bool ga_ckpt_name_parse(const char *name, int64_t *cycle, int *r) {
            (name[n] == 0 || strcmp(name + n, "-old") == 0);
 }
 
-/* crc32 of the first `bytes` of fd: 0, an errno, or ENODATA if there are not so many. */
+/* crc32 of the first `bytes` of fd: 0, an errno, or ENODATA if the file is shorter. */
 static int crc_of(int fd, int64_t bytes, uint32_t *crc) {
     unsigned char buffer[1 << 14];
     *crc = (uint32_t)crc32(0, NULL, 0);
@@ -90,7 +90,7 @@ static uint32_t get_checksum(const json_t *v, bool *ok) {
     return text ? (uint32_t)strtoul(text, NULL, 16) : 0;
 }
 
-/* None in the manifest of an older program. */
+/* The manifest of an older program has no numbers. */
 static void fill_numbers(json_t *numbers, ga_ckpt_state *s, bool *ok) {
     const char *name;
     json_t *value;
@@ -125,7 +125,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->accumulate = (int)get_int(o, "accumulate", &ok);
     s->r = (int)get_int(o, "r", &ok);
     for (int i = 0; i < GA_SAVED_SUMS; i++) s->sums[i] = get_number(o, ga_saved_sum_names[i], &ok);
-    if (json_object_get(o, "nominal")) s->nominal = get_number(o, "nominal", &ok); /* older programs did not say */
+    if (json_object_get(o, "nominal")) s->nominal = get_number(o, "nominal", &ok); /* missing in older manifests */
     s->seed = (uint64_t)get_int(o, "seed", &ok);
     s->scaler = get_scale_kind(scaler, &ok);
     s->scale = get_number(scaler, "scale", &ok);
@@ -159,14 +159,14 @@ static size_t manifest_source(void *buffer, size_t size, void *arg) {
     manifest_file *f = arg;
     int64_t n = ga_file_read(f->fd, buffer, (int64_t)size, f->at);
     if (n > 0) f->at += n;
-    return (size_t)n; /* -1 is what jansson takes for a failure */
+    return (size_t)n; /* jansson reads -1 as a failure */
 }
 
 static int refuse_manifest(ga_err *e) {
     return ga_fail(e, GA_INPUT, "manifest.json: damaged or incomplete (its checksum is wrong)");
 }
 
-/* Its last line is the checksum of what stands above. */
+/* The last line is the checksum of all lines before it. */
 static int check_manifest(int fd, int64_t bytes, ga_err *e) {
     char last[LAST_LINE + 1] = "", expected[LAST_LINE + 1];
     uint32_t crc = 0;
@@ -191,7 +191,7 @@ static int parse_manifest(int fd, json_t **root, ga_err *e) {
     return ga_fail(e, GA_INPUT, "manifest.json: %s", error.text);
 }
 
-/* The names of the files in s, but for those of one rank each. */
+/* Fills in the names of the files in s, without the gradients of the ranks. */
 static bool fill_files(const json_t *root, ga_ckpt_state *s) {
     const json_t *files = json_object_get(root, "files");
     for (size_t i = 0; i < json_array_size(files); i++) {
@@ -278,7 +278,7 @@ static int open_folder(int parent, const char *name, ga_err *e) {
     return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", name, strerror(errno));
 }
 
-/* Manifest of a checkpoint, and with `whole` the content of its files. */
+/* Checks the manifest of a checkpoint and, if `whole`, the content of its files. */
 static int verify(int parent, const char *name, bool whole, ga_ckpt_state *s, ga_err *e) {
     json_t *root;
     int fd = open_folder(parent, name, e);
@@ -329,13 +329,13 @@ typedef struct {
     const char *path;
     bool first; /* first pass: unreadable manifests are named */
     bool bounded, found;
-    bool failed; /* a checkpoint could not be looked at: e says why */
+    bool failed; /* a checkpoint could not be read: e has the reason */
     int64_t bound, micro;
     char bound_name[NAME], name[NAME];
     ga_err *e;
 } search;
 
-/* Of two with the same micro the shorter name comes last: an "-old" one is older. */
+/* Of two names with the same micro the shorter one is later: "-old" marks the older checkpoint. */
 static bool before(int64_t micro, const char *name, int64_t other, const char *other_name) {
     return micro != other ? micro < other : strcmp(name, other_name) > 0;
 }
@@ -366,7 +366,7 @@ static int consider(void *arg, const char *name) {
     return GA_OK;
 }
 
-/* Leaves the name in s. */
+/* Leaves the name of the newest valid checkpoint in s. */
 static int find_newest(search *s, ga_err *e) {
     ga_ckpt_state state;
     ga_err why;

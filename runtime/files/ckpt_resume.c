@@ -1,4 +1,4 @@
-/* ckpt_resume.c: a checkpoint into a run that may have other ranks, batches or cycles. */
+/* ckpt_resume.c: loads a checkpoint into a run that may have other ranks, batches or cycles. */
 #include "files/ckpt.h"
 
 #include <stdio.h>
@@ -43,8 +43,8 @@ static void say_differences(const ga_ckpt_state *now, int accumulate, const ga_c
     say_number("seed", (int64_t)now->seed, (int64_t)then->seed);
 }
 
-/* The partial cycle goes on with other ranks: what all of them have done must be whole micro-steps of
- * this run, in a cycle of as many rows. */
+/* Resumes a partial cycle with other ranks: the rows done must be whole micro-steps of this run, in a
+ * cycle of as many rows. */
 static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state *then, ga_err *e) {
     const int64_t done = (int64_t)then->r * then->world, world = now->world;
     const int64_t full = (int64_t)then->accumulate * then->world;
@@ -61,8 +61,8 @@ static int convert_cycle(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     return GA_OK;
 }
 
-/* Gives position and r in micro-batches of this run. At a boundary it goes down to a whole cycle, so
- * that no row of the epoch is left out. */
+/* Converts position and r to micro-batches of this run. At a boundary the position is rounded down to a
+ * whole cycle, so that no row of the epoch is left out. */
 static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state *then, ga_err *e) {
     const bool same = now->batch == then->batch && now->world == then->world;
     if (same && accumulate == then->accumulate) return GA_OK;
@@ -70,13 +70,13 @@ static int convert_place(const ga_ckpt_state *now, int accumulate, ga_ckpt_state
     const int64_t rows = (int64_t)now->batch * now->world;
     int64_t done;
     if (__builtin_mul_overflow(then->position, (int64_t)then->batch * then->world, &done))
-        return ga_fail(e, GA_INPUT, "resume: micro-batch %lld of an epoch: there is none",
+        return ga_fail(e, GA_INPUT, "resume: the checkpoint has no valid position: micro-batch %lld",
                        (long long)then->position);
     then->position = done / rows / accumulate * accumulate;
     return GA_OK;
 }
 
-/* Inside a cycle the gradient has been divided by what a whole one weighs. */
+/* Mid-cycle the gradient is already divided by the weight of a full cycle, so both must agree. */
 static int compare_weight(const ga_ckpt_state *now, const ga_ckpt_state *then, ga_err *e) {
     if (then->r == 0 || then->nominal == 0 || now->nominal == then->nominal) return GA_OK;
     return ga_fail(e, GA_INPUT,
@@ -85,8 +85,8 @@ static int compare_weight(const ga_ckpt_state *now, const ga_ckpt_state *then, g
                    then->nominal, now->nominal);
 }
 
-/* Leaves the scale of this run in `then`. A scale that moves goes on; inside a cycle the gradient has the
- * checkpoint's scale in it. */
+/* Leaves the loss scale of the resumed run in `then`. A dynamic scale continues; mid-cycle the gradient
+ * contains the checkpoint's scale, so both must agree. */
 static int convert_scale(const ga_ckpt_state *now, ga_ckpt_state *then, bool say, ga_err *e) {
     if (now->scaler == GA_DYNAMIC_SCALE && then->scaler == GA_DYNAMIC_SCALE) return GA_OK;
     if (then->r > 0 && now->scale != then->scale)
@@ -107,7 +107,7 @@ static int join(char *out, const char *path, const char *name, ga_err *e) {
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
 }
 
-/* Loads the gradient of one rank of the checkpoint, or adds it to what is there. */
+/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory. */
 static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool add,
                          ga_ckpt_state *s, ga_err *e) {
     char file[GA_PATH_MAX], name[GA_CKPT_NAME];
@@ -144,7 +144,7 @@ static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_stat
     return GA_OK;
 }
 
-/* A file more or less: the optimizers do not keep the same state. */
+/* Refuses a checkpoint with other files: its optimizer keeps other state. */
 static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *s, ga_err *e) {
     for (int i = 0; i < s->file_count; i++) {
         int k = 0;

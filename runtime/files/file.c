@@ -1,5 +1,5 @@
-/* file.c: opening and reading. O_NONBLOCK, so that a pipe in the place of a file is refused instead of
- * waited for. */
+/* file.c: see file.h. Files are opened with O_NONBLOCK, so that a pipe is refused instead of waited
+ * for. */
 #include "files/file.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ int ga_file_open(int at, const char *path, const char *shown, int64_t *bytes, ga
     if (fd < 0)
         return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", shown, strerror(errno));
     if (fstat(fd, &st))
-        code = ga_fail(e, GA_ENVIRONMENT, "%s: cannot be looked at: %s", shown, strerror(errno));
+        code = ga_fail(e, GA_ENVIRONMENT, "%s: its status cannot be read: %s", shown, strerror(errno));
     else if (!S_ISREG(st.st_mode))
         code = ga_fail(e, GA_INPUT, "%s: not a regular file", shown);
     else {
@@ -44,7 +44,7 @@ int ga_file_folder(const char *path, const char *option, ga_err *e) {
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return ga_fail(e, ga_file_status(), "%s %.300s: the folder cannot be made: %s", option, path, strerror(errno));
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
-        return ga_fail(e, GA_INPUT, "%s %.300s: is there, and no folder", option, path);
+        return ga_fail(e, GA_INPUT, "%s %.300s: is not a folder", option, path);
     if (access(path, W_OK | X_OK) != 0)
         return ga_fail(e, GA_INPUT, "%s %.300s: cannot be written to: %s", option, path, strerror(errno));
     return GA_OK;

@@ -20,8 +20,8 @@ int ga_folder_sync(int fd) {
     return fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-/* Makes the entry of folder `part` durable. One that was there before may lie in a folder that we
- * have no right to read. */
+/* Syncs the parent of folder `part`. If `part` existed before, a parent that may not be read is no
+ * error. */
 static int sync_parent(const char *part, bool made, ga_err *e) {
     char parent[PATH];
     const char *slash = strrchr(part, '/');
@@ -50,12 +50,12 @@ int ga_folder_make(const char *path, ga_err *e) {
         if (made || i == n) GA_TRY(sync_parent(part, made, e));
     }
     if (stat(path, &st))
-        return ga_fail(e, ga_file_status(), "%s: cannot be looked at: %s", path, strerror(errno));
+        return ga_fail(e, ga_file_status(), "%s: its status cannot be read: %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) return ga_fail(e, GA_INPUT, "%s: not a folder", path);
     return GA_OK;
 }
 
-/* What the system call fills in; not in any header of libc under this name. */
+/* Entry as getdents64 writes it; no header of libc declares it under this name. */
 typedef struct {
     uint64_t inode;
     int64_t offset;
@@ -90,7 +90,7 @@ int ga_folder_remove(int parent, const char *name) {
     if (fd < 0) return errno == ENOENT ? 0 : errno;
     unlinkat(fd, "manifest.json", 0);
     ga_folder_each(fd, remove_file, &fd);
-    ga_folder_each(fd, remove_file, &fd); /* entries may be passed over while others are removed */
+    ga_folder_each(fd, remove_file, &fd); /* a listing may skip entries while others are removed */
     close(fd);
     return unlinkat(parent, name, AT_REMOVEDIR) && errno != ENOENT ? errno : 0;
 }

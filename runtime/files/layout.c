@@ -1,4 +1,4 @@
-/* layout.c: names and places of the flat space. */
+/* layout.c: see layout.h. */
 #include "files/layout.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* layout.h: the flat space: where each named array lies. Checkpoint, init, dump and watch all go
- * through here. Layout is plain: row-major, one iteration of a region contiguous. */
+/* layout.h: places of named arrays in the flat space, used by checkpoint, init, dump and watch. The
+ * layout is row-major, and one iteration of a region is contiguous. */
 #ifndef GA_LAYOUT_H
 #define GA_LAYOUT_H
 
@@ -7,10 +7,10 @@
 
 enum { GA_NAME_MAX = 256 }; /* bytes of an expanded name, with the final zero */
 
-/* One parameter, or `count` of them: the iterations of a region, whose name holds one %d. */
+/* One parameter, or one per iteration of a region: then the name contains one %d. */
 typedef struct ga_param {
     const char *name; /* "fc1.weight", or "h.%d.ln_1.weight" */
-    int first;        /* number of the first iteration in names */
+    int first;        /* number of iteration 0 in names */
     int count;        /* iterations; 1 outside regions */
     int rank;         /* 0..6 */
     int64_t shape[6];
@@ -19,25 +19,25 @@ typedef struct ga_param {
     int64_t n;      /* elements of one iteration = product of the shape */
 } ga_param;
 
-/* Arrays over one table of parameters: parameters, gradients, one optimizer state, buffers. */
+/* An array over a table of parameters: parameters, gradients, one optimizer state or buffers. */
 typedef struct ga_array {
     const ga_param *params;
     int count;
     const char *suffix; /* appended to each name, e.g. ".m"; "" for parameters */
-    ga_dtype dtype;     /* of memory: GA_F32, GA_F64 or GA_BF16 */
+    ga_dtype dtype;     /* in memory: GA_F32, GA_F64 or GA_BF16 */
     void *base;         /* element 0 of the flat space */
 } ga_array;
 
 /* Name of iteration l (0..count-1) with suffix, into out[GA_NAME_MAX]; out is returned. */
 char *ga_param_name(const ga_param *p, int l, const char *suffix, char *out);
 
-/* Storage index of logical element i (0..n-1) of iteration l. */
+/* Index in the flat space of element i (0..n-1) of iteration l. */
 int64_t ga_layout_index(const ga_param *p, int l, int64_t i);
 
-/* Finds a name (without suffix): index into params and the iteration. False if there is none. */
+/* Finds a name without suffix: its index in params and its iteration. False if there is none. */
 bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l);
 
-/* FNV-1a 64 over its names and shapes in order, going on from hash (GA_LAYOUT_HASH at first). */
+/* FNV-1a 64 of all names and shapes in order, continuing from `hash` (GA_LAYOUT_HASH to begin). */
 uint64_t ga_layout_hash(const ga_param *params, int count, uint64_t hash);
 
 #define GA_LAYOUT_HASH 0xcbf29ce484222325u

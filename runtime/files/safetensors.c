@@ -1,5 +1,5 @@
 /* safetensors.c: the writer. The header is formatted twice, once to count it and once into the
- * file, so it needs no memory; the reader is safetensors_load.c. */
+ * file, so that it needs no memory. The reader is safetensors_load.c. */
 #include "files/safetensors.h"
 
 #include "files/file.h"
@@ -20,7 +20,7 @@ typedef struct {
     const char *path;
     int64_t bytes; /* so far */
     uint32_t crc;
-    int64_t block; /* bytes in the present block */
+    int64_t block; /* bytes so far in the present block */
     ga_written *out;
     ga_err *e;
 } sink;
@@ -147,7 +147,7 @@ static int put_data(sink *s, const ga_array *a, bool finite_only) {
     return GA_OK;
 }
 
-/* All that stands before the values; *data becomes their size. */
+/* Writes the header with its length in front; *data becomes the size of the values. */
 static int put_beginning(sink *s, const ga_array *arrays, int count, const ga_note *notes,
                          int note_count, int64_t *data) {
     const int64_t header = header_bytes(arrays, count, notes, note_count, data);
@@ -187,9 +187,9 @@ int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_
     char temporary[4096];
     if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
         return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
-    struct stat st; /* a device or a pipe would be gone behind the rename */
+    struct stat st; /* the rename would replace a device or a pipe */
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return ga_fail(e, GA_INPUT, "%s: is there, and no regular file", path);
+        return ga_fail(e, GA_INPUT, "%s: is not a regular file", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) return ga_fail(e, ga_file_status(), "%s: cannot be created: %s", temporary, strerror(errno));
     int code = ga_safetensors_write(fd, path, arrays, count, NULL, 0, false, NULL, e);

@@ -1,5 +1,5 @@
-/* safetensors_file.c: everything about the header is checked before one value is read: the file is a
- * stranger's. */
+/* safetensors_file.c: checks the whole header before a value is read, since the file may come from
+ * anywhere. */
 #include "files/safetensors_file.h"
 
 #include "files/file.h"
@@ -35,8 +35,8 @@ static size_t json_source(void *buffer, size_t size, void *arg) {
     return size;
 }
 
-/* All element types of the format; those that gagen does not read may stand in a file that is not
- * asked for them. */
+/* All element types of the format. A file may contain types that gagen does not read, in tensors that it
+ * does not load. */
 static const struct {
     const char *name;
     int bits;
@@ -60,7 +60,7 @@ static int refuse_tensor(file *f, const char *name, const char *what) {
     return ga_fail(f->e, GA_INPUT, "%s: tensor '%.100s': %s", f->path, name, what);
 }
 
-/* Bytes of a shape of so many bits an element; -1 if it is no shape or too large. */
+/* Bytes of a tensor with `bits` per element; -1 if the shape is not valid or too large. */
 static int64_t shape_bytes(const json_t *shape, int bits) {
     int64_t n = bits;
     if (!json_is_array(shape)) return -1;
@@ -72,7 +72,7 @@ static int64_t shape_bytes(const json_t *shape, int bits) {
     return n % 8 == 0 ? n / 8 : -1;
 }
 
-/* One entry of the header; its range of the data, in bytes. */
+/* Checks one entry of the header; gives its range in the data, in bytes. */
 static int check_entry(file *f, const char *name, const json_t *value, int64_t *begin,
                        int64_t *end) {
     const json_t *offsets = json_object_get(value, "data_offsets");
@@ -95,8 +95,8 @@ static int check_entry(file *f, const char *name, const json_t *value, int64_t *
     return GA_OK;
 }
 
-/* The ranges must follow each other from 0 to the end: each is entered under its begin, then
- * walked. */
+/* The ranges must follow each other from 0 to the end of the data: `ends` maps the begin of each to its
+ * end, and is followed from 0. */
 static int check_coverage(file *f, const json_t *ends, size_t ranges) {
     int64_t at = 0;
     char key[32];

@@ -1,5 +1,5 @@
-/* safetensors_load.c: arrays by name from a checked file. Data is read (not mapped), so that a file
- * cut short meanwhile is an error. */
+/* safetensors_load.c: loads arrays by name from a checked file. Data is read, not mapped, so that a file
+ * truncated meanwhile gives an error and no signal. */
 #include "files/safetensors.h"
 
 #include "files/safetensors_file.h"
@@ -14,7 +14,7 @@ enum { BUFFER = 1 << 14 };
 
 typedef ga_tensors_file file;
 
-/* Those that are read; false for the others. */
+/* The types that are loaded; false for all others. */
 static bool float_type(const char *name, ga_dtype *out) {
     static const ga_dtype read[] = {GA_F32, GA_BF16, GA_F16, GA_F64};
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
@@ -25,7 +25,7 @@ static bool float_type(const char *name, ga_dtype *out) {
     return false;
 }
 
-/* Counters are single numbers that others write as whole ones. */
+/* A counter is a single number; other writers store it as an integer. */
 static bool counter_type(const char *name, const ga_param *p, ga_dtype *out) {
     if (p->rank > 0 || strcmp(name, ga_dtype_name(GA_I64)) != 0) return false;
     *out = GA_I64;
@@ -34,10 +34,10 @@ static bool counter_type(const char *name, const ga_param *p, ga_dtype *out) {
 
 /* How a file may differ from the arrays that it is loaded into. */
 typedef struct {
-    bool extra;  /* it may hold tensors that no array asks for */
-    bool narrow; /* its values may be of a wider type: they are rounded */
-    bool speak;  /* on stderr: differences that one message has no room for, and what is left */
-    const char *fresh; /* names of this glob it may lack; NULL: none */
+    bool extra;  /* it may hold tensors that are not in the model */
+    bool narrow; /* its values may have a wider type, and are rounded */
+    bool speak;  /* print to stderr: ignored tensors, and differences that one message has no room for */
+    const char *fresh; /* globs of names that it may lack; NULL: none */
 } rules;
 
 static const rules EXACT = {false, false, false, NULL};
@@ -45,10 +45,10 @@ static const rules EXACT = {false, false, false, NULL};
 typedef struct {
     file *f;
     rules rules;
-    bool lines; /* each difference is a line on stderr, else it goes into list */
+    bool lines; /* print each difference as a line on stderr, instead of adding it to list */
     int missing, differ, extra, fresh;
     char text[360];
-    ga_text list, kept; /* kept: the first that are fresh */
+    ga_text list, kept; /* kept: the first names of fresh parameters */
     char kept_text[260];
 } comparison;
 
@@ -114,7 +114,7 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
     add_difference(c, name, what);
 }
 
-/* What else the file holds: wanted names are taken out of a shallow copy. */
+/* Finds the tensors that are not in the model: its names are removed from a shallow copy of the header. */
 static int compare_extra(comparison *c, const ga_array *arrays, int count) {
     char name[GA_NAME_MAX];
     const char *extra;
@@ -164,7 +164,7 @@ static int refuse_differences(comparison *c, const ga_array *arrays, int count) 
                    c->f->path, c->missing, c->differ, c->extra, where, c->text, hint);
 }
 
-/* Compares the names both ways, shapes and types. */
+/* Compares names in both directions, shapes and types. */
 static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     comparison c = {.f = f, .rules = r};
     c.list = (ga_text){.base = c.text, .size = sizeof c.text};
@@ -172,18 +172,18 @@ static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     if (c.missing || c.differ || c.extra) return refuse_differences(&c, arrays, count);
     if (!r.extra) return GA_OK;
     if (r.fresh && c.fresh == 0)
-        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: %s lacks no parameter of such a name", r.fresh, f->path);
+        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: fits no parameter that %s lacks", r.fresh, f->path);
     if (c.fresh && r.speak)
         ga_say("%s: %d parameters are not in it and keep their initial values: %s%s", f->path, c.fresh,
                c.kept_text, c.fresh > 2 ? ", ..." : "");
     GA_TRY(compare_extra(&c, arrays, count));
     if (c.extra && r.speak)
-        ga_say("%s: %d tensors are not in the model and are left: %s%s", f->path, c.extra, c.text,
+        ga_say("%s: %d tensors are not in the model and are ignored: %s%s", f->path, c.extra, c.text,
                c.list.full ? ", ..." : "");
     return GA_OK;
 }
 
-/* Values of another type than memory's, or to be added to memory, read in parts. */
+/* Reads, in parts, values that are converted to memory's type or added to memory. */
 static int load_converted(file *f, const ga_array *a, int64_t start, int64_t n, ga_dtype dtype,
                           int64_t from, const char *name, bool add) {
     _Alignas(16) char buffer[BUFFER];
@@ -208,7 +208,7 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     char name[GA_NAME_MAX];
     ga_dtype dtype = GA_F32;
     const json_t *entry = entry_of(f, a, p, l, name);
-    if (!entry) return GA_OK; /* it is fresh */
+    if (!entry) return GA_OK; /* a fresh parameter keeps its value */
     const json_t *offsets = json_object_get(entry, "data_offsets");
     int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);

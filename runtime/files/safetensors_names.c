@@ -1,11 +1,11 @@
-/* safetensors_names.c: the names of parameters as writers of pretrained models vary them. */
+/* safetensors_names.c: variants of parameter names in files of pretrained models. */
 #include "files/safetensors_names.h"
 
 #include "base/text.h"
 
 #include <string.h>
 
-/* "x.LayerNorm.weight" as "x.LayerNorm.gamma" into out[GA_NAME_MAX]; false: it is no such name. */
+/* Writes "x.LayerNorm.weight" as "x.LayerNorm.gamma" to out[GA_NAME_MAX]; false: not the name of a LayerNorm. */
 static bool old_name(const char *name, char *out) {
     static const struct {
         const char *now, *before;
@@ -21,16 +21,16 @@ static bool old_name(const char *name, char *out) {
     return false;
 }
 
-/* Gives what is called `found`, or its old name, the name `name`, if the file has it. */
-static bool take(json_t *root, const char *found, const char *name) {
+/* Renames the entry `found`, or the entry with its old name, to `name`; false if the file has neither. */
+static bool rename_entry(json_t *root, const char *found, const char *name) {
     char old[GA_NAME_MAX];
     json_t *entry = json_object_get(root, found);
     if (!entry && old_name(found, old)) entry = json_object_get(root, found = old);
     return entry && json_object_set(root, name, entry) == 0 && json_object_del(root, found) == 0;
 }
 
-/* Bytes of the first part of the first parameter's name, with its dot, if the file has no such names. */
-static size_t lacking_part(json_t *root, const char *first) {
+/* Bytes of the prefix of the first parameter's name, with its dot; 0 if a name in the file has the prefix. */
+static size_t missing_prefix(json_t *root, const char *first) {
     const char *dot = strchr(first, '.'), *name;
     const size_t n = dot ? (size_t)(dot + 1 - first) : 0;
     json_t *entry;
@@ -42,20 +42,20 @@ static size_t lacking_part(json_t *root, const char *first) {
 
 void ga_tensors_adapt(ga_tensors_file *f, const ga_array *a, bool speak) {
     char first[GA_NAME_MAX], name[GA_NAME_MAX];
-    int taken = 0;
+    int renamed = 0;
     if (a->count == 0) return;
-    const size_t n = lacking_part(f->root, ga_param_name(&a->params[0], 0, a->suffix, first));
+    const size_t n = missing_prefix(f->root, ga_param_name(&a->params[0], 0, a->suffix, first));
     for (int k = 0; k < a->count; k++)
         for (int l = 0; l < a->params[k].count; l++) {
             ga_param_name(&a->params[k], l, a->suffix, name);
-            if (json_object_get(f->root, name) || take(f->root, name, name)) continue;
-            /* "fc.weight" is no body with a part in front: two parts must be left */
+            if (json_object_get(f->root, name) || rename_entry(f->root, name, name)) continue;
+            /* no prefix for "fc.weight": at least two parts must follow the prefix */
             if (n > 0 && strncmp(name, first, n) == 0 && strchr(name + n, '.'))
-                taken += take(f->root, name + n, name);
+                renamed += rename_entry(f->root, name + n, name);
         }
-    if (taken > 0 && speak)
-        ga_say("%s: its names have no '%.*s' in front, the model's have: %d are taken so", f->path, (int)n,
-               first, taken);
+    if (renamed > 0 && speak)
+        ga_say("%s: its names lack the model's prefix '%.*s': it was added to %d tensors", f->path, (int)n,
+               first, renamed);
 }
 
 static bool fits(const char *glob, const char *name) {

@@ -1,5 +1,5 @@
-/* log.c: events as JSON lines and as text. Each line is built whole and written at once; what
- * cannot be written is dropped, said once, and never stops training. */
+/* log.c: events as JSON lines and as text. Each line is built whole and written at once. A failed write
+ * is reported once; lines are dropped until writing works again, and training goes on. */
 #include "log/log.h"
 
 #include "log/progress.h"
@@ -48,7 +48,7 @@ int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *
     ga_progress_open(&l->progress, rank == 0 && !quiet);
     l->one_terminal = l->progress.shown && isatty(STDOUT_FILENO);
     if (path && rank == 0) {
-        /* Never waits for a reader of a FIFO; a FIFO without one is refused. */
+        /* O_NONBLOCK: a FIFO without a reader is refused instead of waited for. */
         int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
         if (fd < 0)
             return ga_fail(e, ga_file_status(), "--log: %s: cannot be opened: %s", path, strerror(errno));
@@ -88,7 +88,7 @@ static void add_number(ga_text *t, const char *name, double value) {
     ga_text_number(t, value, 9);
 }
 
-/* With as many digits as give the same number back: two runs that should agree can be compared by their logs. */
+/* All significant digits, so that the logs of two runs can be compared exactly. */
 static void add_exact(ga_text *t, const char *name, double value) {
     char text[32];
     snprintf(text, sizeof text, "%.15g", value);

@@ -1,7 +1,6 @@
-/* log.h: what training says: plain lines of figures on stdout, JSON lines in a file, and the rest on
- * stderr. On a terminal updates are a line of progress instead (progress.h). Rank 0 speaks, the others
- * are silent. A closed or full output is reported once and never stops training. No allocation after
- * open. */
+/* log.h: output of training: text lines of figures on stdout, JSON lines in a file, messages on stderr.
+ * On a terminal a progress line replaces the lines of updates (progress.h). Only rank 0 prints. A closed
+ * or full output is reported once and never stops training. No allocation after open. */
 #ifndef GA_LOG_H
 #define GA_LOG_H
 
@@ -9,7 +8,7 @@
 
 typedef struct ga_log ga_log;
 
-/* Which optional fields of an event apply; the others are left out. */
+/* Flags of the optional fields of an event that are set; the others are not printed. */
 enum {
     GA_HAS_MOMENTUM = 1,
     GA_HAS_GRAD_NORM = 2,
@@ -30,8 +29,8 @@ typedef struct ga_start_event {
 
 typedef struct ga_update_event {
     int fields; /* GA_HAS_MOMENTUM | GA_HAS_GRAD_NORM | GA_HAS_SCALE | GA_HAS_TOKENS; the loss is
-                   always there */
-    int64_t cycle, cycles; /* cycles: where training ends, for the text line */
+                   always set */
+    int64_t cycle, cycles; /* cycles: the last cycle of training, for the text line */
     int64_t update, micro, epoch, rows;
     double loss, lr, momentum, grad_norm, scale;
     int64_t skipped; /* updates skipped so far */
@@ -46,18 +45,18 @@ typedef struct ga_eval_event {
     double loss, accuracy, f1;
 } ga_eval_event;
 
-/* What a device has done, at the end of a run. */
+/* Counters of a device at the end of a run. */
 typedef struct ga_device_use {
     const char *name;
     int arch; /* 90 = sm_90 */
-    int64_t graph_launches, graph_kernels, kernel_launches; /* the last: one by one, outside graphs */
+    int64_t graph_launches, graph_kernels, kernel_launches; /* kernel_launches: outside graphs */
     int64_t device_bytes, pinned_bytes;                     /* allocated */
 } ga_device_use;
 
 size_t ga_log_bytes(void); /* taken from the arena: 8192 */
 
-/* path: JSON lines are appended there; NULL: none. quiet: neither lines nor progress. rank > 0:
- * nothing at all. */
+/* path: file to append JSON lines to; NULL: none. quiet: neither text lines nor progress. rank > 0:
+ * no output at all. */
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e);
 void ga_log_close(ga_log *l); /* NULL allowed */
 
@@ -71,7 +70,7 @@ void ga_log_device(ga_log *l, const ga_device_use *v);
 /* reason: "done", "signal", "nonfinite" or "error". */
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason);
 
-/* `iteration K, first N elements of P: v, v, ...` on stdout (also when quiet: it was asked for). */
+/* Prints `iteration K, first N elements of P: v, v, ...` to stdout, also when quiet. */
 void ga_log_watch(ga_log *l, int64_t iteration, const char *name, const void *values, ga_dtype t,
                   int n);
 

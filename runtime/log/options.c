@@ -51,7 +51,7 @@ static const option options[] = {
 
 enum { OPTIONS = sizeof options / sizeof *options };
 
-/* Edits (insert, delete, replace) between a of n bytes and b, at most 31 bytes of each compared. */
+/* Edit distance (insert, delete, replace) between a, of n bytes, and b; compares at most 31 bytes of each. */
 static int distance(const char *a, size_t n, const char *b) {
     int row[33];
     size_t m = strlen(b) < 32 ? strlen(b) : 32;
@@ -86,7 +86,7 @@ static int unknown(const char *argument, size_t n, ga_err *e) {
     return ga_fail(e, GA_INPUT, "--%.*s: unknown option; --help lists all", (int)n, argument);
 }
 
-/* A whole number without sign, blanks or exponent. */
+/* Parses a whole number without sign, blanks or exponent. */
 static bool parse_number(const char *text, int64_t *out) {
     int64_t value = 0;
     const char *at = text;
@@ -154,18 +154,18 @@ static bool given(const bool *seen, const char *name) {
     return false;
 }
 
-/* Options that say nothing without another, or beside one that trains nothing. */
+/* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
     static const char *const training[] = {"watch", "dump", "stop-micro"}, *const instead[] = {"eval", "sample"};
     if (given(seen, "fresh") && !given(seen, "init"))
-        return ga_fail(e, GA_INPUT, "--fresh: there is no --init, whose file may lack such parameters");
+        return ga_fail(e, GA_INPUT, "--fresh: given without --init, expected both");
     if (given(seen, "temperature") && !given(seen, "sample"))
-        return ga_fail(e, GA_INPUT, "--temperature: there is no --sample, whose tokens it is about");
+        return ga_fail(e, GA_INPUT, "--temperature: given without --sample, expected both");
     if (given(seen, "eval") && given(seen, "sample"))
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
     for (int i = 0; i < 6; i++)
         if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
-            return ga_fail(e, GA_INPUT, "--%s: is about training, and with --%s nothing is trained", training[i / 2],
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
                            instead[i % 2]);
     return GA_OK;
 }
@@ -177,7 +177,7 @@ int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
         const char *argument = argv[i];
         if (strcmp(argument, "-h") == 0) argument = "--help";
         if (strncmp(argument, "--", 2) != 0 || argument[2] == 0)
-            return ga_fail(e, GA_INPUT, "'%.100s': no option; --help lists all", argument);
+            return ga_fail(e, GA_INPUT, "'%.100s': not an option; --help lists all", argument);
         const char *name = argument + 2, *equals = strchr(name, '='),
                    *value = equals ? equals + 1 : "";
         size_t n = equals ? (size_t)(equals - name) : strlen(name);
@@ -228,7 +228,7 @@ static bool try_path(char *out, size_t size, const char *folder, const char *bet
     struct stat st;
     if (!folder || !*folder) return false;
     int n = snprintf(out, size, "%s%s%s", folder, between, relative);
-    /* what cannot be looked at is there: opening it says why */
+    /* a file that stat cannot read counts as present: opening it reports the reason */
     return n > 0 && (size_t)n < size && (stat(out, &st) == 0 || (errno != ENOENT && errno != ENOTDIR));
 }
 

@@ -1,12 +1,12 @@
-/* options.h: the command line of a training program, and where its data lies. */
+/* options.h: the command line of a training program, and the search for its data files. */
 #ifndef GA_OPTIONS_H
 #define GA_OPTIONS_H
 
 #include "base/ga.h"
 
-/* Strings point into argv; NULL or the value in brackets: not given. */
+/* Strings point into argv. An option that is not given is NULL or the value in brackets. */
 typedef struct ga_options {
-    int64_t cycles;         /* [0] end when so many cycles are done */
+    int64_t cycles;         /* [0] end after this cycle */
     const char *data;       /* folder of the data */
     const char *checkpoint; /* folder of the checkpoints */
     const char *resume;     /* "latest" or a checkpoint's path */
@@ -20,28 +20,26 @@ typedef struct ga_options {
     const char *save_init;  /* file for the initial parameters */
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */
-    int64_t stop_micro;     /* [0] save and stop when so many micro-steps are done */
-    int64_t sample;         /* [0] write so many tokens instead of training */
-    double temperature;     /* [1] of --sample; 0: the likeliest token each time */
+    int64_t stop_micro;     /* [0] save and stop after this micro-step */
+    int64_t sample;         /* [0] tokens to generate, instead of training */
+    double temperature;     /* [1] of --sample; 0: always the likeliest token */
     bool check_finite;      /* train-probe: stop at the first value that is not finite */
-    bool profile;           /* train-probe: time of each kernel */
-    bool no_graph;          /* a program with a device sends kernels one by one */
+    bool profile;           /* train-probe: measure the time of each kernel */
+    bool no_graph;          /* launch the device's kernels one by one, without a graph */
     bool eval, quiet, help;
 } ga_options;
 
-/* Fills o from the command line. GA_INPUT with one line that names the option, its value and its
- * range. */
+/* Fills o from the command line. GA_INPUT: the message names the option, its value and its range. */
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e);
 
-/* Text of --help, to stdout. */
+/* Prints the text of --help to stdout. */
 void ga_options_help(const char *program);
 
 /* Folder of the running program, without a final slash. */
 int ga_program_folder(char *out, size_t size, ga_err *e);
 
-/* Path of a data file: `relative` under option_dir alone (if not NULL), else under $GAGEN_DATA (if set)
- * or program_dir/data, the first that has the file. An absolute path is taken as it is. GA_INPUT
- * lists the places looked at. */
+/* Finds a data file: `relative` in option_dir if it is not NULL; else in $GAGEN_DATA (if set), then in
+ * program_dir/data. An absolute path is used unchanged. GA_INPUT lists the folders searched. */
 int ga_data_path(char *out, size_t size, const char *option_dir, const char *program_dir,
                  const char *relative, ga_err *e);
 

@@ -1,4 +1,4 @@
-/* probe.c: see probe.h. A file of values has its header first; the values follow in any order. */
+/* probe.c: see probe.h. The header of a dump is written first; the values follow in any order. */
 #include "log/probe.h"
 
 #include "files/file.h"
@@ -24,7 +24,7 @@ struct ga_probe {
     int64_t cycle, micro, first_cycle;
     int k;
     int fd;       /* of the present file; -1: none */
-    int64_t data; /* where its values begin */
+    int64_t data; /* offset of its values */
     bool failed;
     char path[4096];
 };
@@ -147,7 +147,7 @@ void *ga_probe_room(ga_probe *p) {
     return p->room;
 }
 
-/* The kernel with the longest time below that of `before` (-1: the longest of all), -1 if none. */
+/* The kernel that follows `before` when sorted from the longest time (-1: the first); -1 if none is left. */
 static int next_longest(const ga_probe *p, int before) {
     int best = -1;
     for (int i = 0; i < p->c.kernel_count; i++) {

@@ -1,4 +1,4 @@
-/* progress.c: the progress line: columns from left to right as long as they fit. */
+/* progress.c: the progress line: as many columns as fit, from the left. */
 #include "log/progress.h"
 
 #include "base/text.h"
@@ -17,7 +17,7 @@ void ga_progress_open(ga_progress *p, bool wanted) {
     const char *terminal = getenv("TERM");
     *p = (ga_progress){.first = -1};
     p->shown = wanted && isatty(STDERR_FILENO) && !(terminal && strcmp(terminal, "dumb") == 0);
-    if (p->shown) tzset(); /* reads its file now, not between two cycles */
+    if (p->shown) tzset(); /* reads the time zone file now, not between two cycles */
 }
 
 /* "1,204" */
@@ -30,7 +30,7 @@ static void add_count(ga_text *t, int64_t n) {
     ga_text_add(t, ",%03lld", (long long)(n % 1000));
 }
 
-/* "498k", "1.25M": three digits and a unit. */
+/* "498k", "1.25M": three significant digits and a unit. */
 static void add_amount(ga_text *t, double x) {
     static const char *const units[] = {"", "k", "M", "G", "T"};
     int i = 0;
@@ -60,7 +60,7 @@ static void add_bar(ga_text *t, double part, int width) {
     ga_text_add(t, "] %d%%", (int)(part * 100));
 }
 
-/* Seconds until the end, evaluations and checkpoints so far included. */
+/* Estimated seconds until the end, from the time so far with its evaluations and checkpoints. */
 static double seconds_left(const ga_progress *p, const ga_progress_event *v, double now) {
     const double left = (double)(v->cycles - v->cycle);
     if (v->cycle <= p->first) return left * v->ms / 1e3;

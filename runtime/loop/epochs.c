@@ -1,4 +1,4 @@
-/* epochs.c: cycles over epochs. epochs.h defines all of it. */
+/* epochs.c: cycles over epochs, as defined in epochs.h. */
 #include "loop/epochs.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ int ga_epochs_check(const ga_epochs *s, ga_err *e) {
                    (long long)s->batches, needed);
 }
 
-/* The beginning of a cycle goes to the next epoch if this one cannot serve it. */
+/* Moves to the next epoch at the end of this one, or where GA_DROP starts no further cycle. */
 static void settle(const ga_epochs *s, ga_place *p) {
     const bool unserved = s->tail == GA_DROP && p->r == 0 &&
                           p->position + ga_epochs_accumulate(s, p->cycle) > s->batches;
@@ -36,7 +36,7 @@ static void settle(const ga_epochs *s, ga_place *p) {
 
 int ga_epochs_place(const ga_epochs *s, ga_place *p, ga_err *e) {
     const int full = ga_epochs_accumulate(s, p->cycle);
-    const int64_t start = p->position - p->r; /* of the cycle, in its epoch */
+    const int64_t start = p->position - p->r; /* position of the cycle's first micro-batch */
     bool there = p->epoch >= 0 && p->cycle >= 0 && p->position >= 0 && p->r >= 0 &&
                  p->position <= s->batches && p->r < full;
     if (p->r > 0 && s->tail == GA_DROP) there = there && start >= 0 && start + full <= s->batches;
@@ -70,7 +70,7 @@ void ga_epochs_advance(const ga_epochs *s, ga_place *p, int count) {
     }
 }
 
-/* Cycles of an epoch that begins with cycle `first`. */
+/* Number of cycles of an epoch whose first cycle is `first`. */
 static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
     int64_t cycle = first, left = s->batches;
     while (left > 0) {
@@ -82,7 +82,7 @@ static int64_t cycles_of_epoch(const ga_epochs *s, int64_t first) {
     return cycle - first;
 }
 
-/* Cycles that go through the epochs as if there were no epochs. */
+/* Number of whole cycles in `batches` micro-batches, without regard to epochs. */
 static int64_t carried(const ga_epochs *s, int64_t batches) {
     int64_t cycle = 0;
     for (int i = 0; i < s->accumulates; i++) {
@@ -97,7 +97,7 @@ static int64_t carried(const ga_epochs *s, int64_t batches) {
 
 int64_t ga_epochs_cycles(const ga_epochs *s, double epochs) {
     if (s->tail == GA_CARRY) return carried(s, (int64_t)floor(epochs * (double)s->batches));
-    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* then epochs are alike */
+    const int64_t settled = s->accumulate[s->accumulates - 1].from; /* from here on all epochs have the same cycles */
     int64_t cycle = 0, epoch = 0, here = cycles_of_epoch(s, 0);
     for (; (double)(epoch + 1) <= epochs && cycle < settled; epoch++) {
         cycle += here;

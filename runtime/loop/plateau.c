@@ -9,20 +9,20 @@ static bool better(const ga_plateau *p, double value, double best) {
     return p->more ? value > bound : value < bound;
 }
 
-void ga_plateau_take(const ga_plateau *p, double value, double *rate, double *best, double *bad, double *rest) {
+void ga_plateau_take(const ga_plateau *p, double value, double *rate, double *best, double *bad, double *cooldown) {
     if (better(p, value, *best)) {
         *best = value;
         *bad = 0;
     } else {
         *bad += 1;
     }
-    if (*rest > 0) {
-        *rest -= 1;
+    if (*cooldown > 0) {
+        *cooldown -= 1;
         *bad = 0;
     }
     if (*bad <= p->patience) return;
     const double lower = fmax(*rate * p->factor, p->min_rate);
     if (*rate - lower > p->eps) *rate = lower;
-    *rest = p->cooldown;
+    *cooldown = p->cooldown;
     *bad = 0;
 }

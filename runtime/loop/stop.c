@@ -1,5 +1,4 @@
-/* stop.c: the signal flag: the one variable of the runtime outside a handle, since a handler gets
- * none. */
+/* stop.c: the signal flag. It is a static variable, since a signal handler gets no argument of ours. */
 #include "loop/stop.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* stop.h: a request to stop. INT, TERM, USR1 and HUP (unless ignored from outside) set a flag that
- * the program polls; a second INT ends the process at once. PIPE is ignored: a closed output is no
- * reason to stop. */
+/* stop.h: requests to stop. SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless ignored when the program starts)
+ * set a flag that the program polls; a second SIGINT ends the process at once. SIGPIPE is ignored:
+ * training continues when its output is closed. */
 #ifndef GA_STOP_H
 #define GA_STOP_H
 

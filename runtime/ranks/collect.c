@@ -10,7 +10,7 @@ int ga_collect_gather(ga_comm *c, const void *in, void *out, size_t bytes, ga_er
     return 0;
 }
 
-/* The greatest or smallest of each element, in pieces. */
+/* Maximum or minimum over the ranks, gathered in pieces. */
 static int extreme(ga_comm *c, void *buf, size_t n, ga_dtype t, bool greatest, ga_err *e) {
     enum { PIECE = 512 };
     double best[PIECE], other[PIECE];

@@ -1,6 +1,5 @@
-/* comm_mpi.c: collectives by MPI. Every wait polls (MPI makes progress only inside its calls, and
- * ranks may share cores), and every operation is a non-blocking one, so that one loop serves them
- * all. */
+/* comm_mpi.c: collectives by MPI. Every operation is non-blocking, and one loop polls for all of them:
+ * MPI makes progress only inside its calls, and ranks may share cores. */
 #include "ranks/comm.h"
 #include "ranks/launcher.h"
 #include "ranks/watchdog.h"
@@ -10,12 +9,12 @@
 #include <sched.h>
 #include <unistd.h>
 
-enum { POLLS = 1000 }; /* tests before each wait starts giving the core away */
+enum { POLLS = 1000 }; /* tests of a request before a wait starts to yield the core */
 
 struct ga_comm {
     MPI_Comm group;
     int rank, size;
-    bool own_mpi; /* opened here, so closed here */
+    bool own_mpi; /* MPI was initialized here, so it is finalized here */
     ga_comm_counts counts;
     ga_watchdog watchdog;
     MPI_Request requests[GA_COMM_REQUESTS];
@@ -180,7 +179,7 @@ int ga_comm_barrier(ga_comm *c, ga_err *e) {
     return poll_until_done(c, &request, "barrier", e);
 }
 
-/* The smallest value of all ranks and the first rank that has it. */
+/* The lowest value over the ranks, and the first rank with it. */
 static int lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
     struct {
         int value, rank;

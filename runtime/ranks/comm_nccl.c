@@ -1,6 +1,6 @@
-/* comm_nccl.c: the group of a CUDA program that is started without MPI. What the host needs
- * (agreement, small sums, the identifier of NCCL's group) goes over the connections to rank 0,
- * which adds in the order of the ranks; buffers of the device are reduced by device_nccl.c. */
+/* comm_nccl.c: the process group of a CUDA program started without MPI. Values of the host (agreement,
+ * small sums, the identifier of NCCL's group) go over TCP connections to rank 0, which adds them in
+ * the order of the ranks; device_nccl.c reduces buffers of the device. */
 #include "ranks/comm.h"
 #include "ranks/rendezvous.h"
 #include "ranks/watchdog.h"
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CHUNK = 8192 }; /* bytes summed at a time */
+enum { CHUNK = 8192 }; /* bytes of a message */
 
 typedef enum operation { SUM, LOWEST, BROADCAST } operation;
 
@@ -21,7 +21,7 @@ struct ga_comm {
     int sockets[GA_RANKS_MAX];
 };
 
-/* In front of each message: ranks that do different things are found at once. */
+/* Header of each message: it shows at once that ranks are at different operations. */
 typedef struct header {
     uint32_t operation, type;
     uint64_t bytes;
@@ -128,7 +128,7 @@ static void combine(const header *h, void *into, const void *from, size_t bytes)
     }
 }
 
-/* Up to CHUNK bytes: rank 0 combines in the order of the ranks and sends the result to all. */
+/* Combines up to CHUNK bytes: rank 0 does so in the order of the ranks and sends the result to all. */
 static int combine_chunk(ga_comm *c, const header *h, char *buf, size_t bytes, ga_err *e) {
     double other[CHUNK / sizeof(double)];
     if (c->rank > 0) {
@@ -171,7 +171,7 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
     return GA_OK;
 }
 
-/* Done at once: what is large and worth overlapping is on the device. */
+/* Completes before it returns: large buffers, worth overlapping, are on the device. */
 int ga_comm_start(ga_comm *c, int request, void *buf, size_t n, ga_dtype t, ga_err *e) {
     if (request < 0 || request >= GA_COMM_REQUESTS)
         return ga_fail(e, GA_BUG, "request %d: not in 0..%d", request, GA_COMM_REQUESTS - 1);
@@ -255,7 +255,7 @@ int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
         worst.rank);
 }
 
-/* The others learn of it when their next message finds the connection closed. */
+/* The other ranks notice at their next message that the connection is closed. */
 void ga_comm_abort(ga_comm *c, int exit_code) {
     if (c->size == 1) return;
     for (int i = 0; i < c->size; i++)

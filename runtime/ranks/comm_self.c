@@ -1,4 +1,4 @@
-/* comm_self.c: a group of one process: sums are what they are. It counts as the others do. */
+/* comm_self.c: a group of one process: a sum over the ranks is the value itself, and is counted. */
 #include "ranks/comm.h"
 #include "ranks/launcher.h"
 

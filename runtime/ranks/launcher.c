@@ -1,5 +1,5 @@
-/* launcher.c: the environment that launchers give to their processes. Slurm's SLURM_NTASKS would not
- * do: a batch script has it too, in which a program runs once. */
+/* launcher.c: variables that launchers set for their processes. Slurm's SLURM_NTASKS is not one of them:
+ * it is also set in a batch script, where a program runs once. */
 #include "ranks/launcher.h"
 
 #include <stdlib.h>

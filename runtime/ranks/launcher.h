@@ -4,9 +4,9 @@
 
 #include "base/ga.h"
 
-/* Refuses with GA_INPUT if a launcher says that it has started more than `size` processes, and names
- * the variable by which it says so: each of them would train the same thing. `what` says how the
- * program is to be built or started instead. */
+/* GA_INPUT if the environment of a launcher says that it started more than `size` processes: each of
+ * them would train the same model alone. The message names the variable; `what` says how to build or
+ * start the program instead. */
 int ga_launcher_check(int size, const char *what, ga_err *e);
 
 #endif

@@ -1,5 +1,5 @@
-/* rendezvous.c: rank 0 listens, the others connect and say who they are. A connection that does not
- * say the right words within two seconds is dropped, and the next one is heard. */
+/* rendezvous.c: rank 0 listens; the others connect and send a hello with their rank. A connection
+ * without a valid hello within two seconds is dropped. */
 #include "ranks/rendezvous.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 enum { HELLO_SECONDS = 2, RETRY_MS = 100 };
 
-/* What both sides send first. Native byte order: another one has another magic, and is dropped. */
+/* First message of both sides. Native byte order: a peer of another order has another magic and is dropped. */
 typedef struct hello {
     uint64_t magic, nonce;
     int32_t rank, size;
@@ -25,7 +25,7 @@ typedef struct hello {
 
 static const uint64_t hello_magic = 0x6761676e72647631u;
 
-/* -1: not set. */
+/* Reads a number from the variable `name`; -1 if it is not set. */
 static int read_number(const char *name, int low, int high, int *out, ga_err *e) {
     const char *text = getenv(name);
     char *end;
@@ -40,7 +40,7 @@ static int read_number(const char *name, int low, int high, int *out, ga_err *e)
     return GA_OK;
 }
 
-/* The job's own number where the launcher gives one, so that two jobs on one port do not mix. */
+/* Hash of the group's size and of the launcher's job identifiers, so that two jobs on one port do not mix. */
 static uint64_t nonce_of(const ga_rendezvous *r) {
     static const char *const names[] = {"GAGEN_JOB", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"};
     uint64_t h = 0xcbf29ce484222325u + (uint64_t)r->size;
@@ -87,7 +87,7 @@ static void pause_ms(int ms) {
     nanosleep(&t, NULL);
 }
 
-/* False when the time is over. */
+/* Polls the socket until the deadline; false after it. */
 static bool wait_for(int socket, short events, double deadline) {
     for (;;) {
         double left = deadline - ga_clock();
@@ -113,7 +113,7 @@ static bool move_all(int socket, void *data, size_t bytes, bool sending, double 
     return true;
 }
 
-/* Small messages leave at once; a machine that vanishes is noticed. */
+/* No delay for small messages; keep-alive, so that a lost machine is noticed. */
 static void tune(int socket) {
     int on = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -131,8 +131,8 @@ static bool is_loopback(const ga_rendezvous *r) {
     return !strcmp(r->address, "127.0.0.1") || !strcmp(r->address, "localhost");
 }
 
-/* On all addresses, unless the address says that every rank is on this machine: rank 0's name may
- * well stand for a loopback address here and for another one elsewhere. */
+/* Listens on all addresses, unless MASTER_ADDR is a loopback address and so every rank is on this machine:
+ * rank 0's own name may resolve to a loopback address here and to another one elsewhere. */
 static int open_listener(const ga_rendezvous *r, int *out, ga_err *e) {
     struct sockaddr_in here = {
         .sin_family = AF_INET,
@@ -154,7 +154,7 @@ static int open_listener(const ga_rendezvous *r, int *out, ga_err *e) {
     return code;
 }
 
-/* The rank of a new connection, or -1 for a stranger. */
+/* The rank that a new connection says hello for; -1 if the hello is not valid. */
 static int welcome(const ga_rendezvous *r, int socket, const int *sockets) {
     hello h;
     double deadline = ga_clock() + HELLO_SECONDS;
@@ -170,7 +170,7 @@ static int fail_missing(const ga_rendezvous *r, const int *sockets, ga_err *e) {
     size_t used = 0;
     for (int i = 1; i < r->size && used < sizeof list - 8; i++)
         if (sockets[i] < 0) used += (size_t)snprintf(list + used, sizeof list - used, " %d", i);
-    return ga_fail(e, GA_ENVIRONMENT, "rank 0 waited %d s at port %s; these ranks did not come:%s",
+    return ga_fail(e, GA_ENVIRONMENT, "rank 0 waited %d s at port %s; these ranks did not connect:%s",
                    GA_RENDEZVOUS_SECONDS, r->port, list);
 }
 
@@ -194,7 +194,7 @@ static int gather(const ga_rendezvous *r, int *sockets, double deadline, ga_err 
     return missing == 0 ? GA_OK : fail_missing(r, sockets, e);
 }
 
-/* A socket that rank 0 has answered on, or -1. */
+/* A socket on which rank 0 has answered, or -1. */
 static int try_address(const ga_rendezvous *r, const struct addrinfo *a) {
     hello h = {hello_magic, r->nonce, r->rank, r->size}, answer;
     int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);

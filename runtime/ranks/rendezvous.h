@@ -1,6 +1,6 @@
-/* rendezvous.h: how the processes of a group find each other without MPI: from RANK, WORLD_SIZE,
- * LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as torchrun sets them. Every rank has one TCP connection
- * to rank 0, which stays open for as long as the group lives. */
+/* rendezvous.h: connects the processes of a group without MPI, by RANK, WORLD_SIZE, LOCAL_RANK,
+ * MASTER_ADDR and MASTER_PORT, as torchrun sets them. Every rank keeps one TCP connection to rank 0
+ * open until the group is closed. */
 #ifndef GA_RENDEZVOUS_H
 #define GA_RENDEZVOUS_H
 
@@ -11,15 +11,15 @@ enum { GA_RANKS_MAX = 1024, GA_RENDEZVOUS_SECONDS = 60 };
 typedef struct ga_rendezvous {
     int rank, size;
     char address[256], port[12];
-    uint64_t nonce; /* the same on all ranks of one job: a stranger's connection is dropped */
+    uint64_t nonce; /* the same on all ranks of one job; connections with another one are dropped */
 } ga_rendezvous;
 
-/* Reads the environment: one rank of one if neither RANK nor WORLD_SIZE is set. GA_INPUT names the
+/* Reads the environment: rank 0 of 1 if neither RANK nor WORLD_SIZE is set. GA_INPUT names the
  * variable that is missing or wrong. */
 int ga_rendezvous_read(ga_rendezvous *r, ga_err *e);
 
-/* Connects. Rank 0 gets sockets[1..size-1] by rank, the others sockets[0]; -1 where there is none.
- * GA_ENVIRONMENT after GA_RENDEZVOUS_SECONDS, with the ranks that did not come. */
+/* Connects. On rank 0 it fills sockets[1..size-1], by rank; on the others sockets[0]; the rest are -1.
+ * GA_ENVIRONMENT after GA_RENDEZVOUS_SECONDS; the message lists the ranks that did not connect. */
 int ga_rendezvous_connect(const ga_rendezvous *r, int *sockets, ga_err *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* watchdog.c: one thread that looks at a deadline a few times a second. */
+/* watchdog.c: a thread that checks the deadline a few times a second. */
 #include "ranks/watchdog.h"
 
 #include <signal.h>

@@ -47,7 +47,7 @@ struct Checker {
     std::set<std::pair<std::string, const void *>> reported;
     std::map<const void *, std::string> lines;
     uint32_t asked_launch = 0,
-             asked_by = 0;  // the last answer of happened_before, which is asked most often
+             asked_by = 0;  // the last answer of happened_before, kept because most questions repeat
     bool answer = false;
 };
 Checker &checker() {

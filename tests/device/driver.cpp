@@ -1,5 +1,5 @@
 // driver.cpp: the entry points of libcuda.so.1. Arguments are checked at least as strictly as by the driver;
-// dlsym finds no function that is not here.
+// dlsym finds no other functions.
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -157,7 +157,7 @@ ENTRY int cuMemFreeHost(void *p) {
     drain();
     return release_pinned(p) ? SUCCESS : INVALID_VALUE;
 }
-// These two do not wait for the streams, as no stream of a program waits for the default one.
+// These two copies do not wait for the streams, since a program's streams do not wait for the default stream.
 ENTRY int cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
     int code = refuse_in_capture();
     if (!code) code = range(to, bytes, "cuMemcpyHtoD");

@@ -83,7 +83,7 @@ int run_command(const std::vector<std::string> &words, const std::string &log) {
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
-// Where the comment, string or preprocessor line that starts at `at` ends; `at` if there is none.
+// The end of the comment, string or preprocessor line that starts at `at`; `at` if none starts there.
 size_t end_of_aside(const std::string &text, size_t at, bool line_start) {
     size_t end = at;
     if (!text.compare(at, 2, "//"))
@@ -118,7 +118,7 @@ bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-// The word at or after `at`, and where it ends.
+// The word at or after `at`, and its end.
 std::string word_at(const std::string &text, size_t &at) {
     while (at < text.size() && !is_word(text[at])) at++;
     size_t begin = at;
@@ -214,7 +214,7 @@ std::vector<std::string> compile_words() {
                                       "-c",
                                       "-std=c++17",
                                       "-w",
-                                      switches.check ? "-Og" : "-O1",  // to compile takes longer than to run
+                                      switches.check ? "-Og" : "-O1",  // compilation takes longer than the run
                                       "-g1",
                                       "-fPIC",
                                       "-ffp-contract=off",
@@ -306,7 +306,7 @@ ENTRY int nvrtcCompileProgram(_nvrtcProgram *p, int count, const char *const *op
     int code = check_options(*p, count, options, definitions);
     return code ? code : compile(*p, definitions);
 }
-// PTX and cubin are the same thing here.
+// PTX and cubin are the same here.
 ENTRY int nvrtcGetCUBINSize(_nvrtcProgram *p, size_t *out) {
     *out = p->image.size();
     return NVRTC_SUCCESS;

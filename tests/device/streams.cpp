@@ -1,5 +1,5 @@
-// streams.cpp: runs operations in the order that streams, events and graphs require, and no other. In lazy
-// mode operations run only when the host waits, and only those that it waits for.
+// streams.cpp: runs operations in an order that streams, events and graphs allow. In lazy mode operations run
+// only when the host waits, and only those that it waits for.
 #include "streams.h"
 
 #include <algorithm>

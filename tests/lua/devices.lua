@@ -1,16 +1,16 @@
--- devices: how tests run programs of the CUDA target: on GPUs if GAGEN_GPU_CHECK says how many, else on the
+-- devices: runs programs of the CUDA target in tests: on GPUs if GAGEN_GPU_CHECK is their number, else on the
 -- device library of tests/device.
 local devices = {}
 
 --- How many GPUs the tests are to use; 0: the device library.
 function devices.gpus(t) return tonumber(t.environment("GAGEN_GPU_CHECK") or "0") end
 
---- Leaves a test out that needs the device library.
+--- Skips a test that needs the device library.
 function devices.needs_library(t)
     if devices.gpus(t) > 0 then t.not_run("needs the device library") end
 end
 
---- What a test works with: the programs, where the device library lies, and the environment of a run.
+--- Tools of a test: the programs, the folder of the device library, the environment of a run.
 function devices.open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     if devices.gpus(t) > 0 then
@@ -34,7 +34,7 @@ function devices.open(t)
     return programs, environment, build
 end
 
---- Settings of the device library: every order of what nothing orders, by this seed, and its checks.
+--- Settings of the device library: its checks, and a random order, by this seed, of all unordered operations.
 function devices.checked(seed)
     return { "GAGEN_DEVICE_CHECK=1", "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=" .. seed }
 end
@@ -49,7 +49,7 @@ local function trained(t, programs, p, o)
     return folder, losses
 end
 
---- What one program is run through in full: five cycles, three orders of all that nothing orders.
+--- The full check of one program: five cycles, three random orders.
 devices.FULL = { cycles = 5, orders = 3 }
 
 --- Losses and tensors of the spec `text` on the device library must be those of the C target within `bound`. how:

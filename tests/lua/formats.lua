@@ -1,4 +1,4 @@
--- Data files of every format, made from known numbers, and what a program reads from them.
+-- Makes data files of every format from known numbers, and reads the batches that a program gets from them.
 return function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local formats = { programs = programs }
@@ -8,7 +8,7 @@ return function(t)
         t.write(programs.folder() .. "/data/" .. name, text)
     end
 
-    --- IDX of unsigned bytes: extents, and a function of the place from 0.
+    --- An IDX file of unsigned bytes: extents, and a function of the index from 0.
     function formats.idx(extents, value)
         local n, parts = 1, { string.pack("BBBB", 0, 0, 8, #extents) }
         for _, extent in ipairs(extents) do
@@ -68,7 +68,7 @@ return function(t)
 
     local WRAP = "-Wl,--wrap=ga_loader_open,--wrap=ga_loader_cycle,--wrap=ga_eval_batch"
 
-    --- A program that writes its batches down.
+    --- A program that dumps its batches.
     function formats.build(name, text)
         return programs.build("data_" .. name, text, { ldflags = WRAP, sources = { "tests/e2e/print_batch.c" } })
     end

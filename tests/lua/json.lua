@@ -1,5 +1,5 @@
 -- A reader of JSON for the tests: objects and arrays become tables, null becomes nil.
--- Invariant: text that is not JSON is an error with its position, never a guess.
+-- Invariant: text that is not JSON is an error with its position.
 local json = {}
 
 local ESCAPES = { b = "\b", f = "\f", n = "\n", r = "\r", t = "\t", ['"'] = '"', ["\\"] = "\\", ["/"] = "/" }

@@ -1,5 +1,5 @@
--- Programs for the end-to-end tests: a spec is written, generated and built once for each text of
--- the spec and each gagen; its runs, dumps and logs are read here.
+-- Programs for the end-to-end tests: generates and builds a spec once for each text and each gagen, runs the
+-- program, and reads its dumps and logs.
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
 return function(t)
     local json = t.load("tests/lua/json.lua")
@@ -14,7 +14,7 @@ return function(t)
         return result
     end
 
-    -- Without the options of the `make` that runs the tests, and with a cache folder of their own.
+    -- Without the options of the `make` that runs the tests, and with a separate cache folder.
     local CLEAN = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "GAGEN_DATA" }
 
     local function environment(more)
@@ -199,14 +199,14 @@ return function(t)
         return json.lines(host.read(file))
     end
 
-    --- What `gagen plan --json` says of a spec; more arguments as text.
+    --- The result of `gagen plan --json` for a spec; more arguments as text.
     function programs.plan(p, ...)
         return json.read(check_run(programs.gagen { "plan", "--json", p.spec, ... }, p.name).out)
     end
 
     local UNPACK = { F32 = "<f", F64 = "<d" }
 
-    -- An element of 16 bits is the upper half of one of 32.
+    -- A bf16 element is the upper half of an f32 one.
     local function widened(text)
         return (text:gsub("..", "\0\0%0"))
     end

@@ -1,5 +1,5 @@
--- Files that a compiler makes for tests, kept by the content of all that they are made from: a program is compiled
--- once, whichever worker needs it first, and not again before its emitted text, the runtime or the flags change.
+-- Stores compiled files of tests by a hash of all their inputs: the first worker that needs a program compiles it,
+-- and it is compiled again only if its emitted text, the runtime or the flags change.
 return function(t)
     local store = {}
     local base = t.build .. "/tests/store"
@@ -29,8 +29,8 @@ return function(t)
         return table.concat(parts, "\0")
     end
 
-    --- Puts files into `folder`: those kept for these inputs (an array of texts), or else those that make() makes
-    --- there and returns the names of.
+    --- Puts files into `folder`: the files stored for these inputs (an array of texts), or else those that make()
+    --- makes there; make() returns their names.
     function store.fetch(folder, inputs, make)
         local key = host.sha256(table.concat(inputs, "\0") .. "\0" .. version_of_compiler())
         local kept = base .. "/" .. key:sub(1, 32)

@@ -1,4 +1,4 @@
--- What a test is given: function(t). A failure is an error at the line of the test.
+-- The argument t of a test function. A failure is an error at the line of the test.
 --   t.equal(a, b [, what])       the same, tables entry by entry
 --   t.near(a, b, tolerance)      numbers
 --   t.match(text, pattern)       a Lua pattern; returns the captures

@@ -1,5 +1,5 @@
--- A cycle is its rows, however they are cut into micro-steps: every count, tail, table and weight, for
--- four kinds of models, with dropout and shuffling. f64, so that only the order of sums differs.
+-- The result of a cycle depends on its rows, not on its micro-steps: every count, tail, table and weight, for four
+-- kinds of models, with dropout and shuffling. In f64, so that only the order of sums differs.
 -- 80 rows of each data set are trained on; batch 8 gives the ten micro-batches of an epoch.
 
 local tests = {}
@@ -117,7 +117,7 @@ local function trained(t, model, how, options)
     return programs.dump(p, options or {}), programs, p
 end
 
--- The two ways of cutting must give the same parameters and state.
+-- Both divisions into micro-steps must give the same parameters and state.
 local function same(t, model, one, other)
     local a, programs = trained(t, model, one)
     programs.close(a, trained(t, model, other), BOUND)
@@ -171,8 +171,8 @@ for _, model in ipairs(NAMES) do
         end)
     end
 
-    -- With momentum 1 and rate 0 the state is the sum of the updates' gradients. A micro-step of weight 0
-    -- is no update of one micro-step, and does not count in an update of many.
+    -- With momentum 1 and rate 0 the state is the sum of the updates' gradients. A micro-step of weight 0 is
+    -- skipped as an update of its own, and adds nothing to an update of several.
     add(model .. ": weight micro is the mean of the micro-steps' means", function(t)
         local function sums(accumulate, cycles)
             local dump, programs = trained(t, model, { rows = 8, accumulate = accumulate, weight = "micro",
@@ -197,9 +197,9 @@ for _, model in ipairs(NAMES) do
     end)
 end
 
--- Of rows that are not there nothing may be left, though of zeros the model would make what is no number. 80 rows:
--- with 12 a micro-step, the last of seven has 8; with 80, one has all of them.
-add("missing rows weigh nothing in a model that has no value for zeros", function(t)
+-- Missing rows must not contribute, although the model computes NaN from rows of zeros. 80 rows: with 12 per
+-- micro-step the last of seven has 8; with 80 one micro-step has all.
+add("missing rows have weight 0, also in a model that gives NaN for zeros", function(t)
     local programs, environment = dofile("tests/lua/devices.lua").open(t)
     local lines = {}
     for i = 1, ROWS do lines[i] = ("%.3f,%.3f,%d"):format(1.5 + math.sin(i), 1.5 + math.cos(3 * i), label(i)) end

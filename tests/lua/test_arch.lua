@@ -1,5 +1,5 @@
--- The house rules that a machine can hold: rooms point one way, nothing unordered reaches a file,
--- files stay small, the project speaks of itself alone.
+-- Rules of the project that a test can check: the order of rooms, no unordered iteration on the way to a file, small
+-- files, and texts that mention only the project itself.
 local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit", "command" }
 local RUNTIME_ORDER = { "base", "loop", "ranks", "files", "data", "log", "device" }
 local LIMIT = { lua = 500, c = 500, h = 150, tmpl = 500 }
@@ -35,7 +35,7 @@ local function rank(room, order)
 end
 
 return {
-    { "rooms point one way", function(t)
+    { "a room uses only rooms to its left", function(t)
         for _, file in ipairs(files(t, "find gen -mindepth 2 -name '*.lua' | sort")) do
             local room = file:match("^gen/(%w+)/")
             for n, line in lines(read(file)) do
@@ -46,7 +46,7 @@ return {
             end
         end
     end },
-    { "folders of the runtime point one way, and each include says the folder", function(t)
+    { "a folder of the runtime includes only folders to its left, and each include names its folder", function(t)
         for _, file in ipairs(files(t, "find runtime -name '*.[ch]' | sort")) do
             local own = rank(file:match("^runtime/(%w+)/[%w_]+%.[ch]$"), RUNTIME_ORDER)
             if not own then error(file .. ": lies in none of the folders of the runtime") end
@@ -97,7 +97,7 @@ return {
     end },
     { "no file outside targets names a target, none outside catalog/parallel a mode", function(t)
         local folders, modes = require "base.folders", require "catalog.catalog".load().modes
-        -- the words `target` and `parallel` show how they are used; doctor looks at what the machine has
+        -- the words `target` and `parallel` have usage examples; doctor checks the machine's tools
         local excepted = { ["gen/spec/words.lua"] = true, ["gen/emit/program/doctor.lua"] = true }
         local patterns = { 'require%s*%(?"emit%.targets%.%w+%.', "target%.folder%s*[=~]=", "config%.target%s*[=~]=" }
         for _, name in ipairs(folders.inside "gen/emit/targets/") do

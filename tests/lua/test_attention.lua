@@ -1,5 +1,5 @@
--- Attention, rotary positions and norms against their formulas, written here once more on the values of
--- whole tensors: what a program's kernels wrote, forward and backward, is read from its probes (f64).
+-- Attention, rotary positions and norms against their formulas in Lua, on whole tensors. The results of a program's
+-- kernels, forward and backward, are read from its probes (f64).
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -128,7 +128,7 @@ local CASES = {
 }
 
 for _, case in ipairs(CASES) do
-    add("attention by its definition: " .. case[1], function(t)
+    add("attention against its definition: " .. case[1], function(t)
         local H, K, d = case.heads, case.kv_heads, case.d
         local options = ("heads = %d, kv_heads = %d, causal = %s"):format(H, K, tostring(case.causal or false))
         local mask = case.visible and ", batch.mask" or ""
@@ -142,7 +142,7 @@ for _, case in ipairs(CASES) do
         local y, dq, dk, dv = attention(reference, found.q_y, found.k_y, found.v_y, found.d_attend_out)
         close(t, found.attend_out, y, "y")
         close(t, found.d_v_y, dv, "dv")
-        if case.positions > 1 then      -- else p is 1 whatever q and k are
+        if case.positions > 1 then      -- with one position p is 1 for all q and k
             close(t, found.d_q_y, dq, "dq")
             close(t, found.d_k_y, dk, "dk")
         end
@@ -162,7 +162,7 @@ local function split(values, widths)
     return table.unpack(parts)
 end
 
-add("attention by its definition: queries, keys and values in one tensor", function(t)
+add("attention against its definition: queries, keys and values in one tensor", function(t)
     local o = { positions = 6, heads = 4, kv_heads = 2, d = 3,
         sees = function(_, i, j) return j <= i end }
     local found = values_of(t, "packed", { positions = 6,
@@ -186,7 +186,7 @@ local function drops(t, name, iteration, p, positions)
     end
 end
 
-add("dropout of attention by the draws of each row, head, query and key", function(t)
+add("dropout of attention against the draws of each row, head, query and key", function(t)
     local o = { positions = 70, heads = 2, kv_heads = 1, d = 3, sees = function(_, i, j) return j <= i end,
         kept = drops(t, "attend", 0, 0.3, 70) }
     local found = values_of(t, "dropout", { positions = 70, model = 'attend { heads = 2, kv_heads = 1, '
@@ -198,7 +198,7 @@ add("dropout of attention by the draws of each row, head, query and key", functi
     close(t, found.d_v_y, dv, "dv")
 end)
 
-add("an evaluation draws nothing for attention", function(t)
+add("an evaluation has no dropout in attention", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function loss(name, dropout)
         local p = programs.build(name, ([[
@@ -229,7 +229,7 @@ add("dropout of attention differs from iteration to iteration", function(t)
     end
 end)
 
--- As the files of Llama have it: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.
+-- The convention of Llama's files: rotate_half(x) = (-second half, first half); x cos + rotate_half(x) sin.
 local function rotated(x, positions, heads, d, base, sign)
     local y = {}
     for at = 1, #x, d do
@@ -244,7 +244,7 @@ local function rotated(x, positions, heads, d, base, sign)
     return y
 end
 
-add("rotary positions by their definition, their gradient turns back", function(t)
+add("rotary positions against their definition; their gradient rotates back", function(t)
     for _, case in ipairs { { "rotary", 5, 3, 8, 10000 }, { "rotary_tiles", 37, 2, 6, 50 }, { "rotary_pair", 2, 1, 2, 7 } } do
         local name, positions, heads, d, base = table.unpack(case)
         local found = values_of(t, name, { positions = positions,
@@ -254,7 +254,7 @@ add("rotary positions by their definition, their gradient turns back", function(
     end
 end)
 
-add("norms by their definition", function(t)
+add("norms against their definition", function(t)
     local found = values_of(t, "norms", { positions = 2, model =
         '(layernorm "ln" { eps = 0.01 } (of("x", 23))) + (rmsnorm "rms" { eps = 0.02 } (of("z", 23)))' })
     local function normalised(x, centred, eps)
@@ -278,7 +278,7 @@ add("norms by their definition", function(t)
     close(t, found.rms_y, rms, "rmsnorm")
 end)
 
-add("what attention and rotary positions refuse", function(t)
+add("attention and rotary positions refuse wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function refused(model)
         local spec = t.temp() .. "/bad.lua"

@@ -1,6 +1,5 @@
--- Averages of the parameters: against sums made here, in evaluations, beside training that they do not
--- change; frozen groups: nothing of them is computed, kept or moved; rates that decay from layer to layer,
--- against groups with rates written out. All on both targets.
+-- Averages of parameters: against sums computed here, in evaluations, and without effect on training. Frozen groups:
+-- no gradient, state or update. Rates that decay by layer: against groups with written rates. All on both targets.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -29,7 +28,7 @@ end
 
 local function values(programs, dump, file) return programs.tensors(("%s/%s.safetensors"):format(dump, file)) end
 
-add("an average is the sum it says, and training is as without", function(t)
+add("averages against their definition; training is the same as without them", function(t)
     local programs, list = both(t, "averages", ", ema = 0.75")
     local plain = programs.build("averages_plain", spec "")
     for _, way in ipairs(list) do
@@ -60,8 +59,8 @@ local function evaluations(programs, program, o)
     return list
 end
 
--- An average that hardly moves is the initial values: so is what evaluations find.
-add("evaluations use the averages, now and after a resume", function(t)
+-- An average that hardly changes stays at the initial values, and so do the figures of evaluations.
+add("evaluations use the averages, also after a resume", function(t)
     local programs, list = both(t, "averages_slow", ", ema = 0.999999999999")
     for _, way in ipairs(list) do
         local initial = evaluations(programs, way[1], { "--eval", env = way[2] })
@@ -77,7 +76,7 @@ add("evaluations use the averages, now and after a resume", function(t)
     assert(math.abs(plain[2] - slow[1]) > 1e-3, "without averages an evaluation finds something else")
 end)
 
-add("probed, averages are the same", function(t)
+add("averages are the same in train-probe", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     for target, env in next, { c = false, cuda = environment() } do
@@ -91,7 +90,7 @@ add("probed, averages are the same", function(t)
     end
 end)
 
-add("a frozen group stays what it is, bit by bit", function(t)
+add("a frozen group keeps its values, bit by bit", function(t)
     local programs, list = both(t, "frozen", ', groups = { { "h.*", frozen = true }, { "fc2.bias", frozen = true } }')
     local whole = programs.build("averages_plain", spec "")
     for _, way in ipairs(list) do
@@ -108,7 +107,7 @@ add("a frozen group stays what it is, bit by bit", function(t)
             t.equal({ state[name .. ".buf"] == nil, gradient[name] == nil },
                 { frozen[name] or false, frozen[name] or false }, name)
         end
-        -- what is trained gets the gradient that it gets beside parameters that move
+        -- the trained parameters get the same gradient as when all are trained
         local one = values(programs, programs.dump(way[1], { "--cycles", 1, env = way[2] }), "gradients")
         local all = values(programs, programs.dump(whole, { "--cycles", 1 }), "gradients")
         for name, tensor in next, one do
@@ -129,8 +128,8 @@ train      { updates = 8 }
 ]]):format(model[1], model[2], rule, how)
 end
 
--- Depths: in 0, g.0 1, g.1 2, mid 2, h.0 3, in the end out 4; each the half of the next.
-add("layer_decay is groups with rates of their own", function(t)
+-- Depths: in 0, g.0 1, g.1 2, mid 2, h.0 3, out 4; the rate of each is half that of the next.
+add("layer_decay equals groups with written rates", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     local rolled = { 'times(2) "g" { linear "fc" { 20 }, tanh {} }', 'times(1) "h" { linear "fc" { 20 }, tanh {} }' }
@@ -153,7 +152,7 @@ add("layer_decay is groups with rates of their own", function(t)
 end)
 
 -- The first group that fits wins.
-add("a group that takes no parameter is warned of", function(t)
+add("a group without a parameter gives a warning", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function warned(groups)
         local path = programs.folder() .. "/averages_groups.lua"
@@ -168,7 +167,7 @@ add("a group that takes no parameter is warned of", function(t)
     assert(not warned('{ { "fc1.bias", lr_scale = 2 }, { "fc1.*", lr_scale = 3 } }'):find "nothing")
 end)
 
-add("what is refused", function(t)
+add("wrong options are refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/averages_refused.lua"
     for _, case in ipairs {

@@ -15,7 +15,7 @@ return {
         t.equal(E.text(a * (b * c)), "a * (b * c)")
         t.equal(E.text(E.where(E.lt(a, 1), b, c)), "((a < 1.0) ? b : c)")
     end },
-    { "constants are folded, 0 and 1 leave no trace", function(t)
+    { "constants are folded, and 0 and 1 are simplified away", function(t)
         local a = E.var "a"
         t.equal(E.text(0 + (3.0 - 1) * 0.5 * a + 0), "a")
         t.equal(E.text(1 * a / 1 - 0), "a")
@@ -30,7 +30,7 @@ return {
         t.near(E.evaluate(E.erf(x), { x = -3 }), -0.99997790950300141456, 1e-15)
         t.near(E.evaluate(E.tanh(x), { x = 0.3 }), 0.29131261245159090582, 1e-15)
     end },
-    { "comparing traced expressions is an error that names where", function(t)
+    { "a comparison of traced expressions is an error with its place", function(t)
         t.fails(function() return E.var "t" < E.var "u" end, "where%(lt")
     end },
     { "literals read back exactly and are finite", function(t)
@@ -48,7 +48,7 @@ return {
         t.equal(E.readable(0.1), "0.1")
         t.equal(E.readable(1 / 3), "0.333333333333333")
     end },
-    { "what reads no element is hoisted once", function(t)
+    { "a value that reads no element is hoisted once", function(t)
         local g, lr, n = E.var "g", E.var "lr", E.var "n"
         local hoisted = {}
         local function is_element(name) return name == "g" end

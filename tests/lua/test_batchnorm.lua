@@ -1,5 +1,5 @@
--- Batchnorm's running statistics: what they are, when they move, that they are kept, and that groups of rows
--- make a result independent of how a cycle is cut. Figures against PyTorch: test_resnet.lua.
+-- Batchnorm's running statistics: their values, their updates, their checkpoints. With groups of rows a result does not
+-- depend on the micro-steps of a cycle. Comparison with PyTorch: test_resnet.lua.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -46,7 +46,7 @@ local function statistics(programs, p, options)
     return list["bn.running_mean"].values, list["bn.running_var"].values, list["bn.num_batches_tracked"].values
 end
 
-add("running statistics move by each group of rows, in their order", function(t)
+add("running statistics are updated by each group of rows, in order", function(t)
     for name, case in next, { micro = { 10, 3, "", 10 }, groups = { 10, 3, ", rows = 5", 5 } } do
         local rows, accumulate, groups, size = table.unpack(case)
         local programs, p = build(t, name, rows, accumulate, groups)
@@ -66,7 +66,7 @@ add("running statistics move by each group of rows, in their order", function(t)
     end
 end)
 
-add("with groups of rows a result does not depend on how a cycle is cut", function(t)
+add("with groups of rows a result does not depend on the micro-steps of a cycle", function(t)
     local programs, whole = build(t, "whole", 30, 1, ", rows = 5")
     local straight = programs.dump(whole, {})
     for _, cut in ipairs { { 15, 2 }, { 5, 6 } } do
@@ -75,7 +75,7 @@ add("with groups of rows a result does not depend on how a cycle is cut", functi
     end
 end)
 
-add("an evaluation uses the running statistics and leaves them", function(t)
+add("an evaluation uses the running statistics and does not change them", function(t)
     local programs, p = build(t, "micro", 10, 3, "")
     local _, measured = build(t, "measured", 10, 3, "", "eval { every = 1 }\n")
     programs.identical(programs.dump(p, {}), programs.dump(measured, {}))
@@ -102,7 +102,7 @@ add("stopped at every micro-step, in any order of threads: the same bits", funct
     resumes(t, programs, p, 2, 9)
 end)
 
-add("a skipped update leaves parameters; the statistics have moved before", function(t)
+add("a skipped update keeps parameters; the statistics were updated before", function(t)
     local more = 'init { { "fc2.weight", value = 1.7e308 } }\n'
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec(10, 3, "", more):gsub("train      {", 'train { on_nonfinite = "skip",')
@@ -167,7 +167,7 @@ eval       { every = 2 }
 %s]]):format(rows, accumulate, more or "")
 end
 
-add("once per cycle: however it is cut, short ones too", function(t)
+add("once per cycle: the same for any number of micro-steps, short cycles too", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local expected = programs.dump(programs.build("batchnorm_deep", deep(10, 4)), {})
     local cut = programs.dump(programs.build("batchnorm_deep_cut", deep(5, 8)), { "--threads", 2 })
@@ -182,7 +182,7 @@ add("once per cycle: stopped at every micro-step, the same bits", function(t)
     resumes(t, programs, p, 1, 11)
 end)
 
-add("once per cycle: a skipped update leaves the statistics", function(t)
+add("once per cycle: a skipped update keeps the statistics", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec(10, 3, CYCLE, 'init { { "fc2.weight", value = 1.7e308 } }\n'):gsub("train      {",
         'train { on_nonfinite = "skip",')
@@ -212,11 +212,11 @@ loss]])))
         .. "twice, expected one of its own for each")
 end)
 
-add("once per cycle: the CUDA target computes what the C target does", function(t)
+add("once per cycle: the CUDA target equals the C target", function(t)
     dofile("tests/lua/devices.lua").same_as_c(t, "batchnorm_cycle", deep(10, 4), 1e-11)
 end)
 
-add("counters of another writer are whole numbers", function(t)
+add("counters in files of other writers are integers", function(t)
     local programs, p = build(t, "micro", 10, 3, "")
     local start = t.temp() .. "/start.safetensors"
     programs.train(p, { "--cycles", 1, "--save-init", start })
@@ -231,7 +231,7 @@ add("counters of another writer are whole numbers", function(t)
     t.equal(count, { 44.0 })
 end)
 
-add("accumulation does not make groups larger, which is said", function(t)
+add("a message says that accumulation does not enlarge groups", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = t.temp() .. "/warned.lua"
     local env = { "GAGEN_DATA=" .. programs.folder() .. "/data" }

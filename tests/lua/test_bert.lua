@@ -1,6 +1,6 @@
--- The shipped BERT, in small, against that of Hugging Face's transformers: specs/bert_sst2.lua with other sizes
--- must give the same losses, gradients and parameters in training without dropout, and measure the same with
--- dropout. The figures are made by tests/reference/bert.py.
+-- A small version of the shipped BERT against Hugging Face's transformers: specs/bert_sst2.lua with other sizes must
+-- give the same losses, gradients and parameters in training without dropout, and the same evaluation with dropout.
+-- tests/reference/bert.py makes the expected figures.
 -- Invariant: no Python runs here; data are the script's formulas, settings stand in both.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -77,8 +77,8 @@ local function norm(values, other)
     return math.sqrt(sum)
 end
 
--- ||a - b|| <= bound ||b|| for each tensor. The gradient of a key's bias is 0 but for rounding: it moves all
--- scores of a query alike. It is compared with that of the key's weight.
+-- ||a - b|| <= bound ||b|| for each tensor. The gradient of a key's bias is 0 except for rounding, since the bias adds
+-- the same to all scores of a query. Its error is compared with the gradient of the key's weight.
 local function gradients_are(programs, found, expected, bound)
     local a, b, count = programs.tensors(found), programs.tensors(expected), 0
     for name, tensor in next, b do
@@ -169,7 +169,7 @@ local function shared_file(t, name)
     return path
 end
 
--- A file of a model's body alone, whose names lack the first part: the values of the parameters that it has.
+-- Loads a file of a model's body alone, with names without prefix: the parameters in it get its values.
 local function body_is_taken(t, programs, p, file, part, options)
     local start = t.temp() .. "/start.safetensors"
     table.move({ "--init", file, "--save-init", start, "--eval" }, 1, 5, #options + 1, options)
@@ -179,11 +179,11 @@ local function body_is_taken(t, programs, p, file, part, options)
         t.equal(assert(found[part .. name], name).values, tensor.values, name)
         count = count + 1
     end
-    t.contains(result.err, ("its names have no '%s' in front, the model's have: %d are taken so\n"):format(part, count))
+    t.contains(result.err, ("its names lack the model's prefix '%s': it was added to %d tensors\n"):format(part, count))
     return result.err
 end
 
-add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
+add("the shipped BERT loads a file of Hugging Face's BertModel", function(t)
     local file, programs = shared_file(t, "tiny_bert_2layer.safetensors"), open(t)
     local text = spec { optimizer = "adamw", accumulate = 1, precision = "f32", drop = 0 }
     local p = programs.build("bert_body", (text:gsub("= 29, 9, 12, 24, 3, 2,", "= 256, 128, 32, 64, 4, 2,")))
@@ -194,10 +194,10 @@ add("the shipped BERT takes a file of Hugging Face's BertModel", function(t)
     t.contains(refused.err, "'bert.pooler.dense.weight' is missing")
     t.match(refused.err, "; %-%-fresh GLOB lets it lack names of GLOB\n$")
     refused = programs.train(p, { "--fresh", "classifier.*", status = 1 })
-    t.contains(refused.err, "--fresh: there is no --init")
+    t.contains(refused.err, "--fresh: given without --init")
 end)
 
-add("the shipped GPT-2 takes a file of Hugging Face's GPT2Model", function(t)
+add("the shipped GPT-2 loads a file of Hugging Face's GPT2Model", function(t)
     local file, programs = shared_file(t, "tiny_gpt2.safetensors"), open(t)
     local text = assert(host.read("specs/gpt2_124m.lua"))
     for _, change in ipairs { { "{ 50257, 768 }", "{ 21, 2 }" }, { "times%(12%)", "times(1)" }, { "2304", "6" },

@@ -1,8 +1,8 @@
--- The boundary made wrong in one line, in the ways that trainers have been wrong before: in a copy of the
--- repository the named tests, which pass in this one, must fail. Long: `make mutants`, part of `make test-all`.
+-- Mutants of the boundary: each changes one line as in a known bug of a trainer. In a copy of the repository with the
+-- change the named test must fail. Long: `make mutants`, part of `make test-all`.
 local mutants = dofile "tests/mutants/boundary.lua"
 
--- A copy of the repository with what has been built but programs; returns its folder.
+-- A copy of the repository with its build, without programs; returns its folder.
 local function copy(t)
     local folder = t.root .. "/" .. t.temp() .. "/copy"
     local result = t.shell(("mkdir -p %s/out && cp -a Makefile gen templates runtime specs tests tools docs %s && "
@@ -17,7 +17,7 @@ local function run(t, folder, pattern)
         env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "BUILD", "-u", "GAGEN" } }
 end
 
--- The text of a file before and behind the only place where `from` is.
+-- The text of a file before and after the only occurrence of `from`.
 local function around(path, from)
     local text = assert(host.read(path))
     local first, last = text:find(from, 1, true)

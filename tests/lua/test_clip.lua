@@ -1,5 +1,5 @@
--- Clipping against its definition: the gradient that a program without clipping dumps is cut here in Lua, and
--- plain SGD with it must give the parameters that the program with clipping has.
+-- Clipping against its definition: the gradient dumped by a program without clipping is clipped here in Lua, and plain
+-- SGD with it must give the parameters of the program with clipping.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -41,7 +41,7 @@ local function norm(gradients, names, p)
     return p == INF and sum or sum ^ (1 / p)
 end
 
--- What the definition makes of the gradient of a whole cycle; also the norm of all of it before the factor.
+-- Clips the gradient of a whole cycle by definition; also returns its norm before clipping.
 local function clipped(dumped, how, mean, before)
     local gradients, groups, names = {}, { [0] = {}, {}, {} }, {}
     for name, tensor in next, dumped do
@@ -123,15 +123,15 @@ add("two ranks clip the gradient of all rows", function(t)
     programs.close(programs.dump(two, { ranks = 2, "--threads", 1 }), programs.dump(one, {}), 1e-12, { "parameters" })
 end)
 
-add("no word, no code", function(t)
+add("a program without clip has no code for it", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("clip_none_2", spec("", 2))
     local text = host.read(p.folder .. "/update.c") .. host.read(p.folder .. "/kernels.c")
     assert(not text:find("clip [<=]"), "clipping is there")
 end)
 
--- The inputs are above 0, so that all elements of the gradient are infinite and none is no number.
-add("an infinite gradient is seen behind a clipped value", function(t)
+-- The inputs are positive, so that elements of the gradient are infinite and none is NaN.
+add("an infinite gradient is found although values are clipped", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec("clip { value = 0.5 }", 2, 'init { "*", value = 1e3 }\n')
         :gsub("model [^\n]*", 'model (function(batch) return exp(linear "in" { 3 } (abs(batch.input) + 0.1)) end)')
@@ -140,7 +140,7 @@ add("an infinite gradient is seen behind a clipped value", function(t)
     t.contains(result.err, "not finite")
 end)
 
-add("what clip refuses", function(t)
+add("clip refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function refused(clip, part, optimizer)
         local path, text = programs.folder() .. "/clip_refused.lua", spec("clip " .. clip)

@@ -1,4 +1,4 @@
--- The other commands of gagen as a user types them, and what regeneration does to edited files.
+-- The other commands of gagen as a user types them, and regeneration over edited files.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -35,7 +35,7 @@ add("list", function(t)
 end)
 
 -- digits: 1437 rows, 22 updates an epoch, 660 in all; cosine from 0.01 to 0
-add("lr prints what the program uses", function(t)
+add("lr prints the rates that the program uses", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local shown = {}
     for update, rate in gagen(t, "lr", SPEC):gmatch("(%d+)\t(%S+)\n") do
@@ -103,8 +103,8 @@ add("wrong words on the command line", function(t)
     end
 end)
 
--- an order to end reaches the program, which saves and says 75; gagen waits for it and says the same
-add("an order to end is handed on by run", function(t)
+-- a signal reaches the program, which saves and exits with 75; gagen waits for it and exits with 75 too
+add("run forwards a signal to the program", function(t)
     local folder = t.root .. "/" .. t.temp()
     local result = t.shell(([[
         env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL %s run %s -o %s/p -- --cycles 1000000000 --quiet 2> %s/err &
@@ -139,7 +139,7 @@ add("an edited file is kept", function(t)
     t.equal(host.read(folder .. "/edited/kernels.c"), written .. "/* mine */\n")
     t.equal(host.read(folder .. "/notes.txt"), "mine too")
     gagen(t, SPEC, "-o", folder)
-    -- a second edit does not take the place of the first one's copy
+    -- a second edit does not replace the copy of the first one
     t.write(folder .. "/kernels.c", written .. "/* again */\n")
     gagen(t, SPEC, "-o", folder, "--force")
     t.equal(host.read(folder .. "/edited/kernels.c"), written .. "/* mine */\n")
@@ -149,7 +149,7 @@ add("an edited file is kept", function(t)
     t.equal(host.exists(folder .. "/edited/kernels.c.3"), false)
 end)
 
-add("a file that was never gagen's is kept", function(t)
+add("a file that gagen did not write is kept", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.temp() .. "/p"
     host.folder(folder)
@@ -168,7 +168,7 @@ add("a file that was never gagen's is kept", function(t)
     gagen(t, SPEC, "-o", folder)
 end)
 
-add("files that another version wrote are removed, edited ones and those of others stay", function(t)
+add("files of another version are removed; edited files and files of others stay", function(t)
     local folder = t.temp() .. "/p"
     gagen(t, SPEC, "-o", folder)
     local function add_file(name, content, hash)
@@ -188,13 +188,13 @@ add("files that another version wrote are removed, edited ones and those of othe
     t.equal(host.exists(folder .. "/runtime/base/team.c"), "file")
 end)
 
-add("what is to be done next can be pasted into a shell", function(t)
+add("the commands printed as next steps can be pasted into a shell", function(t)
     local folder = t.temp() .. "/it's here"
     local result = t.load("tests/lua/programs.lua")(t).gagen { SPEC, "-o", folder }
     t.equal(t.shell("printf %s " .. t.match(result.err, "next: make %-C (.*)\n$")).out, folder)
 end)
 
-add("a second generation touches no file", function(t)
+add("a second generation rewrites no file", function(t)
     local folder = t.temp() .. "/p"
     gagen(t, SPEC, "-o", folder)
     local function times() return t.shell(("cd %s && stat -c '%%n %%y' * runtime/* runtime/*/*"):format(folder)).out end

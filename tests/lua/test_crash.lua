@@ -1,5 +1,5 @@
--- Power failures while checkpoints are saved: tests/crash tries the states that may be left. Every
--- other order of the steps that loses a checkpoint must be seen by it: each is named there.
+-- Power failures while checkpoints are saved: tests/crash tries all states that a failure may leave. It must also
+-- detect each wrong order of the steps that it lists.
 
 local HARMFUL = {
     "data files not synced", "manifest not synced", "new folder not synced", "folder of checkpoints not synced",

@@ -1,7 +1,7 @@
--- The CUDA target against the C target: the same spec, the same start, the same numbers, on the
--- device library (tests/device), which runs kernels.cu on the CPU and names races, reads of memory
--- that nothing wrote, accesses out of bounds and waits that are missing. No GPU takes part, unless
--- tools/gpu-check says how many there are in GAGEN_GPU_CHECK: then the machine's own libraries are used.
+-- The CUDA target against the C target: the same spec and start must give the same numbers. The device library
+-- (tests/device) runs kernels.cu on the CPU and reports races, reads of uninitialised memory, accesses out of bounds
+-- and missing waits. With GAGEN_GPU_CHECK, set by tools/gpu-check to the number of GPUs, the machine's own libraries
+-- are used.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -73,7 +73,7 @@ add("times, residual, gelu, groups and clip in f64 equal the C target", function
     same_as_c(t, "cuda_regions64", regions(4, 4, F64), 1e-12, devices.FULL)
 end)
 
-add("A = 1 with a loss of one's own equals the C target", function(t)
+add("A = 1 with a loss written in the spec equals the C target", function(t)
     local text = [[
 data      { "csv", train = "tiny.csv", target = "last" }
 batch     (7)
@@ -166,7 +166,7 @@ add("stopped at every micro-step, watched, and resumed", function(t)
     assert(values[4] ~= values[1], "the boundary changes nothing")
 end)
 
--- A checkpoint of one target, taken at `micro`, goes on in the other: as the other's own run.
+-- A checkpoint of one target, taken at `micro`, is resumed by the other: the result equals the other's own run.
 local function crosses(t, from, to, bound)
     local programs, environment = open(t)
     local text = regions(4, 4, F64)
@@ -182,8 +182,8 @@ local function crosses(t, from, to, bound)
     end
 end
 
-add("a checkpoint of the C target goes on with a device", function(t) crosses(t, "c", "cuda", 1e-12) end)
-add("a checkpoint of a device goes on in the C target", function(t) crosses(t, "cuda", "c", 1e-12) end)
+add("a checkpoint of the C target is resumed on a device", function(t) crosses(t, "c", "cuda", 1e-12) end)
+add("a checkpoint of a device is resumed by the C target", function(t) crosses(t, "cuda", "c", 1e-12) end)
 
 add("two ranks equal one of twice the micro-steps", function(t)
     if gpus(t) == 1 then t.not_run("one GPU, two are needed") end
@@ -249,7 +249,7 @@ for _, bug in ipairs(BUGS) do
     end)
 end
 
-add("found: a gradient that is written where it is to be added", function(t)
+add("found: a gradient written instead of added", function(t)
     local programs, environment = open(t)
     local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
     local env = environment(checked(1))
@@ -260,7 +260,7 @@ add("found: a gradient that is written where it is to be added", function(t)
     t.fails(function() programs.close(wrong, right, 1e-5) end, "differs by")
 end)
 
-add("found: a copy that nothing waits for", function(t)
+add("found: a copy without a wait", function(t)
     needs_library(t)
     local programs, environment = open(t)
     local p = programs.build("cuda_nowait", digits() .. CUDA)
@@ -293,7 +293,7 @@ add("a device older than the spec allows is refused", function(t)
     programs.train(p, { "--cycles", 1, env = environment { "GAGEN_DEVICE_ARCH=80" } })
 end)
 
-add("without a driver it says what is missing", function(t)
+add("without a driver the message names the missing library", function(t)
     local programs = open(t)
     local p = programs.build("cuda_digits_cuda", digits() .. CUDA)
     if t.shell("ldconfig -p").out:find("libcuda.so.1", 1, true) then t.not_run("a driver is installed") end

@@ -8,7 +8,7 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local F64 = 'precision "f64"\n'
 
--- The samples of all ops as the gradient check has them, in PARTS programs: one compiles for too long.
+-- The samples of the gradient check, in PARTS programs: a single program takes too long to compile.
 local PARTS = 8
 
 for part = 1, PARTS do

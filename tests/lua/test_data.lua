@@ -1,5 +1,5 @@
--- Data of every format, from the file to the batch: what a program trains on is compared with values
--- computed here from the file's definition; small files are made, real ones are read where they are.
+-- Data of every format, from the file to the batch: batches of a program are compared with values computed here from
+-- the definition of the format, for small generated files.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }
@@ -23,7 +23,7 @@ end
 local MLP = 'model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }'
 local IMAGES = 'model      { flatten {}, linear "fc1" { 8 }, tanh {}, linear "fc2" { 10 } }'
 
--- The loss of every update is a finite number, and as many as asked for.
+-- Checks the number of updates, and that every loss is finite.
 local function check_trained(t, events, updates)
     local n = 0
     for _, event in ipairs(events) do

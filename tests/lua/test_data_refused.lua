@@ -1,4 +1,4 @@
--- What is wrong with data is refused: by gagen at the spec's line, by the program with the file's path.
+-- Wrong data is refused: by gagen with the line of the spec, by the program with the path of the file.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }
@@ -13,7 +13,7 @@ optimizer  { "sgd", lr = 0.05 }
 train      { updates = 3 }
 ]]
 
--- A label that gagen and programs take; the numbers from 0 on are theirs.
+-- A label that gagen and programs accept.
 local function class(row) return row % 3 end
 
 local function write_all(formats)
@@ -51,7 +51,7 @@ end
 
 local IDX = '"idx", train = { "wrong/images", "wrong/labels" }, '
 
--- { what stands in `data`, the complaint (@ is the folder of the files), the loss or nil }
+-- { arguments of `data`, the message (@ is the folder of the files), the loss or nil }
 local CASES = {
     { '"idx", train = { "wrong/images", "wrong/few" }', "data: @images: 20 images, but @few has 19 labels: "
         .. "expected as many" },
@@ -112,7 +112,7 @@ local CASES = {
     { '"csv", train = "wrong/many/*4.csv", eval = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files" },
 }
 
-add("by gagen: files and fields of every kind", function(t, formats)
+add("gagen refuses files and fields of every kind", function(t, formats)
     local folder = formats.programs.folder()
     write_all(formats)
     for i, case in ipairs(CASES) do
@@ -126,7 +126,7 @@ add("by gagen: files and fields of every kind", function(t, formats)
     end
 end)
 
--- A program is made for good files; then it is given others.
+-- A program is generated for valid files, then started with others.
 local function refused(t, formats, p, name, content, pattern)
     local folder = t.temp()
     t.equal(t.run { "cp", "-r", formats.programs.folder() .. "/data/wrong", folder .. "/wrong" }.status, 0)
@@ -136,7 +136,7 @@ local function refused(t, formats, p, name, content, pattern)
     t.match(result.err, "^[%w_]+: " .. (folder .. "/wrong/" .. name):gsub("%p", "%%%0") .. ": " .. pattern)
 end
 
-add("by the program: files that differ from those it was made for", function(t, formats)
+add("the program refuses files that differ from those it was made for", function(t, formats)
     write_all(formats)
     local programs = formats.programs
     local idx = programs.build("refuse_idx", "data       { " .. IDX .. "}" .. REST:format '"cross_entropy"')
@@ -154,7 +154,7 @@ add("by the program: files that differ from those it was made for", function(t, 
     refused(t, formats, npy, "x.npy", formats.npy("<f8", "<d", { 20, 2 }, many), "20 rows of 2 F64, expected 20 of 2 F32")
 end)
 
-add("targets that do not count are left out of the loss", function(t, formats)
+add("ignored targets are not in the loss", function(t, formats)
     write_all(formats)
     local loss = '{ "cross_entropy", ignore = -1 }'
     local p = formats.programs.build("ignored", 'data       { "npy", train = { "wrong/x.npy", "wrong/minus.npy" }, '

@@ -1,6 +1,5 @@
--- What gagen knows is found by folder: ops, optimizers, schedules, passes and targets are files of their own, dropped
--- into a copy of the scripts that --dev names; no other file is edited. Programs train with them, and their numbers
--- are those of the formulas, computed here.
+-- Extensions found by folder: ops, optimizers, schedules, passes and targets are files added to a copy of the scripts
+-- for --dev, and no other file is edited. Programs train with them; their results are compared with the formulas.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}
@@ -159,7 +158,7 @@ precision  "f64"
 train      { updates = 3 }
 ]]
 
-add("states of an optimizer may have the names of a kernel's own variables", function(t)
+add("states of an optimizer may have names of a kernel's variables", function(t)
     local programs, environment = devices.open(t)
     local folder = prepare(t)
     t.write(folder .. "/dropped.lua", STATES)
@@ -243,7 +242,7 @@ end)
 
 -- === a pass, a target ============================================================================
 
-add("a pass is one file that says where it runs", function(t)
+add("a pass is one file that names its predecessor", function(t)
     local folder = prepare(t)
     drop(t, folder, { { "pass.lua", "gen/passes/count_nodes.lua" } })
     local traced = gagen(t, folder, "check", "specs/digits_mlp.lua", "--trace", folder .. "/trace")
@@ -281,7 +280,7 @@ local function section(trace, title, which)
     return list
 end
 
-add("a target is a folder: one that prints the calls of a cycle", function(t)
+add("a target is a folder: a target that prints the calls of a cycle", function(t)
     local folder = prepare(t)
     assert(host.folder(folder .. "/dev/gen/emit/targets/trace"))
     drop(t, folder, { { "trace/target.lua", "gen/emit/targets/trace/target.lua" } })
@@ -310,7 +309,7 @@ add("a target is a folder: one that prints the calls of a cycle", function(t)
     t.match(unknown.err, "'tracing', expected one of c, cuda, trace")
 end)
 
-add("a target gets the boundary as a body: the iteration of a rule for matrices is in it", function(t)
+add("a target gets the boundary as a body with the iteration of a rule for matrices", function(t)
     local folder = prepare(t)
     assert(host.folder(folder .. "/dev/gen/emit/targets/trace"))
     drop(t, folder, { { "trace/target.lua", "gen/emit/targets/trace/target.lua" } })
@@ -325,7 +324,7 @@ add("a target gets the boundary as a body: the iteration of a rule for matrices 
         "all workers wait", "polynomial_0 writes square", "all workers wait", "apply_1x8 writes y" }, "\n"))
 end)
 
-add("a target that is not what the interface says is refused by the name of the field", function(t)
+add("a target that violates the interface is refused with the name of the field", function(t)
     local folder = prepare(t)
     local path = folder .. "/dev/gen/emit/targets/trace"
     assert(host.folder(path))
@@ -342,7 +341,7 @@ add("a target that is not what the interface says is refused by the name of the 
     end
 end)
 
-add("a folder that is no checkout is refused", function(t)
+add("a folder that is not a checkout is refused", function(t)
     local result = t.run { t.root .. "/" .. t.gagen, "--dev", t.temp(), "version" }
     t.equal(result.status, 1)
     t.equal(result.err, "gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n")

@@ -19,7 +19,7 @@ local function random_of(seed)
     end
 end
 
--- What `edits` make of a and b, read as a text of each.
+-- Applies `edits`: returns the texts of a and b that they describe.
 local function sides(edits)
     local a, b, changes = {}, {}, 0
     for _, e in ipairs(edits) do
@@ -30,7 +30,7 @@ local function sides(edits)
     return a, b, changes
 end
 
--- The least number of lines taken out and put in, by dynamic programming.
+-- The smallest number of deleted and inserted lines, by dynamic programming.
 local function least(a, b)
     local row = {}
     for j = 0, #b do row[j] = j end
@@ -45,7 +45,7 @@ local function least(a, b)
     return row[#b]
 end
 
-add("edits of random texts lead from one to the other", function(t)
+add("the edits of two random texts turn one into the other", function(t)
     local lines = require "base.lines"
     for seed = 1, 300 do
         local random, a = random_of(seed), {}
@@ -59,7 +59,7 @@ add("edits of random texts lead from one to the other", function(t)
         local x, y, changes = sides(lines.edits(a, b))
         t.equal(x, a)
         t.equal(y, b)
-        -- among three letters a line that is there once is a poor anchor: then it is only near the least
+        -- with three different lines few are unique, so the diff is only near the minimum
         assert(changes <= (letters == 3 and 2 * least(a, b) + 8 or least(a, b) + 2), ("seed %d: %d changes, least %d")
             :format(seed, changes, least(a, b)))
     end
@@ -81,7 +81,7 @@ end)
 
 -- -- diff -----------------------------------------------------------------------------------------
 
-add("diff of a spec and what --set makes of it", function(t)
+add("diff of a spec and the same spec with --set", function(t)
     local result = gagen(t, { "diff", SPEC, "--set", "accumulate=8" })
     t.equal(result.status, 0, result.err)
     t.match(result.out, "^a  specs/digits_mlp%.lua\nb  specs/digits_mlp%.lua %-%-set accumulate=8\n")
@@ -118,14 +118,14 @@ add("diff of two specs, two folders and one of each", function(t)
     t.equal({ edited.files[1].name, edited.files[1].added, edited.files[1].removed }, { "step.c", 1, 0 })
 end)
 
-add("diff of a program of other parts names them", function(t)
+add("diff of a program with other files names them", function(t)
     local result = gagen(t, { "diff", SPEC, "--set", "optimizer={ 'sgd', lr = 0.1 }" })
     t.equal(result.status, 0)
     t.match(result.out, "\narenas\n  %- state_m and 1 more +bytes 20,480\n")
     t.match(result.out, "\n  ~ update_0 +flops [%d,]+ %-> [%d,]+, bytes ")
 end)
 
-add("what diff refuses", function(t)
+add("diff refuses wrong arguments", function(t)
     local folder = t.temp()
     t.write(folder .. "/plan.json", "{ broken")
     for _, case in ipairs {
@@ -144,7 +144,7 @@ end)
 
 -- -- new ------------------------------------------------------------------------------------------
 
-add("a new spec is a spec", function(t)
+add("a new spec is valid", function(t)
     local folder = t.temp()
     local program = t.root .. "/" .. t.gagen
     local function new(...) return gagen(t, { "new", ... }) end
@@ -163,7 +163,7 @@ add("a new spec is a spec", function(t)
     end
 end)
 
-add("a new spec like each shipped one is the same program", function(t)
+add("a new spec like a shipped one gives the same program", function(t)
     local n = 0
     for _, name in ipairs(host.list("specs")) do
         local plain = name:match("^([%w_]+)%.lua$")

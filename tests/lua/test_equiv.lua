@@ -1,5 +1,5 @@
--- `check --equiv`: it agrees on the programs as they are, sees a gradient that is not accumulated and
--- one that is not divided rightly, and leaves nothing behind.
+-- `check --equiv`: it agrees on correct programs, finds a gradient that is not accumulated or is divided wrongly, and
+-- leaves no files.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -70,7 +70,7 @@ for _, case in ipairs {
     end)
 end
 
-add("a table for people", function(t)
+add("the printed table", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     equiv(t, { "--equiv", "A=5,1" })
     local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2", timeout = 300 }
@@ -80,8 +80,8 @@ add("a table for people", function(t)
     t.match(result.out, "\nequal: no difference above 1e%-12\n$")
 end)
 
--- what is not exact by its definition says so: each micro-step counts the same, with different weights
-add("a weight by micro-step is different, and the reason is given", function(t)
+-- a loss that is not exact by definition is reported: all micro-steps count the same, despite different weights
+add("a weight by micro-step gives other results, with the reason", function(t)
     local result = equiv(t, { "--equiv", "A=1,3", "--set", 'loss.weight="micro"', "--set",
         "loss.class_weights={ 1, 5, 25 }" })
     t.equal(result.status, 1, result.err)
@@ -89,7 +89,7 @@ add("a weight by micro-step is different, and the reason is given", function(t)
 end)
 
 -- dropout, a tail that flushes, text rows: what is drawn depends on the row, not on the micro-step
-add("dropout draws the same for any number of micro-steps", function(t)
+add("dropout is the same for any number of micro-steps", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/equiv_dropout.lua"
     local text, count = SPEC:gsub('    return linear "out"', '    x = dropout(0.3)(x)\n    return linear "out"')
@@ -100,7 +100,7 @@ add("dropout draws the same for any number of micro-steps", function(t)
     t.equal(result.status, 0, result.err .. result.out)
 end)
 
--- Where all of the spec's cycles would take too long: one cycle of as few rows as do, which is said.
+-- If the spec's cycles would take too long, one cycle of few rows is compared, and a message says so.
 add("large cycles are cut to the rows that the numbers of micro-steps need", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/equiv_large.lua"
@@ -135,7 +135,7 @@ local function word_pieces(t, data)
     return folder
 end
 
--- Long: the shipped specs whose data is there, but for those that say why their results depend on A.
+-- Long: the shipped specs with data, except those that state why their results depend on A.
 for _, file in ipairs(host.list "specs") do
     local name = file:match("^(.*)%.lua$")
     if name then
@@ -155,7 +155,7 @@ for _, file in ipairs(host.list "specs") do
     end
 end
 
-add("what --equiv refuses", function(t)
+add("--equiv refuses wrong arguments", function(t)
     for _, case in ipairs {
         { "A=5,1", "a cycle of the spec has 12 rows (3 micro-steps of 4), which A = 5 does not divide" },
         { "A=1", "expected two numbers of micro-steps or more: A=1,2,4" },
@@ -169,7 +169,7 @@ add("what --equiv refuses", function(t)
     end
 end)
 
--- what cannot be built is the environment's fault, and is cleaned up too
+-- a failed build is an error of the environment, and its files are removed
 add("a compiler that fails", function(t)
     local result = equiv(t, { "--equiv", "A=1,3", "--march", "generic", "--dev",
         changed(t, "templates/program/main.c", "enum { RUNNING", "enum RUNNING")[2] })

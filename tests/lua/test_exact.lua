@@ -56,7 +56,7 @@ end)
 add("four micro-steps of 4 rows are one of 16: adamw with clip", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     four_is_one(t, "exact_clip", "plain", "adamw", "clip (0.05)")
-    -- the clip is active, or it would prove nothing
+    -- the clip must be active for this test
     local p = programs.build("exact_clip_a4", spec("plain", "adamw", 4, 4, "clip (0.05)"))
     for _, event in ipairs(programs.events(p, { "--cycles", CYCLES })) do
         if event.event == "update" then assert(event.grad_norm > 0.1, "clip (0.05) is not active") end
@@ -102,7 +102,7 @@ add("three ranks of 2 micro-steps are one of 6: clip", function(t)
     ranks_are_one(t, 3, "ranks", "plain", "adamw", "clip (0.05)")
 end)
 
-add("a small bucket changes nothing", function(t)
+add("the size of buckets changes nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function run(name, bucket)
         local text = spec("times", "adamw", 4, 2, ('parallel { "ddp", bucket = %q }'):format(bucket))

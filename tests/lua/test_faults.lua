@@ -1,8 +1,7 @@
--- Calls of the system that fail (tests/faults/faults.c), one after the other, while a program trains,
--- saves, resumes, reads and dumps: it says what failed and ends with 1 or 3, or goes on and ends with
--- the bits of the undisturbed run; what it acknowledged before can be resumed.
--- Calls of every class are made to fail; make test-all takes nearly all of them, with every effect,
--- once and from then on.
+-- Failing system calls (tests/faults/faults.c), one at a time, while a program trains, saves, resumes, reads and dumps.
+-- The program must report the failure and exit with 1 or 3, or finish with the bits of the undisturbed run; reported
+-- checkpoints can be resumed. Some calls of every class fail; with make test-all nearly all calls, with every effect,
+-- once and persistently.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -18,8 +17,7 @@ checkpoint { every = 1, keep = 2 }
 train      { updates = 40, seed = 3 }
 ]]
 
--- What may go wrong with a call, in the words of errno. Reads and writes may also be cut short or
--- interrupted: then nothing at all may be seen of it.
+-- Possible failures of a call, by errno. Short or interrupted reads and writes must have no visible effect.
 local EFFECTS = {
     open = { "EIO", "EMFILE", "EACCES", "ENOSPC" }, read = { "EIO", "EINTR", "short" },
     write = { "ENOSPC", "EINTR", "EIO", "short", "EDQUOT" }, fsync = { "EIO", "ENOSPC" },
@@ -47,7 +45,7 @@ local function copy(t, from, to)
     t.equal(t.run { "cp", "-r", from, to }.status, 0)
 end
 
--- What a scenario runs in: a folder with a copy of what is prepared for it.
+-- The folder of a scenario, with a copy of its prepared files.
 local function prepare(t, programs, p, scenario)
     local base = t.temp()
     scenario.folder = base .. "/prepared"
@@ -79,7 +77,7 @@ local function run(t, programs, p, scenario, faults)
     return result
 end
 
--- The cycle of the last checkpoint that the log speaks of. A line that could not be written is lost.
+-- The cycle of the last checkpoint in the log. A line that could not be written is missing.
 local function acknowledged(folder)
     local cycle = -1
     for line in (host.exists(folder .. "/log") and host.read(folder .. "/log") or ""):gmatch("[^\n]+") do
@@ -93,8 +91,8 @@ local function dumped(folder)
     return host.exists(file) == "file" and host.read(file)
 end
 
--- After the faults are gone: the next run takes the newest, ends with the right bits, and leaves
--- nothing behind that is no checkpoint.
+-- Without faults the next run resumes the newest checkpoint, ends with the right bits, and leaves only checkpoints in
+-- the folder.
 local function recover(t, programs, p, result, expected, say)
     local checkpoint, cycle = result.folder .. "/c", acknowledged(result.folder)
     local found = false
@@ -118,7 +116,7 @@ local function recover(t, programs, p, result, expected, say)
     end
 end
 
--- One run with faults: what it says and how it ends.
+-- One run with faults: checks its messages and exit status.
 local function judge(result, effect, scenario, clean, say)
     local reason = (("\n" .. result.err):gsub("[^\n]*training goes on\n", "")):match("\n(faults: [^\n]+)")
     if result.timed_out then say("it hangs") end

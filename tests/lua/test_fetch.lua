@@ -1,4 +1,4 @@
--- tools/data without a network: a stand-in for curl brings files, wrong ones, halves or nothing.
+-- tools/data without a network: a replacement for curl delivers files, wrong files, partial files or none.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -18,12 +18,12 @@ local function fetch(t, bin, folder, ...)
         .. t.environment "PATH" } }
 end
 
--- What lies in the folder, hidden files too.
+-- Names in the folder, hidden files too.
 local function content(t, folder)
     return t.shell("cd " .. folder .. " && find . -mindepth 1 | sort").out
 end
 
-add("what fails leaves nothing behind", function(t)
+add("a failed download leaves no file", function(t)
     local cases = {
         { "exit 22", "could not be fetched from https://" },
         { 'printf half > "$out"; exit 18', "could not be fetched from" },
@@ -44,7 +44,7 @@ add("what fails leaves nothing behind", function(t)
     t.equal(content(t, folder), "./digits\n./digits/digits.csv.gz\n")
 end)
 
-add("what is interrupted leaves nothing behind", function(t)
+add("an interrupted download leaves no file", function(t)
     local folder = t.temp()
     local bin = stand_in(t, 'printf half > "$out"; kill -TERM "$PPID"; exit 0')
     t.equal(fetch(t, bin, folder, "shakespeare").status, 143)
@@ -59,7 +59,7 @@ add("digits need no network, and a whole file stays as it is", function(t)
     t.equal(t.run { "stat", "-c", "%i %y", folder .. "/digits/digits.csv.gz" }.out, made)
 end)
 
-add("a file in the way is named and not touched", function(t)
+add("an existing file of another content is named and not changed", function(t)
     local folder, bin = t.temp(), stand_in(t, 'printf x > "$out"')
     t.write(folder .. "/tinyshakespeare/input.txt", "mine")
     local result = fetch(t, bin, folder, "shakespeare", "digits")
@@ -81,7 +81,7 @@ add("wrong arguments", function(t)
     t.equal(t.run({ "tools/data", "-o" }).status, 1)
 end)
 
-add("the published files have the sums that are asked for", function(t)
+add("the published files have the expected checksums", function(t)
     local real = t.environment "GAGEN_DATA"
     if not real or host.exists(real .. "/mnist/train-images-idx3-ubyte.gz") ~= "file"
         or host.exists(real .. "/tinyshakespeare/input.txt") ~= "file" then

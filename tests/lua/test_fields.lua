@@ -1,9 +1,9 @@
--- Each field of each word, layer, op, rule and format with values that it was not made for: gagen takes the
--- spec (exit 0) or refuses it with its place (exit 1), in no time and never with a defect of its own. A
--- sample of them, and all with GAGEN_TEST_ALL; GAGEN_FIELDS=NAME tries those of one name.
+-- Each field of each word, layer, op, rule and format with unexpected values: gagen must accept the spec (exit 0) or
+-- refuse it with its place (exit 1), quickly and without an internal error. Tries a sample, all with GAGEN_TEST_ALL,
+-- or with GAGEN_FIELDS=NAME those of one name.
 local reference = require "command.reference"
 
--- Of a chunk of specs in a process of its own; the exit code of one that went well is TAKEN + what was taken.
+-- Specs per process; its exit code is TAKEN + the number of accepted specs if all went well.
 local SECONDS, BYTES, CHUNK, TAKEN = 60, 2 ^ 32, 100, 100
 
 local VALUES = { "-1", "0", "1", "2", "0.5", "-0.5", "1e-300", "1e300", "2^31", "2^53", "2^63", "math.mininteger",
@@ -20,10 +20,10 @@ local BASE = {
     { "train", "train { updates = 200 }" },
 }
 
--- What other examples need around them.
+-- Words that some examples need around them.
 local BESIDE = { plateau = 'eval { every = 5, metrics = { "loss", "accuracy" } }', scaler = 'precision "f16"' }
 
--- `name = value` put into the table of arguments `text`, or at its position; what was there goes.
+-- Sets `name = value` in the table of arguments `text`, or at its position, replacing a value there.
 local function with_field(text, field, value)
     local parts, depth, from = {}, 0, 1
     local inner = text:sub(2, -2)
@@ -138,6 +138,6 @@ return { { "each field with values that it was not made for", function(t)
         assert(status >= TAKEN, ("specs %d to %d: status %d\n%s"):format(first, last, status, err))
         tried, all_taken = tried + (last - first) // stride + 1, all_taken + status - TAKEN
     end
-    -- both outcomes are there: otherwise this tests nothing
+    -- both outcomes must occur
     assert(tried > 30 and all_taken > 0 and all_taken < tried, ("%d tried, %d taken"):format(tried, all_taken))
 end } }

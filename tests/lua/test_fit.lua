@@ -1,5 +1,5 @@
--- What a memory budget decides: the plan stays within it, the numbers of the training stay what they were,
--- and a budget that is too small is refused with the smallest one that is not.
+-- Memory budgets: the plan stays within the budget, results of training do not change, and a budget that is too small
+-- is refused with the smallest possible one.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -57,7 +57,7 @@ local function smallest(t, how)
 end
 
 for _, how in ipairs { { name = "regions" }, { name = "blocks", blocks = true } } do
-    add("values computed again give the same bits: " .. how.name, function(t)
+    add("recomputed values give the same bits: " .. how.name, function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         local all, least = bytes_of(t, spec { blocks = how.blocks }), smallest(t, { blocks = how.blocks, recompute = true })
         assert(least < 0.95 * all, ("%d of %d bytes"):format(least, all))
@@ -74,7 +74,7 @@ for _, how in ipairs { { name = "regions" }, { name = "blocks", blocks = true } 
     end)
 end
 
-add("rows are the most that fit, and the program is that of these rows", function(t)
+add("rows are the most that fit, and the program equals one with these rows", function(t)
     local auto = { batch = '{ "auto", global = 384 }', accumulate = " {}" }
     local most = bytes_of(t, spec { batch = "{ 384, global = 384 }", accumulate = " {}" })
     for _, rows in ipairs { 384, 192, 128, 96, 64 } do
@@ -89,7 +89,7 @@ add("rows are the most that fit, and the program is that of these rows", functio
     end
 end)
 
-add("the smallest budget is taken, one byte less is refused", function(t)
+add("the smallest budget is accepted, one byte less is refused", function(t)
     for _, how in ipairs { { recompute = true }, { batch = '{ "auto", global = 96 }', accumulate = " {}" },
         { recompute = true, batch = '{ "auto", global = 96 }', accumulate = " {}" } } do
         local least = smallest(t, how)
@@ -106,7 +106,7 @@ local function classes(how)
     return (spec(how):gsub('linear "out" { 10 }', 'linear "out" { 3000 }'))
 end
 
-add("logits are whole as long as they fit, then only some rows of them", function(t)
+add("logits are whole as long as they fit, then chunked", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local whole = bytes_of(t, classes {})
     local chunked = bytes_of(t, classes { more = 'memory { logits = "chunked", logits_rows = 16 }\n' })
@@ -137,7 +137,7 @@ add("logits are whole as long as they fit, then only some rows of them", functio
         ', or logits = "auto"')
 end)
 
-add("a budget is held without anything left open", function(t)
+add("a budget is checked when nothing is left open", function(t)
     local bytes = bytes_of(t, spec {})
     t.equal(bytes_of(t, spec { more = ('memory { budget = "%dB" }\n'):format(bytes) }), bytes)
     local result = planned(t, spec { more = ('memory { budget = "%dB" }\n'):format(bytes - 1) }, "fit_refused")
@@ -146,20 +146,20 @@ add("a budget is held without anything left open", function(t)
         :format(bytes))
 end)
 
-add("global is divided by the ranks of an option", function(t)
+add("global is divided by the ranks of --ranks", function(t)
     local text = spec { batch = "{ 32, global = 128 }", accumulate = " {}", more = 'parallel "ddp"\n' }
     for ranks, a in ipairs { 4, 2 } do
         local result = planned(t, text, "fit_ranks", "--ranks", tostring(ranks))
         t.equal(t.load("tests/lua/json.lua").read(result.out).cycle.accumulate, a)
     end
-    -- with other ranks the rows of an update would be others: the program refuses them
+    -- other ranks would change the rows of an update: the program refuses them
     local _, path = planned(t, text, "fit_ranks")
     t.contains(t.load("tests/lua/programs.lua")(t).gagen { "show", path, "model.c", "--ranks", "2" }.out, "RANKS = 2,")
     t.contains(planned(t, text, "fit_ranks").err, 'batch: global is divided by the number of processes')
     t.contains(planned(t, text, "fit_ranks", "--ranks", "3").err, "which 32 rows x 3 ranks = 96 does not divide")
 end)
 
-add("what an open choice refuses", function(t)
+add("an open choice refuses wrong combinations", function(t)
     local budget = 'memory { budget = "1GiB" }\n'
     local auto = { batch = '{ "auto", global = 64 }', accumulate = " {}" }
     local function refused(text, part)

@@ -1,5 +1,5 @@
--- The time of the generator grows like the model: twice the layers take about twice the instructions of the Lua
--- machine, from the spec to the text of the program. Instructions are counted, so load on the machine is no matter.
+-- The generator's time is linear in the model: twice the layers take about twice the instructions of the Lua VM, from
+-- the spec to the text of the program. Instructions are counted, so the load of the machine has no influence.
 local compile = require "command.compile"
 local program = require "emit.program.program"
 

@@ -1,5 +1,5 @@
--- Gradients of emitted programs against finite differences, in f64: every op of the catalog, then
--- what regions, roles and passes do to them. A failure names tensor, element and both values.
+-- Gradients of emitted programs against finite differences, in f64, for every op of the catalog. A failure names
+-- tensor, element and both values.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -22,7 +22,7 @@ add("every op has a sample", function(t)
     assert(#list >= 12, "the catalog is nearly empty")
 end)
 
--- Each sample in the report: its own linear in front of it got a gradient through it.
+-- Checks that the report has each sample: the linear layer before it got a gradient through it.
 local function check_report(t, list, report)
     for _, sample in ipairs(list) do
         t.match(report, "op_" .. sample.name .. "%.before%.weight: ok, %d+ differences over 20")
@@ -55,7 +55,7 @@ add("samples of losses", function(t, numeric)
     end
 end)
 
-add("operators with numbers, one operand twice, what is not read", function(_, numeric)
+add("operators with numbers, one operand twice, unread values", function(_, numeric)
     numeric.differences { batch = 6, accumulate = "(2)", rows = 12, model = [[(function(batch)
         local x = tanh(linear "a" { 5 } (batch.input))
         local y = 2 - x * x + (x + x) / 4 - 3 / (x + 5) - (-x) * 0.5 + x / x + (x * x + 1) ^ 1.5
@@ -85,7 +85,7 @@ add("tensors of more than 64 elements are checked along directions", function(t,
     t.match(report, "a%.weight: ok, 24 differences over 99 elements")
 end)
 
-add("norms of more elements than the lanes of their sums, in a region and beside another use", function(_, numeric)
+add("norms of more elements than the lanes of their sums, in a region and of a value used twice", function(_, numeric)
     numeric.differences { batch = 5, rows = 10, accumulate = "(2)", model = [[(function(batch)
         local x = linear "in" { 37 } (batch.input)
         x = times(2) "h" (function(x)
@@ -98,7 +98,7 @@ end)
 
 -- === the check can fail ==========================================================================
 
-add("one element that is wrong by a millionth is found and named", function(t, numeric)
+add("one element wrong by a millionth is found and named", function(t, numeric)
     local program = numeric.build { batch = 6, rows = 12, accumulate = "(2)",
         model = ' { linear "a" { 5 }, relu {}, linear "b" { 3 } }' }
     local result = program:check("gradients", nil, { "BREAK=7" })

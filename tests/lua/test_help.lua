@@ -1,5 +1,5 @@
--- `gagen list` and `gagen help`: everything that a spec may use is there with its fields, and every
--- example is a line of a spec that gagen takes.
+-- `gagen list` and `gagen help` show everything that a spec may use, with its fields; every example is a valid line of
+-- a spec.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -61,7 +61,7 @@ local function fits(t, entry, text)
     return text
 end
 
-add("each example is a spec", function(t)
+add("each example is a valid spec", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path, n, wrong = programs.folder() .. "/example.lua", 0, {}
     each_entry(function(_, entry)
@@ -92,8 +92,8 @@ add("help of each entry", function(t)
     end)
 end)
 
--- A few by hand, so that the list cannot be wrong in the same way as the entry.
-add("help of a few, in full", function(t)
+-- Some are written by hand, so that list and entry cannot be wrong in the same way.
+add("the full help of some entries", function(t)
     local adamw = gagen(t, "help", "adamw").out
     t.contains(adamw, 'optimizer: optimizer { "adamw", lr = 0.001, betas = { 0.9, 0.999 }, eps = 1e-8, '
         .. "weight_decay = 0.01, amsgrad = false, maximize = false }\n")

@@ -1,4 +1,4 @@
--- The table `host`: files, links, digests, JSON, processes, modules; and how gagen ends.
+-- The table `host`: files, links, digests, JSON, processes, modules; the exit codes of gagen.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -121,7 +121,7 @@ add("writing follows no link", function(t)
     t.equal(host.link("..", folder .. "/out/runtime"), "unchanged")
     t.equal(host.link("elsewhere", folder .. "/out/runtime"), "written")
     refused(t, "is no symbolic link", host.link("x", folder .. "/precious"))
-    -- what a killed run left behind is no obstacle, and a link in its place is not written through
+    -- a temporary file of a killed run is no obstacle, and a link in its place is not followed
     t.equal(host.link("../precious", folder .. "/out/.c.c.new"), "written")
     t.equal(host.write(folder .. "/out", "c.c", "x"), "written")
     t.equal(host.read(folder .. "/precious"), "kept")
@@ -175,7 +175,7 @@ add("data_scan", function(t)
     t.equal(scan("x.csv", { files = { folder .. "/x.csv", folder .. "/x.csv" } }).count, { 2, 2 })
     refused(t, "y.csv:2: column 2", scan "y.csv")
     refused(t, "x.csv:1: column 3: found a line of numbers", scan("x.csv", { header = true }))
-    refused(t, "y.csv: no IDX file", scan("y.csv", { kind = "idx", targets = { folder .. "/x.csv" } }))
+    refused(t, "y.csv: not an IDX file", scan("y.csv", { kind = "idx", targets = { folder .. "/x.csv" } }))
     t.fails(function() scan("x.csv", { kind = "xml" }) end, "no data of kind 'xml'")
     t.fails(function() scan("x.csv", { files = {} }) end, "files: 0 files")
 end)
@@ -188,7 +188,7 @@ local function checkout(t, text)
     return folder
 end
 
-add("how gagen ends", function(t)
+add("the exit codes of gagen", function(t)
     local program = t.gagen
     local function ends(text, status, pattern)
         local r = t.run { program, "--dev", checkout(t, text), "a", "b" }
@@ -212,7 +212,7 @@ add("how gagen ends", function(t)
     ends("return function( return end", 2, "gen/gagen.lua:1:")
 end)
 
-add("the environment decides nothing", function(t)
+add("the environment has no influence", function(t)
     local folder = checkout(t, "return function() return pcall(require, 'evil') and 1 or 0 end")
     t.write(folder .. "/evil.lua", "return {}")
     local path = folder .. "/?.lua"

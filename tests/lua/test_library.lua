@@ -1,5 +1,5 @@
--- The library face of a program: a loop of the user's own, with rows of its own, ends with the bits of
--- train's; misuse is told and does no harm; measuring, handlers, parameters, ranks.
+-- The library interface of a program: a user's training loop with its own rows ends with the bits of train; misuse is
+-- reported and does no harm; evaluation, handlers, parameters, ranks.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -65,7 +65,7 @@ local function trained(programs, p, o)
     return programs.train(p, o).checkpoint
 end
 
-add("a loop of one's own with rows of its own is train, bit for bit", function(t)
+add("a user's loop with its own rows equals train, bit for bit", function(t)
     local programs, p = build(t, "library", spec())
     local expected = trained(programs, p)
     same(t, drive(t, programs, p, "own"), expected)
@@ -74,21 +74,21 @@ add("a loop of one's own with rows of its own is train, bit for bit", function(t
     same(t, drive(t, programs, p, "resumed"), expected)
 end)
 
-add("the program's own shuffled rows with a flushed tail are train's, bit for bit", function(t)
+add("the program's shuffled rows with a flushed tail equal train, bit for bit", function(t)
     local programs, p = build(t, "library_flush", spec(', tail = "flush"', true))
     local expected = trained(programs, p, { cycles = 20 })
     same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
--- flush ends a cycle whose last micro-step did not know that it was one.
-add("with compensated sums and a flushed tail the loop is train's, bit for bit", function(t)
+-- flush ends a cycle early, so its last micro-step ran without the role "last".
+add("with compensated sums and a flushed tail the loop equals train, bit for bit", function(t)
     local programs, p = build(t, "library_kahan", spec(', tail = "flush"', true) .. 'precision { accum = "kahan" }\n')
     local expected = trained(programs, p, { cycles = 20 })
     same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)
 end)
 
-add("with sums of 16 bits and a flushed tail the loop is train's, bit for bit; a handler gets them", function(t)
+add("with 16-bit sums and a flushed tail the loop equals train, bit for bit; a handler gets the sums", function(t)
     local precision = 'precision { accum = "bf16", stochastic = true }\n'
     local programs, p = build(t, "library_half_sums", spec(', tail = "flush"', true) .. precision)
     local expected = trained(programs, p, { cycles = 20 })
@@ -99,7 +99,7 @@ add("with sums of 16 bits and a flushed tail the loop is train's, bit for bit; a
 end)
 
 -- 30 micro-batches an epoch: eight cycles, the last one short.
-add("rows that pass by are train's, bit for bit", function(t)
+add("streamed rows equal train, bit for bit", function(t)
     local text = spec(', tail = "flush"'):gsub("shuffle = false", 'eval = "tiny.csv", stream = true')
     local programs, p = build(t, "library_stream", text)
     local expected = trained(programs, p, { cycles = 20 })
@@ -107,7 +107,7 @@ add("rows that pass by are train's, bit for bit", function(t)
     same(t, drive(t, programs, p, "cycles", { cycles = 20 }), expected, 20)
 end)
 
-add("from the gradient of the output: the same to rounding", function(t)
+add("from the gradient of the output: the same up to rounding", function(t)
     local programs, p = build(t, "library", spec())
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
     local a, b = drive(t, programs, p, "grad"), trained(programs, p)
@@ -116,7 +116,7 @@ add("from the gradient of the output: the same to rounding", function(t)
     assert(worst > 0, "not computed here at all")
 end)
 
-add("from the gradient of the output, loaded again inside a cycle: the same bits; train refuses it there", function(t)
+add("from the gradient of the output, resumed mid-cycle: the same bits; train refuses the checkpoint", function(t)
     local programs, p = build(t, "library", spec())
     local folder = drive(t, programs, p, "grad-resumed")
     same(t, folder, (drive(t, programs, p, "grad")))
@@ -124,26 +124,26 @@ add("from the gradient of the output, loaded again inside a cycle: the same bits
     t.contains(result.err, "lies inside a cycle of backward_by_grad")
 end)
 
-add("rows of one's own in cycles of a table, loaded again inside one: train's, bit for bit", function(t)
+add("a user's rows with an accumulation table, resumed mid-cycle: equal to train, bit for bit", function(t)
     local programs, p = build(t, "library_later", spec(", later = { [1] = 3 }"))
     same(t, drive(t, programs, p, "later"), trained(programs, p))
 end)
 
-add("batchnorm takes no micro-batch that is not full", function(t)
+add("batchnorm refuses a micro-batch that is not full", function(t)
     local bn = spec():gsub("tanh {}", 'batchnorm "bn" { rows = 3 }, %0')
     local programs, p = build(t, "library_batchnorm", bn)
     drive(t, programs, p, "short", { bare = true })
     same(t, drive(t, programs, p, "resumed"), trained(programs, p))
 end)
 
-add("a gradient that is not finite ends cycle as it ends step", function(t)
+add("a non-finite gradient ends cycle() as it ends step()", function(t)
     local programs, p = build(t, "library_lost", spec() .. 'init { { "fc2.weight", value = 3e38 } }\n')
     drive(t, programs, p, "lost", { bare = true })
 end)
 
--- The output is read, and its gradient taken, in numbers; a gradient that ends up beside a tie of the other
--- rounding moves a parameter by about that part of a step.
-add("in 16 bits: rows of one's own are train's, bit for bit; from the gradient of the output: to rounding", function(t)
+-- Output and its gradient pass as f32 numbers. A gradient near a rounding tie may be rounded the other way, which
+-- changes a parameter by about that part of a step.
+add("in 16 bits: a user's rows equal train, bit for bit; from the gradient of the output up to rounding", function(t)
     local programs, p = build(t, "library_bf16", spec() .. 'precision "bf16"\n')
     same(t, drive(t, programs, p, "own"), trained(programs, p))
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
@@ -151,7 +151,7 @@ add("in 16 bits: rows of one's own are train's, bit for bit; from the gradient o
     assert(worst < 2.0 ^ -8, ("%s differs by %g"):format(where, worst))
 end)
 
-add("misuse is told and does no harm", function(t)
+add("misuse is reported and does no harm", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "misuse", { bare = true })
 end)
@@ -163,7 +163,7 @@ end)
 
 local SCALER = "scaler { initial_scale = 1024, growth_interval = 2, hysteresis = 1 }\n"
 
-add("with a scaler: the loop is train's, the handler and the counters see what is meant", function(t)
+add("with a scaler: the loop equals train; handler and counters get unscaled values", function(t)
     local programs, p = build(t, "library_scaler", spec() .. SCALER)
     local expected = trained(programs, p)
     same(t, drive(t, programs, p, "own"), expected)
@@ -180,17 +180,17 @@ add("with a scaler: the loop is train's, the handler and the counters see what i
     t.equal(programs.difference(drive(t, programs, still, "grad") .. name, expected .. name) < 1e-5, true)
 end)
 
-add("parameters out and in", function(t)
+add("parameters are read and written", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "dict", { bare = true })
 end)
 
-add("measuring between micro-steps changes nothing", function(t)
+add("an evaluation between micro-steps changes nothing", function(t)
     local programs, p = build(t, "library", spec())
     drive(t, programs, p, "measure", { bare = true })
 end)
 
-add("with averages: what is measured goes by them, as in the program's own evaluations", function(t)
+add("with averages: evaluations use them, as in the program", function(t)
     local text = spec():gsub("lr = 1e%-2", "%0, ema = 0.6")
     local programs, p = build(t, "library_averages", text)
     local folder, out = drive(t, programs, p, "averages")
@@ -203,7 +203,7 @@ add("with averages: what is measured goes by them, as in the program's own evalu
     same(t, drive(t, programs, p, "resumed"), folder)
 end)
 
-add("two ranks: the loop is train's, nothing is sent off the boundary", function(t)
+add("two ranks: the loop equals train; collectives run only at the boundary", function(t)
     local text = spec(', tail = "flush"', true) .. 'parallel "ddp"\n'
     local programs, p = build(t, "library_mpi", text, { comm = "mpi" })
     local expected = trained(programs, p, { ranks = 2, cycles = 6, "--threads", 1 })
@@ -221,7 +221,7 @@ add("the example that comes with a program builds and runs", function(t)
     t.match(result.out, "^cycle 1 loss [%d.]+ lr 0.01 gnorm [%d.]+\ncycle 2 .*\ncycle 3 [^\n]*\n$")
 end)
 
-add("a program for a device has no library and says so", function(t)
+add("a program for a device refuses to build a library", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path, folder = programs.folder() .. "/library_cuda.lua", t.temp() .. "/out"
     t.write(path, spec() .. 'target "cuda"\n')

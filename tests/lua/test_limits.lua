@@ -1,5 +1,5 @@
--- Limits of size that keep every part readable at once: template blocks, files, Lua functions. What is over a limit
--- is named here with the size it has; the lists may only shrink.
+-- Limits of size for template blocks, files and Lua functions. Parts over a limit are listed here with their size; the
+-- lists may only shrink.
 local BLOCK_LINES, BLOCK_PARAMETERS, FILE_LINES, FUNCTION_LINES = 80, 12, 500, 60
 
 -- { lines, parameters } of blocks over a limit.
@@ -134,7 +134,7 @@ return {
         end
         t.equal(table.concat(wrong, "\n"), "")
     end },
-    { "sizes are counted as they are", function(t)
+    { "the counters of sizes are right", function(t)
         local name, seen = t.temp() .. "/sizes", {}
         t.write(name, "//@ one(a, b)\n1\n2\n//@ two()\n//% if x then\n//% end\n\n")
         each_block(name, function(key, found) seen[key:match("%w+$")] = found end)

@@ -1,9 +1,9 @@
--- Logits that are never whole in memory (memory { logits = "chunked" }): losses, gradients, parameters and what
--- evaluations measure are those of whole logits, on both targets, and the plan has no tensor of their size.
+-- Chunked logits (memory { logits = "chunked" }): losses, gradients, parameters and evaluations equal those of whole
+-- logits, on both targets, and the plan has no tensor of the size of all logits.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- 56 places of 8 in a micro-batch, in runs of at most 20: two of 19 and one of 18.
+-- 56 places in a micro-batch of 8 rows, in runs of at most 20: two of 19 and one of 18.
 local ROWS = 20
 
 local GPT = [[
@@ -51,13 +51,13 @@ local function open(t)
     return programs
 end
 
--- The program of a spec with logits as they are said, and at most `rows` at a time.
+-- The program of a spec with these `logits`, at most `rows` rows at a time.
 local function build(programs, name, text, logits, rows, more)
     return programs.build(name .. "_" .. logits, ('%smemory { logits = "%s", logits_rows = %d%s }\n'):format(text,
         logits, rows or ROWS, more or ""))
 end
 
--- What the log says of updates and evaluations, but for times.
+-- The log's updates and evaluations, without times.
 local function measured(programs, p, o)
     local list = {}
     for _, e in ipairs(programs.events(p, o or {})) do
@@ -88,7 +88,7 @@ local CASES = {
 }
 
 for i, case in ipairs(CASES) do
-    add("as with whole logits: " .. case[1], function(t)
+    add("the same as with whole logits: " .. case[1], function(t)
         local programs = open(t)
         local name = "logits_" .. i
         local whole = build(programs, name, case[2], "whole", case.rows)
@@ -123,7 +123,7 @@ add("any number of threads and a stop inside a cycle give the same bits", functi
 end)
 
 for _, weight in ipairs { "token", "micro" } do
-    add("gradients are those of differences: weight " .. weight, function(t)
+    add("gradients against finite differences: weight " .. weight, function(t)
         local _, report = t.load("tests/numeric/numeric.lua")(t).differences { batch = 7, rows = 28,
             accumulate = "(3)", more = 'memory { logits = "chunked", logits_rows = 3 }',
             loss = ('{ "cross_entropy", weight = "%s", label_smoothing = 0.2, class_weights = { 0.5, 2, 1 } }')
@@ -134,7 +134,7 @@ for _, weight in ipairs { "token", "micro" } do
     end)
 end
 
-add("the CUDA target computes what the C target does", function(t)
+add("the CUDA target equals the C target", function(t)
     open(t)
     local devices = dofile "tests/lua/devices.lua"
     local memory = ('memory { logits = "chunked", logits_rows = %d }\n'):format(ROWS)
@@ -144,7 +144,7 @@ add("the CUDA target computes what the C target does", function(t)
         .. 'weight = "micro", label_smoothing = 0.1 }\n' .. memory, 1e-4, { cycles = 5 })
 end)
 
-add("a device samples and evaluates like the CPU, which says what it says with whole logits", function(t)
+add("a device samples and evaluates like the CPU, and the CPU as with whole logits", function(t)
     local programs = open(t)
     local _, environment = dofile("tests/lua/devices.lua").open(t)
     local text = GPT .. UNTIED .. 'loss "cross_entropy"\n'
@@ -166,7 +166,7 @@ add("a device samples and evaluates like the CPU, which says what it says with w
     t.equal(b[1][7], a[1][7])
 end)
 
--- The tensors of a plan that have as much as all logits, and the bytes of its activations.
+-- The tensors of a plan as large as all logits, and the bytes of its activations.
 local function large(plan, bytes)
     local list, activations = {}, nil
     for _, tensor in ipairs(plan.tensors) do
@@ -178,7 +178,7 @@ local function large(plan, bytes)
     return list, activations
 end
 
-add("no activation has the size of the logits, and what is planned is mapped", function(t)
+add("no activation has the size of the logits, and the planned bytes are mapped", function(t)
     local programs = open(t)
     local text = GPT .. 'model { embedding "wte" { 3000, 8 }, layernorm "ln" {}, unembed { "wte" } }\n'
         .. 'loss "cross_entropy"\n'
@@ -208,7 +208,7 @@ add("no activation has the size of the logits, and what is planned is mapped", f
     t.equal(tonumber(late), 0)
 end)
 
-add("values computed again, passes left out and few rows change no bit", function(t)
+add("recomputation, passes left out and few rows change no bit", function(t)
     local programs = open(t)
     local text = GPT .. TIED .. 'accumulate (2)\nloss "cross_entropy"\n'
     local expected = programs.dump(build(programs, "logits_plain", text, "whole"), {})
@@ -232,7 +232,7 @@ add("values computed again, passes left out and few rows change no bit", functio
     t.equal(step("runs"):find("tally(", 1, true), nil)
 end)
 
--- The values of NAME.0, NAME.1, ... and NAME_rest, one behind the other.
+-- The values of NAME.0, NAME.1, ... and NAME_rest, concatenated.
 local function joined(tensors, name)
     local list, l = {}, 0
     while tensors[name .. "." .. l] do
@@ -243,7 +243,7 @@ local function joined(tensors, name)
     return table.move(rest.values, 1, rest.count, #list + 1, list), l
 end
 
-add("probes see each run", function(t)
+add("probes see each run of rows", function(t)
     local programs = open(t)
     local text, seen = GPT .. TIED .. 'loss "cross_entropy"\n', {}
     for _, logits in ipairs { "whole", "chunked" } do
@@ -260,7 +260,7 @@ add("probes see each run", function(t)
     end
 end)
 
-add("two ranks are one", function(t)
+add("two ranks equal one", function(t)
     local programs = open(t)
     local text = GPT:gsub("batch      %(7%)", "batch (%%d)") .. UNTIED .. 'loss "cross_entropy"\nprecision "f64"\n'
         .. ('memory { logits = "chunked", logits_rows = %d }\n'):format(ROWS)
@@ -269,7 +269,7 @@ add("two ranks are one", function(t)
     programs.close(programs.dump(two, { ranks = 2 }), programs.dump(one, {}), 1e-12, { "parameters", "gradients" })
 end)
 
-add("the library trains and measures, and refuses what needs the output", function(t)
+add("the library trains and evaluates, and refuses functions that need the output", function(t)
     local programs = open(t)
     local text = 'name "looped"\n' .. CLASSES .. 'loss "cross_entropy"\n'
     local p = programs.build("logits_library", text .. 'memory { logits = "chunked", logits_rows = 11 }\n',
@@ -307,7 +307,7 @@ int main(void) {
     t.match(result.out, "1 backward_by_grad: the output is never whole in memory")
 end)
 
-add("what has no such logits is refused", function(t)
+add("models without such logits are refused", function(t)
     local programs = open(t)
     local function refused(text, ...)
         local path = programs.folder() .. "/logits_refused.lua"

@@ -37,7 +37,7 @@ train { updates = 1 }
 %s]]):format(file, outputs, loss, more or ""))
 end
 
--- What the program says of its first cycle, and the outputs of the model at its initial values.
+-- The logged figures of the first cycle, and the outputs of the model at its initial values.
 local function first_cycle(t, name, file, outputs, loss)
     local json, folder = t.load("tests/lua/json.lua"), t.temp()
     local programs, p = build(t, name, file, outputs, loss)
@@ -123,7 +123,7 @@ add("cross_entropy: the four weights", function(t)
     end
 end)
 
--- Of the classes 1 and 2 are the targets of the first micro-step; of the second one counts.
+-- The targets of the first micro-step are the classes 1 and 2; in the second one target counts.
 add("a micro-step whose classes all have weight 0 does not count", function(t)
     local programs, environment = dofile("tests/lua/devices.lua").open(t)
     for how, more in next, { whole = "", chunked = 'memory { logits = "chunked", logits_rows = 2 }\n' } do

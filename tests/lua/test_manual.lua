@@ -1,5 +1,5 @@
--- What is made from the lists of commands and words: the manual page, docs/COMMANDS.md, the annotations
--- for editors, the completions of shells. Each is read by the program it is for, where that is installed.
+-- Texts made from the lists of commands and words: the manual page, docs/COMMANDS.md, annotations for editors,
+-- completions of shells. Each is read by its program if that is installed.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -31,7 +31,7 @@ add("the manual page has every command and option", function(t)
     end
 end)
 
-add("groff takes the manual page", function(t)
+add("groff accepts the manual page", function(t)
     needs(t, "groff")
     local path = t.temp() .. "/gagen.1"
     t.write(path, gagen(t, "help", "--man"))
@@ -44,7 +44,7 @@ add("groff takes the manual page", function(t)
     t.match(text, "A=1,2,4")
 end)
 
-add("docs/COMMANDS.md is what gagen says", function(t)
+add("docs/COMMANDS.md is up to date", function(t)
     if host.read("docs/COMMANDS.md") ~= gagen(t, "help", "--markdown") then
         error("docs/COMMANDS.md is not what gagen help --markdown prints: make docs writes it", 0)
     end
@@ -77,7 +77,7 @@ end)
 
 add("bash completes commands, options, values and words", function(t)
     needs(t, "bash")
-    -- what is offered for the words of a line, the last of which is not finished
+    -- completions for the words of a line, the last of them incomplete
     local function offers(expected, ...)
         local words = { ... }
         local folder = t.temp()
@@ -134,7 +134,7 @@ add("fish completes options and values", function(t)
     t.equal(offers("gagen plan --target cu"), "cuda\n")
 end)
 
-add("a shell that is not known", function(t)
+add("an unknown shell", function(t)
     local result = t.load("tests/lua/programs.lua")(t).gagen { "help", "--completion", "fih" }
     t.equal(result.status, 1)
     t.contains(result.err, "expected one of bash, zsh, fish\ndid you mean 'fish'?")

@@ -1,5 +1,5 @@
--- The elementary functions that programs in f32 bring along: their error over all floats, and that
--- compilers make vector code of loops over them without being allowed to change a value.
+-- The elementary functions of f32 programs: their error over all floats, and that compilers vectorize loops over them
+-- with strict floating-point rules.
 local math_file = require "emit.targets.c.math"
 local profile = require "emit.program.profile"
 local template = require "base.template"

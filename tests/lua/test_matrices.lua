@@ -1,6 +1,6 @@
--- Optimizers that treat matrices otherwise than vectors, beside what test_optimizers.lua holds of all rules: a
--- stack of layers is its matrices, threads and ranks change nothing, state that not all parameters have is saved
--- and comes back, averages and frozen groups work beside it, and rows and columns without a gradient stay.
+-- Optimizers with a form for matrices, beyond the tests of all rules in test_optimizers.lua: a stack of layers is
+-- treated as single matrices; threads and ranks change nothing; state of only some parameters is saved and resumed;
+-- averages and frozen groups work with it; rows and columns without a gradient keep their values.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -92,8 +92,8 @@ for name, rule in require "base.ordered".each(RULES) do
         for state in next, programs.tensors(held .. "/state.safetensors") do t.equal(state:find("^h%."), nil, state) end
     end)
 
-    -- The first pixel of a digit is always 0, so the first column of what reads it has no gradient; of a layer
-    -- behind dead units nothing has one.
+    -- The first pixel of a digit is always 0, so the first column of the first weight has no gradient; a layer after
+    -- dead units has none at all.
     add(name .. ": rows and columns without a gradient stay", function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         local free = rule:gsub("lr = 0%.02", "%0, weight_decay = 0"):gsub("weight_decay = 0%.1", "weight_decay = 0")
@@ -131,7 +131,7 @@ add("state takes only the memory that it needs", function(t)
     t.equal({ factors.state_row_var, factors.state_col_var, factors.state_variance }, { 2, 3, 2 })
 end)
 
-add("what the rest is refused for", function(t)
+add("wrong uses of rest are refused", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/matrices_refused.lua"
     for _, case in ipairs {
@@ -157,7 +157,7 @@ add("what the rest is refused for", function(t)
     end
 end)
 
-add("gagen list says what rows and columns cost", function(t)
+add("gagen list shows the cost of rows and columns", function(t)
     local listed = t.load("tests/lua/programs.lua")(t).gagen { "list", "optimizers" }.out
     t.contains(listed, "keeps row_var, col_var: 4 bytes per row and 4 per column in f32, 8 and 8 in f64; "
         .. "for vectors variance: 4 bytes per parameter in f32, 8 in f64")

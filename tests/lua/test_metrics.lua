@@ -1,5 +1,5 @@
--- What an evaluation measures, against the definitions on the values of whole tensors: accuracy, and F1 of
--- class 1 of two, 2 tp / (2 tp + fp + fn); rows whose target is ignored count nowhere.
+-- Metrics of an evaluation against their definitions on whole tensors: accuracy, and F1 of class 1 of two,
+-- 2 tp / (2 tp + fp + fn). Rows with an ignored target are not counted.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -86,7 +86,7 @@ add("accuracy and F1 on a device", function(t)
         environment(dofile("tests/lua/devices.lua").checked(1)))
 end)
 
-add("a program that measures no F1 does not log it", function(t)
+add("a program without F1 does not log it", function(t)
     local programs = open(t)
     local p = programs.build("metrics_loss", (spec():gsub(', "accuracy", "f1"', "")))
     local event = programs.events(p, { "--eval" })[2]

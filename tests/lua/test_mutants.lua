@@ -1,7 +1,5 @@
--- Does the gradient check notice a wrong rule? Each gradient rule of the catalog, one input at a
--- time, is replaced by 1.01 times itself and by nothing, in a copy of gagen's scripts; each must be
--- found out by gagen or by the finite differences of each of the entry's samples. Long: for `make
--- test-all`.
+-- Mutants of gradient rules: each rule of the catalog, one input at a time, is multiplied by 1.01 or removed in a copy
+-- of gagen's scripts. gagen, or finite differences of every sample of the entry, must notice. Long: `make test-all`.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -106,8 +104,8 @@ local function mutants_of(catalog)
     return list
 end
 
--- nil if gradients and differences agree, else who noticed; "no rule": the mutant changed nothing, since no
--- gradient flows there, which the samples without a mutant have found to be right.
+-- nil if gradients and differences agree, else the check that noticed. "no rule": the mutant changed nothing, since no
+-- gradient flows to that input; the samples without a mutant have shown that to be right.
 local function noticed(numeric, case, folder, mutant)
     case.options = { "--dev", folder }
     local program, stage, outcome = numeric.try(case)

@@ -3,7 +3,7 @@
 -- GAGEN_MUTATIONS=first:count chooses others.
 local SECONDS, BYTES, CHUNK = 20, 2 ^ 31, 100
 
--- Small specs that reach what the shipped ones do not.
+-- Small specs that use words missing in the shipped ones.
 local SMALL = {
     [[
 data { "csv", train = "tiny.csv", split = { fold = 1, of = 3, seed = 2 }, shuffle = false }
@@ -104,7 +104,7 @@ local CHANGES = {
         if not first then return text end
         return text:sub(1, first - 1) .. NUMBERS[random(#NUMBERS)] .. text:sub(last + 1)
     end,
-    function(text, at, random)           -- two words change places
+    function(text, at, random)           -- two words are swapped
         local a1, a2 = text:find("[%w_.]+", at)
         local b1, b2 = text:find("[%w_.]+", random(#text))
         if not a1 or not b1 then return text end
@@ -115,7 +115,7 @@ local CHANGES = {
     end,
 }
 
--- The small specs, three times as likely, and the shipped ones whose data is there.
+-- The small specs, three times as likely, and the shipped ones with data.
 local function originals(t)
     local list = {}
     for _ = 1, 3 do table.move(SMALL, 1, #SMALL, #list + 1, list) end
@@ -142,7 +142,7 @@ local function mutant(list, seed)
     return text
 end
 
--- What `gagen check` does, without starting it.
+-- The work of `gagen check`, in this process.
 local function check(path)
     return function()
         local compile, program = require "command.compile", require "emit.program.program"
@@ -168,12 +168,12 @@ for from = first, first + count - 1, CHUNK do
             if status > 1 then error(("seed %d: status %d\n%s\n%s"):format(seed, status, err, text), 0) end
             if status == 1 and #err == 0 then error(("seed %d: refused without a word\n%s"):format(seed, text), 0) end
         end
-        -- both outcomes are there: otherwise this tests nothing
+        -- both outcomes must occur
         assert(to - from < 50 or taken > 0 and taken < to - from, taken .. " taken")
     end }
 end
 
-tests[#tests + 1] = { "the originals are specs, and the harness sees what is wrong", function(t)
+tests[#tests + 1] = { "the originals are valid specs, and the harness detects a wrong one", function(t)
     local path = t.load("tests/lua/programs.lua")(t).folder() .. "/mutant.lua"
     for _, text in ipairs(originals(t)) do
         t.write(path, text)

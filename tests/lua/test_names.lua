@@ -1,9 +1,9 @@
--- Names in the emitted C: fields without the layers that all parameters lie in, distances between iterations, values
--- that one iteration hands to the next. What users see keeps the names of the spec.
+-- Names in the emitted C: fields without the blocks common to all parameters, distances between iterations, carried
+-- values. Texts for users keep the names of the spec.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- What stands between the loops and the last layer.
+-- The part of the model between the loops and the last layer.
 local BETWEEN = { inside = ",", alone = " },", apart = ' }, block "head" {' }
 
 -- show(file, ...): a file of the program of a model of two loops, `first` and `second`; all layers lie in "body", but
@@ -49,7 +49,7 @@ for _, case in ipairs(TARGETS) do
     end)
 end
 
-add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
+add("a layer outside keeps long names, and no distance has the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")
     t.contains(header, "real *body_trained_a_weight;")
     t.contains(header, "static const size_t BODY_TRAINED_PARAMS = 64;")
@@ -58,7 +58,7 @@ add("a layer outside keeps the names long, and no distance takes the name of ano
     t.contains(header, "static const size_t LOOP_TRAINED_PARAMS = 64;")
 end)
 
-add("a layer by itself beside the common one changes no other name", function(t)
+add("a layer beside the common block changes no other name", function(t)
     local header = show_of(t, "h", "k", "alone")("model.h")
     t.contains(header, "real *h_a_weight;")
     t.contains(header, "real *out_weight;")

@@ -88,8 +88,7 @@ end }
 
 -- === both targets, layers, threads ==============================================================
 
--- Rules whose update has parts that sgd and adamw do not: numbers that a run keeps, a branch, sums of tensors,
--- matrices.
+-- Rules with features that sgd and adamw do not use: scalar state, a branch, sums over tensors, matrices.
 local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true, muon_conv = true,
     adafactor_conv = true }
 
@@ -119,7 +118,7 @@ for number, run in ipairs(figures) do
     tried[kind] = true
 end
 
-tests[#tests + 1] = { "a stopped run keeps its numbers: nadam goes on bit by bit", function(t)
+tests[#tests + 1] = { "a resumed run has its scalar state: nadam continues bit by bit", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local run = { rule = "nadam", fields = "" }
     local program = programs.build("optimizer_numbers", spec(run, 4, "f64"))
@@ -131,7 +130,7 @@ tests[#tests + 1] = { "a stopped run keeps its numbers: nadam goes on bit by bit
     t.contains(refused.err, "keeps u0_mu_product where this program keeps nothing: written with another optimizer")
 end }
 
--- 3 layers as one region and written out: the norms are of a layer's tensor, not of the stack.
+-- 3 layers as one region and written out: norms are taken over a layer's tensor, not over the stack.
 local function stack(model)
     return ([[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
@@ -144,7 +143,7 @@ train      { updates = 8 }
 ]]):format(model)
 end
 
-tests[#tests + 1] = { "norms of tensors: a region is its layers, threads change nothing", function(t)
+tests[#tests + 1] = { "norms of tensors: a region equals its layers, threads change nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local layers = {}
     for l = 0, 2 do layers[l + 1] = ('linear "h.%d.fc" { 70 }, tanh {}'):format(l) end
@@ -155,7 +154,7 @@ tests[#tests + 1] = { "norms of tensors: a region is its layers, threads change 
     programs.close(programs.dump(flat, {}), one, 1e-13)
 end }
 
--- === zeros, and what is no number ===============================================================
+-- === zeros and NaN ==============================================================================
 
 -- What update t makes of a weight and state of 0 and this gradient, beside elements that are not 0: what a rule for
 -- matrices makes of those are x, row and column.
@@ -196,17 +195,17 @@ local function check_zero(rule, form)
     end
 end
 
-tests[#tests + 1] = { "zero maps to zero where a rule says so, and only there", function()
+tests[#tests + 1] = { "zero maps to zero only for rules that promise it", function()
     for _, rule in require "catalog.catalog".load().optimizers:each() do
         check_zero(rule, rule)
         if rule.matrix then check_zero(rule, rule.matrix) end
     end
 end }
 
--- With on_nonfinite = "ignore" it must not look as if nothing had happened.
-tests[#tests + 1] = { "a gradient that is no number makes a parameter that is none", function()
+-- With on_nonfinite = "ignore" a non-finite gradient must show in the parameters.
+tests[#tests + 1] = { "a NaN gradient gives a NaN parameter", function()
     for name, rule in require "catalog.catalog".load().optimizers:each() do
-        -- where the rule has a start, all elements of a matrix are none by its iteration
+        -- rules with an iteration over matrices (start) are left out: it makes all elements of a matrix NaN
         for number, setting in ipairs(rule.start and {} or require "catalog.catalog".settings(rule)) do
             if rule.settle then assert(not rule.settle(setting[2], "f64")) end
             local w = updated(rule, setting[2], 2, 0 / 0).w

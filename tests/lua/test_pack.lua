@@ -1,4 +1,4 @@
--- Memory of values: where pack lays blocks, against the plain rule it stands for, and the sets of numbers it uses.
+-- Placement of values in memory: pack against a simple rule with the same result, and its sets of ranges.
 local pack = require "passes.pack"
 local ranges = require "base.ranges"
 
@@ -6,7 +6,7 @@ local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local rng = 1
--- A whole number of 1 .. n, the same ones in every run.
+-- A whole number in 1 .. n, the same sequence in every run.
 local function draw(n)
     rng = (rng * 48271) % 2147483647
     return rng % n + 1
@@ -37,7 +37,7 @@ local function plainly(blocks)
     return offsets
 end
 
-add("every block lies where the plain rule puts it", function(t)
+add("every block is where the simple rule places it", function(t)
     for _ = 1, 60 do
         local blocks, last = {}, draw(40)
         for i = 1, draw(50) do

@@ -1,5 +1,5 @@
--- The plan is the program: its bytes are what is mapped and nothing is allocated later, its
--- collectives are what goes over the ranks, and the same spec gives the same files anywhere.
+-- The plan matches the program: the planned bytes are mapped and nothing is allocated later, the planned collectives
+-- are executed, and the same spec gives the same files everywhere.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -65,7 +65,7 @@ add("the planned bytes hold for images of several files", function(t)
     end
 end)
 
--- Rows that pass by are in no plan: however many files there are, the buffers are the same.
+-- Streamed rows are not in the plan: the buffers do not depend on the number of files.
 add("the planned bytes hold for a stream of packed rows", function(t)
     local data = 'data { "csv", train = %q, eval = "tiny.csv", target = "last", stream = true }'
     local programs = t.load("tests/lua/programs.lua")(t)
@@ -102,7 +102,7 @@ local function ddp(bucket) return ('parallel { "ddp", bucket = %q }\n'):format(b
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
 
--- What each of `ranks` ranks sent, by its own count: the same on all, or an error.
+-- The traffic of each of `ranks` ranks by its own counters; all must agree.
 local function counted(t, err, ranks)
     local list = {}
     for buckets, bytes, small in err:gmatch("counted: (%d+) buckets of (%d+) bytes, (%d+) small\n") do
@@ -146,7 +146,7 @@ add("collectives of every cycle are those of the plan", function(t)
     assert(many > 2, many .. " buckets")
 end)
 
-add("no collective off the boundary", function(t)
+add("no collective outside the boundary", function(t)
     local programs, p, buckets, bytes = collectives_case(t, 4, "2KiB", 2)
     for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
         local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
@@ -155,7 +155,7 @@ add("no collective off the boundary", function(t)
     end
 end)
 
-add("the plan of an epoch and of the ranks", function(t)
+add("the plan of cycles of an epoch, and of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("network_a4_25mib", (spec(4, ddp "25MiB"):gsub("\neval[^\n]*", "")
         :gsub("\ncheckpoint[^\n]*", "")), MPI)
@@ -169,7 +169,7 @@ add("the plan of an epoch and of the ranks", function(t)
     t.equal(one.totals.comm_bytes_per_cycle, two.totals.comm_bytes_per_cycle)
 end)
 
--- Generates the spec in a folder of its own and returns that folder.
+-- Generates the spec in a new folder and returns the folder.
 local function generated(t, programs, text, below, environment)
     local folder = t.temp() .. below
     t.write(folder .. "/specs/same.lua", text)
@@ -179,7 +179,7 @@ local function generated(t, programs, text, below, environment)
     return folder .. "/out/same"
 end
 
-add("each kind of decision of the passes is told with its reason", function(t)
+add("each kind of decision of the passes is shown with its reason", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/decisions.lua"
     t.write(path, [[
@@ -205,7 +205,7 @@ train      { updates = 6 }
         "logits +4 rows at a time +memory: logits is \"chunked\"",
         "tanh_out +recomputed +memory: recompute names it",
         "fc.weight +transposed view +a product of each micro%-step reads it by columns",
-        "out.weight +home +what reads it reads rows",
+        "out.weight +home +its readers read rows",
         "silu_out +fused +add_out alone reads it",
         "mul_out +not fused +2 nodes read it",
         "bucket 1 +%d+ elements, 4 parameters +neighbours share one of up to %d+ elements",

@@ -1,5 +1,5 @@
--- precision "bf16" and "f16": values are rounded where they are stored and nowhere else; what is computed
--- with them is that of f32 within what those roundings allow, on both targets, for any number of threads.
+-- precision "bf16" and "f16": values are rounded only where they are stored; results equal f32 within the effect of
+-- those roundings, on both targets, for any number of threads.
 local devices = dofile "tests/lua/devices.lua"
 
 local tests = {}
@@ -13,7 +13,7 @@ for _, name in ipairs(HALVES) do FORMATS[name].U = 2.0 ^ -(FORMATS[name].fractio
 
 local function with(text, precision) return text .. ('precision "%s"\n'):format(precision) end
 
--- x to the nearest number of the format, of two equally near the even one: by arithmetic, not by bits.
+-- x rounded to the nearest number of the format, ties to even, by arithmetic instead of bits.
 local function rounded(format, x)
     if x == 0 then return x end
     local exponent = format.least
@@ -89,9 +89,9 @@ local function open(t)
     return programs, environment
 end
 
--- === a definition of its own =====================================================================
+-- === an MLP computed here ========================================================================
 
--- An MLP as the words say it, in Lua: sums in double, values rounded where they are stored. The gradient of the
+-- An MLP in Lua: sums in double, values rounded where they are stored. The gradient of the
 -- loss is `scale` times too large; the gradients that are dumped are not.
 local function by_hand(programs, start, format, scale)
     local w = programs.tensors(start)
@@ -209,7 +209,7 @@ for _, case in ipairs(CASES) do
     end)
 end
 
--- Two runs of a loss may part where a comparison meets a value that a rounding moved: small steps, few rows.
+-- Two runs may diverge where a rounded value changes a comparison; so steps are small and rows few.
 local PARTS = 4
 
 for part = 1, PARTS do
@@ -260,7 +260,7 @@ add("threads, fusion, recomputation and packed weights change no bit", function(
     end
 end)
 
-add("a resumed run ends with the bits of the straight one", function(t)
+add("a resumed run ends with the bits of the uninterrupted run", function(t)
     local programs = open(t)
     for _, half in ipairs(HALVES) do
         local p = programs.build("half_gpt_" .. half .. "_c", with(GPT, half) .. 'target "c"\n')
@@ -284,7 +284,7 @@ add("A = 1 and A = 4 give one gradient", function(t)
 end)
 
 -- Activations are the same bits; a weight's gradient adds up runs of rows.
-add("logits over some rows at a time give the same gradient on both targets", function(t)
+add("chunked logits give the same gradient on both targets", function(t)
     local programs, environment = open(t)
     local whole = programs.dump(programs.build("half_gpt_bf16_c", with(GPT, "bf16") .. 'target "c"\n'),
         { "--cycles", 1 })
@@ -305,7 +305,7 @@ local function arenas(plan)
     return found
 end
 
-add("activations and packed weights take about half the bytes, all else as many", function(t)
+add("activations and packed weights take about half the bytes, everything else the same", function(t)
     local programs = open(t)
     local text = GPT:gsub("context = 12", "context = 64"):gsub("16", "64"):gsub("%(3%)\n", "(1)\n")
     local function plan(precision)
@@ -326,7 +326,7 @@ add("activations and packed weights take about half the bytes, all else as many"
     t.equal(types.h_fc_y.bytes, 64 * 40 * 2)
 end)
 
-add("what a probe sees is 16 bits where the plan says so, and f32 elsewhere", function(t)
+add("a probe sees 16-bit values where the plan says so, and f32 elsewhere", function(t)
     local programs = open(t)
     local p = programs.build("half_probe", with(MLP, "bf16"), { probe = true })
     local probe = { name = p.name, spec = p.spec, train = p.probe, folder = p.folder }
@@ -349,7 +349,7 @@ add("what a probe sees is 16 bits where the plan says so, and f32 elsewhere", fu
     programs.identical(programs.dump(p, { "--cycles", 1 }), folder, { "parameters", "gradients" })
 end)
 
-add("force_outputs_fp32: what the model gives is not rounded", function(t)
+add("force_outputs_fp32: the model's output is not rounded", function(t)
     local programs = open(t)
     local function output(more)
         local p = programs.build("half_output", with(MLP, "bf16") .. more, { probe = true })
@@ -372,7 +372,7 @@ add("force_outputs_fp32: what the model gives is not rounded", function(t)
     t.contains(result.err, "force_outputs_fp32")
 end)
 
-add("tokens written by a model in 16 bits are the same on both targets", function(t)
+add("tokens sampled in 16 bits are the same on both targets", function(t)
     local programs, environment = open(t)
     local said = {}
     for _, target in ipairs { "c", "cuda" } do

@@ -1,5 +1,5 @@
--- train-probe: what it dumps is what the kernels wrote, the first value that is not finite is named, the
--- profile agrees with the plan, and training itself is not changed by any of it.
+-- train-probe: dumps have the results of the kernels, the first non-finite value is named, the profile agrees with the
+-- plan, and training does not change.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -34,7 +34,7 @@ add("training is the same bit for bit with every probe on", function(t)
     programs.identical(probed, plain, { "parameters", "gradients", "state" })
 end)
 
-add("a dump holds what each kernel wrote, in every micro-step of the first cycle", function(t)
+add("a dump has the results of each kernel, in every micro-step of the first cycle", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("probe", spec(F64), PROBE)
     local folder = programs.dump(with_probes(p), { "--cycles", 1 })
@@ -48,7 +48,7 @@ add("a dump holds what each kernel wrote, in every micro-step of the first cycle
     local differ = false
     for _, step in ipairs { first, last } do
         each(step.relu_out, function(i, v) t.equal(v, math.max(step.in_y.values[i], 0.0), "relu") end)
-        for l = 0, 2 do     -- the residual of each layer: what enters it and what fc2 gives
+        for l = 0, 2 do     -- the residual of each layer: its input plus the output of fc2
             local before = l == 0 and step.relu_out or step["h_add_out." .. l - 1]
             each(assert(step["h_add_out." .. l], "no h_add_out." .. l), function(i, v)
                 t.equal(v, before.values[i] + step["h_fc2_y." .. l].values[i], "residual " .. l)
@@ -113,7 +113,7 @@ add("--profile has every kernel of the plan, as often as it runs, longest first"
     t.equal(rows.gradient_partials.calls, cycles)
 end)
 
-add("train does not have what only train-probe has, and says so", function(t)
+add("train refuses the options of train-probe", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("probe32", spec(), PROBE)
     for _, option in ipairs { "--profile", "--check-finite" } do

@@ -13,7 +13,7 @@ local SHAPES = {
     { 64, 10, 784 }, { 65, 49, 31 }, { 97, 100, 1000 }, { 193, 24, 40 }, { 200, 130, 64 }, { 385, 47, 9 },
 }
 
--- How the operands lie: strides of rows and columns of a and b for a shape.
+-- Layouts of the operands: strides of rows and columns of a and b for a shape.
 local LAYOUTS = {
     { "plain", function(M, N, K) return { K, 1, N, 1 } end },
     { "weight_out_in", function(M, N, K) return { K, 1, 1, K } end },

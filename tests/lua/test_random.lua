@@ -1,5 +1,5 @@
--- Dropout: which elements are dropped follows from (seed, name, iteration, cycle, row, element) alone, as
--- computed here a second time; how many are; what an evaluation does; what the CUDA target does.
+-- Dropout: an element is dropped as a function of (seed, name, iteration, cycle, row, element), recomputed here; the
+-- share of dropped elements; evaluations; the CUDA target.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -63,7 +63,7 @@ add("an element is dropped by seed, name, iteration, cycle, row and element", fu
     end
 end)
 
-add("as many are dropped as the probability says", function(t)
+add("the share of dropped elements is the probability", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec(nil, 64, 8)
     local p = with_probes(programs.build("random_rate", text, PROBE))
@@ -98,7 +98,7 @@ add("dropout(0) is no kernel", function(t)
     for _, kernel in ipairs(programs.plan(p).kernels) do t.equal(kernel.name:find("dropout"), nil, kernel.name) end
 end)
 
-add("what dropout cannot take is refused", function(t)
+add("dropout refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function refused(old, new, message)
         local text = spec():gsub(old, new)

@@ -1,5 +1,5 @@
--- What is wrong is refused with its place, what was found and what was expected: specs by gagen,
--- options and data files by the program. A refusal is exit 1 and never takes long.
+-- Wrong specs (by gagen), options and data files (by the program) are refused with their place, the value found and the
+-- value expected. A refusal is exit 1 and quick.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -67,20 +67,20 @@ add("wrong options of a program", function(t)
         { "--threads: no value, N expected\n$", "--threads" },
         { "--cycles: given twice\n$", "--cycles", "1", "--cycles", "2" },
         { "--eval: takes no value\n$", "--eval=1" },
-        { "'x': no option", "x" },
+        { "'x': not an option", "x" },
         { "--watch fc9.weight: there is no such parameter; the first is fc1.weight\n$", "--cycles", "1",
             "--watch", "fc9.weight" },
         { "--log: /nonexistent/log: cannot be opened: ", "--log", "/nonexistent/log" },
         { "/nonexistent.safetensors", "--init", "/nonexistent.safetensors" },
         { "--dump /nonexistent/x: the folder cannot be made: ", "--cycles", "1", "--dump", "/nonexistent/x" },
-        { "--dump " .. t.gagen:gsub("%p", "%%%0") .. ": is there, and no folder\n$", "--cycles", "1", "--dump", t.gagen },
+        { "--dump " .. t.gagen:gsub("%p", "%%%0") .. ": is not a folder\n$", "--cycles", "1", "--dump", t.gagen },
         { "/nonexistent/x.tmp: cannot be created: ", "--cycles", "1", "--save-init", "/nonexistent/x" },
-        { "--temperature: there is no %-%-sample", "--temperature", "0.5" },
-        { "--fresh: there is no %-%-init", "--fresh", "fc2.*" },
+        { "--temperature: given without %-%-sample", "--temperature", "0.5" },
+        { "--fresh: given without %-%-init", "--fresh", "fc2.*" },
         { "--sample: given beside %-%-eval", "--eval", "--sample", "3" },
-        { "--watch: is about training, and with %-%-eval nothing is trained\n$", "--eval", "--watch", "fc1.weight" },
-        { "--dump: is about training, and with %-%-sample nothing is trained\n$", "--sample", "3", "--dump", "x" },
-        { "--stop%-micro: is about training, ", "--eval", "--stop-micro", "3" },
+        { "--watch: given beside %-%-eval, which does not train\n$", "--eval", "--watch", "fc1.weight" },
+        { "--dump: given beside %-%-sample, which does not train\n$", "--sample", "3", "--dump", "x" },
+        { "--stop%-micro: given beside ", "--eval", "--stop-micro", "3" },
     }
     for _, case in ipairs(cases) do
         local result = t.run { p.train, "--checkpoint", t.temp(), table.unpack(case, 2) }
@@ -91,13 +91,13 @@ add("wrong options of a program", function(t)
     t.equal(t.run { p.train, "--help" }.status, 0)
 end)
 
-add("what is no file is never replaced by one", function(t)
+add("a pipe is never replaced by a file", function(t)
     local _, p = digits(t)
     local pipe = t.temp() .. "/pipe"
     t.equal(t.run { "mkfifo", pipe }.status, 0)
     local result = t.run { p.train, "--checkpoint", t.temp(), "--cycles", "1", "--save-init", pipe }
     t.equal(result.status, 1)
-    t.match(result.err, "^digits_fold1: " .. pipe:gsub("%p", "%%%0") .. ": is there, and no regular file\n$")
+    t.match(result.err, "^digits_fold1: " .. pipe:gsub("%p", "%%%0") .. ": is not a regular file\n$")
     t.equal(t.run { "test", "-p", pipe }.status, 0)
 end)
 

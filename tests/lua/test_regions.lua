@@ -6,7 +6,7 @@ local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
 end
 
--- All at once: a layer made outside and used in each iteration and after it (tied), an outer tensor
+-- All features in one model: a layer made outside and used in each iteration and after the loop (tied), an outer tensor
 -- read in the body, a residual, a block, an argument that is read three times.
 local MODEL = [[(function(batch)
     local tied = linear "tied" { 6 }
@@ -43,7 +43,7 @@ for _, accumulate in ipairs { "(1)", "(2)", "(3)", "{ 6, unroll = 3 }" } do
     end)
 end
 
-add("norm, clip factor and true weight of the boundary", function(_, numeric)
+add("norm, clip factor and true weight at the boundary", function(_, numeric)
     for _, limit in ipairs { "0.01", "100" } do
         numeric.differences(case("(2)", { more = "clip(" .. limit .. ")",
             model = ' { linear "a" { 5 }, tanh {}, linear "b" { 3 } }' }), { "CLIP=" .. limit })
@@ -83,7 +83,7 @@ for _, pass in ipairs { "layout", "fusion" } do
     end)
 end
 
-add("without layout and fusion, with everything computed again", function(t, numeric)
+add("without layout and fusion, with everything recomputed", function(t, numeric)
     local with, without = both(numeric, "(2)", { more = 'memory { recompute = { "*" } }',
         options = { "--without", "layout", "--without", "fusion" } })
     t.near(numeric.distance(with, without), 0, 1e-15)
@@ -161,7 +161,7 @@ for _, count in ipairs { 1, 2, 3 } do
 end
 
 -- times(n) is n copies written out: the same numbers, with the parameters of the copies.
-add("a loop is its copies written out", function(t, numeric)
+add("a loop equals its copies written out", function(t, numeric)
     local tail = 'linear "last" { 3 } } '
     local head = ' { linear "first" { 6 }, '
     local function copy(i)

@@ -1,5 +1,5 @@
--- Stopping changes nothing: at any micro-step, by a signal, by kill -9 while a checkpoint is being
--- written, or with a damaged checkpoint, the resumed run ends with the bits of the straight one.
+-- Stopping changes nothing: after a stop at any micro-step, a signal, kill -9 while a checkpoint is written, or damage
+-- to a checkpoint, the resumed run ends with the bits of the uninterrupted run.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -27,7 +27,7 @@ end
 
 local FILES = { "parameters", "gradients", "state" }
 
--- What the log says of each cycle, without times.
+-- The logged figures of each cycle, without times.
 local function figures(t, log)
     local by_cycle = {}
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
@@ -151,7 +151,7 @@ add("stopped twice inside one cycle", function(t)
         straight, FILES)
 end)
 
-add("an evaluation of a checkpoint inside a cycle measures its own rows alone", function(t)
+add("an evaluation of a mid-cycle checkpoint counts only its own rows", function(t)
     local programs, environment = dofile("tests/lua/devices.lua").open(t)
     local text = spec('eval       { metrics = { "loss", "accuracy" } }\n'):gsub('"tiny.csv"', '%0, eval = "tiny.csv"')
     for target, env in next, { c = false, cuda = environment() } do
@@ -175,8 +175,7 @@ add("two ranks stopped inside a cycle", function(t)
     stop_at(t, p, CYCLES, { 3, 4, 6 }, { ranks = 2 })
 end)
 
--- Rows of a cycle over all ranks are the same, so cycles are: the partial one of two ranks goes on in
--- one, and the other way round.
+-- A cycle has the same rows for any number of ranks: a partial cycle of two ranks is resumed with one, and vice versa.
 add("stopped inside a cycle, resumed with other ranks", function(t)
     local programs, p, text = t.load("tests/lua/programs.lua")(t), {}, spec('precision  "f64"\n')
     for ranks = 1, 2 do
@@ -256,7 +255,7 @@ add("kill -9 while checkpoints are written", function(t)
             before = { "timeout", "-s", "KILL", ("%.4f"):format(whole * math.random()) } }
         if has_checkpoint(folder) then table.move({ "--resume", "latest" }, 1, 2, #o + 1, o) end
         local result = programs.train(p, o)
-        if result.status == 0 then                 -- done: the bits must be those of the straight run
+        if result.status == 0 then                 -- done: the bits must be those of the uninterrupted run
             programs.identical(programs.dump(p, { "--cycles", 30, "--resume", "latest", "--checkpoint", folder }),
                 straight)
             t.equal(figures(t, folder .. "/log"), expected)
@@ -282,7 +281,7 @@ local function flip_byte(path, at)
     file:close()
 end
 
-add("a damaged checkpoint is named and the one before taken", function(t)
+add("a damaged checkpoint is named and the one before is used", function(t)
     local programs, p = small(t, SAVING)
     local straight = programs.dump(p, { "--cycles", 8 })
     for _, file in ipairs { "model.safetensors", "optimizer.safetensors", "manifest.json" } do
@@ -301,7 +300,7 @@ add("a damaged checkpoint is named and the one before taken", function(t)
     end
 end)
 
-add("what cannot be resumed is refused with its reason", function(t)
+add("a checkpoint that cannot be resumed is refused with the reason", function(t)
     local programs, p = small(t, SAVING)
     local folder = t.temp()
     local function refused(pattern, ...)
@@ -332,7 +331,7 @@ local MANIFEST = {
     numbers = "table", checksum = "string",
 }
 
-add("a manifest says all that there is to say", function(t)
+add("a manifest has all fields", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--stop-micro", 30, "--checkpoint", folder, status = 75 })
@@ -355,8 +354,8 @@ add("a manifest says all that there is to say", function(t)
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
 end)
 
--- Another program would delete them one after the other.
-add("a folder with checkpoints of another program is refused, and left as it is", function(t)
+-- Another program would delete those checkpoints one after the other.
+add("a folder with checkpoints of another program is refused and not changed", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--cycles", 2, "--checkpoint", folder })
@@ -369,7 +368,7 @@ add("a folder with checkpoints of another program is refused, and left as it is"
     t.equal(host.list(folder), { ".lock", "cycle-000000002", "cycle-000000003" })
 end)
 
-add("inside a cycle what a cycle weighs may not differ", function(t)
+add("mid-cycle the weight of a cycle may not differ", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--stop-micro", 6, "--checkpoint", folder, status = 75 })
@@ -381,7 +380,7 @@ add("inside a cycle what a cycle weighs may not differ", function(t)
     programs.train(other_weight, { "--resume", "latest", "--checkpoint", folder, "--cycles", 3 })
 end)
 
-add("what differs from the spec of a checkpoint and may", function(t)
+add("differences from the spec of a checkpoint that are allowed", function(t)
     local programs, p = small(t, SAVING)
     local folder = t.temp()
     programs.train(p, { "--cycles", 3, "--checkpoint", folder })

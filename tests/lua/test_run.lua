@@ -1,9 +1,9 @@
--- `gagen run`: the runtime is compiled once for all programs with the same, and kept in the user's cache folder.
+-- `gagen run`: programs with the same runtime share one compiled runtime, kept in the user's cache folder.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- What a test works with: run(o) makes and starts a program in a folder of its own with the cache `cache`, and returns
--- the files of the runtime that were compiled for it.
+-- Tools of a test: run(o) makes and starts a program in a new folder with the cache `cache`, and returns the files of
+-- the runtime that were compiled for it.
 local function open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.root .. "/" .. t.temp()
@@ -30,7 +30,7 @@ local function objects(folder)
     return list
 end
 
-add("a second program links the runtime that the first has left, unless its flags are others", function(t)
+add("a second program links the kept runtime, unless its flags differ", function(t)
     local run, folder = open(t)
     assert(#run { into = "first" } > 10)
     t.equal(#objects(folder), 1)
@@ -48,14 +48,14 @@ add("the program still builds alone", function(t)
     t.equal(t.run { "make", "-s", "-C", folder .. "/program", "CFLAGS=-O0" }.status, 0)
 end)
 
-add("a cache that cannot be written is done without", function(t)
+add("a cache that cannot be written is not used", function(t)
     local run, folder = open(t)
     t.write(folder .. "/file", "")
     assert(#run { into = "program", cache = folder .. "/file" } > 10)
     assert(#run { into = "spaces", cache = folder .. "/a folder" } > 10)
 end)
 
-add("two runs at once leave one whole runtime", function(t)
+add("two runs at once leave one complete runtime", function(t)
     local _, folder, spec = open(t)
     local command = ("%s/%s run %s/%s -o %s/%%s -- --quiet --checkpoint %s/c%%s"):format(t.root, t.gagen, t.root, spec,
         folder, folder)

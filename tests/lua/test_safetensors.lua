@@ -1,5 +1,5 @@
--- Files of parameters: those of other writers give exactly their values, what does not fit is named,
--- and what is written here opens in the safetensors package of Python.
+-- Files of parameters: files of other writers give exactly their values, mismatches are named, and gagen's files open
+-- in Python's safetensors package.
 -- Needs GAGEN_DATA/safetensors for the files of others, python3 with safetensors for the last tests.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -51,7 +51,7 @@ end
 
 -- -- files of this test -------------------------------------------------------------------------
 
-local CODES = {                                    -- of numbers that all these types hold
+local CODES = {                                    -- bytes of numbers that all these types can hold
     F64 = function(v) return string.pack("<d", v) end,
     F32 = function(v) return string.pack("<f", v) end,
     BF16 = function(v) return string.pack("<f", v):sub(3) end,
@@ -106,11 +106,11 @@ for _, precision in ipairs { "f32", "f64" } do
     end)
 end
 
-add("--init leaves what the model has no use for, and says so", function(t)
+add("--init ignores tensors that are not in the model, and names them", function(t)
     local programs, p = mlp(t, "f32")
     local file = mlp_file(t, "F32", { { "fc3.mask", "I32", { 2, 2 }, 0 }, { "fc3.step", "I32", {}, 0 } })
     local _, err = initial(t, programs, p, file)
-    t.equal(err, file .. ": 2 tensors are not in the model and are left: 'fc3.mask', 'fc3.step'\nready\n")
+    t.equal(err, file .. ": 2 tensors are not in the model and are ignored: 'fc3.mask', 'fc3.step'\nready\n")
 end)
 
 add("--init names what does not fit", function(t)
@@ -152,7 +152,7 @@ add("a file of mixed types", function(t)
     local p = programs.build("mixed_types", spec("tiny.csv",
         ('linear "%s" { 4, bias = false }, linear "%s" { 6, bias = false }'):format(q, embed)))
     local found, err = initial(t, programs, p, file)
-    t.match(err, ": 5 tensors are not in the model and are left: [^\n]*'lm_head.weight'[^\n]*\nready\n$")
+    t.match(err, ": 5 tensors are not in the model and are ignored: [^\n]*'lm_head.weight'[^\n]*\nready\n$")
     local text = host.read(file)
     local start = 8 + string.unpack("<I8", text)
     local header = t.load("tests/lua/json.lua").read(text:sub(9, start))
@@ -266,7 +266,7 @@ end)
 ]]), 37)
 end)
 
-add("files that do not fit are read to the last name", function(t)
+add("all names of a file that does not fit are compared", function(t)
     local programs, p = mlp(t, "f32")
     local folder, count = folder_of_files(t), 0
     for _, name in ipairs(host.list(folder)) do
@@ -306,7 +306,7 @@ local function listing(t, programs, file)
     return table.concat(lines, "\n") .. "\n"
 end
 
-add("files of ours in Python's safetensors", function(t)
+add("gagen's files read by Python's safetensors", function(t)
     for _, precision in ipairs { "f32", "f64" } do
         local programs, p = mlp(t, precision)
         local checkpoint, init = t.temp(), t.temp() .. "/init.safetensors"
@@ -323,7 +323,7 @@ add("files of ours in Python's safetensors", function(t)
     end
 end)
 
-add("files of Python's safetensors in ours", function(t)
+add("files of Python's safetensors read by gagen", function(t)
     local programs, p = mlp(t, "f64")
     for _, dtype in ipairs { "float16", "float32", "float64" } do
         local file = t.temp() .. "/python.safetensors"

@@ -1,10 +1,10 @@
--- --sample: a model of text writes; what it learned by heart it says again, on both targets, and the draws
--- follow from the seed. Tokens per second are in the log.
+-- --sample: a trained model generates text. A memorized text is generated again, on both targets; draws depend on the
+-- seed. Tokens per second are in the log.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- A sentence over and over: the next letter follows from the last ones.
+-- A repeated sentence: the last letters determine the next one.
 local LINE = "the quick brown fox jumps over the lazy dog. "
 
 local function spec(more)
@@ -31,7 +31,7 @@ local function written(programs, p, checkpoint, ...)
     return programs.train(p, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", ... }).out
 end
 
-add("what was learned by heart is said again", function(t)
+add("a memorized text is generated again", function(t)
     local programs, p = build(t, "sample", spec())
     local checkpoint = programs.train(p, {}).checkpoint
     local text = written(programs, p, checkpoint, 60, "--temperature", 0)
@@ -50,7 +50,7 @@ add("draws follow from the seed, the temperature changes them", function(t)
     for letter in one:gsub("\n$", ""):gmatch(".") do t.contains(LINE, letter) end
 end)
 
-add("a device says the same", function(t)
+add("a device generates the same text", function(t)
     local programs, p = build(t, "sample", spec())
     local checkpoint = programs.train(p, { "--cycles", 150 }).checkpoint
     local device = programs.build("sample_cuda", spec('target "cuda"\n'))
@@ -60,7 +60,7 @@ add("a device says the same", function(t)
     t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
 end)
 
-add("what cannot be written ends it, and so does a signal", function(t)
+add("a failed write ends sampling, and so does a signal", function(t)
     local _, p = build(t, "sample", spec())
     local function shell(script) return t.run { "timeout", "20", "bash", "-c", (script:gsub("TRAIN", p.train
         .. " --sample 100000000")) } end
@@ -72,7 +72,7 @@ add("what cannot be written ends it, and so does a signal", function(t)
 end)
 
 -- At the start the head is 0: every letter is as likely as any other.
-add("each token is drawn as often as the model says", function(t)
+add("each token is drawn with the model's probability", function(t)
     local programs, p = build(t, "sample_even", spec('init { { "head.*", value = 0 } }\n'))
     local text = programs.train(p, { "--sample", 4000 }).out
     local counts, chi = {}, 0
@@ -103,7 +103,7 @@ add("tokens per second are those of all rows", function(t)
     end
 end)
 
-add("what cannot be asked for is refused", function(t)
+add("wrong options are refused", function(t)
     local programs, p = build(t, "sample", spec())
     local function refused(message, ...)
         t.contains(programs.train(p, { "--sample", ..., status = 1 }).err, message)

@@ -1,5 +1,5 @@
--- Emitted programs under the sanitizers (long: make test-all), and the proof that they would notice:
--- the barriers taken out of the emitted forward pass are reported as races.
+-- Emitted programs under the sanitizers (long: make test-all). A forward pass without its barriers must be reported as
+-- a race, so the sanitizer does detect races.
 local SPEC = [[
 data       { "csv", train = "tiny.csv", target = "last" }
 batch      (6)
@@ -57,7 +57,7 @@ return {
         only_in_test_all(t)
         t.equal(build(t, "-fsanitize=thread", SPEC)().status, 0)
     end },
-    { "barriers taken away are a race", function(t)
+    { "a forward pass without barriers is reported as a race", function(t)
         only_in_test_all(t)
         -- wide enough that no thread does all tiles of a kernel before the others have woken up
         local wide = SPEC:gsub("batch      %(6%)", "batch      (30)"):gsub("{ 8 }", "{ 256 }")

@@ -1,6 +1,6 @@
--- The scale of the loss in running programs: how it moves, that it is gone before anything looks at the gradient,
--- and that nothing else moves where it overflowed. Scales are powers of two, so that what is right is right bit by
--- bit: a program with a scaler has the bits of one without.
+-- The loss scale in running programs: its changes, its removal from the gradient before any other use, and that an
+-- overflow changes nothing else. Scales are powers of two, so that a program with a scaler has the bits of a program
+-- without one.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -35,7 +35,7 @@ loss       { "cross_entropy", ignore = 3 }
 optimizer  { "sgd", lr = 0.05, momentum = 0.9 }
 train      { updates = %d }
 ]]):format(file, MICRO, A, cycles)
-    for line in (more or ""):gmatch("[^\n]+") do       -- a word again takes the place of the first one
+    for line in (more or ""):gmatch("[^\n]+") do       -- a repeated word replaces the first one
         local word = line:match("^%a+")
         local changed, n = text:gsub("%f[^\n%z]" .. word .. " [^\n]*", (line:gsub("%%", "%%%%")))
         text = n > 0 and changed or text .. line .. "\n"
@@ -57,8 +57,7 @@ local function column(list, name)
     return out
 end
 
--- The sequence that was observed of Colossal-AI's scaler, and a cycle more, of which the log says what scale the
--- one before has led to.
+-- The observed sequence of Colossal-AI's scaler, and one more cycle, whose log line has the scale after the last one.
 local EVENTS = "O.OO...OO."
 local SCALES = { 65536, 65536, 65536, 32768, 16384, 16384, 16384, 32768, 32768, 16384 }
 local SKIPPED = { 1, 1, 2, 3, 3, 3, 3, 4, 5, 5 }
@@ -82,7 +81,7 @@ add("torch's preset: every overflow halves", function(t)
         { 65536, 32768, 32768, 16384, 8192, 8192, 8192, 16384, 8192, 4096 })
 end)
 
--- Everything that a skip might move: moments and their count, the average, the schedule's t.
+-- All state that a skip must keep: moments and their count, the average, the schedule's t.
 local STATE = [[
 optimizer  { "adamw", lr = 0.05, ema = 0.9 }
 schedule   { "cosine", warmup = 2, total = 20 }
@@ -101,7 +100,7 @@ add("an overflow inside a cycle skips that update and changes nothing else", fun
     for i, k in ipairs { 1, 3, 4, 6 } do t.equal(found[k].lr, wanted[i].lr) end
 end)
 
-add("an overflow moves no running statistics of a cycle", function(t)
+add("an overflow does not update running statistics of the cycle", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_some", ".O..O.")
     write_rows(t, programs, "scaler_none", ".O..O.", true)
@@ -112,7 +111,7 @@ add("an overflow moves no running statistics of a cycle", function(t)
     t.equal(column(updates(programs, with), "skipped"), { 0, 1, 1, 1, 2, 2 })
 end)
 
-add("a cycle without a target does not move the scale", function(t)
+add("a cycle without a target does not change the scale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_ignored", "..iii...")
     local found = updates(programs, programs.build("scaler_ignored", spec("scaler_ignored", 8, THREE)))
@@ -120,7 +119,7 @@ add("a cycle without a target does not move the scale", function(t)
     t.equal(column(found, "skipped"), { 0, 0, 1, 2, 3, 3, 3, 3 })
 end)
 
--- What stands between a gradient and its update, and how the cycles of an epoch are cut.
+-- Settings that act between a gradient and its update, and the cycles of an epoch.
 local CASES = {
     { "sgd", "" },
     { "adamw, clip, average", STATE },
@@ -139,7 +138,7 @@ local CASES = {
 
 -- 10 cycles of 4, or 13 of 3 and one of 1. The scale grows three times on its way.
 for i, case in ipairs(CASES) do
-    add("the bits of a program without: " .. case[1], function(t)
+    add("the bits of a program without a scaler: " .. case[1], function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         write_rows(t, programs, "scaler_clean", ("."):rep(10))
         local plain = programs.build("scaler_plain" .. i, spec("scaler_clean", 14, case[2]))
@@ -154,7 +153,7 @@ for i, case in ipairs(CASES) do
     end)
 end
 
-add("a scale that grows leaves its update as a static one does", function(t)
+add("a scale that grows gives the same update as a static one", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local more = 'clip       (0.05)\n'
@@ -165,7 +164,7 @@ add("a scale that grows leaves its update as a static one does", function(t)
         65536 })
 end)
 
-add("scales that are no powers of two, in f64, up to rounding", function(t)
+add("scales other than powers of two, in f64, up to rounding", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local more = STATE .. 'precision  "f64"\n'
@@ -181,7 +180,7 @@ add("the gradient carries the scale until the boundary", function(t)
     write_rows(t, programs, "scaler_clean", ("."):rep(10))
     local plain = programs.build("scaler_plain1", spec("scaler_clean", 14, ""))
     local p = programs.build("scaler_static_2", spec("scaler_clean", 14, "scaler     { static = 256 }\n"))
-    local function gradients(of)     -- in the checkpoint inside a cycle, and as dumped
+    local function gradients(of)     -- of the mid-cycle checkpoint, and of the dump
         local folder = programs.train(of, { "--stop-micro", 6, status = 75 }).checkpoint
         local saved = folder .. "/cycle-000000001-r2/gradient-1of1.safetensors"
         local dump = programs.dump(of, { "--stop-micro", 6, status = 75 }) .. "/gradients.safetensors"
@@ -195,7 +194,7 @@ add("the gradient carries the scale until the boundary", function(t)
     t.equal(dumped, same, "dumped without the scale")
 end)
 
-add("what on_nonfinite says of an overflow at the least scale", function(t)
+add("on_nonfinite decides about an overflow at the smallest scale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_bad", "..OOOO..")
     local least = "scaler     { initial_scale = 4, growth_interval = 100, hysteresis = 1 }\n"
@@ -207,7 +206,7 @@ add("what on_nonfinite says of an overflow at the least scale", function(t)
     local skips = programs.build("scaler_skips", spec("scaler_bad", 8,
         least .. 'train      { updates = 8, on_nonfinite = "skip" }\n'))
     t.equal(column(updates(programs, skips), "scale"), { 4, 4, 4, 2, 1, 1, 1, 1 })
-    -- there is no least one, and a static one is not to fall
+    -- without min_scale, and with a static scale
     for name, scaler in next, { torch = '{ preset = "torch", initial_scale = 1 }', static = "{ static = 8 }" } do
         local found = updates(programs, programs.build("scaler_bad_" .. name, spec("scaler_bad", 8,
             "scaler     " .. scaler .. "\n")))
@@ -249,7 +248,7 @@ add("resumed at every micro-step: the same bits and scales", function(t)
     end
 end)
 
-add("a checkpoint says where the scale stands", function(t)
+add("a checkpoint has the state of the scale", function(t)
     local programs, json = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/json.lua")
     write_rows(t, programs, "scaler_long", LONG)
     local p = programs.build("scaler_long", spec("scaler_long", #LONG, STATE .. THREE))
@@ -270,7 +269,7 @@ add("a checkpoint of another scaler, or of none", function(t)
         programs.train(from, { "--stop-micro", micros, "--checkpoint", folder, status = 75 })
         return table.move({ "--checkpoint", folder, "--resume", "latest" }, 1, 4, 1, o or {}), to
     end
-    -- behind a whole cycle each starts its own scale, which changes no bit
+    -- after a whole cycle each program starts its own scale; no bit changes
     for _, pair in ipairs { { plain, moving }, { moving, plain }, { moving, static }, { static, moving } } do
         programs.identical(programs.dump(pair[2], go_on(pair[1], 20, pair[2])), whole)
     end
@@ -283,7 +282,7 @@ add("a checkpoint of another scaler, or of none", function(t)
     programs.train(static, go_on(plain, 18, static, { status = 1 }))
 end)
 
-add("two ranks: an overflow on one of them is one of both", function(t)
+add("two ranks: an overflow on one counts for both", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "scaler_long", LONG)
     local more = STATE .. THREE .. 'parallel   "ddp"\n'
@@ -299,7 +298,7 @@ end)
 
 local devices = dofile "tests/lua/devices.lua"
 
-add("on a device the scale moves as in C", function(t)
+add("on a device the scale changes as on the CPU", function(t)
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_long", LONG)
     for i, scaler in ipairs { THREE, 'scaler     { preset = "torch", growth_interval = 2, max_scale = 65536 }\n',
@@ -313,7 +312,7 @@ add("on a device the scale moves as in C", function(t)
     end
 end)
 
-add("on a device a program with a scaler has the bits of one without", function(t)
+add("on a device a program with a scaler has the bits of a program without one", function(t)
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_some", ".O..O.")
     write_rows(t, programs, "scaler_none", ".O..O.", true)
@@ -330,7 +329,7 @@ add("on a device a program with a scaler has the bits of one without", function(
         programs.dump(p, { env = env }))
 end)
 
-add("on two devices an overflow on one of them is one of both", function(t)
+add("on two devices an overflow on one counts for both", function(t)
     if devices.gpus(t) == 1 then t.not_run("one GPU, two are needed") end
     local programs, environment = devices.open(t)
     write_rows(t, programs, "scaler_long", LONG)
@@ -349,7 +348,7 @@ add("on two devices an overflow on one of them is one of both", function(t)
     for _, name in ipairs { "scale", "skipped", "update" } do t.equal(column(found, name), column(wanted, name)) end
 end)
 
-add("no word, no code", function(t)
+add("a program without scaler has no code for it", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function text_of(name, more)
         local p = programs.build(name, spec("scaler_clean", 14, more))
@@ -371,7 +370,7 @@ add("no word, no code", function(t)
     t.contains(text, "ga_scaler_take(&SCALER, ")
 end)
 
-add("what scaler refuses", function(t)
+add("scaler refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/scaler_refused.lua"
     write_rows(t, programs, "scaler_clean", ("."):rep(10))

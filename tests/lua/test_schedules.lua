@@ -1,6 +1,6 @@
--- Schedules against figures of torch's, Colossal-AI's and Hugging Face's (tests/reference/schedules.py): the
--- expressions to 1e-12, the program's own rates, what `gagen lr` prints; the schedule that looks at
--- evaluations; epochs; functions; what is refused. Invariant: no Python runs here.
+-- Schedules against figures of torch, Colossal-AI and Hugging Face (tests/reference/schedules.py): the expressions to
+-- 1e-12, the program's rates, the output of `gagen lr`; the schedule that depends on evaluations; epochs; functions;
+-- refusals. Invariant: no Python runs here.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/numeric/numeric.lua")(t)) end }
@@ -66,7 +66,7 @@ add("every schedule of the catalog has figures", function()
     end
 end)
 
-add("gagen lr prints nine digits, and the momentum where it moves", function(t, numeric)
+add("gagen lr prints nine digits, and the momentum if it changes", function(t, numeric)
     for _, run in ipairs(figures.runs) do
         if run.spec:find "onecycle" or run.spec:find "sequential" or run.spec == '{ "cosine", warmup = 3 }' then
             local path = write_spec(t, numeric, { schedule = run.spec, updates = run.updates,
@@ -118,7 +118,7 @@ end)
 local EPOCHS = { drop = { 0, 1, 2, 3, 4, 5 }, flush = { 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5 },
     carry = { 0, 0, 1, 1, 2, 3, 3, 4, 4, 5 } }
 
-add("by epoch: what t counts with each tail", function(t, numeric)
+add("by epoch: the value of t with each tail", function(t, numeric)
     for tail, epochs in next, EPOCHS do
         local case = { schedule = '{ "step", gamma = 0.5, by = "epoch" }', updates = #epochs,
             accumulate = ('{ 3, tail = "%s" }'):format(tail), optimizer = sgd(0.1) }
@@ -134,7 +134,7 @@ add("by epoch: what t counts with each tail", function(t, numeric)
 end)
 
 -- 64 rows in micro-batches of 6: 10 an epoch. Five cycles of 4 are two epochs with "carry", more with "drop".
-add("by epoch: how long a run of so many updates is with each tail", function(t, numeric)
+add("by epoch: the length of a run in updates with each tail", function(t, numeric)
     for tail, wanted in next, { carry = { 2, 2, 2, 1, 1 }, drop = { 3, 3, 2, 2, 1 } } do
         local case = { batch = 6, schedule = '{ "linear", by = "epoch" }', updates = 5,
             accumulate = ('{ 4, tail = "%s" }'):format(tail), optimizer = sgd(0.1) }
@@ -149,7 +149,7 @@ add("by epoch: how long a run of so many updates is with each tail", function(t,
     end
 end)
 
-add("auto_lr: the rows of an update over those that lr is meant for", function(t, numeric)
+add("auto_lr: lr times the rows of an update over the reference rows", function(t, numeric)
     for kind, factor in next, { linear = 36 / 9, sqrt = 2 } do
         local path = write_spec(t, numeric, { accumulate = "(3)", updates = 1, optimizer = sgd(0.1),
             schedule = ('{ "constant", auto_lr = "%s", base_rows = 9 }'):format(kind) })
@@ -157,7 +157,7 @@ add("auto_lr: the rows of an update over those that lr is meant for", function(t
     end
 end)
 
-add("a schedule that looks at evaluations is torch's", function(t, numeric)
+add("a schedule that depends on evaluations equals torch's", function(t, numeric)
     for _, plateau in ipairs(figures.plateaus) do
         local program = numeric.build { model = ' { linear "a" { 3 } }', optimizer = sgd(0.1), flags = "-O1 -DREPORTS",
             schedule = ('{ "plateau"%s }'):format(plateau.fields), more = "eval { every = 5 }" }
@@ -190,7 +190,7 @@ local function logged(programs, program, o)
     return list
 end
 
-add("what it keeps is in the checkpoint, on both targets", function(t)
+add("the state of plateau is in the checkpoint, on both targets", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     for target, how in next, { c = {}, cuda = { env = environment() } } do
@@ -203,8 +203,8 @@ add("what it keeps is in the checkpoint, on both targets", function(t)
     end
 end)
 
--- What ReduceLROnPlateau makes of the accuracies that a program logs.
-add("a schedule that looks at the accuracy: more is better", function(t)
+-- ReduceLROnPlateau applied to the accuracies that a program logs.
+add("a schedule that depends on the accuracy: more is better", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = PLATEAU:gsub("schedule [^\n]*", 'schedule { "plateau", metric = "accuracy", patience = 1, factor = 0.5 }')
         :gsub("every = 4", '%0, metrics = { "accuracy" }')
@@ -222,7 +222,7 @@ end)
 
 -- Each rate is a product of as many factors as updates were done: the same after a resume, and when asked for
 -- rates out of order.
-add("a product of factors goes on after a resume, on both targets", function(t)
+add("a product of factors continues after a resume, on both targets", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     local text = PLATEAU:gsub("schedule [^\n]*", "schedule { function(t) return 1 - 1 / (t + 9) end, product = true }")
@@ -237,7 +237,7 @@ add("a product of factors goes on after a resume, on both targets", function(t)
     end
 end)
 
-add("the log has the momentum that was used, on both targets", function(t)
+add("the log has the momentum of each update, on both targets", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     local text = PLATEAU:gsub("schedule [^\n]*", 'schedule { "onecycle", three_phase = true }')
@@ -278,7 +278,7 @@ local PARTS = {
     ['{ "sequential", { "constant" }, { "linear", warmup = 0.4 }, milestones = { 5 } }'] = false,
 }
 
-add("a warm-up that is a part of the run is one with every number of ranks", function(t)
+add("a warm-up given as a part of the run is that part for every number of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
     local on_device = programs.build("schedule_ranks_cuda", RANKS:format '{ "cosine", warmup = 0.2 }'
@@ -313,7 +313,7 @@ add("a warm-up that is a part of the run is one with every number of ranks", fun
 end)
 
 -- The length of a warm-up is a number where the ranks are known, else an expression of the run's length.
-add("every schedule with a warm-up has the same rates whether the spec says the ranks or not", function(t)
+add("every schedule with a warm-up has the same rates with and without ranks in the spec", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local MORE = { multistep = ', milestones = { 2, 4, 9 }, compat = { "drop_milestones" }' }
     local path, seen = programs.folder() .. "/schedule_open.lua", 0
@@ -340,7 +340,7 @@ add("the option for the ranks wins over the spec's, for auto_lr too", function(t
     t.contains(programs.gagen { "lr", path, "--ranks", "3" }.out, "10\t0.3\n")
 end)
 
--- The names of Colossal-AI's, torch's and Hugging Face's schedules, and how a spec has them.
+-- The names of Colossal-AI's, torch's and Hugging Face's schedules, and their equivalents in a spec.
 local PEERS = {
     CosineAnnealingLR = "cosine_annealing", CosineAnnealingWarmupLR = "cosine", FlatAnnealingLR = "flat_annealing",
     FlatAnnealingWarmupLR = "flat_annealing", LinearWarmupLR = "linear_warmup", MultiStepLR = "multistep",
@@ -353,7 +353,7 @@ local PEERS = {
     constant_with_warmup = "constant_with_warmup",
 }
 
-add("every schedule that others name has figures, and its place in docs/PORTING.md", function()
+add("every schedule of other libraries has figures and an entry in docs/PORTING.md", function()
     local specs, porting = {}, assert(host.read "docs/PORTING.md")
     for _, run in ipairs(figures.runs) do specs[run.spec:match '^{ "([%w_]+)"' or "function"] = true end
     for peer, name in next, PEERS do
@@ -400,7 +400,7 @@ local REFUSED = {
     { '(function(t, base) return dropout(0.5)(t) end)', "schedule" },
 }
 
-add("a rate that ends above where it begins is warned of", function(t, numeric)
+add("a rate that ends above its start gives a warning", function(t, numeric)
     local function said(schedule, lr)
         local path = write_spec(t, numeric, { schedule = schedule, optimizer = sgd(lr) })
         return t.run { t.gagen, "check", path }.err
@@ -411,7 +411,7 @@ add("a rate that ends above where it begins is warned of", function(t, numeric)
     assert(not said('"polynomial"', 1e-3):find "rises")
 end)
 
-add("what is refused", function(t, numeric)
+add("wrong options are refused", function(t, numeric)
     for _, refused in ipairs(REFUSED) do
         local path = write_spec(t, numeric, { schedule = refused[1], optimizer = refused[3] or sgd(0.1),
             accumulate = refused[4], more = refused[5] })

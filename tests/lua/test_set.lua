@@ -1,5 +1,5 @@
--- --set: the same program as the spec with that value in it, whatever the kind of word; what it may
--- not do; and its place in provenance.
+-- --set: gives the same program as a spec with that value, for every kind of word; its refusals; its record in the
+-- provenance.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -11,7 +11,7 @@ local function gagen(t, ...)
     return result.out, result.err
 end
 
--- The C of the program without the lines that say where it is from.
+-- The C of the program without the lines about its origin.
 local function files_of(t, spec, ...)
     local folder, parts = t.temp() .. "/p", {}
     gagen(t, spec, "-o", folder, ...)
@@ -25,7 +25,7 @@ local function files_of(t, spec, ...)
     return table.concat(parts)
 end
 
--- A word is blamed on its line or on the set: these may differ, nothing else.
+-- Messages may differ only in the place of a word: its line, or the --set.
 local function same_lines(a, b)
     local function plain(line)
         return (line:gsub("SPEC:%d+", "SPEC"):gsub("%-%-set .*, templates", "SPEC, templates")
@@ -71,7 +71,7 @@ add("set twice in one word: both hold, in any order", function(t)
     t.contains(a, "state_buf")
 end)
 
-add("what --set refuses", function(t)
+add("--set refuses wrong arguments", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     for _, case in ipairs {
         { "optimizer.lr=-1", "optimizer 'adamw': lr is -1, expected a number >= 0" },
@@ -136,7 +136,7 @@ add("provenance shows the sets, and the hash covers them", function(t)
 end)
 
 -- the emitted header is a C comment whatever the value is
-add("a value cannot leave the comment it stands in", function(t)
+add("a value cannot end the comment that contains it", function(t)
     local text = gagen(t, "show", SPEC, "--set", 'schedule={ "constant" }', "--set",
         'data={ "csv", train = "digits/digits.csv.gz", split = { eval = 9 } }')
     t.contains(text, "data={ \"csv\"")

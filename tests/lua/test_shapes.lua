@@ -1,5 +1,5 @@
--- Layers that move values, reduce axes and look rows up: their values against plain index arithmetic,
--- on one micro-batch of a program with probes; tied embeddings against untied ones.
+-- Layers that move values, reduce axes or look up rows: their values against index arithmetic, on one micro-batch of a
+-- program with probes; tied embeddings against untied ones.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -127,7 +127,7 @@ local CASES = {
     end },
 }
 
--- Each case in a block of its own, read by a product, so that no kernel takes it in.
+-- Each case is a block read by a product, so that it is not fused.
 local function model_of_cases()
     local lines = { '    local v = reshape { 2, 3, 4 } (linear "base" { 24 } (batch.input))', "    local y = 0" }
     for i, case in ipairs(CASES) do
@@ -140,7 +140,7 @@ local function model_of_cases()
     return table.concat(lines, "\n")
 end
 
-add("values of layers that move and reduce are those of index arithmetic", function(t)
+add("values of layers that move and reduce equal index arithmetic", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes", spec(model_of_cases()), { probe = true })
     p.train = p.probe
@@ -211,7 +211,7 @@ add("the gradient of a tied table is the sum of those of two", function(t)
     end
 end)
 
--- The gradient of each element of x is a power of 2 that tells the place, over the 4 rows of a cycle.
+-- The gradient of each element of x is a power of 2 that identifies its place, over the 4 rows of a cycle.
 local WEIGHTED = [[
     local x = LOOKUP (batch.ids)
     x = positions "wpe" { 5 } (x)
@@ -240,7 +240,7 @@ local function expected_rows(count, width, padding)
     return values
 end
 
-add("the gradient of a table, row by row: what has no id and what has no place gets 0", function(t)
+add("the gradient of a table, row by row: rows without an id get 0", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes_rows", weighted 'embedding "wte" { 7, 3 }')
     local found = programs.tensors(programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors")
@@ -250,7 +250,7 @@ add("the gradient of a table, row by row: what has no id and what has no place g
     end
 end)
 
-add("the row of padding starts at 0 and stays there", function(t)
+add("the padding row starts at 0 and stays 0", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("shapes_padding", weighted('embedding "wte" { 7, 3, padding = 2 }',
         'init { { "*", normal = 0.5 } }'))

@@ -45,7 +45,7 @@ local function updates(t, programs, p)
 end
 
 for _, how in ipairs { "ignored", "overflow" } do
-    add("parameters, moments, their count and the rate stay: " .. how, function(t)
+    add("parameters, moments, their count and the rate are kept: " .. how, function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         write_rows(t, programs, how)
         local with = programs.build("skip_" .. how, spec(how, true, "hold"))
@@ -58,7 +58,7 @@ for _, how in ipairs { "ignored", "overflow" } do
     end)
 end
 
-add("stopped inside a cycle that is lost: the same bits", function(t)
+add("stopped inside a skipped cycle: the same bits", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "overflow")
     local p, folder = programs.build("skip_overflow", spec("overflow", true, "hold")), t.temp() .. "/checkpoints"
@@ -81,7 +81,7 @@ add("on_skip = \"advance\" counts cycles", function(t)
     t.equal(advance[3].lr, hold[4].lr)
 end)
 
-add("the rate moves once per update, not per micro-step", function(t)
+add("the rate changes once per update, not per micro-step", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs, "ignored")
     local found = updates(t, programs, programs.build("skip_none_ignored", spec("ignored", false, "hold")))
@@ -99,7 +99,7 @@ precision  "f64"
 train      { updates = 300, skip_z = 1.25 }
 ]]
 
-add("outliers by their definition, and over a resume", function(t)
+add("outliers against their definition, also after a resume", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("skip_outliers", OUTLIERS)
     local list, n, mean, variance, skipped = updates(t, programs, p), 0, 0, 0, 0

@@ -1,5 +1,5 @@
--- The shipped specs: short, valid, and what they promise of memory and text holds for each. Specs whose
--- data set is not there are NOT RUN, by name.
+-- The shipped specs are short and valid, and keep their promises about memory and program text. Specs without their
+-- data set are reported as NOT RUN.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -77,7 +77,7 @@ for _, spec in ipairs(SPECS) do
     end)
 end
 
--- What only the library and the probes have beside `train`.
+-- Files of the library and the probes only.
 local function beside(file, name)
     return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
 end
@@ -96,7 +96,7 @@ local function written(programs, text, name)
     return sum, count_lines(host.read(folder .. "/step.c"))
 end
 
-add("gpt2_124m: 48 layers are as many lines as 12, less than 3,000, step.c at most 250", function(t)
+add("gpt2_124m: 48 layers give as many lines as 12, less than 3,000, step.c at most 250", function(t)
     local programs = open(t, "gpt2tokens")
     local text = text_of(t, "gpt2_124m")
     local all, step = written(programs, text, "lines_of_12")

@@ -1,5 +1,5 @@
--- The functions of kernels.c. A value read twice is computed once, so their text grows with the number of ops, and has
--- bounds beyond which a chain of ops is several kernels. Layers of one shape share a function.
+-- The functions of kernels.c. A value read twice is computed once, so the text grows with the number of ops; beyond
+-- limits a chain of ops becomes several kernels. Layers of one shape share a function.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -69,7 +69,7 @@ add("layers of one shape share a function, and a profile tells them apart", func
     end
 end)
 
-add("a probe of an edited step.c says that it is of other calls", function(t)
+add("a probe reports a step.c with other calls", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("edited_step", [[
 data { "csv", train = "tiny.csv", target = "last" }
@@ -91,7 +91,7 @@ end)
 local statements = require "base.statements"
 local expr = require "base.expr"
 
-add("joined lists keep their names apart, and read each other by name", function(t)
+add("joined lists keep names distinct and read each other by name", function(t)
     local x = expr.var "x"
     local double = { { "double", x + x } }
     local list = statements.append(double, { { "double", x * 3 } }, { x = statements.value(double) })
@@ -101,7 +101,7 @@ add("joined lists keep their names apart, and read each other by name", function
     t.equal(statements.count(list), 2)
 end)
 
-add("what is read once stands where it is read, what nobody reads is left out", function(t)
+add("a statement read once is inlined, an unread one is removed", function(t)
     local x = expr.var "x"
     local list = statements.tidy({ { "a", x + 1 }, { "unread", x * 9 }, { "b", expr.var "a" * 2 } }, 6)
     t.equal(#list, 1)

@@ -1,5 +1,4 @@
--- How a run ends early: launchers that it was not built for, signals to the ranks, gradients that are
--- not finite.
+-- Early ends of a run: launchers that the program was not built for, signals to the ranks, non-finite gradients.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -73,7 +72,7 @@ add("signals to the ranks of a run", function(t)
     end
 end)
 
--- Initial values of which one is not finite.
+-- Initial values with one non-finite value.
 local function damaged(t, programs, p)
     local file = t.temp() .. "/init.safetensors"
     programs.train(p, { "--cycles", 1, "--save-init", file })
@@ -108,7 +107,7 @@ add("50 skipped updates in a row end the run, the last one in the log", function
     t.equal({ list[52].event, list[52].reason, list[52].skipped }, { "end", "nonfinite", 50 })
 end)
 
-add("what is not finite and ignored is said at once", function(t)
+add("a warning says at once that non-finite values are ignored", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("stop_ignore", changed("seed = 3", 'seed = 3, on_nonfinite = "ignore"')
         .. "checkpoint { every = 40 }\n")

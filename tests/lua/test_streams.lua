@@ -1,6 +1,6 @@
--- Rows that pass by (data { ..., stream = true }): a program trains on them as on the same rows in
--- memory, bit for bit; stops and resumes anywhere; takes files of any length; and says what is wrong
--- with a row behind the cycles that were whole before it.
+-- Streamed rows (data { ..., stream = true }): a program trains on them as on the same rows in memory, bit for bit; it
+-- stops and resumes anywhere, accepts files of any length, and reports a faulty row after the complete cycles before
+-- it.
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }
@@ -67,7 +67,7 @@ local CSV = '"csv", train = "streams/%s", eval = "streams/eval.csv"'
 local TEXT = '"text", train = "streams/*.txt", eval = "streams/a.txt", context = 5'
 local TOKENS = '"tokens", train = "streams/*.bin", eval = "streams/b.bin", context = 4'
 
--- What the log says of updates and evaluations, without times.
+-- The log's updates and evaluations, without times.
 local function figures(t, log)
     local list = {}
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
@@ -88,7 +88,7 @@ local function run(t, programs, p, options)
     return programs.dump(p, options), figures(t, log)
 end
 
--- The stream's program, after it was compared with that of the rows in memory.
+-- The program with streamed rows, after a comparison with the one with rows in memory.
 local function same(t, formats, name, text, cycles, how, options)
     local programs = formats.programs
     files(t, formats)
@@ -106,24 +106,24 @@ local function same(t, formats, name, text, cycles, how, options)
     return stream
 end
 
-add("csv, one file packed, last rows padded, tails flushed: as from memory", function(t, formats)
+add("csv, one file gzipped, last rows padded, tails flushed: the same as from memory", function(t, formats)
     same(t, formats, "csv", spec(CSV:format("*_part.csv*") .. ', last = "pad"', '4, tail = "flush"', MLP, 3), 14)
 end)
 
-add("packed csv, tails dropped: as from memory", function(t, formats)
+add("gzipped csv, tails dropped: the same as from memory", function(t, formats)
     same(t, formats, "gz", spec(CSV:format("c.csv.gz"), "3", MLP, 4), 12)
 end)
 
-add("text of two files, tails carried: as from memory", function(t, formats)
+add("text of two files, tails carried: the same as from memory", function(t, formats)
     same(t, formats, "text", spec(TEXT, '3, tail = "carry"', sequence(11, 6), 2), 13)
 end)
 
-add("tokens of two files, cycles of several lengths, tails consumed: as from memory", function(t, formats)
+add("tokens of two files, cycles of several lengths, tails consumed: the same as from memory", function(t, formats)
     same(t, formats, "tokens", spec(TOKENS, '1, later = { [3] = 4, [6] = 2 }, drain = "consume"', sequence(23, 6), 3,
         'precision  "f64"\n'), 16)
 end)
 
--- Stops at each of the micro-steps and goes on: the bits of the run that was not stopped.
+-- Stops at each of the micro-steps and resumes: the bits must be those of the uninterrupted run.
 local function stop_at(t, programs, p, cycles, first, last, options)
     local function with(list)
         list.ranks, list.env = options and options.ranks, options and options.env
@@ -151,14 +151,14 @@ for _, tail in ipairs { "drop", "flush", "carry" } do
     end)
 end
 
-add("two ranks: as from memory, and stopped inside cycles", function(t, formats)
+add("two ranks: the same as from memory, also when stopped inside cycles", function(t, formats)
     local p = same(t, formats, "ranks", spec(CSV:format("c.csv"), '2, tail = "carry"', MLP, 3,
         'parallel   "ddp"\n'), 12, { comm = "mpi" }, { ranks = 2 })
     stop_at(t, formats.programs, p, 9, 6, 9, { ranks = 2 })
 end)
 
--- On the device library, which names waits that are missing: as the C target, and stopped.
-add("the CUDA target: as the C target, and stopped around a tail", function(t, formats)
+-- On the device library, which reports missing waits: compared with the C target, also when stopped.
+add("the CUDA target equals the C target, also when stopped around a tail", function(t, formats)
     if t.environment("GAGEN_GPU_CHECK") then t.not_run("needs the device library") end
     files(t, formats)
     local programs = formats.programs
@@ -185,7 +185,7 @@ local function failing(t, faults, counts)
         .. "/tests/faults/faults.so", "GA_FAIL_AT=" .. (faults or ""), counts and "GA_FAIL_COUNTS=" .. counts or nil }
 end
 
-add("without a thread for reading: the same", function(t, formats)
+add("without a read-ahead thread: the same", function(t, formats)
     files(t, formats)
     local programs = formats.programs
     local p = programs.build("stream_stop_flush", spec(CSV:format("c.csv.gz") .. ", stream = true",
@@ -208,7 +208,7 @@ local function one_file(t, formats)
         MLP, 4))
 end
 
-add("files of another length train as they are", function(t, formats)
+add("files of another length are trained on", function(t, formats)
     local programs, p = formats.programs, one_file(t, formats)
     for _, last in ipairs { 200, 5 } do
         formats.write(("streams/of%d.csv"):format(last), rows(1, last))
@@ -222,7 +222,7 @@ add("files of another length train as they are", function(t, formats)
     end
 end)
 
--- A run whose file is at fault after `cycles` cycles of 12 rows: what it says, what it leaves.
+-- A run whose file is faulty after `cycles` cycles of 12 rows: its message and its files.
 local function faulty(t, formats, text, cycles, status, says, env)
     local programs, p = formats.programs, one_file(t, formats)
     local checkpoint, log = t.temp(), t.temp() .. "/log"
@@ -241,7 +241,7 @@ local function faulty(t, formats, text, cycles, status, says, env)
     return checkpoint
 end
 
-add("a row at fault ends training behind the cycles before it", function(t, formats)
+add("a faulty row ends training after the cycles before it", function(t, formats)
     faulty(t, formats, rows(1, 47, { 26, "1,2" }), 2, 1, "c.csv:26: 2 columns found, 3 expected\n")
     faulty(t, formats, rows(1, 47, { 24, "1,2,3" }), 1, 1,
         "c.csv:24: column 3: target 3 of sample 24, expected a whole number in 0..2\n")
@@ -254,7 +254,7 @@ add("a stream too short for a cycle is refused with its numbers", function(t, fo
     faulty(t, formats, "", 0, 1, "data: 0 training rows in micro-batches")
 end)
 
-add("a packed file that is cut is refused", function(t, formats)
+add("a truncated gzip file is refused", function(t, formats)
     files(t, formats)
     local programs = formats.programs
     local p = programs.build("stream_stop_flush", spec(CSV:format("c.csv.gz") .. ", stream = true",
@@ -265,7 +265,7 @@ add("a packed file that is cut is refused", function(t, formats)
         "c.csv.gz: gzip data ends early: the file is cut off or empty\n")
 end)
 
--- Every read of the file fails once: what was trained by then is saved, and goes on from there.
+-- Every read of the file fails once: the program saves its state, and a resumed run continues from it.
 add("a read that fails: status 3, and a checkpoint that can be resumed", function(t, formats)
     local programs, p, saved = formats.programs, one_file(t, formats), 0
     local straight = programs.dump(p, { "--cycles", 20 })
@@ -295,7 +295,7 @@ add("a resumed run with a file that grew is refused", function(t, formats)
         status = 1 }).err, "resume: streams/c.csv has %d+ bytes, checksum %x+; the checkpoint was made with")
 end)
 
-add("what a stream cannot do is refused", function(t, formats)
+add("options that a stream does not support are refused", function(t, formats)
     files(t, formats)
     formats.write("streams/images", formats.idx({ 8, 2, 2 }, function(i) return i end))
     formats.write("streams/labels", formats.idx({ 8 }, function(i) return i % 3 end))

@@ -8,8 +8,8 @@ local ROWS = 4096
 
 local function f32(x) return (string.unpack("<f", string.pack("<f", x))) end
 
--- What is summed up in each column: a 1 and then what f32 cannot add to it; sizes far apart that cancel; numbers
--- without a pattern; and the same growing, so that sums are smaller than what is added.
+-- The values summed in each column: a 1 and then values too small for f32 to add to it; values of very different size
+-- that cancel; random values; and random values that grow, so that sums are smaller than the next value.
 local COLUMNS = {
     function(k) return k == 0 and 1 or 2 ^ -25 end,
     function(k) return (k % 4 == 0 and 2 ^ 20 or k % 4 == 2 and -2 ^ 20 or 0) + 2 ^ -10 * (k % 3) end,
@@ -17,7 +17,7 @@ local COLUMNS = {
     function(k) return math.sin(k) * 1.005 ^ k * 1e-3 + k * 1e-7 end,
 }
 
--- The file of rows, and the sums of what it says, read as f32.
+-- The file of rows, and the sums of its values, read as f32.
 local function write_rows(t, programs)
     local lines, sums = {}, { 0, 0, 0, 0 }
     for k = 0, ROWS - 1 do
@@ -51,7 +51,7 @@ local function gradient(programs, p, o)
     return programs.tensors(programs.dump(p, o or {}) .. "/gradients.safetensors")["w.weight"].values
 end
 
--- What neighbours in f32 differ by at x.
+-- The distance of neighbouring f32 numbers at x.
 local function ulp(x) return 2.0 ^ (math.floor(math.log(math.abs(x), 2)) - 23) end
 
 for _, target in ipairs { "c", "cuda" } do
@@ -108,8 +108,8 @@ end)
 ]],
 }
 
--- The tied table is written by the head, in runs of rows, and then by the embedding. Without biases of keys, whose
--- gradients are 0 but for rounding, of which adamw would make steps.
+-- The head writes the gradient of the tied table, in runs of rows, and then the embedding adds to it. Keys have no
+-- bias: its gradient is 0 except for rounding, and adamw would turn that into steps.
 MODELS.tied = [[
 data       { "text", train = "sums.txt", context = 8 }
 model      { embedding "wte" { 23, 16 }, positions "wpe" { 8 },
@@ -137,7 +137,7 @@ train      { updates = 9, seed = 3 }
 end
 
 for _, name in ipairs { "mlp", "shared", "tied" } do
-    add("in f64 what plain sums give, up to rounding: " .. name, function(t)
+    add("in f64 equal to plain sums, up to rounding: " .. name, function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
         write_text(t, programs)
         local plain = programs.dump(programs.build("sums_f64_" .. name, model(name, '"f64"')), {})
@@ -147,14 +147,14 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
             { "parameters", "state", "gradients" })
     end)
 
-    add("on a device what the C target gives: " .. name, function(t)
+    add("a device equals the C target: " .. name, function(t)
         local devices = dofile "tests/lua/devices.lua"
         write_text(t, devices.open(t))
         devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, { cycles = 8 })
     end)
 end
 
-add("closer to f64 than plain sums are", function(t)
+add("closer to f64 than plain sums", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function gradients(name, precision)
         local text = model("mlp", precision):gsub("batch      %(3%)", "batch (1)"):gsub("accumulate %b{}", "accumulate (90)")
@@ -183,7 +183,7 @@ add("with activations of 16 bits", function(t)
     end
 end)
 
--- On both targets, stopped at some micro-steps: the same bits as straight through.
+-- On both targets, stopped at some micro-steps: the same bits as without a stop.
 local function resumes(t, programs, environment, name, precision)
     for i, more in ipairs { "", 'target "cuda"\n' } do
         local p = programs.build(name .. i, model("mlp", precision, more))
@@ -201,7 +201,7 @@ end
 add("resumed inside a cycle: the same bits", function(t)
     local programs, environment = dofile "tests/lua/devices.lua".open(t)
     resumes(t, programs, environment, "sums_resumed", '{ accum = "kahan" }')
-    -- a partial sum without its residue is not one of this program
+    -- a checkpoint with a partial sum but no residue is refused
     local plain, folder = programs.build("sums_plain_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
     programs.train(plain, { "--stop-micro", 3, "--checkpoint", folder, status = 75 })
     local p = programs.build("sums_resumed1", model("mlp", '{ accum = "kahan" }'))
@@ -224,7 +224,7 @@ end)
 
 -- === sums of 16 bits ==============================================================================
 
--- x in bf16: the nearest, ties to even; with `drawn` in [0, 1) further from 0 as likely as x has gone of the way.
+-- x in bf16: to nearest, ties to even; with `drawn` in [0, 1) stochastic, away from 0 with the fraction's probability.
 local function bf16(x, drawn)
     local bits = string.unpack("<I4", string.pack("<f", x))
     bits = bits + (drawn and math.floor(drawn * 65536) or 0x7fff + bits // 65536 % 2)
@@ -257,7 +257,7 @@ local function same_values(t, found, expected)
 end
 
 for _, target in ipairs { "c", "cuda" } do
-    add("in bf16 each sum is rounded: by definition: " .. target, function(t)
+    add("in bf16 each sum is rounded, against the definition: " .. target, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         local draw = t.load("tests/lua/rng.lua")
         write_rows(t, programs)
@@ -280,7 +280,7 @@ end
 
 -- Each rounding is at most 1/64, the distance of neighbours below 4, so its variance is at most 2^-14 and that of 512
 -- at most 2^-5; the mean over 256 elements is within 5 of its deviations, 0.055, of the exact sum.
-add("what is too small for bf16 counts where it is drawn", function(t)
+add("stochastic rounding keeps contributions too small for bf16", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local lines = {}
     for k = 0, 512 do lines[k + 1] = (k == 0 and "1" or "0.001953125") .. ",0" end
@@ -312,9 +312,9 @@ add("in bf16 any number of threads gives the same bits", function(t)
     end
 end)
 
--- Four sums, each within 2^-9 of what it is: in a tensor's largest element at most about 2^-7.
+-- Four sums, each rounded by at most 2^-9: in a tensor's largest element an error of at most about 2^-7.
 for _, name in ipairs { "mlp", "shared", "tied" } do
-    add("in bf16 nearly the gradient of f32, where it belongs: " .. name, function(t)
+    add("in bf16 nearly the gradient of f32: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         write_text(t, programs)
         local plain = programs.dump(programs.build("sums_f32_" .. name, model(name, '"f32"')), { "--cycles", 1 })
@@ -335,9 +335,9 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
     end)
 end
 
--- The norm is that of what is stored; an update moves parameters as one of f32 does, within a part of the move.
+-- The norm is taken of the stored sums; an update changes parameters as in f32, within a part of the change.
 for _, name in ipairs { "sgd", "lamb", "adafactor" } do
-    add("in bf16 the boundary reads what is stored: " .. name, function(t)
+    add("in bf16 the boundary reads the stored sums: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         local function text(precision, more)
             return (model("mlp", precision, more):gsub("adamw", name):gsub("clip [^\n]*\n", ""))
@@ -374,7 +374,7 @@ for _, name in ipairs { "sgd", "lamb", "adafactor" } do
     end)
 end
 
--- Small whole numbers, and so their sums, are bf16 already: nothing is rounded, whatever is drawn.
+-- Small whole numbers and their sums are exact in bf16, so nothing is rounded, for any draw.
 local WHOLE = { sgd = '"sgd", lr = 1e-2, momentum = 0.9', adamw = '"adamw", lr = 1e-2', lamb = '"lamb", lr = 1e-2',
     adafactor = '"adafactor", lr = 1e-2', muon = '"muon", lr = 1e-2, rest = { "sgd", lr = 1e-2 }' }
 for _, name in ipairs { "sgd", "adamw", "lamb", "adafactor", "muon" } do
@@ -411,7 +411,7 @@ end)
 -- Flags of the linker as in test_plan.
 local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=ga_say"
 
-add("in bf16 the gradient is half as large, and what is planned is mapped", function(t)
+add("in bf16 the gradient takes half the bytes, and the planned bytes are mapped", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function large(precision) return (model("mlp", precision):gsub("12", "512")) end
     local p = programs.build("sums_large_half", large '{ accum = "bf16" }',
@@ -429,7 +429,7 @@ add("in bf16 the gradient is half as large, and what is planned is mapped", func
     t.equal(arenas(p, "parameters"), arenas(plain, "parameters"))
 end)
 
-add("what sums of bf16 refuse", function(t)
+add("sums of bf16 refuse wrong combinations", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/sums_refused.lua"
     local function refused(precision, more, expected, name)

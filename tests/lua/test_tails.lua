@@ -1,5 +1,5 @@
--- What gagen plans of cycles over epochs (spec/accumulation.lua) against what a program serves
--- (runtime/loop/epochs.c): how many there are, how long they are, what is refused.
+-- Cycles over epochs as gagen plans them (spec/accumulation.lua) against those of a program (runtime/loop/epochs.c):
+-- their number, their lengths, refusals.
 local accumulation = require "spec.accumulation"
 
 local TAILS = { "drop", "flush", "carry" }
@@ -41,7 +41,7 @@ local function question(s)
     return table.concat(words, " ")
 end
 
--- The answers of the runtime to all settings.
+-- The results of the runtime for all settings.
 local function answers(t, list)
     local folder = t.temp()
     local lines = {}

@@ -1,5 +1,5 @@
--- `gagen tokenize`: ids of the tokenizers of others, which stand in tests/reference/tokens (made by
--- tests/reference/token_ids.py), and by hand for small vocabularies; the files; what is refused.
+-- `gagen tokenize` against ids of other tokenizers, in tests/reference/tokens (made by tests/reference/token_ids.py),
+-- and ids written by hand for small vocabularies; the files; refusals.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -40,7 +40,7 @@ local function fields_of(t, path)
     return fields
 end
 
--- The ids without the first, the last and what fills up.
+-- The ids without the first, the last and the padding.
 local function inner(fields, row)
     local n, list = 0, {}
     for _, one in ipairs(fields.mask[row]) do n = n + one end
@@ -213,7 +213,7 @@ add("a word of a million letters", function(t)
     t.equal(host.read(folder .. "/text.bin"), string.pack("<I2", 256):rep(500000))
 end)
 
-add("data takes what comes out", function(t)
+add("data reads the written files", function(t)
     local _, _, folder = small_bert(t, "sentence\tlabel\n" .. ("The films.\t1\nIs.\t0\n"):rep(8), "--length", "6",
         "--types")
     t.write(folder .. "/spec.lua", [[
@@ -235,7 +235,7 @@ end)
 
 -- -- what is refused -----------------------------------------------------------------------------
 
--- { what the message has, arguments behind `tokenize`... }; files stand in one folder.
+-- { part of the message, arguments after `tokenize`... }; all files are in one folder.
 local REFUSED = {
     { "tokenize: unknown method 'brt', expected one of bert, gpt2\ndid you mean 'bert'?", "brt", "rows.tsv", "out" },
     { "tokenize: expected FILE", "bert", "rows.tsv" },

@@ -1,5 +1,5 @@
 -- The digits MLP against PyTorch: the same initial values, rows and settings must give the same
--- parameters and losses. The figures are made by tests/reference/digits_mlp.py.
+-- parameters and losses. tests/reference/digits_mlp.py makes the expected figures.
 -- Invariant: no Python runs here; a run's settings stand in the script and in RUNS, nowhere else.
 
 local tests = {}

@@ -1,4 +1,4 @@
--- Training as a user sees it: the digits reach their accuracy, parameters move at the boundary only.
+-- Training as a user sees it: the digits reach their accuracy, parameters change only at the boundary.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -48,7 +48,7 @@ add("digits: the mean accuracy over five folds", function(t)
         sum / FOLDS, table.concat(shown, " "), LEAST))
 end)
 
-add("an evaluation says what is asked for", function(t)
+add("an evaluation prints the requested figures", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = host.read("specs/digits_mlp.lua"):gsub('{ "loss", "accuracy" }', '{ "accuracy" }')
     local p = programs.build("digits_accuracy", text)
@@ -121,7 +121,7 @@ add("a program needs its own folder, cc and make only", function(t)
     programs.identical(programs.dump(moved, { "--cycles", 5 }), programs.dump(p, { "--cycles", 5 }))
 end)
 
-add("closed standard streams do not get into other files", function(t)
+add("closed standard streams do not write into other files", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p, folder = digits(t, programs, 1), t.temp()
     local command = ("GAGEN_DATA=%s/specs/data %s/train --cycles 3 --checkpoint %s/c"):format(t.root,

@@ -163,7 +163,7 @@ local REFUSED = {
     { '{ "adamw", lr = 0.1, groups = { { "a.*", betas = { 2, 3 } } } }', "each of betas" },
 }
 
-add("what a group cannot change is refused", function(t, numeric)
+add("options that a group cannot change are refused", function(t, numeric)
     for _, refused in ipairs(REFUSED) do
         local program, stage, outcome = numeric.try { model = MODEL, optimizer = refused[1] }
         t.equal({ program, stage, outcome and outcome.status }, { nil, "gagen", 1 }, refused[1])

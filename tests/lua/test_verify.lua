@@ -1,4 +1,4 @@
--- What verify refuses: a graph that a pass has broken, so that the pass is named and not the program it leads to.
+-- verify refuses a graph that a pass has broken, and names the pass.
 local graph = require "graph.graph"
 local verify = require "graph.verify"
 
@@ -21,7 +21,7 @@ add("two values may share memory at different times, or a time at different addr
     verify(g, "memory")
 end)
 
-add("two values that share memory at one time are refused", function(t)
+add("two values that share memory at the same time are refused", function(t)
     for _, other in ipairs { { 0, 4, 4 }, { 15, 5, 7 }, { 15, 1, 2 }, { 8, 1, 9 } } do
         local g = graph.new("g")
         value(g, "a", 0, 2, 5)

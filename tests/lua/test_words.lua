@@ -1,5 +1,4 @@
--- What the words refuse by themselves: the snippets that the sandbox records and gagen's own checks
--- turn away, and the one that must not be turned away.
+-- Checks of the words: snippets that the sandbox records but gagen's checks refuse, and one that must be accepted.
 local REST = [[
 
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
@@ -36,7 +35,7 @@ for _, snippet in ipairs(dofile("tests/box/snippets.lua")) do
     end
 end
 
-tests[#tests + 1] = { "a loss that is a function may stand before the model", function(t)
+tests[#tests + 1] = { "a loss that is a function may come before the model", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local words = { 'data { "csv", train = "tiny.csv", target = "last" }', "batch (8)",
         "loss (function(out, batch) return mean(out * out) end)", 'model { linear "fc" { 3 } }',

@@ -1,7 +1,7 @@
 /* differences.c: see differences.h.
- * The error of a central difference falls fourfold from step h to h/2, so the two are extrapolated. If
- * they disagree with each other, the loss has a kink near by (relu, max) and the step is reduced until
- * the point lies on one side of it. If they agree but differ from the gradient, the gradient is wrong. */
+ * The error of a central difference falls fourfold from step h to h/2, so both are extrapolated. If they
+ * disagree, the loss has a kink nearby (relu, max), and the step is reduced until it does not cross the
+ * kink. If they agree but differ from the gradient, the gradient is wrong. */
 #include "differences.h"
 
 #include <math.h>
@@ -15,14 +15,14 @@ typedef struct line {
     int64_t element; /* of the tensor; -1: a direction */
     uint64_t direction;
     double size;     /* of the coordinates: max(1, |x|) */
-    double gradient; /* along the line, with the sum of its absolute terms */
+    double gradient; /* along the line; terms: the sum of its absolute terms */
     double terms;
 } line;
 
 typedef struct findings {
     int64_t checked, nonzero;
     int wrong;
-    double worst; /* largest error in bounds */
+    double worst; /* largest error, in units of the bound */
 } findings;
 
 static double part(const line *l, int64_t i) {

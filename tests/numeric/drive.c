@@ -1,5 +1,4 @@
-/* drive.c: see drive.h. The emitted step.c is part of this file, so that its functions can be
- * called. */
+/* drive.c: see drive.h. It includes the emitted step.c, so that its static functions can be called. */
 #include "step.c"
 
 #include "drive.h"
@@ -47,7 +46,7 @@ static void fill_batch(const model *m, int k, uint64_t seed, int classes) {
     for (int f = 0; f < m->train.fields; f++) {
         const ga_field *field = &m->train.field[f];
         const bool is_target = strcmp(field->name, "target") == 0;
-        void *base = (void *)ga_loader_field(m->loader, k, f); /* ours until it is released */
+        void *base = (void *)ga_loader_field(m->loader, k, f); /* writable here until it is released */
         for (int64_t i = 0; i < B * field->width; i++) {
             const int64_t element = k * B * field->width + i;
             const double u = drive_random(seed + 1 + (uint64_t)f, (uint64_t)element);
@@ -103,7 +102,7 @@ static void poison(model *m) {
     }
 }
 
-/* The backward pass starts from 1 / nominal; the boundary's factor makes it the true weight. */
+/* The backward pass starts from 1 / nominal weight; the boundary's factor corrects it to the true weight. */
 static void scale_gradient(model *m, double weight) {
     for (int64_t i = 0; i < TRAINED; i++) m->flat_g[i] *= m->nominal / weight;
 }

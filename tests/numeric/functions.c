@@ -1,6 +1,6 @@
-/* functions.c: the functions of math.c over all floats (or every STEP-th), against the C library's in
- * double, every 4096th of them against long double too; and whether a single element gives the same
- * as in a vector. Built in a folder with math.c.
+/* functions.c: the functions of math.c for all floats (or every STEP-th) against the C library's in double,
+ * every 4096th of them also against long double; and a single element against the same element in a
+ * vector. Built in a folder with math.c.
  * usage: functions STEP; prints a line per function, exits with 1 if one is above its BOUND. */
 #include <float.h>
 #include <math.h>
@@ -43,8 +43,8 @@ static const function FUNCTIONS[] = {
 
 static float x[BLOCK], y[BLOCK];
 
-/* Distance of y from the exact value, in units of the last place there; 0 for the same infinity, NaN
- * or zero, infinite if only one of them is. */
+/* Distance of y from the exact value, in units of the last place; 0 if both are the same infinity, NaN or
+ * zero, infinite if only one is. */
 static double distance(float got, long double value) {
     if (isnan(value) || isnan(got)) return isnan(value) && isnan(got) ? 0 : INFINITY;
     if (isinf((float)value) || isinf(got)) return (float)value == got ? 0 : INFINITY;
@@ -59,7 +59,7 @@ static int check(const function *f, uint64_t step) {
     uint64_t checked = 0, unequal = 0;
     for (uint64_t from = 0; from < (uint64_t)1 << 32; from += step * BLOCK) {
         for (int i = 0; i < BLOCK; i++) {
-            const uint32_t bits = (uint32_t)(from + (uint64_t)i * step); /* past the end: from 0 on */
+            const uint32_t bits = (uint32_t)(from + (uint64_t)i * step); /* wraps around at the end */
             memcpy(&x[i], &bits, sizeof bits);
         }
         f->many(y, x);

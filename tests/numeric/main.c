@@ -1,4 +1,4 @@
-/* check: an emitted program (precision f64, named "probe") under the drive of this folder.
+/* check: checks an emitted program (precision f64, named "probe") with drive.h.
  *   check gradients [FILE]   gradient against differences, and the program's own cycle against the
  *                            roles; the gradient to FILE: doubles in the order of parameters
  *   check save FILE          the gradient to FILE, nothing compared; prints "name elements" per
@@ -9,8 +9,8 @@
  *                            the metrics in FILE
  *   check shards CUT         one update as a whole and in two parts, bit by bit
  * Environment: THREADS (1), SEED (1), CLASSES (3); CLIP: the spec's largest norm; BREAK: an element
- * of the flat space whose gradient is falsified by a millionth, to test that this is found. Exit 0:
- * all agree; 1: they do not; else an error. */
+ * of the flat space whose gradient is changed by a millionth, to test that the check finds it. Exit 0:
+ * all agree; 1: a disagreement; else an error. */
 #include "differences.h"
 
 #include <math.h>
@@ -152,7 +152,7 @@ static void copy_out(model *m, real to[ARRAYS][TRAINED]) {
 static int check_shards(model *m, const char *cut, ga_err *e) {
     static real before[ARRAYS][TRAINED], whole[ARRAYS][TRAINED], parts[ARRAYS][TRAINED];
     const int64_t at = atoll(cut);
-    GA_TRY(drive_cycle(m, e)); /* state that is not 0 */
+    GA_TRY(drive_cycle(m, e)); /* makes the state differ from 0 */
     copy_out(m, before);
     GA_TRY(drive_boundary(m, e));
     copy_out(m, whole);

@@ -1,6 +1,6 @@
 -- numeric: specs of small f64 programs, built together with the harness of this folder (main.c
--- tells its commands). Loaded by tests as t.load("tests/numeric/numeric.lua")(t). Invariant: a
--- program is built from one spec text and a list of gagen's options, in a folder of its own.
+-- lists its commands). Loaded by tests as t.load("tests/numeric/numeric.lua")(t). Invariant: a
+-- program is built from one spec text and a list of gagen's options, in its own folder.
 
 -- Small whole numbers; the last column is the class 0.
 local function csv(rows, width)
@@ -32,7 +32,7 @@ return function(t)
         }, "\n")
     end
 
-    -- The library of the runtime lies beside the folder of the tests.
+    -- The library of the runtime is next to the folder of the tests.
     local function compile(folder, case)
         return t.run { "make", "-s", "-j2", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
             "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. t.root .. "/" .. t.build .. "/libruntime.a",
@@ -81,7 +81,7 @@ return function(t)
         return setmetatable({ folder = folder, warnings = outcome.err }, Program)
     end
 
-    --- The same, but a failure fails the test.
+    --- The same; a failure fails the test.
     function numeric.build(case)
         local program, stage, outcome = numeric.try(case)
         if not program then

@@ -1,5 +1,5 @@
-/* products.c: the products in `products.h` against the same sums written plainly, bit by bit: blocking
- * must not change the order or the rounding of a sum. Built in a folder with math.c, products.h and
+/* products.c: the products in `products.h` against simple loops, bit by bit: blocking must not change
+ * the order or the rounding of a sum. Built in a folder with math.c, products.h and
  * table.h, which test_products.lua writes. usage: products THREADS */
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void multiply(ga_worker *w, void *arg) {
     x->s->multiply(w, c, a, b, bias, x->add);
 }
 
-/* The start of the sums: `bias`, c, or 0, according to the name of the kernel. */
+/* The initial value of the sums: bias, c or 0, by the name of the kernel. */
 static int check(ga_team *team, const shape *s, bool add) {
     const size_t n = (size_t)s->M * s->N;
     for (size_t i = 0; i < n + GUARD; i++) c[i] = expected[i] = value(4, i);

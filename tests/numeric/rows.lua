@@ -1,4 +1,4 @@
--- rows: files in the format safetensors, for data and initial values.
+-- rows: makes .safetensors files of data and of initial values.
 local TYPES = { F64 = "<d", F32 = "<f", I32 = "<i4" }
 local rows = {}
 

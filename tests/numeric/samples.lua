@@ -1,6 +1,6 @@
--- samples: the sample of a catalog entry as part of a model. Each stands between two linear layers
--- of its own, so that it gets gradients that differ from element to element and hands on one that
--- counts; all samples of one program are summed, under block names that say whose they are.
+-- samples: the sample of a catalog entry as part of a model. Each sample is between two linear layers of its
+-- own, so that its output gradients differ by element and its input gradient matters. A program sums all
+-- its samples; block names say the entry.
 --
 --   "relu {}"                      ->  block "op_relu" (function(x)
 --   "function(x) return ... end"           x = linear "before" { 5 } (x)
@@ -62,7 +62,7 @@ function samples.case(list)
     return case
 end
 
---- Those of models that are part `part` of `parts`: one program of all compiles for too long.
+--- The samples in part `part` of `parts`: a single program of all samples takes too long to compile.
 function samples.models(part, parts)
     local list, taken = {}, 0
     for _, sample in ipairs(samples.collect(require("catalog.catalog").load())) do

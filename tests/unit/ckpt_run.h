@@ -1,5 +1,5 @@
-/* ckpt_run.h: a run as checkpoints see it, for their tests: two parameters, one of them in a region,
- * their optimizer state and gradient. */
+/* ckpt_run.h: a small run for tests of checkpoints: two parameters, one of them in a region, their
+ * optimizer state and gradients. */
 #ifndef CKPT_RUN_H
 #define CKPT_RUN_H
 
@@ -24,7 +24,7 @@ typedef struct {
     ga_ckpt *ckpt;
 } run;
 
-/* Values that `tag` can be told from; a parameter never holds those of another tag. */
+/* Fills the arrays with values that depend on `tag`, and differ for different tags. */
 static inline void run_fill(run *r, int64_t tag) {
     for (int i = 0; i < N; i++) {
         r->w[i] = (double)tag + i / 64.0;

@@ -1,4 +1,4 @@
-/* rows.h: a source of rows that say their own number: target = row, input[j] = 10 * row + j. */
+/* rows.h: a source whose rows contain their number: target = row, input[j] = 10 * row + j. */
 #ifndef ROWS_H
 #define ROWS_H
 

@@ -1,4 +1,4 @@
-/* scratch.h: what the unit tests share: a folder of their own, files in it, an arena. */
+/* scratch.h: shared by the unit tests: a temporary folder, files in it, an arena. */
 #ifndef SCRATCH_H
 #define SCRATCH_H
 
@@ -55,7 +55,7 @@ static inline void put_file(const char *path, const void *data, size_t n) {
     close(fd);
 }
 
-/* Whole file, zero-terminated; the caller frees it. */
+/* Reads a whole file, zero-terminated; the caller frees it. */
 static inline char *get_file(const char *path, size_t *n) {
     struct stat st;
     int fd = open(path, O_RDONLY);

@@ -38,7 +38,7 @@ static void errors(void **state) {
     ga_err e;
     assert_int_equal(ga_fail(&e, GA_INPUT, "a\x1b[2J%d", 7), GA_INPUT);
     assert_string_equal(e.msg, "a?[2J7");
-    ga_fail(&e, GA_INPUT, "again: %s", e.msg); /* may quote itself */
+    ga_fail(&e, GA_INPUT, "again: %s", e.msg); /* an argument may point into e */
     assert_string_equal(e.msg, "again: a?[2J7");
     assert_int_equal(ga_fail(NULL, GA_BUG, "nobody listens"), GA_BUG);
 }

@@ -1,5 +1,5 @@
 /* Arrays: elements of every type, .npy headers as NumPy and others write them, .safetensors datasets,
- * and tables of what is refused. */
+ * and tables of refusals. */
 #include "scratch.h"
 
 #include "data/arrays.h"
@@ -31,7 +31,7 @@ static void elements(void **state) {
     assert_int_equal(ga_element_find("F8_E4M3"), GA_ELEMENTS);
 }
 
-/* A .npy file: version, header text (NULL: of the type and shape), data. */
+/* Writes a .npy file: version, header text (NULL: made from the type and shape), data. */
 static size_t make_npy(unsigned char *out, int version, const char *text, const void *data, size_t n) {
     size_t length = strlen(text), size = version == 1 ? 2 : 4;
     memcpy(out, "\x93NUMPY", 6);
@@ -114,7 +114,7 @@ static void npy_values(void **state) {
     }
 }
 
-/* A changed file of inputs is refused by scan and open. */
+/* Scan and open both refuse a changed file of inputs. */
 static void npy_refusals(void **state) {
     static const float odd[] = {1, 2, NAN, 4, 5, 6}, large[] = {1, 2, 3, 4, INFINITY, 6};
     static const struct {
@@ -186,7 +186,7 @@ static void npy_refusals(void **state) {
     ga_arena_close(&a);
 }
 
-/* Starts of files that are none, cuts at every byte, and what only this program refuses. */
+/* Wrong first bytes, cuts at every byte, and headers that only gagen refuses. */
 static void npy_differences(void **state) {
     const pair p = put_pair(*state, 1);
     ga_array_field field[] = {input_field(), target_field()};
@@ -206,7 +206,7 @@ static void npy_differences(void **state) {
     static const struct {
         int at, byte;
         const char *says;
-    } start[] = {{0, 'N', "no .npy file: it does not begin with 93 'NUMPY'"},
+    } start[] = {{0, 'N', "not a .npy file: it does not begin with 93 'NUMPY'"},
                  {6, 4, ".npy version 4.0, expected 1.0, 2.0 or 3.0"},
                  {7, 1, ".npy version 1.1"},
                  {9, 0xff, ".npy header of 65343 bytes, expected at most 4096"},
@@ -256,7 +256,7 @@ static void npy_differences(void **state) {
     ga_arena_close(&a);
 }
 
-/* A .safetensors file: the header, padded with blanks, and the data. */
+/* Writes a .safetensors file: the header, padded with blanks, and the data. */
 static void put_tensors(const char *path, const char *header, const void *data, size_t n) {
     unsigned char out[1024] = {0};
     size_t length = strlen(header);
@@ -267,7 +267,7 @@ static void put_tensors(const char *path, const char *header, const void *data, 
     put_file(path, out, 8 + length + n);
 }
 
-/* ids (2, 3) of U8, label (2) of I32, score (2) of F16, not in the order of names or of data. */
+/* ids (2, 3) of U8, label (2) of I32, score (2) of F16, in an order other than by name or offset. */
 static const char header[] =
     "{\"__metadata__\":{\"made\":\"here\"},"
     "\"score\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[14,18]},"
@@ -372,7 +372,7 @@ static void tensor_refusals(void **state) {
         put_file(path, whole, cut);
         if (ga_tensors_scan(&path, 1, GA_F32, &scan, &e) != GA_INPUT) fail_msg("cut at %zu", cut);
     }
-    whole[2] = 1; /* a header of 64 KiB more */
+    whole[2] = 1; /* a header longer by 64 KiB */
     put_file(path, whole, n);
     assert_int_equal(ga_tensors_scan(&path, 1, GA_F32, &scan, &e), GA_INPUT);
     assert_has(e.msg, "not a safetensors file, or cut off");
@@ -397,7 +397,7 @@ static void tensor_differences(void **state) {
     } table[] = {
         {ids, 3, "tensor 'ids': row 2, element 3: 12 found, expected a whole number in 0..11"},
         {ids, 2, "3 tensors, expected 2: is it the file the program was made for?"},
-        {wrong, 3, "there is no tensor 'nothing': is it the file the program was made for?"},
+        {wrong, 3, "has no tensor 'nothing': is it the file the program was made for?"},
     };
     ga_arena a = open_arena(8192);
     put_tensors(path, header, values, sizeof values);

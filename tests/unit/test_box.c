@@ -1,5 +1,4 @@
-/* The walls of the sandbox, tried from inside, and the reader of its report against damaged
- * reports. */
+/* The limits of the sandbox, tried from inside, and the reader of its report with damaged reports. */
 #define _GNU_SOURCE
 #include "box.h"
 #include "box_wire.h"
@@ -35,7 +34,7 @@ static int try_memory(void) {
     return p == MAP_FAILED || munmap(p, 1 << 20) != 0;
 }
 
-/* Status of a limited and filtered process that does `act`; -1: no filters on this system. */
+/* Exit status of a limited and filtered process that runs `act`; -1: the system has no filters. */
 static int inside(int (*act)(void)) {
     int ends[2], status;
     assert_int_equal(pipe(ends), 0);
@@ -88,7 +87,7 @@ static void descriptors(void **state) {
     assert_int_equal(status, 0);
 }
 
-/* Code that no hook reaches is ended by the kernel, with a signal that says why. */
+/* The kernel ends code without Lua hooks at the time limit, with a signal for that reason. */
 static void processor_time(void **state) {
     (void)state;
     int ends[2], status;
@@ -187,8 +186,8 @@ static void refused_reports(void **state) {
     lua_close(L);
 }
 
-/* No damage crashes the reader; a cut is always noticed. Memory outside the text is never touched:
- * each report is a block of its own, which AddressSanitizer watches. */
+/* No damage crashes the reader, and a truncated report is always refused. Each report is a separate block
+ * of memory, so that AddressSanitizer finds reads outside it. */
 static void damaged_reports(void **state) {
     (void)state;
     lua_State *L = luaL_newstate();

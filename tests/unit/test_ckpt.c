@@ -39,7 +39,7 @@ static bool there(const char *folder, const char *name) {
 }
 
 static const char *folder_of(scratch *s, const char *name) {
-    static char folder[512]; /* scratch_path is used for files meanwhile */
+    static char folder[512]; /* a copy, since scratch_path is also used for files */
     snprintf(folder, sizeof folder, "%s/%s", s->path, name);
     return folder;
 }
@@ -67,7 +67,7 @@ static void round_trip(void **state) {
     assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     for (int i = 0; i < 28; i++) assert_true(r.w[i] == w[i]);
-    assert_true(r.w[28] != w[28]); /* between the layers nothing is touched */
+    assert_true(r.w[28] != w[28]); /* padding between the layers is not written */
     assert_true(r.m[30] == -1000.0 * 30);
     assert_int_equal(back.cycle, 1000);
     assert_int_equal(back.micro, 4000);
@@ -78,7 +78,7 @@ static void round_trip(void **state) {
                 back.sums[GA_SAVED_LOSS] == 1.0 / 3);
     assert_string_equal(back.data[0].path, "digits/\"x\".csv");
     assert_true(back.data[0].checksum == 0xdeadbeef);
-    save_cycle(&r, 1000); /* the same cycle again takes the place of the first */
+    save_cycle(&r, 1000); /* a second save of the cycle replaces the first */
     assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), 0);
     run_end(&r);
 }
@@ -111,7 +111,7 @@ static void mid_cycle(void **state) {
     run_end(&r);
 }
 
-/* Puts text in the place of other text of a manifest and corrects its checksum. */
+/* Replaces text in a manifest and corrects its checksum. */
 static void change_manifest(const char *checkpoint, const char *from, const char *to) {
     enum { LAST = 23 };
     char path[1200], out[8192];
@@ -141,7 +141,7 @@ static void write_gradient(run *r, const char *checkpoint, int rank, int world) 
     close(fd);
 }
 
-/* Three ranks have done 2 of 4 micro-steps: one rank has then done 6 of 12. */
+/* 2 of 4 micro-steps on three ranks become 6 of 12 on one rank. */
 static void other_ranks(void **state) {
     const char *folder = folder_of(*state, "ranks");
     char path[GA_PATH_MAX];
@@ -203,12 +203,12 @@ static void resume_table(void **state) {
     now = r.state;
     const ga_accumulate by_three[] = {{0, 4}, {2, 3}};
     const ga_epochs thirds = {100, by_three, 2, GA_DROP};
-    /* accepted at a boundary, down to a whole cycle of 3 */
+    /* accepted at a boundary; the position is rounded down to a whole cycle of 3 */
     r.config.epochs = &thirds;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     assert_int_equal(back.position, 6);
     r.config.epochs = NULL;
-    now.batch = 3; /* 8 * 5 rows are 13 micro-batches of 3 */
+    now.batch = 3; /* 8 * 5 rows hold 13 micro-batches of 3 */
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     assert_int_equal(back.position, 12);
     ga_param other[2] = {params[0], params[1]};
@@ -218,13 +218,13 @@ static void resume_table(void **state) {
     double before = r.w[0] = 99;
     assert_int_equal(ga_ckpt_load(path, &r.config, &r.state, &back, &e), GA_INPUT);
     assert_has(e.msg, "'a.weight.m' has shape (4, 5), (5, 4) expected");
-    assert_true(r.w[0] == before); /* the good file was not loaded either */
+    assert_true(r.w[0] == before); /* the valid file was not loaded either */
     assert_int_equal(ga_ckpt_find("/nowhere", "latest", r.comm, path, &e), GA_INPUT);
     assert_int_equal(ga_ckpt_find(folder, "/nowhere/x", r.comm, path, &e), GA_INPUT);
     run_end(&r);
 }
 
-/* stderr into a file while rejected checkpoints are named. */
+/* Redirects stderr to a file while rejected checkpoints are named. */
 static int to_file(scratch *s) {
     int saved = dup(2), fd = open(scratch_path(s, "stderr"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(fd, 2);
@@ -287,7 +287,7 @@ static void retention(void **state) {
     assert_false(there(folder, "cycle-000000002"));
     assert_true(there(folder, "cycle-000000003") && there(folder, "cycle-000000004"));
     set_values(&r, 5);
-    r.w[2] = NAN; /* is refused and pushes nothing out */
+    r.w[2] = NAN; /* the save is refused and deletes no older checkpoint */
     assert_int_equal(ga_ckpt_save(r.ckpt, &r.state, path, &e), GA_NONFINITE);
     assert_true(there(folder, "cycle-000000003") && !there(folder, "cycle-000000005"));
     run_end(&r);
@@ -296,7 +296,7 @@ static void retention(void **state) {
     run_start(&r, folder);
     assert_false(there(folder, ".tmp-000000009-dead"));
     int saved = to_file(*state);
-    save_cycle(&r, 2); /* a run that went back: what is later is not its own to delete */
+    save_cycle(&r, 2); /* a run that went back: later checkpoints are not deleted */
     back_to(saved);
     assert_true(there(folder, "cycle-000000002") && there(folder, "cycle-000000003") &&
                 there(folder, "cycle-000000004"));
@@ -335,12 +335,12 @@ static void two_runs(void **state) {
     assert_has(e.msg, pid);
     run_end(&other);
     run_end(&r);
-    run_start(&r, folder); /* free again */
+    run_start(&r, folder); /* the lock is free again */
     run_end(&r);
 }
 
-/* Files cannot grow beyond 300 bytes: the save fails, the old checkpoint stays, the next save
- * works. */
+/* With files limited to 300 bytes a save fails and the old checkpoint stays; without the limit the next
+ * save works. */
 static void no_space(void **state) {
     const char *folder = folder_of(*state, "full");
     struct rlimit whole, tight;
@@ -365,8 +365,8 @@ static void no_space(void **state) {
     run_end(&r);
 }
 
-/* A child saves as fast as it can and is killed at odd moments: the last one it acknowledged
- * must load. */
+/* A child saves without pause and is killed at random times: the last checkpoint that it reported must
+ * load. */
 static void kill_while_saving(void **state) {
     const char *folder = folder_of(*state, "kill");
     char path[GA_PATH_MAX];
@@ -386,7 +386,7 @@ static void kill_while_saving(void **state) {
         }
         close(pipes[1]);
         int64_t cycle;
-        assert_int_equal(read(pipes[0], &cycle, sizeof cycle), sizeof cycle); /* it is under way */
+        assert_int_equal(read(pipes[0], &cycle, sizeof cycle), sizeof cycle); /* the child is saving */
         nanosleep(&(struct timespec){0, (round * 7919 % 97) * 50000}, NULL);
         kill(child, SIGKILL);
         do last = cycle;
@@ -396,7 +396,7 @@ static void kill_while_saving(void **state) {
         run r;
         ga_ckpt_state back;
         ga_err e = {0};
-        run_start(&r, folder); /* the lock of the dead is gone, what it left is removed */
+        run_start(&r, folder); /* the killed child's lock is free, its leftovers are removed */
         if (ga_ckpt_find(folder, "latest", r.comm, path, &e) < 0) fail_msg("%s", e.msg);
         ga_ckpt_state now = r.state;
         if (ga_ckpt_load(path, &r.config, &now, &back, &e) < 0) fail_msg("%s", e.msg);

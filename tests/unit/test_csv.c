@@ -55,7 +55,7 @@ static void numbers(void **state) {
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (ga_number_parse(bad[i], strlen(bad[i]), &v)) fail_msg("'%s' taken as %g", bad[i], v);
-    for (int i = 0; i < 20000; i++) { /* what printf writes with 9 digits comes back exactly */
+    for (int i = 0; i < 20000; i++) { /* 9 digits written by printf give the same float */
         char text[40];
         float f = (float)ldexp(rand() - RAND_MAX / 2, rand() % 40 - 50);
         snprintf(text, sizeof text, "%.9g", f);
@@ -138,11 +138,11 @@ static void refusals(void **state) {
     assert_int_equal(ga_csv_scan(s->path, &any, &shape, &e), GA_INPUT);
     assert_has(e.msg, "not a regular file");
     assert_int_equal(mkfifo(scratch_path(s, "fifo.csv"), 0600), 0);
-    assert_int_equal(ga_csv_scan(s->file, &any, &shape, &e), GA_INPUT); /* and does not wait */
+    assert_int_equal(ga_csv_scan(s->file, &any, &shape, &e), GA_INPUT); /* refused without waiting */
 }
 
-/* Every cut and every flipped bit of a gzip file is refused; the flags and times of its header
- * do not count. */
+/* Every truncation and every flipped bit of a gzip file is refused, except in the flags and time of its
+ * header. */
 static void zipped(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "x.csv.gz");
@@ -209,7 +209,7 @@ static void dataset(void **state) {
         assert_true(input[0] == expect[row][0] && input[1] == expect[row][1]);
         assert_int_equal(class, classes[row]);
     }
-    spec.classes = 0; /* the third column as a number that is not scaled */
+    spec.classes = 0; /* the third column is a number, not scaled */
     spec.target = 2;
     a.used = 0;
     assert_int_equal(ga_csv_open(&source, part, 2, &spec, &a, &e), 0);

@@ -14,7 +14,7 @@ static void boundary(ga_cycle *c, outcome *o) {
     assert_int_equal(ga_cycle_commit(c, true, NULL), 0);
 }
 
-/* What a program does: as many cycles as two epochs have. */
+/* Runs all cycles of two epochs, as a program does. */
 static outcome train(ga_tail tail) {
     const ga_accumulate four = {0, 4};
     const ga_epochs epochs = {

@@ -38,7 +38,7 @@ static void splits(void **state) {
         for (int eval = 0; eval < 2; eval++)
             for (int64_t i = 0; i < ga_split_count(s, eval); i++) seen[ga_split_row(s, eval, i)]++;
         for (int64_t i = 0; i < s->rows; i++)
-            assert_int_equal(seen[i], 1); /* each row on one side, once */
+            assert_int_equal(seen[i], 1); /* each row is in exactly one split, once */
     }
     assert_int_equal(ga_split_count(&table[0], true), 21);
     assert_int_equal(ga_split_count(&table[1], true), 20);
@@ -51,7 +51,7 @@ static void splits(void **state) {
     assert_int_equal(ga_split_row(&none, false, 5), 5);
 }
 
-/* Rows of `cycles` cycles in the order of the global batch; returns how many. */
+/* Collects the rows of `cycles` cycles in the order of the global batch; returns their number. */
 static int collect(int accumulate, int world, int cycles, int32_t *rows) {
     int n = 0;
     for (int rank = 0; rank < world; rank++) {
@@ -78,8 +78,8 @@ static int collect(int accumulate, int world, int cycles, int32_t *rows) {
     return n;
 }
 
-/* The rows of an epoch come in the same order, however A x W micro-batches are cut: 82 rows of
- * training give 20 micro-batches of 4, so 80 rows for every A x W that divides 20. */
+/* The order of an epoch's rows does not depend on accumulation A and ranks W: 82 training rows give 20
+ * micro-batches of 4, so 80 rows for every A x W that divides 20. */
 static void ranks_and_accumulation(void **state) {
     (void)state;
     int32_t one[400], two[400], four[400], wide[400];
@@ -128,7 +128,7 @@ static void epochs_and_seek(void **state) {
         int next = m + count;
         assert_memory_equal(ga_loader_field(l, 2, 1), rows[next / 18][next % 18 + 2], 16);
     }
-    assert_int_equal(ga_loader_seek(l, at(0, 18, 6, 0), NULL), 0); /* the next beginning */
+    assert_int_equal(ga_loader_seek(l, at(0, 18, 6, 0), NULL), 0); /* the beginning of the next epoch */
     assert_int_equal(ga_loader_place(l).epoch, 1);
     assert_int_equal(ga_loader_seek(l, at(0, 21, 6, 0), NULL), GA_INPUT);
     ga_loader_close(l); /* with the ring full */
@@ -170,7 +170,7 @@ static void evaluation(void **state) {
                 seen[t[b]]++;
                 assert_true(in[b * ROW_WIDTH] == (float)(t[b] * 10));
             }
-            for (int64_t b = n; b < 4; b++) /* copies of a row that is there */
+            for (int64_t b = n; b < 4; b++) /* missing rows are copies of a true row */
                 assert_true(t[b] == t[0] && memcmp(in + b * ROW_WIDTH, in, ROW_WIDTH * sizeof *in) == 0);
         }
         memset(batch, 7, sizeof batch);

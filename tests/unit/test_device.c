@@ -1,6 +1,6 @@
-/* The device runtime on the device library: tests/device/probe runs one scenario per process. What
- * is right must come out with the same bits in every order of threads, blocks and streams; what is
- * wrong must be named, with its line. No GPU takes part. */
+/* The device runtime on the device library, without a GPU: tests/device/probe runs one scenario per
+ * process. A correct scenario must give the same bits in every order of threads, blocks and streams; an
+ * error must be reported with its line. */
 #include "scratch.h"
 
 #include <arpa/inet.h>
@@ -15,7 +15,7 @@
 
 enum { TEXT = 1 << 16, SETTINGS = 8 };
 
-/* A process of the probe: its environment beside the inherited one, and what it wrote. */
+/* A process of the probe: its additional environment, and its output. */
 typedef struct {
     const char *set[SETTINGS][2];
     int count;
@@ -73,7 +73,7 @@ static void finish(process *p) {
     read_whole(p->err, p->text, sizeof p->text);
 }
 
-/* Modes of the device library; the checker has a cache of its own, as its kernels are others. */
+/* Modes of the device library. The checker has its own cache, since its kernels differ. */
 enum { PLAIN, LAZY, CHECKED, MODES };
 
 static void set_mode(scratch *s, process *p, int mode, const char *seed) {
@@ -120,7 +120,7 @@ static void same_bits_in_every_order(void **state) {
     }
 }
 
-/* "kernels.cu:N", N the line that ends in "// found: NAME". */
+/* "kernels.cu:N", where line N ends in "// found: NAME". */
 static void place_of(const char *name, char *out, size_t size) {
     char text[TEXT], mark[64], *at;
     int line = 1;
@@ -361,7 +361,7 @@ static void a_machine_without_a_driver_is_told(void **state) {
     expect(p, "no driver", 3, "libcuda.so.1: not found");
 }
 
-/* The same text by the real compiler, for the two architectures that are promised. */
+/* The real compiler accepts the same text, for both supported architectures. */
 static void nvrtc_accepts_the_kernels(void **state) {
     (void)state;
     int status =

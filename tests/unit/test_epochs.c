@@ -7,7 +7,7 @@
 
 enum { B = 2, EPOCHS = 3, RANKS = 3, SERVED_MAX = 40, ROWS_MAX = 80 };
 
-/* One micro-batch as it came from a loader. */
+/* One micro-batch from a loader. */
 typedef struct served {
     ga_place place;
     ga_micro micro;
@@ -21,8 +21,8 @@ typedef struct setting {
     int64_t rows;
 } setting;
 
-/* As many rows as give so many micro-batches: exactly, or one less than one more, or one in the last
- * of all. */
+/* Rows that give s->batches micro-batches: exactly full ones (even), a single row in the last one (pad), or one
+ * row less than one more micro-batch needs. */
 static int64_t rows_for(const setting *s) {
     const int64_t each = B * s->world;
     if (s->even) return s->batches * each;
@@ -43,7 +43,7 @@ static ga_loader_config config_of(const setting *s, const ga_source *source,
                               .shuffle = true};
 }
 
-/* The lengths of the cycles of EPOCHS epochs, found one micro-batch at a time; how many. */
+/* The lengths of the cycles of EPOCHS epochs, found one micro-batch at a time; returns their number. */
 static int lengths(const setting *s, int *length) {
     const int full = s->batches / s->accumulate * s->accumulate;
     int n = 0, r = 0;
@@ -72,7 +72,7 @@ static served take(ga_loader *l) {
     return out;
 }
 
-/* All micro-batches of the run on one rank, each released alone, so that its place is known. */
+/* Reads all micro-batches of the run on one rank; each is released alone, so that its place is known. */
 static int serve(ga_loader *l, const int *length, int cycles, served *out) {
     int n = 0;
     for (int c = 0; c < cycles; c++) {
@@ -87,7 +87,7 @@ static int serve(ga_loader *l, const int *length, int cycles, served *out) {
     return n;
 }
 
-/* What the loader says of each micro-batch, from its place alone. */
+/* Checks the facts of each micro-batch, which follow from its place alone. */
 static void check_micro(const setting *s, int rank, const served *b) {
     const int64_t first = (b->place.position * s->world + rank) * B, rest = s->rows - first;
     assert_int_equal(b->micro.rows, rest < 0 ? 0 : rest < B ? rest : B);
@@ -98,7 +98,7 @@ static void check_micro(const setting *s, int rank, const served *b) {
     for (int64_t i = b->micro.rows; i < B; i++) assert_int_equal(b->ids[i], b->ids[0]);
 }
 
-/* Every micro-batch again, each after a seek to its place. */
+/* Reads every micro-batch again, each after a seek to its place. */
 static void check_seeks(ga_loader *l, const int *length, const served *straight, int n) {
     for (int i = n - 1; i >= 0; i--) {
         const ga_place to = straight[i].place;
@@ -134,13 +134,13 @@ static void run_rank(const setting *s, int rank, const int *length, int cycles,
     ga_arena_close(&a);
 }
 
-/* Each row of an epoch was served once, or the epoch's tail, whose rows are counted here, was not. */
+/* Each row of an epoch was served once; rows of a dropped tail, counted here, were not. */
 static void check_rows(const setting *s, int cycles, const int *length,
                        int seen[EPOCHS][ROWS_MAX]) {
     int used = 0;
     for (int c = 0; c < cycles; c++) used += length[c];
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        int here = used - epoch * s->batches; /* carry: the end of the run cuts the last epoch */
+        int here = used - epoch * s->batches; /* with GA_CARRY the last epoch may be incomplete */
         if (s->tail != GA_CARRY) here = used / EPOCHS;
         if (here > s->batches) here = s->batches;
         if (here < 0) here = 0;
@@ -187,13 +187,13 @@ static void every_setting(void **state) {
 
 static const ga_accumulate growing[] = {{0, 1}, {3, 2}, {5, 4}, {6, 3}};
 
-/* Ten micro-batches an epoch; the lengths of the cycles of each, written down by hand. */
+/* Ten micro-batches per epoch; the lengths of the cycles, determined by hand. */
 static void tables(void **state) {
     (void)state;
     static const struct {
         ga_tail tail;
         int length[14]; /* a cycle of length 0 is the end of the list */
-        int last;       /* epoch in which the last of them ends */
+        int last;       /* epoch in which the last cycle ends */
     } table[] = {
         {GA_DROP, {1, 1, 1, 2, 2, /**/ 4, 3, 3, /**/ 3, 3, 3, /**/ 3}, 3},
         {GA_FLUSH, {1, 1, 1, 2, 2, 3, /**/ 3, 3, 3, 1, /**/ 3, 3, 3}, 2},
@@ -216,7 +216,7 @@ static void tables(void **state) {
     }
 }
 
-/* Cycles of a run against counting them one by one. */
+/* ga_epochs_cycles against counting the cycles one by one. */
 static void run_lengths(void **state) {
     (void)state;
     for (int64_t batches = 4; batches < 30; batches++)
@@ -225,7 +225,7 @@ static void run_lengths(void **state) {
                 const ga_epochs s = {batches, growing, 4, (ga_tail)tail};
                 ga_place p = {0};
                 while (p.epoch < epochs) ga_epochs_advance(&s, &p, ga_epochs_cycle(&s, &p));
-                /* with carry the last cycle may end in the epoch behind */
+                /* with GA_CARRY the last cycle may end in the next epoch */
                 const bool over = p.epoch > epochs || (p.epoch == epochs && p.position > 0);
                 assert_int_equal(ga_epochs_cycles(&s, epochs), p.cycle - over);
             }
@@ -288,8 +288,8 @@ static void count_row(const ga_source *s, int64_t row, const uint64_t *draw, voi
     ((int *)(uintptr_t)s->self)[row]++;
 }
 
-/* Ten micro-batches of 2 rows, cycles of 4: rows 16..19 are read if the tail is consumed, and what
- * is served is the same. */
+/* Ten micro-batches of 2 rows, cycles of 4: rows 16..19 are read only if the tail is consumed, and the
+ * same rows are served. */
 static void consumed(void **state) {
     (void)state;
     static const ga_accumulate four = {0, 4};

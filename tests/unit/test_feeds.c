@@ -1,5 +1,5 @@
-/* Files read as they pass by: their rows against those of the same files kept in memory, row by row;
- * faults, packed files that are cut, files of another length. */
+/* Streamed files: their rows against those of the same files kept in memory, row by row; faults,
+ * truncated gzip files, files of another length. */
 #include "scratch.h"
 
 #include "data/csv.h"
@@ -10,7 +10,7 @@ typedef struct files {
     ga_part part[3];
 } files;
 
-/* Files of these texts; names that end in .gz are packed. */
+/* Writes files of these texts; names that end in .gz are compressed. */
 static void write_files(files *f, const scratch *s, const char *const name[], const char *const text[],
                         int n) {
     for (int i = 0; i < n; i++) {
@@ -29,7 +29,7 @@ static void write_files(files *f, const scratch *s, const char *const name[], co
 
 enum { WIDTH_MAX = 6000 };
 
-/* All rows of the feed, twice, are those of `kept`. */
+/* Checks, in two passes, that the rows of the feed are those of `kept`. */
 static void check_feed(const ga_source *stream, const ga_source *kept) {
     static double input[2][WIDTH_MAX], target[2][WIDTH_MAX];
     void *const a[] = {input[0], target[0]}, *const b[] = {input[1], target[1]};
@@ -44,7 +44,7 @@ static void check_feed(const ga_source *stream, const ga_source *kept) {
         assert_int_equal(f->rewind(f->self, &e), 0);
         const int64_t until = pass == 1 ? kept->rows / 2 : kept->rows;
         for (int64_t row = 0; row < until; row++) {
-            const bool over = pass == 2 && row % 3 == 1; /* passed over */
+            const bool over = pass == 2 && row % 3 == 1; /* skipped */
             memset(input, 0, sizeof input);
             memset(target, 0, sizeof target);
             assert_int_equal(f->next(f->self, over ? NULL : b, &e), 1);
@@ -60,7 +60,7 @@ static void check_feed(const ga_source *stream, const ga_source *kept) {
     f->close(f->self);
 }
 
-/* The rows of the feed up to the one that is at fault; what it says. */
+/* Reads the feed up to the faulty row; checks the number of rows and the message. */
 static int64_t rows_before(const ga_source *stream, bool over, ga_err *e) {
     static double input[WIDTH_MAX], target[WIDTH_MAX];
     void *const out[] = {input, target};
@@ -128,7 +128,7 @@ static void csv_faults(void **state) {
         ga_source stream;
         ga_err e = {0};
         assert_int_equal(ga_csv_stream(&stream, f.part, 2, &spec, &a, &e), 0);
-        for (int over = 0; over < 2; over++) { /* what is passed over is checked too */
+        for (int over = 0; over < 2; over++) { /* skipped rows are checked too */
             assert_int_equal(rows_before(&stream, over, &e), table[i].rows);
             assert_has(e.msg, table[i].says);
             if (*table[i].says == 0) assert_int_equal(e.msg[0], 0);
@@ -140,7 +140,7 @@ static void csv_faults(void **state) {
     }
 }
 
-/* A packed file that is cut anywhere ends in an error behind whole rows. */
+/* A gzip file truncated anywhere gives whole rows, then an error. */
 static void cut_gzip(void **state) {
     scratch *s = *state;
     static const char *const name[] = {"a.csv.gz"};
@@ -213,7 +213,7 @@ static void text_files(void **state) {
     ga_arena_close(&a);
 }
 
-/* llm.c's layout, with 16 and 32 bits, and raw ones. */
+/* Token files of llm.c, with 16 and 32 bits, and raw ones. */
 static void token_files(void **state) {
     scratch *s = *state;
     enum { TOKENS = 3000 };

@@ -1,5 +1,5 @@
-/* bf16 and f16 against their definition: every value, and floats around every place where rounding
- * changes. The definition knows no bits: a value is a whole number of units, which ldexp places. */
+/* bf16 and f16 against their definition: every value, and the floats around every rounding boundary. The
+ * definition uses no bits: a value is a whole number of units, scaled by ldexp. */
 #include "scratch.h"
 
 #include "base/bf16.h"
@@ -8,7 +8,7 @@
 #include <fenv.h>
 #include <math.h>
 
-/* A format of `fraction` bits behind the first; the least exponent of a number that has all of them. */
+/* A format: the bits of its fraction, and the smallest exponent of a normal number. */
 typedef struct format {
     int fraction, least;
     double greatest;
@@ -25,7 +25,7 @@ static double value_of(const format *f, unsigned bits) {
     return bits & 0x8000 ? -x : x;
 }
 
-/* x as a whole number of units of its exponent, to the nearest even one. */
+/* x rounded to a whole number of units of its exponent, ties to even. */
 static double rounded(const format *f, double x) {
     if (!isfinite(x) || x == 0) return x;
     int exponent;
@@ -62,7 +62,7 @@ static void check_rounding(const format *f, float x, float (*widen)(unsigned), u
         fail_msg("%a: rounded to %a, expected %a", x, found, expected);
 }
 
-/* Halfway between each value and the next one, the floats beside it, and what lies between at random. */
+/* The midpoint between each value and the next one, its neighbouring floats, and random floats between. */
 static void check_between(const format *f, float (*widen)(unsigned), unsigned (*narrow)(float)) {
     uint32_t draw = 1;
     for (unsigned bits = 0; bits < 65536; bits++) {
@@ -98,9 +98,9 @@ static void bf16_values(void **state) {
     check_between(&BF16, bf16_of, bf16_bits);
     check_floats(&BF16, bf16_of, bf16_bits);
     assert_int_equal(bf16_bits(1.0f), 0x3f80);
-    assert_int_equal(bf16_bits(0x1.01p0f), 0x3f80);      /* ties go to the even one: down */
+    assert_int_equal(bf16_bits(0x1.01p0f), 0x3f80);      /* ties to even: down */
     assert_int_equal(bf16_bits(0x1.03p0f), 0x3f82);      /* and up */
-    assert_int_equal(bf16_bits(0x1.fffffep127f), 0x7f80); /* beyond the greatest: infinity */
+    assert_int_equal(bf16_bits(0x1.fffffep127f), 0x7f80); /* above the largest value: infinity */
     assert_true(bf16_rounded(0.1f) == 0x1.9ap-4f);
 }
 
@@ -112,8 +112,8 @@ static void f16_values(void **state) {
     assert_int_equal(f16_out(1.0f), 0x3c00);
     assert_int_equal(f16_out(65519.996f), 0x7bff);
     assert_int_equal(f16_out(-65520.0f), 0xfc00);
-    assert_int_equal(f16_out(0x1p-24f), 1);  /* the least */
-    assert_int_equal(f16_out(0x1p-25f), 0);  /* half of it: to the even one */
+    assert_int_equal(f16_out(0x1p-24f), 1);  /* the smallest value */
+    assert_int_equal(f16_out(0x1p-25f), 0);  /* half of it: ties to even */
     assert_int_equal(f16_out(0x1.000002p-25f), 1);
     assert_true(f16_rounded(0.1f) == 0x1.998p-4f);
 }

@@ -76,22 +76,22 @@ static void idx_values(void **state) {
     ga_arena_close(&a);
 }
 
-/* A file with `byte` at place `at` is refused by scan and open alike, with `says`. */
+/* Scan and open both refuse a file with `byte` at offset `at`, with the message `says`. */
 static void idx_refusals(void **state) {
     static const struct {
         bool label; /* the file of labels is the changed one */
-        int at, byte, bytes; /* at < 0: nothing is changed; bytes: kept of it, 0: all, -1: one more */
+        int at, byte, bytes; /* at < 0: no change; bytes: length kept, 0: all, -1: one more */
         const char *says;
     } table[] = {
-        {false, 0, 0x50, 0, "no IDX file: it begins with 50 00 08 03, expected 00 00 08 03"},
+        {false, 0, 0x50, 0, "not an IDX file: it begins with 50 00 08 03, expected 00 00 08 03"},
         {false, 2, 0x0d, 0, "IDX type 0d, expected 08 (unsigned bytes)"},
         {false, 3, 1, 0, "IDX of 1 axes, expected 3 or 4 (images)"},
         {false, 3, 9, 0, "IDX of 9 axes, expected 3 or 4 (images)"},
         {true, 3, 3, 0, "IDX of 3 axes, expected 1 (labels)"},
         {false, 4, 1, 0, "ends after 18 of the 100663314 bytes of the images: it is cut off"},
         {false, 7, 4, 0, "ends after 18 of the 24 bytes"},
-        {false, 7, 0, 0, "with nothing in it (axis 1 is 0)"},
-        {false, 15, 0, 0, "with nothing in it (axis 3 is 0)"},
+        {false, 7, 0, 0, "empty IDX file (axis 1 is 0)"},
+        {false, 15, 0, 0, "empty IDX file (axis 3 is 0)"},
         {false, 8, 255, 0, "images of 4278190082 x 3: expected at most 16384 x 16384"},
         {false, 12, 255, 0, "images of 2 x 4278190083: expected at most"},
         {false, -1, 0, 33, "ends after 17 of the 18 bytes of the images"},
@@ -125,7 +125,7 @@ static void idx_refusals(void **state) {
     ga_arena_close(&a);
 }
 
-/* What only the pair, or the program, tells. */
+/* Faults visible only in the pair of files, or against the program. */
 static void idx_differences(void **state) {
     const pair p = paths_of(*state);
     unsigned char copy[64];
@@ -184,8 +184,8 @@ static size_t zip(const void *data, size_t n, unsigned char *out, size_t room) {
     return z.total_out;
 }
 
-/* gzip is known by its content; every cut and every flipped bit behind its header is refused, but
- * those behind the end of the last block, which fill up its byte. */
+/* gzip is recognized by its content. Every truncation and every flipped bit after its header is refused,
+ * except the unused bits after the last block. */
 static void idx_zipped(void **state) {
     const pair p = paths_of(*state);
     unsigned char data[256], copy[256];
@@ -302,7 +302,7 @@ static void cifar_refusals(void **state) {
         assert_has(e.msg, says);
     }
     data[23 * RECORD] = 0;
-    for (int record = 0; record < 25; record++) { /* wherever it falls in what is read at once */
+    for (int record = 0; record < 25; record++) { /* at any place in a piece that is read */
         char says[64];
         snprintf(says, sizeof says, ": label 99 of record %d, expected 0..9", record + 1);
         const char label = data[record * RECORD];
@@ -325,13 +325,13 @@ static void cifar_refusals(void **state) {
     a.used = 0;
     assert_int_equal(ga_cifar_open(&source, &spec, &a, &e), GA_INPUT);
     assert_has(e.msg, "label 4 of record 5, expected 0..3");
-    a.used = a.bytes - 100; /* a plan that is too small */
+    a.used = a.bytes - 100; /* the plan is too small */
     spec.classes = 10;
     assert_int_equal(ga_cifar_open(&source, &spec, &a, &e), GA_BUG);
     ga_arena_close(&a);
 }
 
-/* The value that the definition gives for place (c, y, x) of a crop, from the stored bytes. */
+/* The value of element (c, y, x) of a crop by its definition, from the stored bytes. */
 static unsigned char cropped(int row, int c, int y, int x, int top, int left, int size, bool flip) {
     int line = top + y, column = left + (flip ? size - 1 - x : x);
     if (line < 0 || line > 31 || column < 0 || column > 31) return 0;
@@ -342,7 +342,7 @@ static void crops(void **state) {
     const pair p = paths_of(*state);
     const ga_part part = {p.image, 2};
     static const struct {
-        int size, padding, middle; /* where the crop of an evaluation begins */
+        int size, padding, middle; /* middle: begin of the crop in evaluation */
     } table[] = {{32, 4, 0}, {24, 0, 4}, {36, 2, -2}, {21, 3, 5}};
     put_cifar(p.image, 0, 2, 0);
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {

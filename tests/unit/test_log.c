@@ -1,5 +1,5 @@
-/* The log: every event is one JSON object, non-finite numbers are strings, lost outputs stop
- * nothing. */
+/* The log: every event is one JSON object, non-finite numbers are strings, and a lost output does not
+ * stop training. */
 #include "scratch.h"
 
 #include "log/log.h"
@@ -24,7 +24,7 @@ static const ga_update_event update = {.fields = GA_HAS_GRAD_NORM,
                                        .ms = 1.25,
                                        .rows_per_s = 51200};
 
-/* Runs body with stdout going to fd. */
+/* Runs body with stdout redirected to fd. */
 static void with_stdout(int fd, void (*body)(ga_log *), ga_log *l) {
     fflush(stdout);
     int saved = dup(1);
@@ -142,7 +142,7 @@ static void quiet_and_ranks(void **state) {
     size_t n;
     char *text = get_file(scratch_path(s, "silent"), &n);
     assert_true(strncmp(text, "iteration 3", 11) == 0 &&
-                strchr(text, '\n')[1] == 0); /* what was asked for */
+                strchr(text, '\n')[1] == 0); /* --watch prints also when quiet */
     free(text);
     assert_int_not_equal(access(scratch_path(s, "rank1"), F_OK), 0);
     ga_err e;

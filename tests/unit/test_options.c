@@ -65,8 +65,8 @@ static void refusals(void **state) {
         {"--quiet=1", "--quiet: takes no value"},
         {"--watch :3", "--watch: ':3' found"},
         {"--watch w:0", "PARAM or PARAM:N with N from 1 to 1000000"},
-        {"more", "'more': no option"},
-        {"--", "'--': no option"},
+        {"more", "'more': not an option"},
+        {"--", "'--': not an option"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         ga_options o;
@@ -92,7 +92,7 @@ static void data_path(void **state) {
     put_file(scratch_path(s, "x.csv"), "1", 1);
     assert_int_equal(ga_data_path(out, sizeof out, NULL, program, "x.csv", &e), 0);
     assert_string_equal(out, s->file);
-    /* a folder named by --data is the only one */
+    /* with --data no other folder is searched */
     assert_int_equal(ga_data_path(out, sizeof out, option, program, "x.csv", &e), GA_INPUT);
     assert_has(e.msg, "/option: has no file x.csv");
     put_file(scratch_path(s, "option/x.csv"), "1", 1);

@@ -1,6 +1,6 @@
 /* Numbers, permutations, splits, row orders and initial values against tests/reference/order.txt,
  * which tests/reference/order.py computed from the definitions in rng.h and data.h.
- * A line is a kind, its arguments and what is expected. */
+ * A line has a kind, its arguments and the expected values. */
 #include "rows.h"
 #include "scratch.h"
 
@@ -77,8 +77,8 @@ static void check_split(FILE *f) {
     for (int64_t i = 0; i < count; i++) assert_int_equal(ga_split_row(&s, eval, i), take(f));
 }
 
-/* Puts the rows that the loader of one rank yields from `epoch` on where they stand in the order of
- * the global batch. */
+/* Puts the rows of one rank's loader, from `epoch` on, at their places in the order of the global
+ * batch. */
 static void collect(const ga_loader_config *c, int64_t epoch, int64_t count, int32_t *rows) {
     ga_err e;
     ga_arena a = open_arena(ga_loader_bytes(c));

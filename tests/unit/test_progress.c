@@ -1,5 +1,5 @@
-/* The progress line: its columns at every width, units and times; on a pseudo-terminal, between other
- * lines, and nothing of it where stderr is a file. */
+/* The progress line: its columns at every width, units and times; on a pseudo-terminal between other
+ * lines; no line if stderr is a file. */
 #define _GNU_SOURCE
 #include "scratch.h"
 
@@ -79,7 +79,7 @@ static void one_run(void) {
     ga_arena_close(&a);
 }
 
-/* What one_run writes to stderr, if that is fd; stdout goes to a file. */
+/* Calls one_run with stderr redirected to fd and stdout to a file. */
 static void with_stderr(int fd, const char *out, void (*body)(void)) {
     fflush(stdout);
     int saved[2] = {dup(1), dup(2)}, file = open(out, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -93,7 +93,7 @@ static void with_stderr(int fd, const char *out, void (*body)(void)) {
     close(saved[1]);
 }
 
-/* What one_run writes to a terminal of 60 columns. */
+/* The output of one_run on a terminal of 60 columns. */
 static void on_terminal(const char *kind, const char *out, char *text, size_t size) {
     const struct winsize window = {.ws_row = 25, .ws_col = 60};
     char *before = getenv("TERM") ? strdup(getenv("TERM")) : NULL;
@@ -107,7 +107,7 @@ static void on_terminal(const char *kind, const char *out, char *text, size_t si
     close(slave);
     size_t used = 0;
     for (ssize_t n = 1; n > 0; used += (size_t)(n > 0 ? n : 0))
-        n = read(master, text + used, size - 1 - used); /* fails when all is read */
+        n = read(master, text + used, size - 1 - used); /* fails at the end */
     text[used] = 0;
     close(master);
     if (before)

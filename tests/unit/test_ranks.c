@@ -1,6 +1,5 @@
-/* Collectives and checkpoints of any number of ranks: linked with comm_self it runs as one,
- * linked with comm_mpi it runs under mpirun. The expectations are functions of the rank and the
- * number of ranks. */
+/* Collectives and checkpoints with any number of ranks: one if linked with comm_self, several under
+ * mpirun if linked with comm_mpi. Expected values are functions of the rank and the number of ranks. */
 #include "scratch.h"
 
 #include "files/ckpt.h"
@@ -50,7 +49,7 @@ static void sums(void **state) {
     for (int i = 0; i < LENGTH; i++) d[i] = (g->rank + 1) * (double)i;
     assert_int_equal(ga_comm_all_reduce(g->comm, d, LENGTH, GA_F64, NULL), 0);
     for (int i = 0; i < LENGTH; i++) assert_true(d[i] == total(g, i));
-    for (int k = 0; k < REQUESTS; k++) { /* all in flight at once, waited for in another order */
+    for (int k = 0; k < REQUESTS; k++) { /* all are in flight at once, and waited for in another order */
         for (int i = 0; i < LENGTH; i++) f[k][i] = (float)((g->rank + 1) * (i + k));
         assert_int_equal(ga_comm_start(g->comm, k, f[k], LENGTH, GA_F32, NULL), 0);
         assert_int_equal(ga_comm_progress(g->comm, NULL), 0);
@@ -96,7 +95,7 @@ static void agreement(void **state) {
     assert_has(e.msg, who);
 }
 
-/* A save inside a cycle: one gradient per rank; each rank gets its own back. */
+/* A mid-cycle save has one gradient per rank; each rank loads its own. */
 static void checkpoint(void **state) {
     group *g = *state;
     static const ga_param params[] = {{"w", 0, 1, 1, {8}, 0, 0, 8}};
@@ -132,7 +131,7 @@ static void checkpoint(void **state) {
     assert_true(w[7] == 7 && gradient[7] == (float)(g->rank * 100 + 7));
     for (int i = 0; i < GA_SAVED_SUMS; i++) assert_true(back.sums[i] == s.sums[i]);
     assert_int_equal(back.world, g->size);
-    if (g->rank == g->size - 1) gradient[0] = HUGE_VALF; /* one rank is enough */
+    if (g->rank == g->size - 1) gradient[0] = HUGE_VALF; /* a non-finite value on one rank is enough */
     s.cycle = 2;
     int code = ga_ckpt_save(c, &s, path, &e);
     assert_int_equal(code, GA_NONFINITE);

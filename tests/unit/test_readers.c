@@ -1,5 +1,5 @@
-/* Damaged files: thousands of mutations of a good file of each format. A reader refuses one with its
- * path, or takes it; what a scan takes, opening takes too, in exactly the bytes that the scan says. */
+/* Damaged files: thousands of mutations of a valid file of each format. A reader refuses a file with its
+ * path, or accepts it. A file that a scan accepts can be opened with exactly the bytes that the scan says. */
 #include "scratch.h"
 
 #include "data/arrays.h"
@@ -157,7 +157,7 @@ typedef struct {
     int (*open)(ga_source *, const ga_part *, const ga_scan *, ga_arena *, ga_err *);
 } format;
 
-/* Decodes the first and the last row: memory beyond the source would show under a sanitizer. */
+/* Decodes the first and the last row, so that a sanitizer finds reads outside the source. */
 static void decode_ends(const ga_source *s) {
     void *out[GA_FIELDS];
     for (int f = 0; f < s->fields; f++)
@@ -167,7 +167,7 @@ static void decode_ends(const ga_source *s) {
     for (int f = 0; f < s->fields; f++) free(out[f]);
 }
 
-/* Whether the file was taken. */
+/* Whether the file was accepted. */
 static bool check(const format *f, const char *path) {
     ga_scan scan;
     ga_err e = {0};
@@ -225,7 +225,7 @@ static void damaged(void **state) {
     snprintf(labels, sizeof labels, "%s/labels", s->path);
     put_file(labels, "\0\0\10\1\0\0\0\3\2\0\1", 11);
     label_path = labels;
-    const char *more = getenv("GAGEN_FUZZ_FILES"); /* this many for each format instead */
+    const char *more = getenv("GAGEN_FUZZ_FILES"); /* mutations per format, instead of the default */
     const int mutations = more ? atoi(more) : MUTATIONS;
     for (size_t k = 0; k < sizeof formats / sizeof *formats; k++) {
         const format *f = &formats[k];

@@ -1,5 +1,5 @@
-/* Random numbers: values computed by an independent program from the definition in rng.h;
- * bijectivity. */
+/* Random numbers: values that an independent program computed from the definition in rng.h; permutations
+ * are bijective. */
 #include "scratch.h"
 
 #include "base/rng.h"
@@ -21,7 +21,7 @@ static void fixed_values(void **state) {
         assert_int_equal(ga_permute(7, ga_rng_stream("split"), 1797, i), digits[i]);
 }
 
-/* Keys of rows and their first number. */
+/* Keys of rows and their first numbers. */
 static void fixed_draws(void **state) {
     (void)state;
     static const struct {
@@ -61,12 +61,12 @@ static void bijective(void **state) {
             }
         }
     free(seen);
-    uint64_t far = ga_permute(3, 4, UINT64_MAX, 12345); /* the largest domain ends too */
+    uint64_t far = ga_permute(3, 4, UINT64_MAX, 12345); /* ends for the largest n too */
     assert_true(far < UINT64_MAX);
 }
 
-/* Every place is about equally likely: chi-square over 2,000 permutations of 8, 49 degrees of
- * freedom. */
+/* An element goes to every place about equally often: chi-square over 2,000 permutations of 8, 49
+ * degrees of freedom. */
 static void even(void **state) {
     (void)state;
     int count[8][8] = {{0}};

@@ -43,7 +43,7 @@ static void round_trip(void **state) {
     double d[SPACE] = {0};
     ga_err e;
     for (int i = 0; i < SPACE; i++) f[i] = (float)sin(i + 1);
-    f[9] = NAN; /* --save-init and --dump write what is there */
+    f[9] = NAN; /* --save-init and --dump write non-finite values */
     ga_array a = array_of(f, GA_F32, ""), b = array_of(g, GA_F32, ""),
              wide = array_of(d, GA_F64, "");
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
@@ -56,7 +56,7 @@ static void round_trip(void **state) {
                 assert_memory_equal(&f[at], &g[at], 4);
                 assert_true(d[at] == (double)f[at] || at == 9);
             }
-    assert_true(g[6] == 0 && g[18] == 0); /* nothing outside */
+    assert_true(g[6] == 0 && g[18] == 0); /* padding is not written */
     struct stat st;
     stat(path, &st);
     assert_int_equal(st.st_size, ga_safetensors_bytes(&a, 1, NULL, 0));
@@ -71,7 +71,7 @@ static void round_trip(void **state) {
 static void notes_and_checksums(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "n.safetensors");
-    static float big[3 << 20]; /* 12 MiB: three blocks and a bit */
+    static float big[3 << 20]; /* 12 MiB: more than three blocks with the header */
     ga_param one = {"big", 0, 1, 1, {3 << 20}, 0, 0, 3 << 20};
     ga_array a = {&one, 1, "", GA_F32, big};
     ga_note notes[2] = {{"weight", "64"}, {"loss_sum", "0.1"}},
@@ -118,9 +118,9 @@ static void refusals(void **state) {
     static const struct {
         const char *header, *says;
         size_t data;
-        int64_t length; /* 0: true one */
+        int64_t length; /* 0: the true length */
     } table[] = {
-        {"{" X "}", NULL, 8, 0}, /* the good one */
+        {"{" X "}", NULL, 8, 0}, /* the valid one */
         {"{" X "}", "header of 9223372036854775807 bytes", 8, INT64_MAX},
         {"{" X "}", "header of 18446744073709551615 bytes", 8, -1},
         {"{" X "}", "header of 1 bytes", 8, 1},
@@ -182,7 +182,7 @@ static void refusals(void **state) {
         if (!table[i].says) continue;
         assert_has(e.msg, table[i].says);
         assert_has(e.msg, path);
-        assert_true(memory[0] == 7 && memory[1] == 8); /* nothing loaded */
+        assert_true(memory[0] == 7 && memory[1] == 8); /* no value was loaded */
     }
 }
 
@@ -205,8 +205,8 @@ static void kinds(void **state) {
     free(deep);
 }
 
-/* Value of each finite pattern of a 16-bit type, from its neighbour below: patterns of one exponent
- * are equally far apart. */
+/* Value of each finite pattern of a 16-bit type, from the pattern below: the values of one exponent have
+ * equal distances. */
 static double next_value(double value, int bits, int mantissa, int bias) {
     int exponent = bits >> mantissa;
     return value + ldexp(1, (exponent > 1 ? exponent : 1) - bias - mantissa);
@@ -289,13 +289,13 @@ static void initial_values(void **state) {
     assert_has(e.msg, "nothing loaded: 'fc7.weight' is missing; 'fc1.bias' has shape (2), (3) expected");
 }
 
-/* A model as its writer names it: body, norm, head. */
+/* A model with names as in pretrained files: body, norm, head. */
 static const ga_param named[] = {{"bert.fc.weight", 0, 1, 1, {1}, 0, 0, 1},
                                  {"bert.%d.LayerNorm.weight", 0, 2, 1, {1}, 1, 1, 1},
                                  {"bert.%d.LayerNorm.bias", 0, 2, 1, {1}, 3, 1, 1},
                                  {"head.weight", 0, 1, 1, {1}, 5, 0, 1}};
 
-/* Writes a file of these names, "a b c", with the values 1, 2, ... in their order. */
+/* Writes a file of tensors with these names, "a b c", and the values 1, 2, ... in order. */
 static void names_file(const char *path, const char *names) {
     char header[2048], name[64];
     double values[8];
@@ -315,7 +315,7 @@ static void names_file(const char *path, const char *names) {
     put_file(path, file, 8 + (size_t)used + (size_t)n * sizeof *values);
 }
 
-/* What --init makes of a file of these names: 0 and the values in the order of the model, or the message. */
+/* Loads a file of these names as --init does; expects the values in the order of the model, or the message. */
 static void names_are_taken(void **state, const char *names, const char *fresh, const char *expected) {
     const char *path = scratch_path(*state, "names");
     double x[6] = {0};
@@ -337,10 +337,10 @@ static void names_of_others(void **state) {
                            "bert.1.LayerNorm.gamma bert.fc.weight head.weight", NULL, "5 1 4 2 3 6");
     names_are_taken(state, "fc.weight 0.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.gamma 1.LayerNorm.beta "
                            "head.weight", NULL, "1 2 4 3 5 6");
-    /* a file with one name of the model's has the model's names */
+    /* a file with one name with the model's prefix needs no prefix */
     names_are_taken(state, "bert.fc.weight 0.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.weight 1.LayerNorm.bias "
                            "head.weight", NULL, "'bert.0.LayerNorm.weight' is missing");
-    /* gamma beside weight: weight is taken, gamma is left */
+    /* both gamma and weight: weight is loaded, gamma is ignored */
     names_are_taken(state, "bert.fc.weight bert.0.LayerNorm.gamma bert.0.LayerNorm.weight bert.1.LayerNorm.weight "
                            "bert.0.LayerNorm.bias bert.1.LayerNorm.bias head.weight", NULL, "1 3 4 5 6 7");
 }
@@ -383,8 +383,7 @@ static void many_differences(void **state) {
     free(text);
 }
 
-/* A whole file with one byte less at a time: every prefix is refused and nothing reads beyond
- * it. */
+/* Every proper prefix of a file is refused, without reads beyond it. */
 static void cuts(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "cut.safetensors");

@@ -1,5 +1,5 @@
-/* The loss scale over cycles with and without an overflow: the sequence of Colossal-AI's scaler as observed, torch's
- * as computed by torch._amp_update_scale_ (2.x, interval 3), and the limits. */
+/* The loss scale over cycles with and without an overflow: the observed sequence of Colossal-AI's scaler, torch's
+ * sequence computed by torch._amp_update_scale_ (2.x, interval 3), and the limits. */
 #include "scratch.h"
 
 #include "loop/scaler.h"
@@ -17,7 +17,7 @@ static run start(int64_t hysteresis, double scale) {
                   .growth_interval = 3, .hysteresis = hysteresis}, scale, 0, 0};
 }
 
-/* events: 'O' an overflow, '.' none; the scale after each must be that of the list. */
+/* events: 'O' an overflow, '.' none; the list has the scale expected after each. */
 static void expect(run *r, const char *events, const double *scales) {
     for (int i = 0; events[i]; i++) {
         ga_scaler_take(&r->c, events[i] == 'O', &r->scale, &r->growth, &r->hysteresis);
@@ -69,7 +69,7 @@ static void without_limits(void **state) {
     r.c.max_scale = INFINITY;
     r.c.growth_interval = 1;
     r.scale = 0x1p1022;
-    expect(&r, "..O", (double[]){0x1p1023, 0x1p1023, 0x1p1022}); /* never infinite */
+    expect(&r, "..O", (double[]){0x1p1023, 0x1p1023, 0x1p1022}); /* the scale stays finite */
 }
 
 int test_scaler(void);

@@ -1,5 +1,5 @@
-/* Rows that pass by: the loader against the same rows in memory, in every setting; how far a feed is
- * read; feeds that fail, shrink and grow. */
+/* Streamed rows: the loader against the same rows in memory, in every setting; how far it reads a feed;
+ * feeds that fail, shrink and grow. */
 #include "rows.h"
 #include "scratch.h"
 
@@ -7,14 +7,14 @@
 
 enum { B = 2, EPOCHS = 3, RANKS = 2, PASSES = 64, BATCHES_MAX = 60 };
 
-/* A feed of numbered rows: pass i, from 0, has rows[i] of them, the last entry stands for all that
- * follow; row `bad` of pass `bad_pass` is at fault. */
+/* A feed of numbered rows: pass i, from 0, has rows[i] rows, and later passes as many as the last entry
+ * says; row `bad` of pass `bad_pass` is faulty. */
 typedef struct passing {
     int64_t rows[4];
     int entries, bad_pass;
     int64_t bad;
-    int pass;              /* of the present one, from 1; 0: none yet */
-    int64_t read[PASSES];  /* rows that each pass gave */
+    int pass;              /* the present pass, from 1; 0: none yet */
+    int64_t read[PASSES];  /* rows read in each pass */
     bool ended, closed;
 } passing;
 
@@ -68,7 +68,7 @@ static ga_loader_config config_of(const setting *s, const ga_source *source, int
                               .world = s->world, .seed = 7};
 }
 
-/* One micro-batch as it came from a loader, and how many its cycle had from there on. */
+/* One micro-batch from a loader, and the micro-batches of its cycle from it on. */
 typedef struct served {
     int64_t epoch, position, cycle, r, rest, rows, row;
     float input[B][ROW_WIDTH];
@@ -85,7 +85,7 @@ static served take(ga_loader *l, int rest) {
     return out;
 }
 
-/* Micro-batches of whole cycles until one begins behind the EPOCHS; how many. */
+/* Reads whole cycles until one begins after the EPOCHS; returns the number of micro-batches. */
 static int serve(ga_loader *l, served *out) {
     int n = 0;
     ga_err e;
@@ -118,8 +118,8 @@ static void close_loader(opened *o) {
     ga_arena_close(&o->arena);
 }
 
-/* How far each of the passes before the last one was read: to the end, or, once the length is known,
- * as far as rows are served. */
+/* Checks how far each pass before the last was read: to the end, or only the served rows once the length
+ * is known. */
 static void check_drained(const setting *s, const passing *p, const served *list, int n) {
     const int64_t each = B * s->world;
     const int64_t batches = (s->rows + (s->pad ? each - 1 : 0)) / each;
@@ -140,7 +140,7 @@ static void check_drained(const setting *s, const passing *p, const served *list
             assert_int_equal(p->read[pass], used);
             drained = batches - last;
         }
-        assert_int_equal(served_here + drained, batches); /* none is lost, none comes twice */
+        assert_int_equal(served_here + drained, batches); /* none is lost or repeated */
         for (int64_t k = 0, i = 0; k < served_here; k++, i++) {
             while (list[i].epoch != pass) i++;
             assert_int_equal(list[i].position, k);
@@ -148,8 +148,8 @@ static void check_drained(const setting *s, const passing *p, const served *list
     }
 }
 
-/* Every micro-batch again after a seek to its place: by a loader that knows the length by now, and by
- * one that has read nothing. */
+/* Reads every micro-batch again after a seek to its place, with a loader that knows the length and with a
+ * new one. */
 static void check_seeks(ga_loader *l, const setting *s, int rank, const served *straight, int n) {
     for (int fresh = 0; fresh < 2; fresh++)
         for (int i = n - 1; i >= 0; i -= 3) {
@@ -219,7 +219,7 @@ static void as_from_memory(void **state) {
 
 static const ga_accumulate three[] = {{0, 3}};
 
-/* Serves whole cycles until reading stops; their lengths, 0 behind the last one. */
+/* Reads whole cycles until reading stops; gives their lengths, then 0. */
 static int lengths(ga_loader *l, int *length, ga_err *e) {
     int n = 0, code;
     for (; (code = ga_loader_cycle(l, e)) > 0 && n < 20; n++) {
@@ -260,11 +260,11 @@ static void faulty(void **state) {
         char says[64];
         snprintf(says, sizeof says, "row %lld is at fault", (long long)table[i].row);
         assert_string_equal(e.msg, says);
-        assert_int_equal(ga_loader_cycle(o.l, &e), GA_INPUT); /* again and again */
+        assert_int_equal(ga_loader_cycle(o.l, &e), GA_INPUT); /* the error stays */
         const ga_place at = ga_loader_place(o.l), *want = &table[i].place;
         assert_true(at.epoch == want->epoch && at.position == want->position);
         assert_true(at.cycle == want->cycle && at.r == want->r);
-        p.bad_pass = -1; /* mended: it goes on from there */
+        p.bad_pass = -1; /* the fault is gone: reading continues */
         assert_int_equal(ga_loader_seek(o.l, at, &e), 0);
         assert_true(ga_loader_cycle(o.l, &e) > 0);
         assert_true(ga_loader_place(o.l).cycle == want->cycle && ga_loader_place(o.l).r == 0);
@@ -272,7 +272,7 @@ static void faulty(void **state) {
     }
 }
 
-/* Passes of other lengths: what each epoch serves, and how the last one is refused. */
+/* Passes of different lengths: the cycles of each epoch, and the refusal of the last one. */
 static void changing(void **state) {
     (void)state;
     static const char too_short[] =
@@ -294,7 +294,7 @@ static void changing(void **state) {
         {{20, 13, 5}, 3, GA_DROP, false, {3, 3, 3, /**/ 3, 3}, too_short},
         {{20, 13, 5}, 3, GA_DROP, true, {3, 3, 3, /**/ 3, 3}, too_short},
         {{13, 20, 5}, 3, GA_DROP, true, {3, 3, /**/ 3, 3, 3}, too_short},
-        {{13, 20, 5}, 3, GA_DROP, false, {3, 3, /* what was known */ 3, 3}, too_short},
+        {{13, 20, 5}, 3, GA_DROP, false, {3, 3, /* the length of epoch 0 limits epoch 1 */ 3, 3}, too_short},
         {{20, 13, 5, 0}, 4, GA_FLUSH, true, {3, 3, 3, 1, /**/ 3, 3, /**/ 2}, empty},
         {{20, 13, 5, 0}, 4, GA_CARRY, false, {3, 3, 3, /**/ 3, 3, /**/ 3}, empty},
         {{5}, 1, GA_DROP, false, {0}, too_short},
@@ -323,7 +323,7 @@ static void no_such_place(void **state) {
     static const struct {
         ga_tail tail;
         ga_place to;
-        int cycle; /* length that is left; 0: refused */
+        int cycle; /* micro-batches left of the cycle; 0: refused */
     } table[] = { /* 20 rows: 10 micro-batches, cycles of 3 */
         {GA_DROP, {0, 9, 3, 0}, 3},  {GA_DROP, {0, 10, 3, 0}, 3},  {GA_DROP, {0, 11, 3, 0}, 0},
         {GA_DROP, {4, 10, 3, 1}, 0}, {GA_FLUSH, {0, 9, 3, 0}, 1},  {GA_FLUSH, {0, 10, 3, 1}, 0},

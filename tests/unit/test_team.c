@@ -19,7 +19,7 @@ static int tiles_of(int call) {
     return call % (TILES_MAX + 1); /* 0 tiles are allowed */
 }
 
-/* No barrier between the calls; worker 1 is made to lag behind more than the 64 slots. */
+/* No barrier between the calls; worker 1 is delayed by more calls than the 64 slots. */
 static void claim_all(ga_worker *w, void *arg) {
     shared *s = arg;
     for (int call = 0; call < CALLS; call++) {
@@ -47,7 +47,7 @@ static void tiles(void **state) {
     }
 }
 
-/* Each round reads what every worker wrote in the round before: plain memory, ordered by
+/* Each round reads values that every worker wrote in the round before: plain memory, ordered by
  * barriers. */
 static void rotate(ga_worker *w, void *arg) {
     shared *s = arg;

@@ -146,7 +146,7 @@ static void token_values(void **state) {
     }
 }
 
-/* A raw file longer than a header, and longer than what is read at once. */
+/* A raw file longer than a header, and longer than the read buffer. */
 static void long_tokens(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "long.bin");
@@ -180,7 +180,7 @@ static void long_tokens(void **state) {
     }
 }
 
-/* What is wrong with a file by itself: scan and open refuse it. */
+/* Files that are faulty by themselves: scan and open refuse them. */
 static void token_refusals(void **state) {
     scratch *s = *state;
     const char *path = scratch_path(s, "bad.bin");
@@ -221,7 +221,7 @@ static void token_refusals(void **state) {
     ga_arena_close(&a);
 }
 
-/* What is wrong with a file for this program. */
+/* Valid files that differ from the program's. */
 static void token_differences(void **state) {
     scratch *s = *state;
     char wide[200];

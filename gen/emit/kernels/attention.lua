@@ -1,4 +1,4 @@
--- kernels_attention: the template arguments of attention and of what belongs to it, as far as all targets have them.
+-- kernels_attention: template arguments of attention and its helper ops that all targets share.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
@@ -31,7 +31,7 @@ function arguments.attend_delta(_, node)
     return { real = text.ident("real"), rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
 end
 
---- `first`, `second`: how the places of a pair are spelled.
+--- `first`, `second`: index expressions of the two elements of a pair.
 function attention.rotary(kernel, node, first, second)
     local a = node.attrs
     return { real = text.ident("real"), x_low = text.block(c_text.load(node.ins.x, ("x[%s]"):format(first))),

@@ -1,4 +1,4 @@
--- kernels_batchnorm: the template arguments of batchnorm, as far as all targets have them.
+-- kernels_batchnorm: template arguments of batchnorm that all targets share.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -12,7 +12,7 @@ local function sizes(node)
     return { real = text.ident("real"), B = s.B, C = s.C, S = s.S, rows = node.attrs.rows }
 end
 
--- An element in the words of a template.
+-- The text that reads an element of t, given its address expression.
 local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 function arguments.batchnorm_stats(_, node, _, dtype, target)
@@ -42,17 +42,17 @@ function arguments.batchnorm_collect(_, node)
     return { real = text.ident("real"), C = node.size.C, groups = node.size.G, rows = node.attrs.batch }
 end
 
---- Whether a program moves running statistics by those of a whole cycle.
+--- Whether the boundary updates running statistics by those of a whole cycle.
 function batchnorm.moves(g)
     local found = false
     graph.walk(g.boundary, function(node) found = found or node.op == "batchnorm_move" end)
     return found
 end
 
--- The statistics that move, and what the cycle has collected for each.
+-- The running statistics, and the statistics of the cycle that update them.
 local MOVED = { "running_mean", "running_var", "batches", "cycle_running_mean", "cycle_running_var", "cycle_batches" }
 
---- The kernel that moves the running statistics of a layer.
+--- The kernel that updates the running statistics of a layer.
 function batchnorm.move_kernel(target)
     local kernel = { name = "batchnorm_move", items = MOVED,
         parameters = { "const step *s", "real *mean", "real *variance", "real *batches", "const real *cycle_mean",

@@ -1,4 +1,4 @@
--- kernels_conv: the template arguments of convolutions, as far as all targets have them.
+-- kernels_conv: template arguments of convolutions that all targets share.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
@@ -10,7 +10,7 @@ local function axis_text(axis)
     return ("{%d, %d, %d, %d, %d}"):format(axis.place, axis.places, axis.tap, axis.taps, axis.from)
 end
 
---- The value of a part of the places in C, with a number that the target keeps of it.
+--- A part of the places as a C initializer; `number` is a count that the target computes for it.
 function conv.part_text(part, number)
     return ("{%s, %s, %d, %d}"):format(axis_text(part.h), axis_text(part.w), part.weight, number)
 end
@@ -21,7 +21,7 @@ local function most_taps(parts)
     return most
 end
 
--- What planes are read, and how; g: op.gather's table.
+-- Sizes and strides of the planes that are read; g: op.gather's table.
 local function reading(g)
     return { B = g.B, groups = g.groups, height = g.height, width = g.width, read_h = g.read_step[1],
         read_w = g.read_step[2], tap_h = g.tap_step[1], tap_w = g.tap_step[2], taps = most_taps(g.parts),
@@ -46,7 +46,7 @@ function arguments.conv2d_turned(_, node)
         window_h = a.window[1], window_w = a.window[2], step_h = parts[1].h.tap_step, step_w = parts[1].w.tap_step }
 end
 
---- `d`: how an element of dy is spelled.
+--- `d`: the text that reads an element of dy.
 function conv.weight_gradient(node, op, d)
     local list = reading(op.gather(node))
     list.partials, list.d = node.size.N, text.block(c_text.load(node.ins.dy, d))

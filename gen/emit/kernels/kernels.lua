@@ -1,6 +1,6 @@
--- kernels: a node becomes a call of a function of kernels.c: a template block of its op's family, filled with sizes and
--- formulas. Nodes whose functions have the same text share one, named after op and shape; the record of a call gives
--- the line in step.c, that of `gagen plan` and that of a profile.
+-- kernels: a node becomes a call of a function in kernels.c, made from a template block of its op's family, with sizes
+-- and formulas filled in. Nodes whose functions have the same text share one function, named after op and shape. The
+-- record of a call gives its line in step.c, in `gagen plan` and in a profile.
 --
 --   linear 'fc1', linear 'fc2' of 64 x 64    ->    linear_16x64x64(w, m->a.fc1_y, m->a.x, m->v.fc1_weight, ...)
 --                                                  linear_16x64x64(w, m->a.fc2_y, m->a.fc1_y, m->v.fc2_weight, ...)
@@ -15,7 +15,7 @@ local view = require "graph.view"
 
 local kernels = {}
 
--- What each input and output is called inside a template.
+-- Names of inputs and outputs in templates, if other than in the op's signature.
 local PARAMETER_NAME = {
     linear = { y = "c", x = "a", weight = "b" },
     linear_in_out = { y = "c", x = "a", weight = "b" },
@@ -30,7 +30,7 @@ local function parameter_name(node, name)
     return map and map[name] or name
 end
 
--- What the call of a node is known by in plans and profiles.
+-- The name of a node's call in plans and profiles.
 local function call_name(node, section)
     local out = graph.writes(node)[1].tensor
     if node.kernel_name then return node.kernel_name end
@@ -45,16 +45,16 @@ local function call_name(node, section)
     return "backward_" .. name
 end
 
--- Arguments of templates that are no op's.
+-- Template arguments of nodes that are not ops of the catalog.
 local ARGUMENTS = {}
 
--- What a pointwise kernel calls its arrays.
+-- The name of an input array of a pointwise kernel.
 local function array_name(k) return "in" .. k end
 
--- A value of at most so many operations that is read once stands inside the statement that reads it.
+-- A value that is read once and takes at most this many operations is written inside the statement that reads it.
 local MOST_INSIDE = 6
 
--- One load per element that is read, at its place in the array: { lines, shown }, shown being the places for people.
+-- Lines that load each element that is read, and `shown`: the element of each input, as the kernel's comment shows it.
 local function loads_of(node, type_name, read, target)
     local lines, shown, number, count = {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
@@ -77,19 +77,19 @@ local function loads_of(node, type_name, read, target)
     return lines, shown
 end
 
--- The words of statements: { "silu", "mul_da" }.
+-- The names of statements without suffixes: { "silu", "mul_da" }.
 local function words_of(list)
     return ordered.collect(list, function(s) return (s[1]:gsub("_%d+$", ""):gsub("_out$", "")) end)
 end
 
--- "silu, add, exp, ..., mul": of many the first and the last.
+-- "silu, add, exp, ..., mul": of many names the first three and the last.
 local function words_shown(list)
     local words = words_of(list)
     if #words > 6 then words = { words[1], words[2], words[3], "...", words[#words] } end
     return table.concat(words, ", ")
 end
 
--- A formula of at most so many columns is a kernel's comment; for a longer one the words stand there.
+-- Columns of the longest formula in a kernel's comment; a longer formula is replaced by the names of its statements.
 local MOST_SHOWN = 72
 
 local function formula_of(node, list, shown)
@@ -97,13 +97,13 @@ local function formula_of(node, list, shown)
     return text.comment(formula and #formula <= MOST_SHOWN and formula or words_shown(node.statements))
 end
 
--- Columns in front of a statement of a pointwise kernel.
+-- Columns of indentation of a statement in a pointwise kernel.
 local INDENT = 12
 
 local function broken(line) return statements.broken("", line, 100 - INDENT) end
 
--- One load per input, then the statements, the last of which is stored. Ops that move values keep their type, all
--- others compute in the program's.
+-- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one. i32 results are
+-- computed in i32, all others in the program's type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
     local out = graph.writes(node)[1].tensor
     local type_name = out.dtype == "i32" and target.i32 or "real"
@@ -123,7 +123,7 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         store = text.block(broken(c_text.store(kernel, "out[i]", value).text)) }
 end
 
--- What a node's kernel reads: { tensor, name, name of the input }, a pointwise one each tensor once.
+-- The inputs of a node's kernel: { tensor, parameter, input name }; a pointwise kernel has each tensor once.
 local function operands(node)
     local list, seen = {}, {}
     for _, name in ipairs(node.signature.ins) do
@@ -161,7 +161,7 @@ local function cost_of(node, op)
     return op.cost(node)
 end
 
--- Bytes of an element of what a kernel reads and writes, on average where some are of 16 bits.
+-- Average bytes per element that a kernel reads and writes.
 local function bytes_each(node, dtype)
     local full, bytes, elements = dtype == "f64" and 8 or 4, 0, 0
     local function count(t)
@@ -173,7 +173,7 @@ local function bytes_each(node, dtype)
     return bytes / elements
 end
 
--- Elements of gradients that a node over some rows adds to: they are read too, each time.
+-- Elements of the gradients that a node over a run of rows adds to; each run reads them again.
 local function added(node)
     local n = 0
     for _, out in ipairs(node.run and graph.writes(node) or {}) do
@@ -182,9 +182,8 @@ local function added(node)
     return n
 end
 
--- What the kernel of a node needs beside it: blocks of files of their own, "a b", in front of the first kernel that
--- needs them (targets/ops.lua). "a:half" is told of which type the inputs of products are: `type`, and `half` if it
--- is one of 16 bits.
+-- The text of a kernel's helpers, listed as "a b" (targets/ops.lua): blocks of template files, placed before the first
+-- kernel that needs them. "a:half" also gets the type of products' inputs as `type`, and as `half` if it has 16 bits.
 local function helper_text(node, context, target)
     local out = {}
     for name, told in (ops.helper(node, target) or ""):gmatch("([%w_]+)(:?%S*)") do
@@ -199,10 +198,10 @@ local function helper_text(node, context, target)
     return table.concat(out)
 end
 
--- Words of a kernel's name, at most so many; of a longer list the first and the last.
+-- Most statement names in a kernel's name; of a longer list the first and the last are used.
 local MOST_WORDS = 3
 
--- "gelu" or "add_relu" or "silu_to_mul": what a function computes, in a word.
+-- The operation of a function: "gelu", "add_relu" or "silu_to_mul".
 local function op_name(node)
     if not node.statements then return node.op end
     local words = words_of(node.statements)
@@ -210,8 +209,8 @@ local function op_name(node)
     return table.concat(words, "_")
 end
 
--- "linear_4096x768x3072": the rows, columns and terms of a product; of all else the shape of the first result, if it is
--- an array.
+-- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,
+-- if it is an array.
 local function function_name(node, op)
     local y = graph.writes(node)[1].tensor
     local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
@@ -222,7 +221,7 @@ local function function_name(node, op)
     return #shape > 0 and op_name(node) .. "_" .. table.concat(shape, "x") or op_name(node)
 end
 
--- The text of a kernel's function of this name.
+-- The text of a kernel's function, named `name`.
 local function function_text(kernel, name, block, file, arguments, context)
     local target = context.target
     local open = target.open(name, kernel.launch)
@@ -232,8 +231,8 @@ local function function_text(kernel, name, block, file, arguments, context)
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
 
--- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
--- an argument of the template is no plain value.
+-- A text of everything that determines a kernel's function, faster to make than the function's text; nil if an argument
+-- of the template is not a plain value.
 local function template_key(kernel, name, block, file, arguments)
     local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
     for _, values in ipairs { arguments, kernel.launch or {} } do
@@ -247,7 +246,7 @@ local function template_key(kernel, name, block, file, arguments)
     return table.concat(parts, "\n")
 end
 
--- The function with this text: one of context.functions that is the same but for its name, or a new one there.
+-- The function for these template arguments: an existing one of the same text, or a new one in context.functions.
 local function function_with(kernel, node, wanted, block, file, arguments, context)
     local functions = context.functions
     local body = function_text(kernel, wanted, block, file, arguments, context)
@@ -279,15 +278,15 @@ local function function_of(kernel, node, op, context)
     return found
 end
 
---- Where kernels.make keeps the functions of a program: list, { name, text, launch, parameters }, is in the order of
---- kernels.c.
+--- A table for kernels.make that collects the functions of a program: `list` has { name, text, launch, parameters } in
+--- the order of kernels.c.
 function kernels.functions() return { list = {}, by_arguments = {}, by_text = {}, names = {} } end
 
 --- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
     local op = context.ops[node.op]
     expr.blame(node.at)
-    local half = context.half          -- products of the boundary are of the program's type
+    local half = context.half          -- products of the boundary have the program's type
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half,
         draws = op.draws and node.ins.facts ~= nil, ends = op.ends,
@@ -303,14 +302,14 @@ function kernels.make(node, section, context)
     return kernel
 end
 
--- The address of what a node sees of a tensor.
+-- The address of the part of a tensor that a node uses.
 local function address(node, name, tensor, target)
     local _, some = graph.seen(node, name, tensor)
     return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
 end
 
---- The call of a kernel in step.c; `behind` is what follows on its line. The comment has the shape of the result, the
---- place in the spec and why the call is there, if that is not plain.
+--- The call of a kernel in step.c; `behind` is the text after the call on its line. The comment has the shape of the
+--- result, the place in the spec, and node.why, if set.
 function kernels.call(kernel, pad, target, behind)
     local node, list, shape = kernel.node, { target.worker }, nil
     for _, name in ipairs(node.signature.outs) do

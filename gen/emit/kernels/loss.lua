@@ -1,4 +1,4 @@
--- kernels_loss: the template arguments of losses and of what is counted of them, as far as all targets have them.
+-- kernels_loss: template arguments of losses and their counts that all targets share.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -10,7 +10,7 @@ local arguments = loss.arguments
 
 local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
--- The numbers of a table, a line each; nothing for nil.
+-- The numbers of a table, one per line; empty for nil.
 local function number_rows(list, dtype)
     return text.block(table.concat(ordered.collect(list or {}, function(x)
         return expr.literal(x, dtype) .. ","
@@ -40,7 +40,7 @@ function arguments.cross_entropy_dx(kernel, node, _, dtype, target)
     return list
 end
 
--- Elements of the rows that are there: each row of the batch has as many.
+-- Number of elements in the true rows of the batch; all rows have the same number.
 local function counted(node)
     local lead = node.size.lead
     local each = graph.elements(lead) // lead[1]

@@ -1,11 +1,11 @@
--- kernels_norm: the template arguments of layernorm and rmsnorm, as far as all targets have them.
+-- kernels_norm: template arguments of layernorm and rmsnorm that all targets share.
 local graph = require "graph.graph"
 local text = require "base.text"
 
 local norm = { arguments = {} }
 local arguments = norm.arguments
 
---- Rows, and their elements.
+--- Number of rows, and elements per row.
 function norm.sizes(node)
     return { real = text.ident("real"), rows = graph.elements(node.size.lead or {}), C = node.size.C }
 end

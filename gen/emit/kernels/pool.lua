@@ -1,4 +1,4 @@
--- kernels_pool: the template arguments of pools and padding, as far as all targets have them.
+-- kernels_pool: template arguments of pools and padding that all targets share.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
@@ -11,7 +11,7 @@ local function sizes(node)
         columns = a.columns }
 end
 
--- From where to where the window of place `p` reaches along an axis, in C.
+-- C expressions of the begin and end of window `p` along an axis.
 local function window(a, axis, p, extent, count)
     if not a.window then
         return ("%s * %d / %d"):format(p, extent, count),
@@ -25,7 +25,7 @@ local function window(a, axis, p, extent, count)
     return from, to
 end
 
--- The windows that see place `h`: first, and the one behind the last.
+-- C expressions of the windows that contain place `h`: the first, and one past the last.
 local function seen_by(a, axis, h, extent, count)
     if not a.window then
         return ("%s * %d / %d"):format(h, count, extent),
@@ -44,7 +44,7 @@ local function add_windows(list, a)
         text.block(top), text.block(bottom), text.block(left), text.block(right)
 end
 
---- Adds the windows that see a place.
+--- Adds the ranges of windows that contain a place.
 function pool.add_seen(list, a)
     local first_row, end_row = seen_by(a, 1, "h", a.height, a.rows)
     local first_column, end_column = seen_by(a, 2, "v", a.width, a.columns)
@@ -58,7 +58,7 @@ local function add_count(list, a)
     list.window = a.window and a.window[1] * a.window[2] or 1
 end
 
--- An element in the words of a template.
+-- The text that reads an element of t, given its address expression.
 local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 function arguments.maxpool2d(_, node)
@@ -69,7 +69,7 @@ function arguments.maxpool2d(_, node)
     return list
 end
 
--- Windows and the elements of each.
+-- Arguments with the bounds of a window and its number of elements.
 local function averaging(node)
     local list = sizes(node)
     add_windows(list, node.attrs)

@@ -1,5 +1,5 @@
--- kernels_shape: the template arguments of ops that move values, reduce axes or look rows up, as far as all targets
--- have them: functions of kernel, node, op, dtype and target (targets/ops.lua).
+-- kernels_shape: template arguments, shared by all targets, of ops that move values, reduce axes or look up rows:
+-- functions of kernel, node, op, dtype and target (targets/ops.lua).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local text = require "base.text"
@@ -36,7 +36,7 @@ local function split(node)
     return { real = real(), outer = s.outer, n = s.n, inner = s.inner }
 end
 
---- `term`: how the element of x that a row or a column adds next is spelled.
+--- `term`: the text of the next element of x in the sum of a row or column.
 function shape.axis_sum(kernel, node, dtype, term)
     local list = split(node)
     list.type, list.term = c_text.type_of(node.ins.x), text.block(c_text.load(node.ins.x, term))
@@ -46,7 +46,7 @@ function shape.axis_sum(kernel, node, dtype, term)
     return list
 end
 
---- Whether an axis_sum adds up what lies side by side.
+--- Whether an axis_sum sums contiguous elements.
 function shape.by_rows(node) return node.size.inner == 1 and node.op == "axis_sum" end
 
 function arguments.axis_max(_, node) return split(node) end
@@ -93,7 +93,7 @@ end
 
 -- === embedding ===================================================================================
 
---- `row`: how element i of the result is spelled as one of the table.
+--- `row`: the text that reads element i of the result from the table.
 function shape.embedding(node, row)
     return { ids = graph.elements(node.size.lead), C = node.size.C,
         value = text.block(c_text.stored(node.outs.y.tensor, row)) }
@@ -101,7 +101,7 @@ end
 
 function arguments.id_order(_, node) return { ids = node.size.N, rows = node.size.F - 1 } end
 
---- `term`: how the element of dy that a row of the table adds next is spelled.
+--- `term`: the text of the next element of dy in the sum of a row of the table.
 function shape.embedding_dw(kernel, node, term)
     return { real = real(), rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
         padding = node.attrs.padding or false, term = text.block(c_text.load(node.ins.dy, term)),
@@ -110,7 +110,7 @@ end
 
 -- === layout and draws ============================================================================
 
---- `x`: how the element of the weight that becomes an element of the copy is spelled.
+--- `x`: the text that reads the element of the weight for an element of the copy.
 function shape.pack_in_out(node, x)
     return { N = node.size.N, K = node.size.K, value = text.block(c_text.stored(node.outs.y.tensor, x)) }
 end

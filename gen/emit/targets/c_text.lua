@@ -1,5 +1,5 @@
--- c_text: C as all targets spell it that emit C: math functions, elements of 16 bits, addresses of the values of an
--- iteration, long lines.
+-- c_text: text shared by all targets that emit C: math functions, 16-bit elements, addresses of the values of an
+-- iteration, breaking of long lines.
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -7,14 +7,14 @@ local text = require "base.text"
 
 local c_text = {}
 
--- The C library's functions by the op of an expression.
+-- Functions of the C library by the op of an expression.
 local F32_CALL = { sqrt = "sqrtf", exp = "expf", log = "logf", tanh = "tanhf", erf = "erff",
     sin = "sinf", cos = "cosf", abs = "fabsf", pow = "powf", min = "fminf", max = "fmaxf",
     floor = "floorf", log1p = "log1pf", expm1 = "expm1f" }
 local F64_CALL = { abs = "fabs", min = "fmin", max = "fmax" }
 
---- spelling(dtype, variable, at) and call(name, dtype) of a target (targets/interface.lua), with `own` functions of
---- f32 in the place of the library's.
+--- spelling(dtype, variable, at) and call(name, dtype) of a target (targets/interface.lua), with the target's `own`
+--- f32 functions instead of the library's.
 function c_text.functions(own)
     local f32_call = ordered.copy(F32_CALL, own)
     return function(dtype, variable, at)
@@ -28,35 +28,35 @@ end
 --- The C type of the elements of a tensor of numbers.
 function c_text.type_of(t) return text.ident(graph.is_half(t) and t.dtype or "real") end
 
---- The C text of `value`, an element of a tensor, as a number to compute with.
+--- The C text that converts `value`, the text of an element of a tensor, to the type of arithmetic.
 function c_text.load(t, value)
     return graph.is_half(t) and ("%s_widen(%s)"):format(t.dtype, value) or value
 end
 
---- What is stored of the C text of a number in an element of a tensor.
+--- The C text that converts `value` to the type of the tensor's elements.
 function c_text.stored(t, value)
     return graph.is_half(t) and ("%s_narrow(%s)"):format(t.dtype, value) or value
 end
 
---- The statement that writes `value` to `target`, such as "y[i]", an element of the first result, adding
---- if the kernel can.
+--- The statement that writes `value` to `target`, an element of the first result such as "y[i]". It adds to the element
+--- if the kernel can add.
 function c_text.store(kernel, target, value)
     local y = graph.writes(kernel.node)[1].tensor
     if kernel.can_add then value = ("add ? %s + %s : %s"):format(c_text.load(y, target), value, value) end
     return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
 end
 
---- What a tensor is called in the structures of model.h (program/names.lua).
+--- The name of a tensor in the structures of model.h (program/names.lua).
 function c_text.field(t) return t.place.field or t.name end
 
--- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
+-- The number of iterations of `region` finished before the one with loop variable l, or including it.
 local function finished(region, with_present)
     if region.step > 0 then return with_present and "l + 1" or "l" end
     return ("%d - l"):format(region.count - (with_present and 0 or 1))
 end
 
---- The number of the value of the present iteration among those of a tensor, and the name of the elements from one to
---- the next; nil: there is one value.
+--- The index of the present iteration's slot of a tensor, and the name of the distance between slots, in elements; nil
+--- if the tensor has one slot.
 function c_text.slot(t)
     local p = t.place
     if not t.scope or p.slots == 1 then return nil end
@@ -66,14 +66,14 @@ function c_text.slot(t)
     return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
 end
 
---- Whether a value has a name of its own in an iteration: one that it gets from the iteration before, or hands on.
+--- Whether a value gets a pointer variable in the loop body: it is carried from the last iteration or to the next.
 function c_text.is_named(t)
     local index = t.place and c_text.slot(t)
     return index ~= nil and index ~= "l"
 end
 
---- The expression of "add to what is there" for an output, where `adds` is the role's; nil: the kernel
--- never adds.
+--- The condition under which a kernel adds to an output instead of writing it; `adds` is the role's flag. nil: the
+-- kernel never adds.
 function c_text.adds(out)
     local acc = out.acc
     if not acc then return nil end
@@ -86,12 +86,11 @@ function c_text.adds(out)
     return loop or "false"
 end
 
--- Columns of a line, and of one with a barrier or a comment behind the call. Templates move lines 4 columns in.
+-- Most columns of a line, and of a line with a barrier or comment after the call. Templates indent lines by 4 more.
 local COLUMNS, MOST_COLUMNS = 100, 106
 
---- A call or declaration broken after commas so that no line is longer than 100 columns, with `tail` no longer than
--- 106, or with what follows the call on a line of its own; `pad` is the indentation of the first line, `tail` what
--- follows the last item.
+--- A call or declaration, broken after commas into lines of at most 100 columns. `pad`: indentation of the first line.
+-- `tail`: text after the last item; a last line over 106 columns is broken after the first "; " of the tail.
 function c_text.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
     for i, item in ipairs(list) do
@@ -109,7 +108,7 @@ function c_text.wrap(pad, open, list, tail)
     return table.concat(rows, "\n")
 end
 
---- A call with its comment: behind the call where both fit on its last line, else on the line before.
+--- A call with its comment, on the call's last line if both fit, else on the line before.
 function c_text.commented(pad, call, comment)
     local last = call:match("[^\n]*$")
     local is_end = last == call or last:sub(#pad + 1, #pad + 1) == " "

@@ -1,15 +1,15 @@
--- interface: what a target is: the fields of the object that gen/emit/targets/NAME/target.lua returns. Nobody outside
--- gen/emit/targets asks which target it is; who writes a file asks for a capability or calls a function of the object.
--- A field that is missing, unknown or of another type is an error when the target is loaded.
+-- interface: the fields of a target, the object that gen/emit/targets/NAME/target.lua returns. Code outside
+-- gen/emit/targets never asks for the target's name: it asks for a capability or calls a function of the object.
+-- A missing field, an unknown one or one of another type is an error when the target is loaded.
 local ordered = require "base.ordered"
 
 local interface = {}
 
 local function field(name, type, doc, optional) return { name = name, type = type, doc = doc, optional = optional } end
 
--- Fields by what they are for; of an optional one, nil is the answer no.
+-- Fields by purpose; nil of an optional field means no.
 interface.fields = {
-    -- what it is and can do
+    -- description and capabilities
     field("doc", "string", "what a program for it is, in a few words"),
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
@@ -18,7 +18,7 @@ interface.fields = {
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
     field("looks_at_skip", "boolean", "whether each kernel of an update looks whether the update is skipped", true),
 
-    -- what it makes of the ops of the catalog (targets/ops.lua)
+    -- emitting the ops of the catalog (targets/ops.lua)
     field("folder", "string", "the folder of its templates, below templates/"),
     field("extension", "string", "the end of their names"),
     field("ops", "table", "by op: { arguments(kernel, node, op, dtype, target), launch(node, dtype), helper, block, "
@@ -28,7 +28,7 @@ interface.fields = {
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
-    -- spelling: types, numbers, expressions
+    -- text of types, numbers and expressions
     field("i32", "string", "the type of whole numbers in kernels"),
     field("int64", "string", "the type of the numbers of updates and cycles"),
     field("index", "string", "the index of an element where a view divides it"),
@@ -44,7 +44,7 @@ interface.fields = {
     field("wrap", "function", "(pad, open, list, tail): a call or declaration in lines of at most 100 columns"),
     field("rate_spelling", "function", "(config, argument): how boundary/rate.lua spells the functions of the rate"),
 
-    -- calls: what the host writes in forward, backward and the cycle
+    -- calls of the host in forward, backward and the cycle
     field("worker", "string", "the first argument of each call"),
     field("worker_parameter", "string", "its declaration"),
     field("barrier", "string", "the call that waits for all workers; nil: kernels run one behind the other", true),

@@ -1,5 +1,5 @@
--- ops: the table `ops` of a target: for each op of the catalog its template arguments, its launch, the blocks it is
--- made of. A target has entries of its own; an op may carry all of it in its entry of the catalog, for all targets:
+-- ops: completes the table `ops` of a target: template arguments, launch and template blocks of each op of the catalog.
+-- A target has entries of its own; the catalog's entry of an op may have them for all targets:
 --
 --   arguments = function(node, how) return { n = node.size.N, store = how.store("y[i]", "sum") } end,
 --   launch = function(node) return { over = node.size.N } end,    -- or { rows =, width = }, { blocks =, threads = }
@@ -9,7 +9,7 @@ local text = require "base.text"
 
 local ops = {}
 
---- { [op] = { arguments } } of modules of emit/kernels, whose arguments are those of all targets.
+--- { [op] = { arguments } } of modules of emit/kernels, with arguments that all targets share.
 function ops.shared(...)
     local list = {}
     for _, family in ipairs { ... } do
@@ -18,7 +18,7 @@ function ops.shared(...)
     return list
 end
 
---- Adds to the shared arguments of op `name` what `more(list, node, kernel, op, dtype)` sets in them.
+--- Lets `more(list, node, kernel, op, dtype)` add to the shared arguments of op `name`.
 function ops.add(list, name, more)
     local shared = list[name].arguments
     list[name].arguments = function(kernel, node, op, dtype, target)
@@ -28,8 +28,8 @@ function ops.add(list, name, more)
     end
 end
 
--- How a target spells what an op's arguments have: the type of numbers, a number, a function of the math library,
--- an element read as a number, the statement that stores or adds an element of the first result.
+-- Functions of a target that give an op's arguments their text: the type of numbers, a number, a call of a math
+-- function, an element converted to that type, the statement that stores an element of the first result or adds to it.
 local function spelling(kernel, dtype, target)
     return {
         real = text.ident "real",
@@ -40,7 +40,7 @@ local function spelling(kernel, dtype, target)
     }
 end
 
--- What the catalog's entry says for all targets, as the table of one target has it.
+-- The entry of a target's table made from the catalog's entry of an op.
 local function of_catalog(op, target)
     return {
         arguments = op.arguments and function(kernel, node, _, dtype)
@@ -51,7 +51,7 @@ local function of_catalog(op, target)
     }
 end
 
--- { [file] = { [block] = true } } of the template files of a target.
+-- The blocks of a target's template files: { [file] = { [block] = true } }.
 local function blocks_of(target)
     local found = {}
     for _, file in ipairs(host.embedded_names("templates/" .. target.folder .. "/")) do
@@ -77,7 +77,7 @@ local function check(op, entry, target, found)
     if target.launch and not entry.launch then missing(op, target, "launch", where) end
 end
 
---- Completes target.ops by what the catalog's ops say themselves, and refuses an op that the target cannot emit.
+--- Completes target.ops by the entries of the catalog, and refuses an op that the target cannot emit.
 function ops.complete(target, catalog_ops)
     local found, all = blocks_of(target), ordered.copy(target.ops)
     for name, op in catalog_ops:each() do
@@ -92,7 +92,7 @@ function ops.complete(target, catalog_ops)
     target.ops = all
 end
 
---- The template arguments of a node; sets kernel.launch. `own`: the function that makes them for what is no op.
+--- The template arguments of a node; sets kernel.launch. `own`: makes them for a node that is not an op.
 function ops.arguments(kernel, node, op, dtype, target, own)
     local entry = target.ops[own and "map" or node.op] or {}
     kernel.launch = entry.launch and entry.launch(node, dtype)
@@ -110,7 +110,7 @@ function ops.block(kernel, node, op, target)
     return op.block or node.op
 end
 
---- The names of the helpers that stand before a node's kernel, one behind the other, or nil.
+--- The names of the helpers of a node's kernel, in order, separated by spaces; or nil.
 function ops.helper(node, target)
     local own = target.ops[node.op]
     local helper = own and own.helper

@@ -1,5 +1,5 @@
--- targets: what programs are written for. A target is a folder here, gen/emit/targets/NAME, whose target.lua returns
--- the object that interface.lua declares; a folder that is there is a target, without a list that names it.
+-- targets: the targets of programs. Each folder gen/emit/targets/NAME is a target: its target.lua returns the object
+-- that interface.lua declares. No list names the folders.
 local catalog = require "catalog.catalog"
 local interface = require "emit.targets.interface"
 local ops = require "emit.targets.ops"

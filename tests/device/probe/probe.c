@@ -298,7 +298,7 @@ static int run_reduced(probe *p, ga_nccl *nccl, ga_err *e) {
     return GA_OK;
 }
 
-/* Each rank's shard of the sum, gathered again: what a sharded update does. */
+/* Reduce-scatter to shards, then all-gather, as in a sharded update. */
 static int run_sharded(probe *p, ga_nccl *nccl, ga_err *e) {
     double in[120], out[120];
     int rank = ga_nccl_rank(nccl), size = ga_nccl_size(nccl), part = 120 / size;

@@ -1,5 +1,5 @@
-// probe.cu: right kernels and wrong ones, for the tests of the device library. "wrong_" says what a
-// kernel does; the line that the checker must name ends in a comment that starts with "found:".
+// probe.cu: correct and wrong kernels for the tests of the device library. Names of wrong kernels begin with
+// "wrong_"; the line that the checker must name ends in a comment that starts with "found:".
 
 GA_KERNEL(256) add(float *out, const float *a, const float *b, int n) {
     for (ga_int64 i = ga_thread_first(); i < n; i += ga_thread_count()) out[i] = a[i] + b[i];

@@ -1,5 +1,5 @@
--- c: how the C target spells types, literals, addresses and calls. All here is C text made from checked names and
--- numbers; templates get it as text.block. The fields are those of targets/interface.lua.
+-- c: types, literals, addresses and calls of the C target, as C text made from checked names and numbers; templates get
+-- it as text.block. The fields are those of targets/interface.lua.
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 
@@ -13,10 +13,10 @@ local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true,
     adds = c_text.adds, wrap = c_text.wrap }
 
--- Of f32, the program brings some functions of its own (templates/c/math.c).
+-- For f32 the program has some functions of its own (templates/c/math.c).
 c.spelling, c.call = c_text.functions { exp = "ga_expf", log = "ga_logf", tanh = "ga_tanhf", erf = "ga_erff" }
 
--- " + l * H_PARAMS": where the value of the present iteration lies, behind that of the first.
+-- " + l * H_PARAMS": the offset of the present iteration's value from the first one, in elements.
 local function slot_offset(t)
     local index, distance = c_text.slot(t)
     return index and (" + %s * %s"):format(index, distance) or ""
@@ -51,19 +51,19 @@ function c.pointer(t)
     return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
 end
 
---- The declaration of the address of a value with a name of its own in an iteration.
+--- The declaration of the pointer variable of a value in a loop body (c_text.is_named).
 function c.named(t)
     return ("%s *const %s = %s"):format(ELEMENT[t.dtype] or "real", c_text.field(t), address_of_value(t))
 end
 
---- What is added to the address of a tensor for the rows of a node's run.
+--- The offset of the rows of a node's run in a tensor, as text added to its address.
 function c.run_offset(t, run)
     local width = graph.elements(t.shape) // run.whole
     return run.scope and " + l * " .. t.place.rows or run.first > 0 and (" + %d"):format(run.first * width)
         or ""
 end
 
---- A field of the struct batch, and its comment; its value where its memory begins at `at`.
+--- A field of the struct batch, and its comment; batch_place is its initializer, for memory at `at`.
 function c.batch_field(t)
     return ("const %s *%s;"):format(ELEMENT[t.dtype] or "real", t.name), c_text.shape(t)
 end
@@ -75,14 +75,14 @@ end
 --- The field of a tensor in the structures of model.h; `name` may be followed by spaces.
 function c.field(t, name) return ("%s *%s"):format(ELEMENT[t.dtype] or "real", name) end
 
---- How the field of a tensor at `offset` elements behind `base` is set.
+--- The initializer of a tensor's field, `offset` elements after `base`.
 function c.place(t, base, offset)
     local own = ELEMENT[t.dtype]
     local text = own and ".%s = (" .. own .. " *)(%s + %d)," or ".%s = %s + %d,"
     return text:format(c_text.field(t), base, offset)
 end
 
---- The field of a gradient of 16 bits, and how it is set at `offset` elements behind the first.
+--- The field of a 16-bit gradient, and its initializer, `offset` elements after the first gradient.
 function c.gradient_field(name) return ("bf16 *%s;"):format(name) end
 function c.gradient_place(name, offset) return (".%s = flat + %d,"):format(name, offset) end
 
@@ -95,20 +95,20 @@ function c.parameter(t, name, writes)
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
 
---- How a kernel reads a scalar of the step.
+--- The text by which a kernel reads a scalar of the step.
 function c.scalar(name) return name end
 
---- What stands before the parameters of a kernel, and the parameters that all kernels have.
+--- The text before the parameters of a kernel, and the first parameters of all kernels.
 function c.open(name) return ("static void %s("):format(name) end
 c.first_parameters = { "ga_worker *w" }
 
 c.int64, c.updates, c.cycles = "int64_t", "m->count.update", "m->count.cycle"
 c.nominal, c.scaler_argument = "m->nominal", "&SCALER, "
 
---- What the schedule gives ("lr", "momentum") after `t` updates.
+--- The call that gives a value of the schedule ("lr", "momentum") after `t` updates.
 function c.rate(config, what, t) return ("%s_model_%s(m, %s)"):format(config.name, what, t) end
 
---- How the functions of the rate are spelled (boundary/rate.lua); `argument`: their number of updates or cycles.
+--- Texts for the functions of the rate (boundary/rate.lua); `argument`: the name of their parameter.
 function c.rate_spelling(config, argument)
     local function head(what)
         return ("double %s_model_%s(const model *m, int64_t %s)"):format(config.name, what, argument)
@@ -118,14 +118,14 @@ function c.rate_spelling(config, argument)
         kept = "static _Thread_local ", lr = head "lr", momentum = "static " .. head "momentum" }
 end
 
---- What gradient_partials calls an element, and how it counts one that is not finite.
+--- The index of an element in gradient_partials, and the statement that counts a non-finite element.
 c.element = "i + j"
 function c.count_nonfinite(name) return ("bad[j] += isfinite(%s) ? 0 : 1;"):format(name) end
 
---- How addresses are declared.
+--- Types of address variables.
 c.place_type, c.fixed_place_type = "real *", "real *const "
 
---- The calls of nodes of the boundary that one worker does, and what follows behind the barrier.
+--- The calls of boundary nodes that one worker executes, and the statement after the barrier.
 c.services = {
     buckets_finish = { call = "buckets_finish(w, m);" },
     handler = { call = "call_handlers(w, m);" },
@@ -134,7 +134,7 @@ c.services = {
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
---- The parameters of a kernel of the boundary that one worker does; what the call of any begins with.
+--- The parameters of a boundary kernel that one worker executes; step_of gives the first argument of its call.
 function c.single(_, own, reads_step)
     local all = { "ga_worker *worker", reads_step and "const step *s" or nil }
     return table.move(own, 1, #own, #all + 1, all)
@@ -142,14 +142,14 @@ end
 
 function c.step_of(reads_step) return reads_step and c.sweep_step or "w" end
 
---- The parameters of an update kernel: its own and the elements of a run.
+--- The parameters of an update kernel: its own and `count`, the elements of a run.
 function c.sweep(_, own)
     local all = table.move(own, 1, #own, 2, { "ga_worker *worker" })
     all[#all + 1] = "int64_t count"
     return all
 end
 
---- The same of a kernel over rows and columns of matrices, or over whole matrices, without a run.
+--- The same for a kernel over rows or columns of matrices; a kernel over whole matrices has no `count`.
 function c.matrices(_, own, over)
     if over then return c.sweep(nil, own) end
     return table.move(own, 1, #own, 2, { "ga_worker *worker" })

@@ -1,5 +1,5 @@
--- c_files: the part of the C target in the files around the step (model, main, Makefile), its memory, and the files of
--- the runtime that it needs. There is no device.
+-- c_files: the C target's parts of model.h, model.c, main.c and the Makefile, its arenas, and its files of the runtime.
+-- There is no device.
 local batch = require "emit.program.batch"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
@@ -35,15 +35,15 @@ function c_files.constants() return {} end
 --- More assignments of model.c's place().
 function c_files.flat_places() return {} end
 
---- What the Makefile links and watches beside the C files.
+--- Libraries and further dependencies in the Makefile.
 function c_files.makefile()
     return { device = false, libs = NOTHING }
 end
 
---- Parts of the runtime that the program is linked with.
+--- Further parts of the runtime that the program links.
 function c_files.runtime(config) return scaler.moves(config) and { "loop/scaler" } or {} end
 
---- The engines of comm.h that the program has.
+--- The implementations of comm.h that the program can be built with.
 function c_files.engines() return { "self", "mpi" } end
 
 --- Whether a header of the runtime belongs to the program.

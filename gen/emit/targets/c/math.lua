@@ -1,12 +1,12 @@
--- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that the kernels of a program
--- name, in an order in which each stands before what uses it.
+-- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that a program's kernels use, each before
+-- its first use.
 local c = require "emit.targets.c.c"
 local matmul = require "emit.targets.c.matmul"
 local text = require "base.text"
 
 local math_file = {}
 
--- The C expression of a b + c on vectors with the profile's instructions, and what declares them.
+-- The C expression of a * b + c on vectors for each instruction set, and the header that declares it.
 local VECTOR_FMA = {
     avx2 = { f32 = "__builtin_ia32_vfmaddps256(a, b, c)", f64 = "__builtin_ia32_vfmaddpd256(a, b, c)" },
     avx512 = { f32 = "_mm512_fmadd_ps(a, b, c)", f64 = "_mm512_fmadd_pd(a, b, c)",
@@ -34,7 +34,7 @@ local function half(_, _, name) return { half = text.ident(name) } end
 
 local function nothing() return {} end
 
--- A piece is in the program if a kernel, or a piece behind it, has one of its names.
+-- A piece is in the program if a kernel, or a later piece, uses one of its names.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
@@ -54,8 +54,8 @@ local PIECES = {
     { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
 }
 
--- Whether a text has one of these names as a whole word. Plain search for the letters a name begins with comes
--- first: it is a hundred times faster where the text has none.
+-- Whether a text has one of these names as a whole word. A plain search comes first: it is a hundred times faster if
+-- the text has none.
 local function has_name(body, names)
     for _, name in ipairs(names) do
         if body:find(name:match("^[%w_]+"), 1, true) and body:find("%f[%w_]" .. name .. "%f[^%w_]") then return true end
@@ -63,7 +63,7 @@ local function has_name(body, names)
     return false
 end
 
--- The functions of the strips that the kernels call, each once.
+-- The strip functions that the kernels call, each once.
 local function strip_functions(kernels, context)
     local known, list = {}, {}
     for name, rows, columns in kernels:gmatch("(strip_(%d+)x(%d+))%(") do
@@ -76,7 +76,7 @@ local function strip_functions(kernels, context)
     return table.concat(list)
 end
 
---- The text of math.c for kernels with this text; nil if they need none of it.
+--- The text of math.c for kernels with this text; nil if they need nothing of it.
 function math_file.render(kernels, context, header)
     local body, used_vectors, found = "", false, false
     for i = #PIECES, 1, -1 do

@@ -1,29 +1,29 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
---   a panel (depth x columns of B) is copied once into the first cache; strips (rows x columns of C)
---   go over it with their sums in registers; a tile is `tall` rows of strips by one panel's columns.
+--   A panel (depth x columns of B) is copied once and stays in the L1 cache. A strip (rows x columns of C) runs over
+--   the panel with its sums in registers. A tile is `tall` rows of strips by the columns of one panel.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local matmul = {}
 
-local TILES = 32          -- a product is cut into about so many tiles, if they stay worth claiming
+local TILES = 32          -- a product has about this many tiles, unless they get too small
 local TALL_MIN, TALL_MAX = 48, 192
 
 local function ceil(a, b) return (a + b - 1) // b end
 
---- Rows and vectors of a strip whose sums, factors and a broadcast value fit the registers.
+--- Rows and vectors of a strip whose sums, a row of B and a broadcast value fit the registers.
 function matmul.strip(profile)
     if profile.registers >= 32 then return 8, 3 end
     return 6, 2
 end
 
--- Cycles of one term of a strip: two multiply-adds at once, each with a latency of four.
+-- Clock cycles of one term of a strip: two multiply-adds per cycle, each with a latency of four.
 local function cycles(rows, vectors)
     return rows == 0 and 0 or math.max(rows * vectors / 2, 4) + 0.5
 end
 
--- Rows of a strip, so that the last, lower one costs little.
+-- Rows of a strip, chosen so that the last, lower strip costs little.
 local function strip_rows(M, most, vectors)
     if M <= most then return M end
     local best, least
@@ -56,8 +56,8 @@ local function index_text(i, i_stride, j, j_stride)
     return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
 end
 
---- The calls that compute a strip of an M x N result: the lowest and the narrowest are functions of their
--- own. lowest and narrowest: the C conditions for them.
+--- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
+-- lowest, narrowest: the C conditions for them.
 function matmul.strip_calls(M, N, s, lowest, narrowest)
     local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
     local columns = math.min(N, s.columns)

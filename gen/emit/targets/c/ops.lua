@@ -1,5 +1,5 @@
--- c_ops: what the templates of the C target have beside the shared arguments of emit/kernels, and the helpers in front
--- of them. A kernel is called by all workers, so no op has a launch.
+-- c_ops: template arguments of the C target besides the shared ones of emit/kernels, and helpers. All workers call a
+-- kernel, so no op has a launch.
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
 local c_text = require "emit.targets.c_text"
@@ -42,7 +42,7 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- What a query sees.
+-- The arguments for the keys that a query attends to.
 local function add_tiles(arguments, node)
     arguments.half, arguments.real = graph.is_half(node.ins.query), text.ident("real")
     arguments.queries = math.min(QUERIES, arguments.T)
@@ -82,7 +82,7 @@ add("norm_dx", function(arguments, node, kernel)
     arguments.x_half, arguments.dy_half = graph.is_half(node.ins.x), graph.is_half(node.ins.dy)
 end)
 
--- The pointers to a row of x and of dy, `at` elements behind their beginnings.
+-- The declarations of pointers to a row of x and of dy, at offset `at`.
 local function heads(node, at)
     local x, dy = c_text.type_of(node.ins.x).text, c_text.type_of(node.ins.dy).text
     if x == dy then return text.block(("const %s *row = x + %s, *d = dy + %s;"):format(x, at, at)) end
@@ -103,7 +103,7 @@ add("batchnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor,
         ("(%s - middle) * factor + shift"):format(c_text.load(node.ins.x, "x[i]"))))
 end)
--- Where one of dy and x is of 16 bits, so is the other.
+-- dy and x have the same type.
 add("batchnorm_sums", function(arguments, node) arguments.half = graph.is_half(node.ins.x) end)
 help("row_sums", "batchnorm_stats", "batchnorm_sums")
 
@@ -111,7 +111,7 @@ help("row_sums", "batchnorm_stats", "batchnorm_sums")
 
 of_planes(list)
 
--- A plane's gradient is spread over the places that its windows saw.
+-- The gradient of a plane is spread over the places of its windows.
 local function add_spread(arguments, node, kernel)
     arguments.adds, arguments.half = kernel.can_add or false, graph.is_half(node.outs.y.tensor)
 end
@@ -132,7 +132,7 @@ local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, no
 set("axis_sum", { arguments = axis_sum })
 set("column_sum", { arguments = axis_sum })
 
--- A row of logits of 16 bits is widened first.
+-- A row of 16-bit logits is widened first.
 local function add_half(arguments, node) arguments.half = graph.is_half(node.ins.logits) end
 add("cross_entropy", add_half)
 add("hit", add_half)

@@ -1,5 +1,5 @@
--- c_ops_conv: what the C target's templates of convolutions have beside the shared arguments: strips of a product over
--- panels that are gathered from the planes.
+-- c_ops_conv: template arguments of convolutions of the C target besides the shared ones: strips of a product over
+-- panels gathered from the planes.
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
@@ -7,14 +7,14 @@ local matmul = require "emit.targets.c.matmul"
 local ops = require "emit.targets.ops"
 local text = require "base.text"
 
-local PLACES = 128      -- of a panel of the weight's gradient: templates/c/planes.c has room for so many
-local TALL_TERMS = 48   -- rows that are gathered at once there
+local PLACES = 128      -- in a panel of the weight's gradient: the capacity in templates/c/planes.c
+local TALL_TERMS = 48   -- rows gathered at once there
 
 local function ceil(a, b) return (a + b - 1) // b end
 
 local function bytes_of(dtype) return dtype == "f64" and 8 or 4 end
 
--- The rows of a table of parts; `tiles_of(part)` counts the pieces of work of one.
+-- The rows of a table of parts; `tiles_of(part)` is the number of tiles of a part.
 local function part_rows(parts, tiles_of)
     local rows, tiles = {}, 0
     for i, part in ipairs(parts) do
@@ -52,7 +52,7 @@ local function weight_gradient(kernel, node, op, dtype)
     return list
 end
 
--- Sets the entries of the ops of convolutions in the table of the target.
+-- Sets the entries of convolution ops in the target's table.
 return function(list)
     ops.add(list, "conv2d", add_product)
     ops.add(list, "conv2d_dx", add_product)

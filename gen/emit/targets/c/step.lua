@@ -27,7 +27,7 @@ end
 --- The functions of nodes.
 function c_step.kernels(_, _, context) return context.functions.list end
 
---- All calls of step.c: those of nodes, of the gradient's norm, the updates. found: of boundary.kernels.
+--- All calls of step.c: of nodes, of the gradient's norm, of the updates. found: the result of boundary.kernels.
 function c_step.calls(all, found)
     local list = ordered.copy(all)
     for _, more in ipairs { { found.measure }, found.updates, found.iterations } do

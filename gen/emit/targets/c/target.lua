@@ -1,4 +1,4 @@
--- The C target: kernels.c is called by all workers of a team (runtime/team.h), over memory of the host.
+-- The C target: all workers of a team (runtime/base/team.h) call the functions of kernels.c, in host memory.
 local c = require "emit.targets.c.c"
 local c_files = require "emit.targets.c.files"
 local c_ops = require "emit.targets.c.ops"

@@ -1,5 +1,5 @@
--- cuda: how the CUDA target spells kernels, launches and addresses. The fields are those of targets/interface.lua.
--- Host code passes addresses of device memory (bytes), so offsets carry sizeof(real).
+-- cuda: kernels, launches and addresses of the CUDA target, as text. The fields are those of targets/interface.lua.
+-- Host code computes device addresses in bytes, so offsets contain sizeof(real).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
@@ -18,7 +18,7 @@ cuda.spelling, cuda.call = c_text.functions()
 
 local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
--- " + iteration(l, H_PARAMS)": where the value of the present iteration lies, in bytes behind that of the first.
+-- " + iteration(l, H_PARAMS)": the offset of the present iteration's value from the first one, in bytes.
 local function slot_offset(t)
     local index, distance = c_text.slot(t)
     if not index then return "" end
@@ -53,12 +53,12 @@ function cuda.pointer(t)
     return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
 end
 
---- The declaration of the address of a value with a name of its own in an iteration.
+--- The declaration of the address variable of a value in a loop body (c_text.is_named).
 function cuda.named(t)
     return ("const ga_address %s = %s"):format(c_text.field(t), address_of_value(t))
 end
 
---- What is added to the address of a tensor for the rows of a node's run.
+--- The offset of the rows of a node's run in a tensor, as text added to its address.
 function cuda.run_offset(t, run)
     local width = graph.bytes(t) * (graph.elements(t.shape) // run.whole)
     return run.scope and (" + sizeof(%s) * l * %s"):format(ELEMENT[t.dtype] or "real", t.place.rows)
@@ -68,10 +68,10 @@ end
 cuda.int64, cuda.updates, cuda.cycles = "ga_int64", "s->update", "s->cycle"
 cuda.nominal, cuda.scaler_argument = "s->nominal", ""
 
---- What the schedule gives ("lr", "momentum") after `t` updates.
+--- The call that gives a value of the schedule ("lr", "momentum") after `t` updates.
 function cuda.rate(_, what, t) return ("%s(s, %s)"):format(what == "lr" and "learning_rate" or what, t) end
 
---- How the functions of the rate are spelled (boundary/rate.lua); `argument`: their number of updates or cycles.
+--- Texts for the functions of the rate (boundary/rate.lua); `argument`: the name of their parameter.
 function cuda.rate_spelling(_, argument)
     local function head(name) return ("GA_DEVICE double %s(const step *s, ga_int64 %s)"):format(name, argument) end
     return { int64 = "ga_int64", epoch_cycles = "s->epoch_cycles", total = "s->schedule_total",
@@ -79,14 +79,14 @@ function cuda.rate_spelling(_, argument)
         lr = head "learning_rate", momentum = head "momentum" }
 end
 
---- What gradient_partials calls an element, and how it counts one that is not finite.
+--- The index of an element in gradient_partials, and the statement that counts a non-finite element.
 cuda.element = "i"
 function cuda.count_nonfinite(name) return ("bad += !(%s - %s == 0);"):format(name, name) end
 
---- How addresses are declared.
+--- Types of address variables.
 cuda.place_type, cuda.fixed_place_type = "ga_address ", "const ga_address "
 
---- The calls of nodes of the boundary that are not kernels over a run.
+--- The calls of boundary nodes that are not kernels over a run.
 cuda.services = {
     buckets_finish = { call = "buckets_finish(q, m);" },
     small_sum = { call = "small_sum(q, m);", kernel = "small_values" },
@@ -94,8 +94,8 @@ cuda.services = {
     decide = { call = "decide(q, m->block, m->device_partials);", kernel = "decide" },
 }
 
---- The parameters of a kernel of the boundary that is one block, and what the call of any begins with: all look
---- whether the update is skipped.
+--- The parameters of a boundary kernel of one block; step_of gives the first argument of its call. All boundary kernels
+--- check whether the update is skipped.
 cuda.looks_at_skip = true
 function cuda.single(kernel, own)
     kernel.launch = { blocks = 1, threads = THREADS }
@@ -105,8 +105,8 @@ end
 
 function cuda.step_of() return cuda.sweep_step end
 
---- The parameters of an update kernel: its own and the elements of a run, which decide how many
---- blocks are launched: one per `tile` elements, per `tall` rows for "matrix", or what is enough.
+--- The parameters of an update kernel: its own and `count`, the elements of a run. Blocks: one per `tile` elements, one
+--- per `tall` rows for "matrix", else enough for all elements.
 function cuda.sweep(kernel, own, tile)
     kernel.launch = { threads = THREADS,
         blocks = tile == "matrix" and "(unsigned)((count / columns + tall - 1) / tall)"
@@ -123,7 +123,7 @@ local BLOCKS = {
         :format(matrices.CHUNK - 1, matrices.CHUNK, THREADS - 1, THREADS),
 }
 
---- The same of a kernel over rows and columns of matrices, or over whole matrices: a block for each.
+--- The same for a kernel over rows or columns of matrices, or over whole matrices with one block each.
 function cuda.matrices(kernel, own, over)
     if over then cuda.sweep(kernel, own) else kernel.parameters = own end
     kernel.launch = { threads = THREADS, blocks = BLOCKS[over] or "(unsigned)matrices" }
@@ -137,7 +137,7 @@ function cuda.over_square(kernel, own)
     kernel.parameters = own
 end
 
---- A field of the struct batch, and its comment; its value where its memory begins at `at`.
+--- A field of the struct batch, and its comment; batch_place is its initializer, for memory at `at`.
 function cuda.batch_field(t)
     return ("ga_address %s;"):format(t.name), (ELEMENT[t.dtype] or "real") .. " " .. c_text.shape(t)
 end
@@ -147,12 +147,12 @@ function cuda.batch_place(t, at) return (".%s = %s,"):format(t.name, at) end
 --- The field of a tensor in the structures of model.h; `name` may be followed by spaces.
 function cuda.field(_, name) return "ga_address " .. name end
 
---- How the field of a tensor at `offset` elements behind `base` is set.
+--- The initializer of a tensor's field, `offset` elements after `base`.
 function cuda.place(t, base, offset)
     return (".%s = %s + sizeof(real) * %d,"):format(c_text.field(t), base, offset)
 end
 
---- The field of a gradient of 16 bits, and how it is set at `offset` elements behind the first.
+--- The field of a 16-bit gradient, and its initializer, `offset` elements after the first gradient.
 function cuda.gradient_field(name) return ("ga_address %s;"):format(name) end
 function cuda.gradient_place(name, offset) return (".%s = flat + sizeof(bf16) * %d,"):format(name, offset) end
 
@@ -163,13 +163,13 @@ function cuda.parameter(t, name, writes)
     return writes and ("%s *%s"):format(type_name, name) or ("const %s *%s"):format(type_name, name)
 end
 
---- How a kernel reads a scalar of the step: what moves from cycle to cycle is not part of a launch.
+--- The text by which a kernel reads a scalar of the step: by address if it changes between launches of a graph.
 function cuda.scalar(name, t) return t.moves and "*" .. name or name end
 
---- What stands before the parameters of a kernel with this launch.
+--- The text before the parameters of a kernel with this launch.
 function cuda.open(name, launch) return ("GA_KERNEL(%d) %s("):format(launch.threads, name) end
 
---- Kernels have no parameter for the worker.
+--- Kernels have no parameter for a worker.
 cuda.first_parameters = {}
 
 return cuda

@@ -1,5 +1,5 @@
--- cuda_files: the part of a device in the files around the step (model, main, Makefile), its memory, and the files of
--- the runtime that it needs.
+-- cuda_files: the CUDA target's parts of model.h, model.c, main.c and the Makefile, its arenas, and its files of the
+-- runtime.
 local batch = require "emit.program.batch"
 local cuda_step = require "emit.targets.cuda.step"
 local ordered = require "base.ordered"
@@ -11,7 +11,7 @@ local PAGE = 4096
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
 
---- The arenas of training: those of the device, copies of what files have, and what lies between host and device.
+--- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
@@ -112,7 +112,7 @@ function cuda_files.flat_places(g)
     return list
 end
 
---- What the Makefile links and watches beside the C files.
+--- Libraries and further dependencies in the Makefile.
 function cuda_files.makefile()
     return { device = true, libs = text.block(" -ldl") }
 end
@@ -120,13 +120,13 @@ end
 local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
 local RANKS = { "device/device_nccl", "ranks/rendezvous" }
 
---- Parts of the runtime that the program is linked with.
+--- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)
     local list = ordered.copy(DEVICE)
     return config.mode.ranks and table.move(RANKS, 1, #RANKS, #list + 1, list) or list
 end
 
---- The engines of comm.h: those that the program has.
+--- The implementations of comm.h that the program can be built with.
 function cuda_files.engines(config)
     return config.mode.ranks and { "self", "mpi", "nccl" } or { "self" }
 end

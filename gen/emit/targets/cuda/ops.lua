@@ -1,5 +1,5 @@
--- cuda_ops: what the templates of the CUDA target have beside the shared arguments of emit/kernels, and how each op is
--- launched: { blocks, threads }, one-dimensional, whole warps, decided by shapes alone.
+-- cuda_ops: template arguments of the CUDA target besides the shared ones of emit/kernels, and the launch of each op:
+-- { blocks, threads }, one-dimensional, in whole warps, a function of the shapes alone.
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
 local c_text = require "emit.targets.c_text"
@@ -47,13 +47,13 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- Tiles of 64 where they fit the 48 KiB of shared memory, smaller ones for short sequences.
+-- Side of a tile: 64 if it fits 48 KiB of shared memory, smaller for short sequences.
 local function tile_of(node, dtype)
     local largest = dtype == "f64" and 32 or 64
     return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
 end
 
--- What a query sees.
+-- The arguments for the keys that a query attends to.
 local function add_tiles(arguments, node, _, _, dtype)
     arguments.tile, arguments.depth = tile_of(node, dtype), arguments.d <= SIDE and SIDE or 2 * SIDE
     local hidden = { "j >= T" }
@@ -99,7 +99,7 @@ add("layernorm", function(arguments, node)
         ("(%s - middle) * factor * weight[c]%s"):format(arguments.x.text, arguments.shift.text)))
 end)
 
--- The pointers to a row of x and of dy.
+-- The declarations of pointers to a row of x and of dy.
 local function heads(node)
     local x, dy = c_text.type_of(node.ins.x).text, c_text.type_of(node.ins.dy).text
     if x == dy then return text.block(("const %s *row = x + r * C, *d = dy + r * C;"):format(x)) end
@@ -135,7 +135,7 @@ launch(function(node) return launches.full(node.size.C) end, "batchnorm_running"
 
 of_planes(list)
 
--- Each place collects the gradient of the windows that saw it.
+-- Each place sums the gradients of the windows that contain it.
 local function add_seen(arguments, node, kernel)
     pool.add_seen(arguments, node.attrs)
     arguments.store = c_text.store(kernel, "y[i]", "value")
@@ -163,7 +163,7 @@ end, "maxpool2d_dx", "avgpool2d_dx")
 local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, node, dtype,
     shape.by_rows(node) and "row[j]" or "column[j * INNER]") end
 
--- A block has 32 columns.
+-- A launch with a block per 32 columns.
 local function by_columns(node)
     return { blocks = node.size.outer * ceil(node.size.inner, 32), threads = THREADS }
 end
@@ -173,7 +173,7 @@ set("axis_sum", { arguments = axis_sum, launch = function(node)
     return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node)
 end })
 
--- A row of logits is read as x = row[c], and one element as `name`.
+-- Arguments that read a row of logits as x = row[c], and one element as `name`.
 local function add_row(name, spelling)
     return function(arguments, node)
         local logits = node.ins.logits

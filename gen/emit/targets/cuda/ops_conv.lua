@@ -1,5 +1,5 @@
--- cuda_ops_conv: what the CUDA target's templates of convolutions have beside the shared arguments: tiles of a product
--- whose blocks choose their part of the places.
+-- cuda_ops_conv: template arguments of convolutions of the CUDA target besides the shared ones: tiles of a product, and
+-- the choice of a block's part of the places.
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local launches = require "emit.targets.cuda.launches"
@@ -8,9 +8,9 @@ local text = require "base.text"
 
 local ceil = launches.ceil
 
-local BLOCKS_EACH = 1024     -- of a part of a turned weight, at most
+local BLOCKS_EACH = 1024     -- most blocks for a part of a turned weight
 
--- The part of a block, `part`; tiles are the blocks of those before it. `tiles_of(part)` counts those of one.
+-- The text that finds the part of a block and the blocks of the parts before it. tiles_of(part): blocks of a part.
 local function part_choice(parts, tiles_of)
     local lines, tiles = {}, 0
     for i, part in ipairs(parts) do
@@ -21,7 +21,7 @@ local function part_choice(parts, tiles_of)
     return text.block(table.concat(lines, "\n")), tiles
 end
 
--- A tile of a product of `rows` rows; returns its side.
+-- Sets the tile of a product of `rows` rows; returns its side.
 local function add_tile(list, rows)
     local side = rows <= 32 and 32 or 64
     list.tile_rows, list.tile_columns, list.depth = side, side, side == 32 and 32 or 16
@@ -52,7 +52,7 @@ local function weight_gradient(kernel, node, op)
     return list
 end
 
--- Sets the entries of the ops of convolutions in the table of the target.
+-- Sets the entries of convolution ops in the target's table.
 return function(list)
     ops.add(list, "conv2d", add_product)
     ops.add(list, "conv2d_dx", add_product)

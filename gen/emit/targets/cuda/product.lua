@@ -1,12 +1,11 @@
--- product: the tiles of a product on a device, and how their elements are loaded.
+-- product: the tiles of a product on a device, and the loads of their elements.
 local c_text = require "emit.targets.c_text"
 local launches = require "emit.targets.cuda.launches"
 local text = require "base.text"
 
 local ceil = launches.ceil
 
--- Tiles of C: large ones when there are enough of them to fill a device, which has 100 or so
--- multiprocessors, else small ones.
+-- Tiles of C: large if there are enough of them to fill a device of about 100 multiprocessors, else small.
 local function tiling(M, N, f64)
     if not f64 and ceil(M, 128) * ceil(N, 128) >= 96 then
         return { rows = 128, columns = 128, depth = 8, tall = 8, wide = 8 }

@@ -1,6 +1,6 @@
--- cuda_step: the text of step.c, launch.c and kernels.cu. The host sends the same calls as the C
--- target makes; what the boundary decides is decided by one thread of the device.
--- Invariant: the struct step is printed from one list for both sides of the link.
+-- cuda_step: the text of step.c, launch.c and kernels.cu. The host launches the same kernels that the C target
+-- calls; one thread of the device makes the decisions of the boundary.
+-- Invariant: the struct step of host and device is printed from one list.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
 local clip = require "emit.boundary.clip"
@@ -21,7 +21,7 @@ local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 local THREADS = 256
 local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
--- { type, text, comment, how many }; what has no comment is a whole declaration. Doubles come first.
+-- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 8 } }
     if config.mode.ranks then
@@ -82,7 +82,7 @@ end
 
 cuda_step.SMALL = SMALL
 
--- Kernels that no node stands for: { name, launch, parameters, text }.
+-- Kernels without a node: { name, launch, parameters, text }.
 local function boundary_kernels(g, config, context, found)
     local template = context.template("cuda/update.cu")
     local list = {}
@@ -153,7 +153,7 @@ end
 
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
--- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
+-- The host function of a kernel: its parameters, its index in KERNEL_NAMES, its launch.
 local function launcher(kernel)
     local parameters, arguments = { "queue *q" }, {}
     for i, p in ipairs(kernel.parameters) do
@@ -195,8 +195,7 @@ local function launch_text(kernels, header)
         over .. table.concat(functions, "\n") }, "\n")
 end
 
---- The graphs that the program captures: two per size of a cycle (one per slot of the ring), one per
--- role.
+--- The graphs that the program captures: two per size of a cycle, one for each slot of the ring, and one per role.
 function cuda_step.graphs(g)
     local names = {}
     for _, a in ipairs(g.sizes) do
@@ -206,7 +205,7 @@ function cuda_step.graphs(g)
     return names
 end
 
--- What plays the cycles of each size, and the first of their two graphs.
+-- The functions that run the cycles of each size, and the first of their two graphs.
 local function cycle_cases(g)
     local play, graphs = {}, {}
     for _, a in ipairs(g.sizes) do
@@ -230,7 +229,7 @@ local function micro_cases(g)
     return block_of(cases), block_of(graphs)
 end
 
--- Copies of the arrays of an update to the device, or back from it.
+-- Copies of the arrays of an update to the device (up) or back from it.
 local function transfers(g, up)
     local out = {}
     local function add(name, here, elements, type_name)
@@ -248,7 +247,7 @@ local function transfers(g, up)
     return block_of(out)
 end
 
---- All kernels, those of the boundary included, in the order of kernels.cu.
+--- All kernels, including those of the boundary, in the order of kernels.cu.
 function cuda_step.kernels(g, config, context, found)
     local list = ordered.copy(context.functions.list)
     context.boundary_kernels = boundary_kernels(g, config, context, found)

@@ -1,4 +1,4 @@
--- The CUDA target: kernels.cu is compiled for the device at start, the host sends launches.
+-- The CUDA target: kernels.cu is compiled for the device at start, and the host launches the kernels.
 local c_text = require "emit.targets.c_text"
 local cuda = require "emit.targets.cuda.cuda"
 local cuda_files = require "emit.targets.cuda.files"
@@ -12,7 +12,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
     ops = cuda_ops, product = product, launch = launches.described,
-    unused = { real = true, chunk = true },     -- the type is always called real
+    unused = { real = true, chunk = true },     -- the type is always named real
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
