@@ -18,7 +18,6 @@ local BLOCKS = {
     ["templates/c/pool.c: avgpool2d"] = { 18, 17 },
     ["templates/c/pool.c: avgpool2d_dx"] = { 30, 18 },
     ["templates/c/pool.c: maxpool2d"] = { 25, 17 },
-    ["templates/c/pool.c: maxpool2d_dx"] = { 27, 13 },
     ["templates/cuda/attention.cu: attend"] = { 64, 23 },
     ["templates/cuda/attention.cu: attend_dx"] = { 86, 23 },
     ["templates/cuda/attention.cu: rotary"] = { 18, 14 },

@@ -28,13 +28,13 @@ function arguments.attend_dx(_, node, _, dtype, target)
 end
 
 function arguments.attend_delta(_, node)
-    return { real = text.ident("real"), rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
+    return { rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
 end
 
 --- `first`, `second`: how the places of a pair are spelled.
 function attention.rotary(kernel, node, first, second)
     local a = node.attrs
-    return { real = text.ident("real"), x_low = text.block(c_text.load(node.ins.x, ("x[%s]"):format(first))),
+    return { x_low = text.block(c_text.load(node.ins.x, ("x[%s]"):format(first))),
         x_high = text.block(c_text.load(node.ins.x, ("x[%s]"):format(second))), B = node.size.B,
         T = node.size.T, heads = a.heads, d = a.d, base = text.number(a.base, "f64"),
         sign = text.block(a.back and "-" or ""),

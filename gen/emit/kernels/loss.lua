@@ -21,7 +21,7 @@ end
 local function class_arguments(node, dtype, list)
     local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
     for _, x in ipairs(w or {}) do total = total + s * x / #w end
-    list.real, list.rows, list.C = text.ident("real"), rows_of(node), node.size.C
+    list.rows, list.C = rows_of(node), node.size.C
     list.smooth, list.weighted = s ~= 0, w ~= nil
     list.smoothing, list.rest = text.number(s, dtype), text.number(1 - s, dtype)
     list.weights = number_rows(w, dtype)
@@ -49,13 +49,13 @@ end
 
 function arguments.loss_seed(_, node, _, _, target)
     return { seed = text.block(target.scalar("seed", node.ins.seed)),
-        real = text.ident("real"), rows = rows_of(node), counted = counted(node),
+        rows = rows_of(node), counted = counted(node),
         targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 
 function arguments.micro_weight(_, node, _, dtype)
     local attrs, lead = node.attrs, node.size.lead
-    return { real = text.ident("real"), each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
+    return { each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
         weights = number_rows(attrs.weights, dtype) }
 end
 
@@ -67,6 +67,6 @@ end
 
 function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
 
-function arguments.hit(_, node) return { real = text.ident("real"), rows = rows_of(node), C = node.size.C } end
+function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 
 return loss

@@ -7,7 +7,7 @@ local arguments = norm.arguments
 
 --- Rows, and their elements.
 function norm.sizes(node)
-    return { real = text.ident("real"), rows = graph.elements(node.size.lead or {}), C = node.size.C }
+    return { rows = graph.elements(node.size.lead or {}), C = node.size.C }
 end
 
 function arguments.rmsnorm(_, node, _, dtype, target)

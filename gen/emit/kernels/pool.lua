@@ -7,8 +7,7 @@ local arguments = pool.arguments
 
 local function sizes(node)
     local a, s = node.attrs, node.size
-    return { real = text.ident("real"), planes = s.B * s.C, height = a.height, width = a.width, rows = a.rows,
-        columns = a.columns }
+    return { planes = s.B * s.C, height = a.height, width = a.width, rows = a.rows, columns = a.columns }
 end
 
 -- From where to where the window of place `p` reaches along an axis, in C.
@@ -90,7 +89,7 @@ function arguments.avgpool2d_dx(_, node) return averaging(node) end
 
 function arguments.pad2d(_, node, _, dtype)
     local a, s = node.attrs, node.size
-    return { real = text.ident("real"), planes = s.B * s.C, height = s.H, width = s.W, rows = s.P, columns = s.Q,
+    return { planes = s.B * s.C, height = s.H, width = s.W, rows = s.P, columns = s.Q,
         top = a.top, left = a.left, value = text.number(a.value, dtype) }
 end
 

@@ -17,6 +17,9 @@ local text = require "base.text"
 -- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
 local QUERIES, KEYS, ROW_LANES = 64, 64, 16
 
+-- Elements of a row that a worker draws for at once, at most.
+local CHUNK = 4096
+
 local list = ops.shared(shape, attention, conv, pool, batchnorm, norm, loss)
 local function add(name, more) ops.add(list, name, more) end
 local function set(name, entry) list[name] = entry end
@@ -44,7 +47,7 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- What a query sees.
 local function add_tiles(arguments, node)
-    arguments.half, arguments.real = graph.is_half(node.ins.query), text.ident("real")
+    arguments.half = graph.is_half(node.ins.query)
     arguments.queries = math.min(QUERIES, arguments.T)
     arguments.keys = math.min(KEYS, ceil(arguments.T, ROW_LANES) * ROW_LANES)
     arguments.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
@@ -144,6 +147,7 @@ set("embedding_dw", { arguments = function(kernel, node)
     return arguments
 end })
 
+add("dropout", function(arguments) arguments.chunk = math.min(arguments.width, CHUNK) end)
 help("draws", "dropout")
 help(function(node) return node.ins.facts and "draws narrow_between" end, "accumulate_half")
 
