@@ -45,13 +45,13 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- What a query sees.
+-- The tile: so many queries and keys. `visible` gets, of query i, the last key of the tile and the mask of its keys.
 local function add_tiles(arguments, node)
+    local T, visible = arguments.shape.T, arguments.visible
     arguments.half = graph.is_half(node.ins.query)
-    arguments.queries = math.min(QUERIES, arguments.T)
-    arguments.keys = math.min(KEYS, ceil(arguments.T, ROW_LANES) * ROW_LANES)
-    arguments.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
-    arguments.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
+    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, ceil(T, ROW_LANES) * ROW_LANES) }
+    visible.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
+    visible.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
 end
 
 local function tile_helpers(node)

@@ -53,13 +53,14 @@ local function tile_of(node, dtype)
     return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
 end
 
--- What a query sees.
+-- The tile: `side` queries and keys, `depth` elements of a head at once. `visible` gets the condition that hides key j
+-- from query i.
 local function add_tiles(arguments, node, _, _, dtype)
-    arguments.tile, arguments.depth = tile_of(node, dtype), arguments.d <= SIDE and SIDE or 2 * SIDE
+    arguments.tile = { side = tile_of(node, dtype), depth = arguments.shape.d <= SIDE and SIDE or 2 * SIDE }
     local hidden = { "j >= T" }
     if node.attrs.causal then hidden[#hidden + 1] = "j > i" end
     if node.ins.mask then hidden[#hidden + 1] = "mask[row + j] == 0" end
-    arguments.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
+    arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
 end
 
 local function tile_helpers(node)
@@ -67,10 +68,7 @@ local function tile_helpers(node)
 end
 
 add("attend", add_tiles)
-add("attend_dx", function(arguments, node, ...)
-    add_tiles(arguments, node, ...)
-    arguments.stop = text.block(node.attrs.causal and "i0 + n" or "T")
-end)
+add("attend_dx", add_tiles)
 add("attend_delta", function(arguments, node)
     arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
 end)
