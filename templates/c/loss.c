@@ -1,17 +1,17 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
 // not there (facts->rows), has weight 0.
 
-//@ cross_entropy(fn, params, source, half, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
+//@ cross_entropy(fn, params, source, rows, C, classes, half, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
-//% if smooth then
- * a part $smoothing of each target is spread over all classes
+//% if classes.smooth then
+ * a part $(classes.smoothing) of each target is spread over all classes
 //% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
-//% if weighted then
+//% if classes.weighted then
     static const real class_weight[C] = {
-        $weights
+        $(classes.weights)
     };
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
@@ -28,39 +28,39 @@ static void $fn($params) {
             y[i] = 0;
             if (target[i] == IGNORE) continue;
             y[i] = lse[i] - row[target[i]];
-//% if weighted then
+//% if classes.weighted then
             y[i] *= class_weight[target[i]];
 //% end
-//% if smooth then
+//% if classes.smooth then
             real all = 0;
-//% if weighted then
+//% if classes.weighted then
             for (int c = 0; c < C; c++) all += class_weight[c] * (lse[i] - row[c]);
 //% else
             for (int c = 0; c < C; c++) all += lse[i] - row[c];
 //% end
-            y[i] = $rest * y[i] + $smoothing / C * all;
+            y[i] = $(classes.rest) * y[i] + $(classes.smoothing) / C * all;
 //% end
         }
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, logit, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+//@ cross_entropy_dx(fn, params, source, rows, C, classes, logit, exp, store)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
-//% if smooth or weighted then
+//% if classes.smooth or classes.weighted then
  * where the target's class has its weight and its share, and every class its part
 //% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
-//% if weighted then
+//% if classes.weighted then
     static const real class_weight[C] = {
-        $weights
+        $(classes.weights)
     };
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
-//% if not smooth and not weighted then
+//% if not classes.smooth and not classes.weighted then
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
                 const real value = dy[r] * ($exp($logit - lse[r]) - (c == target[r]));
@@ -68,17 +68,17 @@ static void $fn($params) {
             }
 //% else
             const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
-//% if weighted then
-            const real hit = $rest * class_weight[label], all = hit + $total;
+//% if classes.weighted then
+            const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
 //% else
-            const real hit = $rest, all = 1;
+            const real hit = $(classes.rest), all = 1;
 //% end
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-//% if weighted then
-                const real spread = $smoothing / C * class_weight[c];
+//% if classes.weighted then
+                const real spread = $(classes.smoothing) / C * class_weight[c];
 //% else
-                const real spread = $smoothing / C;
+                const real spread = $(classes.smoothing) / C;
 //% end
                 const real value = dy[r] *
                     (all * $exp($logit - lse[r]) - (c == label ? hit : 0) - spread);

@@ -5,31 +5,39 @@ local text = require "base.text"
 local attention = { arguments = {} }
 local arguments = attention.arguments
 
--- B sequences of T positions; heads of the queries, d elements each; group: how many of them share a head of the keys;
--- q_row, k_row: elements from one position to the next in the query, and in the key and the value; packed: whether the
--- query holds the key and the value too.
+-- shape:
+--   B, T            sequences, positions of each
+--   heads, d        heads of the queries, elements of a head
+--   group           heads of the queries that share one of the keys
+--   q_row, k_row    elements from one position to the next: of the query, of the key and the value
+--   packed          whether the query holds the key and the value too
 local function shape_of(node)
     local a, s = node.attrs, node.size
     return { B = s.B, T = s.T, heads = a.heads, d = a.d, group = a.heads // a.kv_heads, q_row = s.Q,
         k_row = s.K or s.Q, packed = not node.ins.key }
 end
 
--- The keys and queries of a tile that meet, in C: stop, the end of the keys for the queries i0 .. i0 + n - 1; first, the
--- first query for the keys from j0 on. Targets add how a pair is hidden.
+-- visible: the pairs of a query and a key that count, in C. Targets add how single pairs are hidden.
+--   stop     the end of the keys that queries i0 .. i0 + n - 1 see
+--   first    the first query that sees a key from j0 on
 local function visible_in(attrs)
     return { stop = text.block(attrs.causal and "i0 + n" or "T"), first = text.block(attrs.causal and "j0" or "0") }
 end
 
--- Between scores and probabilities: scale, the factor of a score; exp and log, names of functions.
+-- softmax: from scores to probabilities.
+--   scale       the factor of a score
+--   exp, log    names of functions
 local function softmax_of(attrs, dtype, target)
     return { scale = text.number(1 / math.sqrt(attrs.d), dtype), exp = target.call("exp", dtype),
         log = target.call("log", dtype) }
 end
 
--- p, the probability of a 0; name, that of the random draws.
+-- dropout: false if there is none.
+--   p       the probability of a 0
+--   name    of the random draws
 local function dropout_of(attrs) return { p = text.number(attrs.dropout, "f64"), name = text.string(attrs.name) } end
 
---- `type`: of an element of the query, the key and the value in memory; `dropout`: false if there is none.
+--- type: of an element of the query, the key and the value in memory.
 function arguments.attend(_, node, _, dtype, target)
     local attrs = node.attrs
     return { shape = shape_of(node), visible = visible_in(attrs), softmax = softmax_of(attrs, dtype, target),
@@ -42,8 +50,9 @@ function arguments.attend_delta(_, node)
     return { rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
 end
 
---- The two elements of a pair, low and high: `load`, each as a number; `store`, the statements that write them.
---- `low`, `high`: how their places are spelled.
+--- The arguments of a rotary; `low` and `high` spell the places of the two elements of a pair.
+---   load.low, load.high      the elements as numbers
+---   store.low, store.high    the statements that write them
 function attention.rotary(kernel, node, low, high)
     local a, s = node.attrs, node.size
     local function load(place) return text.block(c_text.load(node.ins.x, ("x[%s]"):format(place))) end

@@ -1,4 +1,4 @@
--- kernels_batchnorm: the template arguments of batchnorm, as far as all targets have them.
+-- batchnorm: the template arguments of batchnorm, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"

@@ -241,7 +241,8 @@ local function add_values(parts, values, path)
         if kind == "table" then
             if not add_values(parts, value, path .. key .. ".") then return false end
         else
-            parts[#parts + 1] = ("%s%s: %s: %s"):format(path, key, kind, kind == "text" and value.text or tostring(value))
+            local shown = kind == "text" and value.text or tostring(value)
+            parts[#parts + 1] = ("%s%s: %s: %s"):format(path, key, kind, shown)
         end
     end
     return true

@@ -1,4 +1,4 @@
--- kernels_shape: the template arguments of ops that move values, reduce axes or look rows up, as far as all targets
+-- shape: the template arguments of ops that move values, reduce axes or look rows up, as far as all targets
 -- have them: functions of kernel, node, op, dtype and target (targets/ops.lua).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"

@@ -45,7 +45,10 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- The tile: so many queries and keys. `visible` gets, of query i, the last key of the tile and the mask of its keys.
+-- Adds the tile, and how single pairs are hidden.
+--   tile.queries, tile.keys    of a tile
+--   visible.last               the last key of the tile that query i sees, in C
+--   visible.mask               the mask of the tile's keys, in C; NULL if there is none
 local function add_tiles(arguments, node)
     local T, visible = arguments.shape.T, arguments.visible
     arguments.half = graph.is_half(node.ins.query)
@@ -78,7 +81,7 @@ add("rmsnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor, "row[c] * factor * weight[c]"))
 end)
 add("layernorm", function(arguments, node)
-    arguments.x_half = graph.is_half(node.ins.x)
+    arguments.x_half, arguments.shift = graph.is_half(node.ins.x), text.block(norm.shift(node))
 end)
 add("norm_dx", function(arguments, node, kernel)
     arguments.store = c_text.store(kernel, "y[i]", "value")

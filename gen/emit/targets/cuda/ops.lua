@@ -53,8 +53,10 @@ local function tile_of(node, dtype)
     return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
 end
 
--- The tile: `side` queries and keys, `depth` elements of a head at once. `visible` gets the condition that hides key j
--- from query i.
+-- Adds the tile, and how single pairs are hidden.
+--   tile.side         queries, and keys
+--   tile.depth        elements of a head at once
+--   visible.hidden    whether query i does not see key j, in C
 local function add_tiles(arguments, node, _, _, dtype)
     arguments.tile = { side = tile_of(node, dtype), depth = arguments.shape.d <= SIDE and SIDE or 2 * SIDE }
     local hidden = { "j >= T" }
@@ -92,9 +94,12 @@ add("rmsnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor, arguments.x.text .. " * factor * weight[c]"))
 end)
 add("layernorm", function(arguments, node)
-    arguments.type, arguments.x = c_text.type_of(node.ins.x), element(node.ins.x, "row[c]")
-    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
-        ("(%s - middle) * factor * weight[c]%s"):format(arguments.x.text, arguments.shift.text)))
+    local x, y = element(node.ins.x, "row[c]"), node.outs.y.tensor
+    -- y holds x - mean, unless it is of 16 bits.
+    local centred = arguments.y_half and ("(%s - middle)"):format(x.text) or "out[c]"
+    local value = c_text.stored(y, centred .. " * factor * weight[c]" .. norm.shift(node))
+    arguments.type, arguments.x = c_text.type_of(node.ins.x), x
+    arguments.store = text.block(("%s = %s;"):format(arguments.y_half and "y[i * C + c]" or "out[c]", value))
 end)
 
 -- The pointers to a row of x and of dy.
@@ -135,8 +140,7 @@ of_planes(list)
 
 -- Each place collects the gradient of the windows that saw it.
 local function add_seen(arguments, node, kernel)
-    pool.add_seen(arguments, node.attrs)
-    arguments.store = c_text.store(kernel, "y[i]", "value")
+    arguments.seen, arguments.store = pool.seen(node.attrs), c_text.store(kernel, "y[i]", "value")
 end
 
 add("maxpool2d_dx", function(arguments, node, kernel)
