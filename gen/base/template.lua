@@ -5,6 +5,8 @@
 --                     Alone on a line, each line of the text gets that line's indentation; an empty text
 --                     leaves no line.
 -- Files whose comments begin with # have `#@` and `#%` instead.
+-- A parameter may be a table of values that belong together, or false where there are none: $(shape.rows) inserts one.
+-- In the Lua of a block, the name of another block of its file is a function: $(name { a = 1 }) inserts that block.
 -- One template line becomes one line of Lua, so errors name the template's file and line.
 local ordered = require "base.ordered"
 local text = require "base.text"
@@ -36,23 +38,61 @@ local function to_lua(line)
     return "_put(" .. table.concat(out, " .. ") .. ")"
 end
 
--- The template as a Lua chunk that defines one function per block, and the chunk's name.
+-- The Lua of a template line: its directive, or what it inserts in parentheses.
+local function lua_of(line)
+    local directive = line:match("^%s*[/#]/?%%(.*)$")
+    if directive then return directive end
+    local list = {}
+    for inner in line:gmatch("%$(%b())") do list[#list + 1] = inner end
+    return table.concat(list, " ")
+end
+
+-- The template as a Lua chunk that defines one function per block, the chunk's name, and the Lua of each block.
 local function compile(source, file)
-    local lua, open, names = {}, false, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
+    local lua, names = {}, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
+    local lua_by_block, own = {}, nil
     for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
         local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
         if name then
-            lua[#lua + 1] = (open and "end " or "") ..
+            lua[#lua + 1] = (own and "end " or "") ..
                 ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)")
                 :format(name, name, params)
-            open = true
+            own = {}
+            lua_by_block[name] = own
         else
-            lua[#lua + 1] = open and to_lua(line) or ""
+            lua[#lua + 1] = own and to_lua(line) or ""
+            if own then own[#own + 1] = lua_of(line) end
         end
     end
-    if open then lua[#lua] = lua[#lua] .. " end" end
-    local chunk = names .. table.concat(lua, "\n")
-    return chunk, "@" .. file
+    if own then lua[#lua] = lua[#lua] .. " end" end
+    return names .. table.concat(lua, "\n"), "@" .. file, lua_by_block
+end
+
+-- What a block declares: `parameters`, names as keys, and `fields`, the { parameter, field } that its Lua reads.
+local function declaration(params, lua)
+    local parameters, fields, seen = {}, {}, {}
+    for name in params:gmatch("[%a_][%w_]*") do parameters[name] = true end
+    for path, name, field in table.concat(lua, "\n"):gmatch("%f[%w_.](([%a_][%w_]*)%.([%a_][%w_]*))") do
+        if parameters[name] and not seen[path] then
+            seen[path] = true
+            fields[#fields + 1] = { name, field }
+        end
+    end
+    return { parameters = parameters, fields = fields }
+end
+
+-- Refuses arguments that are not those of a block's declaration.
+local function check(block, declared, arguments)
+    local missing = ordered.first_missing(declared.parameters, arguments)
+    if missing then error(("%s: missing argument '%s'"):format(block, missing), 4) end
+    local unknown = ordered.first_missing(arguments, declared.parameters)
+    if unknown then error(("%s: unknown argument '%s'"):format(block, unknown), 4) end
+    for _, path in ipairs(declared.fields) do
+        local group = arguments[path[1]]
+        if type(group) == "table" and group[path[2]] == nil then
+            error(("%s: argument '%s' has no field '%s'"):format(block, path[1], path[2]), 4)
+        end
+    end
 end
 
 local function interpolate(v)
@@ -70,27 +110,23 @@ local function indent(out, pad, v)
     end
 end
 
---- Loads a template file. Returns render(block, arguments) -> text.block; a missing or undeclared argument and
---- an unknown name are errors.
+--- Loads a template file. Returns render(block, arguments) -> text.block; a missing or undeclared argument, a field
+--- that a table of values does not have and an unknown name are errors.
 function template.load(source, file)
     local out
-    local blocks, declared = {}, {}
+    local blocks, inserted, declared = {}, {}, {}
+    local code, chunk_name, lua_by_block = compile(source, file)
     local env = { _blocks = blocks, ipairs = ipairs }
     env._value = function(v) local s = interpolate(v) return s end
     env._put = function(line) out[#out + 1] = line end
     env._indented = function(pad, v) indent(out, pad, v) end
     env._open = function(arguments, block, params)
-        if not declared[block] then
-            declared[block] = {}
-            for name in params:gmatch("[%a_][%w_]*") do declared[block][name] = true end
-        end
-        local missing = ordered.first_missing(declared[block], arguments)
-        if missing then error(("%s: missing argument '%s'"):format(block, missing), 3) end
-        local unknown = ordered.first_missing(arguments, declared[block])
-        if unknown then error(("%s: unknown argument '%s'"):format(block, unknown), 3) end
+        declared[block] = declared[block] or declaration(params, lua_by_block[block])
+        check(block, declared[block], arguments)
         return setmetatable({}, {
             __index = function(_, key)
                 local v = arguments[key]
+                if v == nil then v = inserted[key] end
                 if v == nil then error("undefined template name '" .. key .. "'", 2) end
                 return v
             end,
@@ -99,11 +135,10 @@ function template.load(source, file)
             end,
         })
     end
-    local code, name = compile(source, file)
-    local chunk, message = load(code, name, "t", env)
+    local chunk, message = load(code, chunk_name, "t", env)
     if not chunk then error(message, 2) end
     chunk()
-    return function(block, arguments)
+    local function render(block, arguments)
         if not blocks[block] then error(file .. ": no block '" .. block .. "'", 2) end
         local saved = out
         out = {}
@@ -112,6 +147,10 @@ function template.load(source, file)
         out = saved
         return result
     end
+    for name in ordered.each(blocks) do
+        inserted[name] = function(arguments) return text.block((render(name, arguments).text:gsub("\n+$", "\n"))) end
+    end
+    return render
 end
 
 return template

@@ -1,34 +1,34 @@
 // attention: see catalog/ops/attention.lua for the formulas. A tile is computed by one worker from start to
 // end, keys and queries upwards.
 
-//@ attend(fn, params, source, real, half, type, result, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, stop, last, scale, exp, log, dropout, drop, name)
-/* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions
+//@ attend(fn, params, source, shape, tile, visible, softmax, dropout, type, half, result)
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
  * $source */
 static void $fn($params) {
-    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
-    enum { QUERIES = $queries, KEYS = $keys, TILES = (T + QUERIES - 1) / QUERIES };
-//% if packed then
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
+//% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
-    const draws z = draws_of(facts, ga_rng_stream($name), iteration, $drop);
+    const draws z = draws_of(facts, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
         const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
         const size_t row = (size_t)(t.index / TILES / HEADS) * T; /* the first of the sequence */
-        const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $stop;
-        $real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
+        const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $(visible.stop);
+        real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
 //% if half then
-        $real q[QUERIES * D], rows[KEYS * D];
+        real q[QUERIES * D], rows[KEYS * D];
         widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
 //% end
         for (int j0 = 0; j0 < end; j0 += KEYS) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = (row + j0) * K_ROW + h / GROUP * D;
-            $real across[D * KEYS], score[QUERIES * KEYS] = {0};
+            real across[D * KEYS], score[QUERIES * KEYS] = {0};
 //% if half then
             widen_rows(rows, D, key + at, K_ROW, m, D);
             tile_across(across, KEYS, rows, m, D, D);
@@ -38,17 +38,17 @@ static void $fn($params) {
             tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
 //% end
             for (int i = 0; i < n; i++) {
-                $real *p = score + i * KEYS;
-                for (int j = 0; j < KEYS; j++) p[j] *= $scale;
-                tile_hide(p, KEYS, $last, $mask);
-                const $real top = row_greatest(p, KEYS, largest[i]);
-                const $real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
-                const $real shrink = $exp(largest[i] - from);
-                for (int j = 0; j < KEYS; j++) p[j] = $exp(p[j] - from);
+                real *p = score + i * KEYS;
+                for (int j = 0; j < KEYS; j++) p[j] *= $(softmax.scale);
+                tile_hide(p, KEYS, $(visible.last), $(visible.mask));
+                const real top = row_greatest(p, KEYS, largest[i]);
+                const real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
+                const real shrink = $(softmax.exp)(largest[i] - from);
+                for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from);
                 total[i] = total[i] * shrink + row_sum(p, KEYS);
                 largest[i] = top;
 //% if dropout then
-                $real kept[KEYS];
+                real kept[KEYS];
                 draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
                 for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
@@ -63,14 +63,14 @@ static void $fn($params) {
         }
         for (int i = 0; i < n; i++) {
             const size_t head = (row + i0 + i) * HEADS + h;
-            const $real factor = total[i] == 0 ? 0 : 1 / total[i];
+            const real factor = total[i] == 0 ? 0 : 1 / total[i];
             for (int c = 0; c < D; c++) y[head * D + c] = $result;
-            lse[head] = total[i] == 0 ? 0 : largest[i] + $log(total[i]);
+            lse[head] = total[i] == 0 ? 0 : largest[i] + $(softmax.log)(total[i]);
         }
     }
 }
 
-//@ attend_delta(fn, params, source, real, half, rows, heads, d)
+//@ attend_delta(fn, params, source, half, rows, heads, d)
 /* $fn: dy . y of each of $heads heads of $d
  * $source */
 static void $fn($params) {
@@ -79,7 +79,7 @@ static void $fn($params) {
         const size_t from = (size_t)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
 //% if half then
         for (size_t i = from * HEADS; i < to * HEADS; i++) {
-            $real d[D], out[D];
+            real d[D], out[D];
             widen_row(d, dy + i * D, D);
             widen_row(out, y + i * D, D);
             delta[i] = row_dot(d, out, D);
@@ -90,19 +90,19 @@ static void $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, real, half, type, B, T, heads, group, d, q_row, k_row, queries, keys, packed, mask, first, last, scale, exp, dropout, drop, name)
+//@ attend_dx(fn, params, source, shape, tile, visible, softmax, dropout, type, half)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * A worker has one head of the keys and all queries that use it; p is computed again from lse.
  * $source */
 static void $fn($params) {
-    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
-    enum { QUERIES = $queries, KEYS = $keys, KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
-//% if packed then
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
+//% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
-    $real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
 //% if dropout then
-    const draws z = draws_of(facts, ga_rng_stream($name), iteration, $drop);
+    const draws z = draws_of(facts, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
         const int shared = (int)(t.index % KEY_HEADS);
@@ -110,9 +110,9 @@ static void $fn($params) {
         for (int j0 = 0; j0 < T; j0 += KEYS) {
             const int m = j0 + KEYS < T ? KEYS : T - j0;
             const size_t at = (row + j0) * K_ROW + shared * D;
-            $real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
+            real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
 //% if half then
-            $real rows[KEYS * D];
+            real rows[KEYS * D];
             widen_rows(rows, D, value + at, K_ROW, m, D);
             tile_across(values, KEYS, rows, m, D, D);
             widen_rows(rows, D, key + at, K_ROW, m, D);
@@ -122,18 +122,18 @@ static void $fn($params) {
             tile_across(values, KEYS, value + at, m, K_ROW, D);
 //% end
             for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
-                for (int i0 = $first; i0 < T; i0 += QUERIES) {
+                for (int i0 = $(visible.first); i0 < T; i0 += QUERIES) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
 //% if half then
-                    $real q[QUERIES * D], d_out[QUERIES * D];
+                    real q[QUERIES * D], d_out[QUERIES * D];
                     widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
                     widen_rows(d_out, D, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n, D);
 //% else
-                    const $real *q = query + (row + i0) * Q_ROW + h * D;
-                    const $real *d_out = dy + (row + i0) * Y_ROW + h * D;
+                    const real *q = query + (row + i0) * Q_ROW + h * D;
+                    const real *d_out = dy + (row + i0) * Y_ROW + h * D;
 //% end
-                    $real *d_query = dq + (row + i0) * Q_ROW + h * D;
-                    $real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
+                    real *d_query = dq + (row + i0) * Q_ROW + h * D;
+                    real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
 //% if half then
                     tile_product(p, KEYS, q, D, 1, keys, KEYS, n, KEYS, D);
                     tile_product(ds, KEYS, d_out, D, 1, values, KEYS, n, KEYS, D);
@@ -141,23 +141,7 @@ static void $fn($params) {
                     tile_product(p, KEYS, q, Q_ROW, 1, keys, KEYS, n, KEYS, D);
                     tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
 //% end
-                    for (int i = 0; i < n; i++) {
-                        const size_t head = (row + i0 + i) * HEADS + h;
-                        $real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
-                        for (int j = 0; j < KEYS; j++) pi[j] *= $scale;
-                        tile_hide(pi, KEYS, $last, $mask);
-                        const $real level = lse[head], mean = delta[head];
-                        for (int j = 0; j < KEYS; j++) pi[j] = $exp(pi[j] - level);
-//% if dropout then
-                        $real kept[KEYS];
-                        draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
-                        for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $scale;
-                        for (int j = 0; j < KEYS; j++) pi[j] *= kept[j];
-//% else
-                        for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $scale;
-//% end
-                        for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
-                    }
+                    $(score_gradients { visible = visible, softmax = softmax, dropout = dropout })
 //% if half then
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
                     tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
@@ -177,30 +161,50 @@ static void $fn($params) {
     }
 }
 
-//@ rotary(fn, params, source, real, x_low, x_high, B, T, heads, d, base, sign, low, high)
-/* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t
+//@ score_gradients(visible, softmax, dropout)
+//% -- From the products of a tile, q . k in p and dy . v in ds, the probabilities and the gradients of the scores.
+for (int i = 0; i < n; i++) {
+    const size_t head = (row + i0 + i) * HEADS + h;
+    real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
+    for (int j = 0; j < KEYS; j++) pi[j] *= $(softmax.scale);
+    tile_hide(pi, KEYS, $(visible.last), $(visible.mask));
+    const real level = lse[head], mean = delta[head];
+    for (int j = 0; j < KEYS; j++) pi[j] = $(softmax.exp)(pi[j] - level);
+//% if dropout then
+    real kept[KEYS];
+    draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
+    for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $(softmax.scale);
+    for (int j = 0; j < KEYS; j++) pi[j] *= kept[j];
+//% else
+    for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
+//% end
+    for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
+}
+
+//@ rotary(fn, params, source, shape, base, sign, load, store)
+/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads turned by $(sign)t $base^(-2i / $(shape.d)) at position t
  * Angles are computed in double, once for a tile of positions.
  * $source */
 static void $fn($params) {
-    enum { B = $B, T = $T, HEADS = $heads, D = $d, HALF = D / 2, TILE = 16 };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2, TILE = 16 };
     for (ga_tiles t = ga_tiles_begin(w, (T + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < T ? from + TILE : T;
-        $real cosine[TILE][HALF], sine[TILE][HALF];
+        real cosine[TILE][HALF], sine[TILE][HALF];
         for (int c = 0; c < HALF; c++) {
             const double step = $(sign)pow($base, -2.0 * c / D);
             for (int p = from; p < to; p++) {
-                cosine[p - from][c] = ($real)cos(p * step);
-                sine[p - from][c] = ($real)sin(p * step);
+                cosine[p - from][c] = (real)cos(p * step);
+                sine[p - from][c] = (real)sin(p * step);
             }
         }
         for (int i = 0; i < B * (to - from) * HEADS; i++) {
             const int p = i / HEADS % (to - from);
             const size_t at = (((size_t)(i / HEADS / (to - from)) * T + from + p) * HEADS + i % HEADS) * D;
             for (int c = 0; c < HALF; c++) {
-                const $real low = $x_low * cosine[p][c] - $x_high * sine[p][c];
-                const $real high = $x_high * cosine[p][c] + $x_low * sine[p][c];
-                $low
-                $high
+                const real low = $(load.low) * cosine[p][c] - $(load.high) * sine[p][c];
+                const real high = $(load.high) * cosine[p][c] + $(load.low) * sine[p][c];
+                $(store.low)
+                $(store.high)
             }
         }
     }

@@ -1,7 +1,7 @@
 // batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. A channel of a
 // group is one worker's from start to end.
 
-//@ batchnorm_stats(fn, params, source, real, half, type, B, C, S, rows, eps, sqrt)
+//@ batchnorm_stats(fn, params, source, half, type, B, C, S, rows, eps, sqrt)
 /* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
  * running ones
  * $source */
@@ -9,12 +9,12 @@ static void $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const int c = (int)t.index % C;
-        $real middle = running_mean[c], spread = running_var[c];
+        real middle = running_mean[c], spread = running_var[c];
         if (facts->training) {
             const $type *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
-            $real sum = 0, squares = 0;
+            real sum = 0, squares = 0;
 //% if half then
-            $real plane[S];
+            real plane[S];
             for (int r = 0; r < ROWS; r++) {
                 widen_row(plane, first + (size_t)r * C * S, S);
                 sum += row_sum(plane, S);
@@ -37,7 +37,7 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm(fn, params, source, real, value, B, C, S, rows)
+//@ batchnorm(fn, params, source, value, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
  * $source */
 static void $fn($params) {
@@ -46,22 +46,22 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
             const int c = p % C, at = p / C / ROWS * C + c;
-            const $real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
+            const real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
             for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) y[i] = $value;
         }
     }
 }
 
-//@ batchnorm_sums(fn, params, source, real, half, B, C, S, rows)
+//@ batchnorm_sums(fn, params, source, half, B, C, S, rows)
 /* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
  * $source */
 static void $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const size_t first = ((size_t)(t.index / C) * ROWS * C + t.index % C) * S;
-        $real all = 0, lever = 0;
+        real all = 0, lever = 0;
 //% if half then
-        $real d[S], plane[S];
+        real d[S], plane[S];
 //% end
         for (int r = 0; r < ROWS; r++) {
 //% if half then
@@ -70,7 +70,7 @@ static void $fn($params) {
             all += row_sum(d, S);
             lever += row_lever(d, plane, mean[t.index], S);
 //% else
-            const $real *d = dy + first + (size_t)r * C * S;
+            const real *d = dy + first + (size_t)r * C * S;
             all += row_sum(d, S);
             lever += row_lever(d, x + first + (size_t)r * C * S, mean[t.index], S);
 //% end
@@ -80,7 +80,7 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_dx(fn, params, source, real, x, dy, B, C, S, rows, store)
+//@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
  * $source */
 static void $fn($params) {
@@ -89,17 +89,17 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
             const int c = p % C, at = p / C / ROWS * C + c;
-            const $real middle = mean[at], factor = weight[c] * rstd[at], n = ($real)ROWS * S;
-            const $real level = sum[at] / n, slope = moment[at] / n * rstd[at];
+            const real middle = mean[at], factor = weight[c] * rstd[at], n = (real)ROWS * S;
+            const real level = sum[at] / n, slope = moment[at] / n * rstd[at];
             for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) {
-                const $real value = factor * ($dy - level - ($x - middle) * slope);
+                const real value = factor * ($dy - level - ($x - middle) * slope);
                 $store
             }
         }
     }
 }
 
-//@ batchnorm_collect(fn, params, source, real, C, groups, rows)
+//@ batchnorm_collect(fn, params, source, C, groups, rows)
 /* $fn: average and variance of all values of $C channels in the cycle so far: those of $groups more
  * groups, in training, joined to what micro-steps before have collected
  * $source */
@@ -109,19 +109,19 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); facts->training && ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
         for (int g = 0; g < GROUPS; g++) {
-            const $real k = ($real)(before + g), share = 1 / (k + 1); /* groups before this one */
+            const real k = (real)(before + g), share = 1 / (k + 1); /* groups before this one */
             for (int c = from; c < to; c++) {
-                const $real middle = k > 0 ? running_mean[c] : 0, spread = k > 0 ? running_var[c] : 0;
-                const $real apart = mean[g * C + c] - middle;
+                const real middle = k > 0 ? running_mean[c] : 0, spread = k > 0 ? running_var[c] : 0;
+                const real apart = mean[g * C + c] - middle;
                 running_mean[c] = middle + apart * share;
                 running_var[c] = (k * spread + var[g * C + c]) * share + apart * apart * (k * share * share);
             }
         }
-        if (from == 0) batches[0] = ($real)(before + GROUPS);
+        if (from == 0) batches[0] = (real)(before + GROUPS);
     }
 }
 
-//@ batchnorm_running(fn, params, source, real, C, groups, momentum, rest, unbiased)
+//@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased)
 /* $fn: the running statistics of $C channels moved by those of $groups groups, in training
  * $source */
 static void $fn($params) {

@@ -1,17 +1,17 @@
 // conv: convolutions as products (matmul.c): strips over panels that are gathered from planes (planes.c). An
 // element's sum runs over its terms upwards, one vec_fma each.
 
-//@ conv2d(fn, params, source, x, half, type, B, groups, channels, height, width, out, rows, columns, taps, parts, part_rows, place_h, place_w, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, bias, store, strips)
-/* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
- * $taps taps, $groups groups
+//@ conv2d(fn, params, source, shape, step, parts, tile, x, half, type, bias, store)
+/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
+ * $(shape.taps) taps, $(shape.groups) groups
  * $source */
 static void $fn($params) {
-    enum { B = $B, GROUPS = $groups, IN = $channels, PLANE = $height * $width, OUT = $out, RESULTS = $rows * $columns };
-    enum { TAPS = $taps, PARTS = $parts, ROWS = $strip_rows, TALL = $tall, DEPTH = $depth };
-    enum { COLUMNS = $wide, DOWN = (OUT + TALL - 1) / TALL };
-    static const conv_planes planes = {$height, $width, GROUPS * IN * PLANE, $read_h, $read_w, $tap_h, $tap_w};
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), PLANE = $(shape.height) * $(shape.width), OUT = $(shape.out), RESULTS = $(shape.rows) * $(shape.columns) };
+    enum { TAPS = $(shape.taps), PARTS = $(parts.count), ROWS = $(tile.rows), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { COLUMNS = $(tile.columns), DOWN = (OUT + TALL - 1) / TALL };
+    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     static const conv_part parts[PARTS] = {
-        $part_rows
+        $(parts.rows)
     };
     for (ga_tiles t = ga_tiles_begin(w, parts[PARTS - 1].tiles); ga_tile_next(&t);) {
         const conv_part *part = parts;
@@ -28,7 +28,7 @@ static void $fn($params) {
 //% end
         const conv_places places = {at, run};
         conv_locate(places, part, &planes, j0, end, COLUMNS);
-        conv_results(to, part, j0, COLUMNS, $columns, GROUPS * OUT * RESULTS, $place_h, $place_w);
+        conv_results(to, part, j0, COLUMNS, $(shape.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
         const $type *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
         const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
         for (int k0 = 0; k0 < K; k0 += DEPTH) {
@@ -47,7 +47,7 @@ static void $fn($params) {
                 const strip s = {depth, a + (size_t)(i - i0) * K + k0, K, 1, panel, COLUMNS, out, COLUMNS,
                                  out, COLUMNS};
 //% end
-                $strips
+                $(tile.strips)
             }
         }
         const int count = end - j0 < COLUMNS ? (int)(end - j0) : COLUMNS;
@@ -64,40 +64,40 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_turned(fn, params, source, type, channels, out, groups, window_h, window_w, parts, part_rows, step_h, step_w)
-/* $fn: weights ($(groups * out), $channels, $window_h, $window_w) as (part, group, in, out, tap): for each part of
+//@ conv2d_turned(fn, params, source, shape, step, parts, type)
+/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w)) as (part, group, in, out, tap): for each part of
  * the places of an input, the taps that reach it
  * $source */
 static void $fn($params) {
-    enum { IN = $channels, OUT = $out, GROUPS = $groups, PARTS = $parts };
+    enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), PARTS = $(parts.count) };
     static const conv_part parts[PARTS] = {
-        $part_rows
+        $(parts.rows)
     };
     for (ga_tiles t = ga_tiles_begin(w, PARTS * GROUPS * IN); ga_tile_next(&t);) {
         const conv_part *part = parts + t.index / (GROUPS * IN);
         const int g = (int)t.index / IN % GROUPS, c = (int)t.index % IN;
         $type *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
         for (int o = 0; o < OUT; o++) {
-            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * $(window_h * window_w);
+            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * $(shape.window_h * shape.window_w);
             for (int h = 0; h < part->h.taps; h++) {
-                const $type *row = from + (part->h.tap + h * $step_h) * $window_w + part->w.tap;
-                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * $step_w];
+                const $type *row = from + (part->h.tap + h * $(step.tap_h)) * $(shape.window_w) + part->w.tap;
+                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * $(step.tap_w)];
             }
         }
     }
 }
 
-//@ conv2d_dw(fn, params, source, type, d, B, groups, channels, height, width, out, rows, columns, taps, partials, part_rows, read_h, read_w, tap_h, tap_w, strip_rows, wide, tall, depth, strips)
-/* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
+//@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type, d)
+/* $fn: the gradient of ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps), as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
  * the places of all images are cut into $partials runs
  * $source */
 static void $fn($params) {
-    enum { B = $B, GROUPS = $groups, IN = $channels, PLANE = $height * $width, OUT = $out, PLACES = $rows * $columns };
-    enum { TAPS = $taps, K = IN * TAPS, ROWS = $strip_rows, TALL = $tall, DEPTH = $depth };
-    enum { COLUMNS = $wide, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), PLANE = $(shape.height) * $(shape.width), OUT = $(shape.out), PLACES = $(shape.rows) * $(shape.columns) };
+    enum { TAPS = $(shape.taps), K = IN * TAPS, ROWS = $(tile.rows), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
     enum { PARTIALS = $partials, RUN = (B * PLACES + PARTIALS * DEPTH - 1) / (PARTIALS * DEPTH) * DEPTH };
-    static const conv_planes planes = {$height, $width, GROUPS * IN * PLANE, $read_h, $read_w, $tap_h, $tap_w};
-    static const conv_part part = $part_rows;
+    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    static const conv_part part = $part;
     for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * ACROSS); ga_tile_next(&t);) {
         const int j0 = (int)(t.index % ACROSS) * COLUMNS, j1 = j0 + COLUMNS < OUT ? j0 + COLUMNS : OUT;
         const int g = (int)(t.index / ACROSS % GROUPS);
@@ -112,7 +112,7 @@ static void $fn($params) {
             const conv_places places = {at, run};
             const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p);
             conv_locate(places, &part, &planes, p, p1, DEPTH);
-            conv_results(from, &part, p, DEPTH, $columns, GROUPS * OUT * PLACES, 1, 1);
+            conv_results(from, &part, p, DEPTH, $(shape.columns), GROUPS * OUT * PLACES, 1, 1);
             const $type *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
             for (int k = 0; k < depth; k++)
                 for (int j = 0; j < COLUMNS; j++)
@@ -127,7 +127,7 @@ static void $fn($params) {
                 for (int i = i0; i < i1; i += ROWS, row += ROWS * DEPTH) {
                     real *out = c + (size_t)i * OUT;
                     const strip s = {depth, row, DEPTH, 1, panel, COLUMNS, p > p0 ? out : NULL, OUT, out, OUT};
-                    $strips
+                    $(tile.strips)
                 }
             }
         }

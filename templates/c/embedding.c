@@ -29,7 +29,7 @@ static void $fn($params) {
     }
 }
 
-//@ embedding_dw(fn, params, source, real, rows, C, adds, padding, type, term, store)
+//@ embedding_dw(fn, params, source, rows, C, adds, padding, type, term, store)
 /* $fn: the sum of dy over the places of each of $rows rows of $C, in their order
  * $source */
 static void $fn($params) {
@@ -48,7 +48,7 @@ static void $fn($params) {
 //% end
             for (int c0 = 0; c0 < C; c0 += WIDTH) {
                 const int width = c0 + WIDTH < C ? WIDTH : C - c0;
-                $real sum[WIDTH];
+                real sum[WIDTH];
                 for (int c = 0; c < width; c++) sum[c] = 0;
                 for (int k = from; k < to; k++) {
                     const $type *place = dy + (size_t)order[k] * C + c0;
@@ -56,7 +56,7 @@ static void $fn($params) {
                 }
                 for (int c = 0; c < width; c++) {
                     const size_t i = (size_t)r * C + c0 + c;
-                    const $real value = sum[c];
+                    const real value = sum[c];
                     $store
                 }
             }

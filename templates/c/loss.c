@@ -1,86 +1,86 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
 // not there (facts->rows), has weight 0.
 
-//@ cross_entropy(fn, params, source, real, half, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
+//@ cross_entropy(fn, params, source, rows, C, classes, half, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
-//% if smooth then
- * a part $smoothing of each target is spread over all classes
+//% if classes.smooth then
+ * a part $(classes.smoothing) of each target is spread over all classes
 //% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
-//% if weighted then
-    static const $real class_weight[C] = {
-        $weights
+//% if classes.weighted then
+    static const real class_weight[C] = {
+        $(classes.weights)
     };
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
 //% if half then
-            $real row[C];
+            real row[C];
             widen_row(row, logits + (size_t)i * C, C);
 //% else
-            const $real *row = logits + (size_t)i * C;
+            const real *row = logits + (size_t)i * C;
 //% end
-            const $real largest = row_largest(row, C);
+            const real largest = row_largest(row, C);
             lse[i] = largest + $log(row_exp_sum(row, largest, C));
             y[i] = 0;
             if (target[i] == IGNORE) continue;
             y[i] = lse[i] - row[target[i]];
-//% if weighted then
+//% if classes.weighted then
             y[i] *= class_weight[target[i]];
 //% end
-//% if smooth then
-            $real all = 0;
-//% if weighted then
+//% if classes.smooth then
+            real all = 0;
+//% if classes.weighted then
             for (int c = 0; c < C; c++) all += class_weight[c] * (lse[i] - row[c]);
 //% else
             for (int c = 0; c < C; c++) all += lse[i] - row[c];
 //% end
-            y[i] = $rest * y[i] + $smoothing / C * all;
+            y[i] = $(classes.rest) * y[i] + $(classes.smoothing) / C * all;
 //% end
         }
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, real, logit, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+//@ cross_entropy_dx(fn, params, source, rows, C, classes, logit, exp, store)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
-//% if smooth or weighted then
+//% if classes.smooth or classes.weighted then
  * where the target's class has its weight and its share, and every class its part
 //% end
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 8 };
-//% if weighted then
-    static const $real class_weight[C] = {
-        $weights
+//% if classes.weighted then
+    static const real class_weight[C] = {
+        $(classes.weights)
     };
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
-//% if not smooth and not weighted then
+//% if not classes.smooth and not classes.weighted then
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const $real value = dy[r] * ($exp($logit - lse[r]) - (c == target[r]));
+                const real value = dy[r] * ($exp($logit - lse[r]) - (c == target[r]));
                 $store
             }
 //% else
             const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
-//% if weighted then
-            const $real hit = $rest * class_weight[label], all = hit + $total;
+//% if classes.weighted then
+            const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
 //% else
-            const $real hit = $rest, all = 1;
+            const real hit = $(classes.rest), all = 1;
 //% end
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-//% if weighted then
-                const $real spread = $smoothing / C * class_weight[c];
+//% if classes.weighted then
+                const real spread = $(classes.smoothing) / C * class_weight[c];
 //% else
-                const $real spread = $smoothing / C;
+                const real spread = $(classes.smoothing) / C;
 //% end
-                const $real value = dy[r] *
+                const real value = dy[r] *
                     (all * $exp($logit - lse[r]) - (c == label ? hit : 0) - spread);
                 $store
             }
@@ -89,7 +89,7 @@ static void $fn($params) {
     }
 }
 
-//@ loss_seed(fn, params, source, real, rows, counted, targets, micro, seed)
+//@ loss_seed(fn, params, source, rows, counted, targets, micro, seed)
 //% if micro then
 /* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
 //% else
@@ -100,9 +100,9 @@ static void $fn($params) {
     enum { LOSSES = $rows };
     const int64_t n = $counted;
 //% if micro then
-    const $real each = sums[SUM_MICRO] > 0 ? ($real)($seed / sums[SUM_MICRO]) : 0; /* 0: nothing counts */
+    const real each = sums[SUM_MICRO] > 0 ? (real)($seed / sums[SUM_MICRO]) : 0; /* 0: nothing counts */
 //% else
-    const $real each = $seed;
+    const real each = $seed;
 //% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
 //% if targets then
@@ -112,13 +112,13 @@ static void $fn($params) {
 //% end
 }
 
-//@ micro_weight(fn, params, source, each, weighted, weights, real)
+//@ micro_weight(fn, params, source, each, weighted, weights)
 /* $fn: what the losses of this micro-step weigh together
  * $source */
 static void $fn($params) {
     enum { EACH = $each }; /* losses of a row */
 //% if weighted then
-    static const $real class_weight[] = {
+    static const real class_weight[] = {
         $weights
     };
 //% end
@@ -140,7 +140,7 @@ static void $fn($params) {
     }
 }
 
-//@ tally(fn, params, source, real, each, targets, weighted, weights, samples, micro)
+//@ tally(fn, params, source, each, targets, weighted, weights, samples, micro)
 /* $fn: the losses and their weight, in the order of rows
 //% if samples then
  * a row with a counted target weighs 1
@@ -151,7 +151,7 @@ static void $fn($params) {
 static void $fn($params) {
     enum { EACH = $each }; /* losses of a row */
 //% if weighted then
-    static const $real class_weight[] = {
+    static const real class_weight[] = {
         $weights
     };
 //% end
@@ -209,7 +209,7 @@ static void $fn($params) {
         }
 }
 
-//@ hit(fn, params, source, real, half, rows, C)
+//@ hit(fn, params, source, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's
  * $source */
 static void $fn($params) {
@@ -218,10 +218,10 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
 //% if half then
-            $real row[C];
+            real row[C];
             widen_row(row, logits + (size_t)i * C, C);
 //% else
-            const $real *row = logits + (size_t)i * C;
+            const real *row = logits + (size_t)i * C;
 //% end
             int best = 0;
             for (int c = 1; c < C; c++) best = row[c] > row[best] ? c : best;

@@ -77,29 +77,29 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
     }
 }
 
-//@ linear(fn, params, source, M, N, K, rows, columns, width, tall, depth, narrow, a_at, a_strides, b_at, pack, b_stride, start, start_row, strips)
-/* $fn: ($M, $N) = ($M, $K) x ($K, $N)
+//@ linear(fn, params, source, shape, tile, a, b, start, start_row)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 static void $fn($params) {
-    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, TALL = $tall, DEPTH = $depth };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $width };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
     _Alignas(64) real panel[DEPTH * WIDTH];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * COLUMNS;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-//% if narrow then
-            if (j + COLUMNS > N) $pack(panel, WIDTH, N % COLUMNS, depth, b + $b_at, $b_stride);
-            else $pack(panel, WIDTH, COLUMNS, depth, b + $b_at, $b_stride);
+//% if tile.narrow then
+            if (j + COLUMNS > N) $(b.pack)(panel, WIDTH, N % COLUMNS, depth, b + $(b.at), $(b.stride));
+            else $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
 //% else
-            $pack(panel, WIDTH, COLUMNS, depth, b + $b_at, $b_stride);
+            $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
 //% end
             for (int i = i0; i < i1; i += ROWS) {
                 real *out = c + (size_t)i * N + j;
                 const real *start = $start;
-                const strip s = {depth, a + $a_at, $a_strides, panel, WIDTH, start, $start_row, out, N};
-                $strips
+                const strip s = {depth, a + $(a.at), $(a.strides), panel, WIDTH, start, $start_row, out, N};
+                $(tile.strips)
             }
         }
     }
@@ -131,26 +131,26 @@ static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t
     for (int r = 0; r < rows; r++, to += to_row, from += from_row) widen_row(to, from, columns);
 }
 
-//@ linear_half(fn, params, source, M, N, K, rows, columns, width, tall, depth, a_at, a_row, part_row, part_rows, part_columns, part_strides, b_at, pack, b_stride, start, strips, store)
-/* $fn: ($M, $N) = ($M, $K) x ($K, $N), of 16 bits; a sum is rounded, or added, when it is complete
+//@ linear_half(fn, params, source, shape, tile, a, part, b, start, store)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of 16 bits; a sum is rounded, or added, when it is complete
  * $source */
 static void $fn($params) {
-    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, TALL = $tall, DEPTH = $depth };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $width };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
     _Alignas(64) real panel[DEPTH * WIDTH], part[DEPTH * ROWS], sums[TALL * WIDTH];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * COLUMNS, columns = j + COLUMNS < N ? COLUMNS : N - j;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-            $pack(panel, WIDTH, columns, depth, b + $b_at, $b_stride);
+            $(b.pack)(panel, WIDTH, columns, depth, b + $(b.at), $(b.stride));
             for (int i = i0; i < i1; i += ROWS) {
                 const int rows = i + ROWS < M ? ROWS : M - i;
-                widen_rows(part, $part_row, a + $a_at, $a_row, $part_rows, $part_columns);
+                widen_rows(part, $(part.stride), a + $(a.at), $(a.stride), $(part.rows), $(part.columns));
                 real *out = sums + (i - i0) * WIDTH;
                 const real *start = k > 0 ? out : $start;
-                const strip s = {depth, part, $part_strides, panel, WIDTH, start, k > 0 ? WIDTH : 0, out, WIDTH};
-                $strips
+                const strip s = {depth, part, $(part.strides), panel, WIDTH, start, k > 0 ? WIDTH : 0, out, WIDTH};
+                $(tile.strips)
             }
         }
         for (int i = i0; i < i1; i++) {

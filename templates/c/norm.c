@@ -1,6 +1,6 @@
 // norm: rows brought to one scale. A row is computed by one worker from start to end.
 
-//@ layernorm(fn, params, source, real, rows, C, eps, sqrt, shift, x_half, y_half)
+//@ layernorm(fn, params, source, rows, C, eps, sqrt, shift, x_half, y_half)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -9,19 +9,19 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
 //% if x_half then
-            $real row[C];
+            real row[C];
             widen_row(row, x + (size_t)i * C, C);
 //% else
-            const $real *row = x + (size_t)i * C;
+            const real *row = x + (size_t)i * C;
 //% end
 //% if y_half then
-            $real out[C];
+            real out[C];
 //% else
-            $real *out = y + (size_t)i * C;
+            real *out = y + (size_t)i * C;
 //% end
-            const $real middle = row_sum(row, C) / C;
+            const real middle = row_sum(row, C) / C;
             for (int c = 0; c < C; c++) out[c] = row[c] - middle;
-            const $real factor = 1 / $sqrt(row_dot(out, out, C) / C + $eps);
+            const real factor = 1 / $sqrt(row_dot(out, out, C) / C + $eps);
             for (int c = 0; c < C; c++) out[c] = out[c] * factor * weight[c]$shift;
 //% if y_half then
             narrow_row(y + (size_t)i * C, out, C);
@@ -32,7 +32,7 @@ static void $fn($params) {
     }
 }
 
-//@ rmsnorm(fn, params, source, real, rows, C, eps, sqrt, x_half, value)
+//@ rmsnorm(fn, params, source, rows, C, eps, sqrt, x_half, value)
 /* $fn: x rstd weight for $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -41,19 +41,19 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
 //% if x_half then
-            $real row[C];
+            real row[C];
             widen_row(row, x + (size_t)i * C, C);
 //% else
-            const $real *row = x + (size_t)i * C;
+            const real *row = x + (size_t)i * C;
 //% end
-            const $real factor = 1 / $sqrt(row_dot(row, row, C) / C + $eps);
+            const real factor = 1 / $sqrt(row_dot(row, row, C) / C + $eps);
             for (int c = 0; c < C; c++) y[(size_t)i * C + c] = $value;
             rstd[i] = factor;
         }
     }
 }
 
-//@ norm_dx(fn, params, source, real, rows, C, centred, x_half, dy_half, store)
+//@ norm_dx(fn, params, source, rows, C, centred, x_half, dy_half, store)
 /* $fn: the gradient of a norm with respect to its input, $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -62,50 +62,50 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
 //% if x_half then
-            $real row[C];
+            real row[C];
             widen_row(row, x + (size_t)r * C, C);
 //% end
 //% if dy_half then
-            $real d[C];
+            real d[C];
             widen_row(d, dy + (size_t)r * C, C);
 //% end
 //% if not x_half and not dy_half then
-            const $real *row = x + (size_t)r * C, *d = dy + (size_t)r * C;
+            const real *row = x + (size_t)r * C, *d = dy + (size_t)r * C;
 //% elseif not x_half then
-            const $real *row = x + (size_t)r * C;
+            const real *row = x + (size_t)r * C;
 //% elseif not dy_half then
-            const $real *d = dy + (size_t)r * C;
+            const real *d = dy + (size_t)r * C;
 //% end
 //% if centred then
-            const $real factor = rstd[r], middle = mean[r], level = row_dot(d, weight, C) / C;
+            const real factor = rstd[r], middle = mean[r], level = row_dot(d, weight, C) / C;
 //% else
-            const $real factor = rstd[r], middle = 0, level = 0;
+            const real factor = rstd[r], middle = 0, level = 0;
 //% end
-            const $real slope = row_moment(d, weight, row, middle, C) * factor * factor / C;
+            const real slope = row_moment(d, weight, row, middle, C) * factor * factor / C;
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const $real value = factor * (d[c] * weight[c] - level - (row[c] - middle) * slope);
+                const real value = factor * (d[c] * weight[c] - level - (row[c] - middle) * slope);
                 $store
             }
         }
     }
 }
 
-//@ norm_dw(fn, params, source, real, rows, C, centred, init, heads, x, dy)
+//@ norm_dw(fn, params, source, rows, C, centred, init, heads, x, dy)
 /* $fn: the gradient of a norm's weight, summed over $rows rows of $C in row order
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 64 };
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int j0 = (int)t.index * TILE, n = j0 + TILE < C ? TILE : C - j0;
-        $real sum[TILE];
+        real sum[TILE];
         for (int j = 0; j < n; j++) sum[j] = $init;
         for (int i = 0; i < ROWS; i++) {
             $heads
 //% if centred then
-            const $real middle = mean[i], factor = rstd[i];
+            const real middle = mean[i], factor = rstd[i];
 //% else
-            const $real middle = 0, factor = rstd[i];
+            const real middle = 0, factor = rstd[i];
 //% end
             for (int j = 0; j < n; j++) sum[j] += $dy * (($x - middle) * factor);
         }

@@ -61,20 +61,7 @@ static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part
     }
 }
 
-/* The elements of one tap in the plane at x, zeros outside. */
-static __attribute__((noinline)) void conv_gather(real *to, const $type *x, conv_places p, int tap, int count) {
-    const int *at = p.at + tap * count;
-    const bool *run = p.run + tap * (count / VEC_LANES);
-    for (int v = 0; v < count / VEC_LANES; v++, to += VEC_LANES, at += VEC_LANES) {
-//% if half then
-        if (run[v]) widen_row(to, x + at[0], VEC_LANES);
-        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : $(half)_widen(x[at[l]]);
-//% else
-        if (run[v]) *(vec_at *)to = *(const vec_at *)(x + at[0]);
-        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : x[at[l]];
-//% end
-    }
-}
+$(gather { half = half, type = type })
 
 /* Where the results of `count` columns lie in planes of `width`, counted from the first column's image;
  * `image`: elements of an image of them, step: rows and columns from one place to the next. */
@@ -89,5 +76,21 @@ static __attribute__((noinline)) void conv_results(int *to, const conv_part *par
         if (++i < part->h.places) continue;
         i = 0;
         from += image;
+    }
+}
+
+//@ gather(half, type)
+/* The elements of one tap in the plane at x, zeros outside. */
+static __attribute__((noinline)) void conv_gather(real *to, const $type *x, conv_places p, int tap, int count) {
+    const int *at = p.at + tap * count;
+    const bool *run = p.run + tap * (count / VEC_LANES);
+    for (int v = 0; v < count / VEC_LANES; v++, to += VEC_LANES, at += VEC_LANES) {
+//% if half then
+        if (run[v]) widen_row(to, x + at[0], VEC_LANES);
+        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : $(half)_widen(x[at[l]]);
+//% else
+        if (run[v]) *(vec_at *)to = *(const vec_at *)(x + at[0]);
+        else for (int l = 0; l < VEC_LANES; l++) to[l] = at[l] < 0 ? 0 : x[at[l]];
+//% end
     }
 }

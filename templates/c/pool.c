@@ -1,20 +1,20 @@
 // pool: windows of planes brought to one value each. A plane is one worker's from start to end.
 
-//@ maxpool2d(fn, params, source, real, type, first, x, value, planes, height, width, rows, columns, top, bottom, left, right)
-/* $fn: the greatest value in each window, and where the first is: $planes planes of ($height, $width) to ($rows, $columns)
+//@ maxpool2d(fn, params, source, shape, window, type, first, x, value)
+/* $fn: the greatest value in each window, and where the first is: $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $planes, H = $height, W = $width, P = $rows, Q = $columns, TILE = 1 + 4096 / (H * W) };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), TILE = 1 + 4096 / (H * W) };
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (size_t i = (size_t)from * P * Q; i < (size_t)to * P * Q; i++) {
             const $type *plane = x + i / (P * Q) * H * W;
-            const int p = (int)(i / Q % P), q = (int)(i % Q), left = $left, right = $right, bottom = $bottom;
-            int h = $top, at = h * W + left;
-            $real best = $first;
+            const int p = (int)(i / Q % P), q = (int)(i % Q), left = $(window.left), right = $(window.right), bottom = $(window.bottom);
+            int h = $(window.top), at = h * W + left;
+            real best = $first;
             for (; h < bottom; h++) {
                 for (int v = left; v < right; v++) {
-                    const $real value = $x;
+                    const real value = $x;
                     const bool better = !(value <= best) && best == best; /* the first NaN stays */
                     best = better ? value : best;
                     at = better ? h * W + v : at;
@@ -26,16 +26,16 @@ static void $fn($params) {
     }
 }
 
-//@ maxpool2d_dx(fn, params, source, real, half, type, d, planes, height, width, rows, columns, adds)
-/* $fn: dy where the greatest values were, $planes planes of ($rows, $columns) to ($height, $width)
+//@ maxpool2d_dx(fn, params, source, shape, half, type, d, adds)
+/* $fn: dy where the greatest values were, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $planes, H = $height, W = $width, P = $rows, Q = $columns };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
     for (ga_tiles t = ga_tiles_begin(w, PLANES); ga_tile_next(&t);) {
 //% if half then
-        $real plane[H * W];
+        real plane[H * W];
 //% else
-        $real *plane = y + (size_t)t.index * H * W;
+        real *plane = y + (size_t)t.index * H * W;
 //% end
         const $type *d = dy + (size_t)t.index * P * Q;
         const int32_t *at = place + (size_t)t.index * P * Q;
@@ -54,18 +54,18 @@ static void $fn($params) {
     }
 }
 
-//@ avgpool2d(fn, params, source, real, type, x, value, planes, height, width, rows, columns, top, bottom, left, right, window)
-/* $fn: the average of each window, $planes planes of ($height, $width) to ($rows, $columns)
+//@ avgpool2d(fn, params, source, shape, window, type, x, value)
+/* $fn: the average of each window, $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $planes, H = $height, W = $width, P = $rows, Q = $columns, WINDOW = $window, TILE = 1 + 4096 / (H * W) };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size), TILE = 1 + 4096 / (H * W) };
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (size_t i = (size_t)from * P * Q; i < (size_t)to * P * Q; i++) {
             const $type *plane = x + i / (P * Q) * H * W;
             const int p = (int)(i / Q % P), q = (int)(i % Q);
-            const int top = $top, bottom = $bottom, left = $left, right = $right;
-            $real sum = 0;
+            const int top = $(window.top), bottom = $(window.bottom), left = $(window.left), right = $(window.right);
+            real sum = 0;
             for (int h = top; h < bottom; h++)
                 for (int v = left; v < right; v++) sum += $x;
             y[i] = $value;
@@ -73,16 +73,16 @@ static void $fn($params) {
     }
 }
 
-//@ avgpool2d_dx(fn, params, source, real, half, d, planes, height, width, rows, columns, top, bottom, left, right, window, count, adds)
-/* $fn: dy spread over its windows, $planes planes of ($rows, $columns) to ($height, $width)
+//@ avgpool2d_dx(fn, params, source, shape, window, half, d, adds)
+/* $fn: dy spread over its windows, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $planes, H = $height, W = $width, P = $rows, Q = $columns, WINDOW = $window };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size) };
     for (ga_tiles t = ga_tiles_begin(w, PLANES); ga_tile_next(&t);) {
 //% if half then
-        $real plane[H * W];
+        real plane[H * W];
 //% else
-        $real *plane = y + (size_t)t.index * H * W;
+        real *plane = y + (size_t)t.index * H * W;
 //% end
 //% if adds and half then
         for (int i = 0; !add && i < H * W; i++) plane[i] = 0;
@@ -93,8 +93,8 @@ static void $fn($params) {
         for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% end
         for (int i = 0; i < P * Q; i++) {
-            const int p = i / Q, q = i % Q, top = $top, bottom = $bottom, left = $left, right = $right;
-            const $real value = $d / ($count);
+            const int p = i / Q, q = i % Q, top = $(window.top), bottom = $(window.bottom), left = $(window.left), right = $(window.right);
+            const real value = $d / ($(window.count));
             for (int h = top; h < bottom; h++)
                 for (int v = left; v < right; v++) plane[h * W + v] += value;
         }
@@ -104,13 +104,13 @@ static void $fn($params) {
     }
 }
 
-//@ pad2d(fn, params, source, real, planes, height, width, rows, columns, top, left, value)
-/* $fn: $planes planes of ($height, $width) inside ($rows, $columns)
+//@ pad2d(fn, params, source, shape, top, left, value)
+/* $fn: $(shape.planes) planes of ($(shape.height), $(shape.width)) inside ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $planes, H = $height, W = $width, P = $rows, Q = $columns, TOP = $top, LEFT = $left };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), TOP = $top, LEFT = $left };
     for (ga_tiles t = ga_tiles_begin(w, PLANES); ga_tile_next(&t);) {
-        $real *out = y + (size_t)t.index * P * Q;
+        real *out = y + (size_t)t.index * P * Q;
         for (int i = 0; i < P * Q; i++) out[i] = $value;
         for (int h = 0; h < H; h++)
             for (int v = 0; v < W; v++) out[(h + TOP) * Q + v + LEFT] = x[((size_t)t.index * H + h) * W + v];

@@ -1,6 +1,6 @@
 // reduce: sums and greatest values over an axis of (outer, n, inner), sums upwards; copies.
 
-//@ axis_sum(fn, params, source, real, type, term, outer, n, inner, value, store)
+//@ axis_sum(fn, params, source, type, term, outer, n, inner, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner)
  * $source */
 static void $fn($params) {
@@ -8,7 +8,7 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, OUTER * ACROSS); ga_tile_next(&t);) {
         const int o = (int)(t.index / ACROSS), i0 = (int)(t.index % ACROSS) * WIDTH;
         const int width = i0 + WIDTH < INNER ? WIDTH : INNER - i0;
-        $real sum[WIDTH];
+        real sum[WIDTH];
         for (int k = 0; k < width; k++) sum[k] = 0;
         for (int j = 0; j < N; j++) {
             const $type *row = x + ((size_t)o * N + j) * INNER + i0;
@@ -16,13 +16,13 @@ static void $fn($params) {
         }
         for (int k = 0; k < width; k++) {
             const size_t i = (size_t)o * INNER + i0 + k;
-            const $real value = sum[k]$value;
+            const real value = sum[k]$value;
             $store
         }
     }
 }
 
-//@ row_sum(fn, params, source, real, type, term, outer, n, value, store)
+//@ row_sum(fn, params, source, type, term, outer, n, value, store)
 /* $fn: the sum of each of $outer rows of $n
  * $source */
 static void $fn($params) {
@@ -31,15 +31,15 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int i = from; i < to; i++) {
             const $type *row = x + (size_t)i * N;
-            $real sum = 0;
+            real sum = 0;
             for (int j = 0; j < N; j++) sum += $term;
-            const $real value = sum$value;
+            const real value = sum$value;
             $store
         }
     }
 }
 
-//@ axis_max(fn, params, source, real, outer, n, inner)
+//@ axis_max(fn, params, source, outer, n, inner)
 /* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and where the first is
  * $source */
 static void $fn($params) {
@@ -48,11 +48,11 @@ static void $fn($params) {
         const int from = (int)t.index * TILE;
         const int to = from + TILE < OUTER * INNER ? from + TILE : OUTER * INNER;
         for (int i = from; i < to; i++) {
-            const $real *row = x + (size_t)(i / INNER) * N * INNER + i % INNER;
-            $real best = row[0];
+            const real *row = x + (size_t)(i / INNER) * N * INNER + i % INNER;
+            real best = row[0];
             int at = 0;
             for (int j = 1; j < N; j++) {
-                const $real value = row[(size_t)j * INNER];
+                const real value = row[(size_t)j * INNER];
                 const bool better = !(value <= best) && best == best; /* the first NaN stays */
                 best = better ? value : best;
                 at = better ? j : at;
@@ -63,7 +63,7 @@ static void $fn($params) {
     }
 }
 
-//@ axis_max_dx(fn, params, source, real, outer, n, inner, store)
+//@ axis_max_dx(fn, params, source, outer, n, inner, store)
 /* $fn: dy where the greatest value over the middle axis of ($outer, $n, $inner) was, else 0
  * $source */
 static void $fn($params) {
@@ -73,7 +73,7 @@ static void $fn($params) {
         for (int r = from; r < to; r++) {
             for (int k = 0; k < INNER; k++) {
                 const size_t at = (size_t)(r / N) * INNER + k, i = (size_t)r * INNER + k;
-                const $real value = place[at] == r % N ? dy[at] : 0;
+                const real value = place[at] == r % N ? dy[at] : 0;
                 $store
             }
         }

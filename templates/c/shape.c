@@ -1,7 +1,7 @@
 // shape: values moved from one tensor to another. A tensor that is cut along an axis is seen as rows:
 // the axes before it, and all that lies behind in one row.
 
-//@ slice_dx(fn, params, source, real, rows, width, first, count, store)
+//@ slice_dx(fn, params, source, rows, width, first, count, store)
 /* $fn: $rows rows of $count at $first of a row of $width, 0 elsewhere
  * $source */
 static void $fn($params) {
@@ -11,7 +11,7 @@ static void $fn($params) {
         for (int r = from; r < to; r++) {
             for (int c = 0; c < WIDTH; c++) {
                 const bool inside = c >= FIRST && c < FIRST + COUNT;
-                const $real value = inside ? dy[(size_t)r * COUNT + c - FIRST] : 0;
+                const real value = inside ? dy[(size_t)r * COUNT + c - FIRST] : 0;
                 const size_t i = (size_t)r * WIDTH + c;
                 $store
             }

@@ -1,6 +1,6 @@
 // softmax over the last axis, its logarithm, and their gradients from the result s.
 
-//@ softmax(fn, params, source, real, rows, C, exp)
+//@ softmax(fn, params, source, rows, C, exp)
 /* $fn: softmax of each of $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -8,10 +8,10 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
-            const $real *row = x + (size_t)r * C;
-            $real *out = y + (size_t)r * C;
-            const $real largest = row_largest(row, C);
-            $real sum = 0;
+            const real *row = x + (size_t)r * C;
+            real *out = y + (size_t)r * C;
+            const real largest = row_largest(row, C);
+            real sum = 0;
             for (int c = 0; c < C; c++) {
                 out[c] = $exp(row[c] - largest);
                 sum += out[c];
@@ -21,7 +21,7 @@ static void $fn($params) {
     }
 }
 
-//@ softmax_dx(fn, params, source, real, rows, C, store)
+//@ softmax_dx(fn, params, source, rows, C, store)
 /* $fn: s (dy - sum of dy s), for each of $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -30,17 +30,17 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const size_t first = (size_t)r * C;
-            $real sum = 0;
+            real sum = 0;
             for (int c = 0; c < C; c++) sum += dy[first + c] * s[first + c];
             for (size_t i = first; i < first + C; i++) {
-                const $real value = s[i] * (dy[i] - sum);
+                const real value = s[i] * (dy[i] - sum);
                 $store
             }
         }
     }
 }
 
-//@ log_softmax(fn, params, source, real, rows, C, exp, log)
+//@ log_softmax(fn, params, source, rows, C, exp, log)
 /* $fn: log softmax of each of $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -48,14 +48,14 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
-            const $real *row = x + (size_t)r * C;
-            const $real largest = row_largest(row, C), log_sum = $log(row_exp_sum(row, largest, C));
+            const real *row = x + (size_t)r * C;
+            const real largest = row_largest(row, C), log_sum = $log(row_exp_sum(row, largest, C));
             for (int c = 0; c < C; c++) y[(size_t)r * C + c] = row[c] - largest - log_sum;
         }
     }
 }
 
-//@ log_softmax_dx(fn, params, source, real, rows, C, exp, store)
+//@ log_softmax_dx(fn, params, source, rows, C, exp, store)
 /* $fn: dy - e^s (sum of dy), for each of $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -64,10 +64,10 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const size_t first = (size_t)r * C;
-            $real sum = 0;
+            real sum = 0;
             for (int c = 0; c < C; c++) sum += dy[first + c];
             for (size_t i = first; i < first + C; i++) {
-                const $real value = dy[i] - $exp(s[i]) * sum;
+                const real value = dy[i] - $exp(s[i]) * sum;
                 $store
             }
         }

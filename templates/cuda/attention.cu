@@ -1,28 +1,28 @@
 // attention: see catalog/ops/attention.lua for the formulas.
 
-//@ attend(fn, params, source, threads, type, B, T, heads, group, d, q_row, k_row, tile, depth, packed, stop, hidden, scale, exp, log, dropout, drop, name)
-/* $fn: softmax(q k^T / sqrt($d)) v, $heads heads of $d over $T positions, one block for a tile of queries
+//@ attend(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions, one block for a tile of queries
  * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
  * Gimelshein, 2018). lse = log sum exp of a query's scores.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
-    enum { TILE = $tile, DEPTH = $depth, SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
+    enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
     enum { TILES = (T + TILE - 1) / TILE };
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], p_tile[TILE][TILE + 1];
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
     const int i0 = blockIdx.x % TILES * TILE, h = blockIdx.x / TILES % HEADS;
     const ga_int64 row = (ga_int64)(blockIdx.x / TILES / HEADS) * T;  // the first of the sequence
     const int n = i0 + TILE < T ? (int)TILE : T - i0;
-//% if packed then
+//% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
-    const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
+    const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
     real sum[SLICES][TALL][DEPTH / GA_SIDE] = {}, total[TALL] = {}, largest[TALL];
     for (int u = 0; u < TALL; u++) largest[u] = -ga_infinity((real)0);
-    for (int j0 = 0; j0 < $stop; j0 += TILE) {
+    for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
         const int m = j0 + TILE < T ? (int)TILE : T - j0;
         const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
         real score[TALL][TALL];
@@ -32,14 +32,14 @@ GA_KERNEL($threads) $fn($params) {
             real top = largest[u], part = 0;
             for (int x = 0; x < TALL; x++) {
                 const int j = j0 + across + x * GA_SIDE;
-                score[u][x] = $hidden ? -ga_infinity((real)0) : score[u][x] * $scale;
+                score[u][x] = $(visible.hidden) ? -ga_infinity((real)0) : score[u][x] * $(softmax.scale);
                 top = score[u][x] <= top ? top : score[u][x];
             }
             top = ga_row_max(top);
             const real from = top == -ga_infinity((real)0) ? (real)0 : top;  // this query sees no key so far
-            const real shrink = $exp(largest[u] - from);
+            const real shrink = $(softmax.exp)(largest[u] - from);
             for (int x = 0; x < TALL; x++) {
-                const real p = $exp(score[u][x] - from);
+                const real p = $(softmax.exp)(score[u][x] - from);
                 part += p;
 //% if dropout then
                 const ga_int64 drawn = ((ga_int64)h * T + i) * T + j0 + across + x * GA_SIDE;
@@ -60,7 +60,7 @@ GA_KERNEL($threads) $fn($params) {
         const int i = down + u * GA_SIDE;
         factor[u] = total[u] == 0 ? (real)0 : 1 / total[u];
         if (i < n && across == 0)
-            lse[(row + i0 + i) * HEADS + h] = total[u] == 0 ? (real)0 : largest[u] + $log(total[u]);
+            lse[(row + i0 + i) * HEADS + h] = total[u] == 0 ? (real)0 : largest[u] + $(softmax.log)(total[u]);
     }
     ga_tile_store<TILE, DEPTH, D>(y + ((row + i0) * HEADS + h) * D, HEADS * D, n, sum, factor);
 }
@@ -77,109 +77,117 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, threads, type, B, T, heads, group, d, q_row, k_row, tile, depth, packed, first, stop, hidden, scale, exp, dropout, drop, name)
+//@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * The first blocks have a tile of keys each and go through the queries that use it, the others have a tile
  * of queries and go through the keys; p is computed again from lse.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $B, T = $T, HEADS = $heads, GROUP = $group, D = $d, Q_ROW = $q_row, K_ROW = $k_row };
-    enum { TILE = $tile, DEPTH = $depth, SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
     enum { TILES = (T + TILE - 1) / TILE, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * TILES };
     enum { Y_ROW = HEADS * D };
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], weight[TILE][TILE + 1];
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
-//% if packed then
+//% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
     for (int u = 0; u < TALL; u++) ones[u] = 1;
     if (blockIdx.x < KEY_BLOCKS) {
-        const int j0 = blockIdx.x % TILES * TILE, shared = blockIdx.x / TILES % KEY_HEADS;
-        const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
-        const ga_int64 at = (row + j0) * K_ROW + shared * D;
-        const int m = j0 + TILE < T ? (int)TILE : T - j0;
-//% if dropout then
-        const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
-//% end
-        real d_key[SLICES][TALL][DEPTH / GA_SIDE] = {}, d_value[SLICES][TALL][DEPTH / GA_SIDE] = {};
-        for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
-            for (int i0 = $first; i0 < T; i0 += TILE) {
-                const int n = i0 + TILE < T ? (int)TILE : T - i0;
-                const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
-                ga_tile_dots<TILE, DEPTH, D>(p, key + at, K_ROW, m, q, Q_ROW, n, a_tile, b_tile);
-                ga_tile_dots<TILE, DEPTH, D>(ds, value + at, K_ROW, m, d_out, Y_ROW, n, a_tile, b_tile);
-                for (int u = 0; u < TALL; u++) {
-                    for (int x = 0; x < TALL; x++) {
-                        const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
-                        const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
-                        p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
-//% if dropout then
-                        const real kept = ga_draw(z, ((ga_int64)h * T + i) * T + j);
-                        ds[u][x] = p[u][x] * (kept * ds[u][x] - delta[head]) * $scale;
-                        weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * kept;
-//% else
-                        ds[u][x] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
-                        weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x];
-//% end
-                    }
-                }
-                ga_tile_add<TILE, DEPTH, D>(d_value, weight, d_out, Y_ROW, n, b_tile);
-                for (int u = 0; u < TALL; u++)
-                    for (int x = 0; x < TALL; x++) weight[down + u * GA_SIDE][across + x * GA_SIDE] = ds[u][x];
-                ga_tile_add<TILE, DEPTH, D>(d_key, weight, q, Q_ROW, n, b_tile);
-            }
-        }
-        ga_tile_store<TILE, DEPTH, D>(dk + at, K_ROW, m, d_key, ones);
-        ga_tile_store<TILE, DEPTH, D>(dv + at, K_ROW, m, d_value, ones);
+        $(gradients_of_keys { visible = visible, softmax = softmax, dropout = dropout, type = type })
     } else {
-        const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
-        const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
-        const int n = i0 + TILE < T ? (int)TILE : T - i0;
-        const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
-//% if dropout then
-        const ga_draws z = ga_draws_of(facts, ga_rng_stream($name), iteration, row / T, $drop);
-//% end
-        real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
-        for (int j0 = 0; j0 < $stop; j0 += TILE) {
-            const int m = j0 + TILE < T ? (int)TILE : T - j0;
-            const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
-            ga_tile_dots<TILE, DEPTH, D>(p, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
-            ga_tile_dots<TILE, DEPTH, D>(ds, d_out, Y_ROW, n, value + at, K_ROW, m, a_tile, b_tile);
-            for (int u = 0; u < TALL; u++) {
-                for (int x = 0; x < TALL; x++) {
-                    const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
-                    const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
-                    p[u][x] = i >= T || $hidden ? (real)0 : $exp(p[u][x] * $scale - lse[head]);
-//% if dropout then
-                    ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * T + j);
-//% end
-                    weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * (ds[u][x] - delta[head]) * $scale;
-                }
-            }
-            ga_tile_add<TILE, DEPTH, D>(d_query, weight, key + at, K_ROW, m, b_tile);
-        }
-        ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query, ones);
+        $(gradients_of_queries { visible = visible, softmax = softmax, dropout = dropout, type = type })
     }
 }
 
-//@ rotary(fn, params, source, threads, x_low, x_high, B, T, heads, d, base, sign, low, high)
-/* $fn: pairs (i, i + $d / 2) of each of $heads heads turned by $(sign)t $base^(-2i / $d) at position t, one
+//@ gradients_of_keys(visible, softmax, dropout, type)
+//% -- A tile of keys and values: their gradients, summed over the queries of all heads that use them.
+const int j0 = blockIdx.x % TILES * TILE, shared = blockIdx.x / TILES % KEY_HEADS;
+const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
+const ga_int64 at = (row + j0) * K_ROW + shared * D;
+const int m = j0 + TILE < T ? (int)TILE : T - j0;
+//% if dropout then
+const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+real d_key[SLICES][TALL][DEPTH / GA_SIDE] = {}, d_value[SLICES][TALL][DEPTH / GA_SIDE] = {};
+for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
+    for (int i0 = $(visible.first); i0 < T; i0 += TILE) {
+        const int n = i0 + TILE < T ? (int)TILE : T - i0;
+        const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+        ga_tile_dots<TILE, DEPTH, D>(p, key + at, K_ROW, m, q, Q_ROW, n, a_tile, b_tile);
+        ga_tile_dots<TILE, DEPTH, D>(ds, value + at, K_ROW, m, d_out, Y_ROW, n, a_tile, b_tile);
+        for (int u = 0; u < TALL; u++) {
+            for (int x = 0; x < TALL; x++) {
+                const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
+                const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+                p[u][x] = i >= T || $(visible.hidden) ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
+//% if dropout then
+                const real kept = ga_draw(z, ((ga_int64)h * T + i) * T + j);
+                ds[u][x] = p[u][x] * (kept * ds[u][x] - delta[head]) * $(softmax.scale);
+                weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * kept;
+//% else
+                ds[u][x] = p[u][x] * (ds[u][x] - delta[head]) * $(softmax.scale);
+                weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x];
+//% end
+            }
+        }
+        ga_tile_add<TILE, DEPTH, D>(d_value, weight, d_out, Y_ROW, n, b_tile);
+        for (int u = 0; u < TALL; u++)
+            for (int x = 0; x < TALL; x++) weight[down + u * GA_SIDE][across + x * GA_SIDE] = ds[u][x];
+        ga_tile_add<TILE, DEPTH, D>(d_key, weight, q, Q_ROW, n, b_tile);
+    }
+}
+ga_tile_store<TILE, DEPTH, D>(dk + at, K_ROW, m, d_key, ones);
+ga_tile_store<TILE, DEPTH, D>(dv + at, K_ROW, m, d_value, ones);
+
+//@ gradients_of_queries(visible, softmax, dropout, type)
+//% -- A tile of queries of a head: their gradients, summed over the keys.
+const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
+const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
+const int n = i0 + TILE < T ? (int)TILE : T - i0;
+const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
+//% if dropout then
+const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
+for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
+    const int m = j0 + TILE < T ? (int)TILE : T - j0;
+    const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
+    ga_tile_dots<TILE, DEPTH, D>(p, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
+    ga_tile_dots<TILE, DEPTH, D>(ds, d_out, Y_ROW, n, value + at, K_ROW, m, a_tile, b_tile);
+    for (int u = 0; u < TALL; u++) {
+        for (int x = 0; x < TALL; x++) {
+            const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
+            const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
+            p[u][x] = i >= T || $(visible.hidden) ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
+//% if dropout then
+            ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * T + j);
+//% end
+            weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * (ds[u][x] - delta[head]) * $(softmax.scale);
+        }
+    }
+    ga_tile_add<TILE, DEPTH, D>(d_query, weight, key + at, K_ROW, m, b_tile);
+}
+ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query, ones);
+
+//@ rotary(fn, params, source, threads, shape, base, sign, load, store)
+/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads turned by $(sign)t $base^(-2i / $(shape.d)) at position t, one
  * thread for a position and an i. Angles are computed in double.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $B, T = $T, HEADS = $heads, D = $d, HALF = D / 2 };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2 };
     for (ga_int64 s = ga_thread_first(); s < T * HALF; s += ga_thread_count()) {
         const int p = (int)(s / HALF), c = (int)(s % HALF);
         const double step = $(sign)pow($base, -2.0 * c / D);
         const real cosine = (real)cos(p * step), sine = (real)sin(p * step);
         for (int i = 0; i < B * HEADS; i++) {
             const ga_int64 at = (((ga_int64)(i / HEADS) * T + p) * HEADS + i % HEADS) * D + c;
-            const real low = $x_low * cosine - $x_high * sine;
-            const real high = $x_high * cosine + $x_low * sine;
-            $low
-            $high
+            const real low = $(load.low) * cosine - $(load.high) * sine;
+            const real high = $(load.high) * cosine + $(load.low) * sine;
+            $(store.low)
+            $(store.high)
         }
     }
 }

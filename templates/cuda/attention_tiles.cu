@@ -18,6 +18,11 @@ GA_DEVICE real ga_row_max(real v) {
     return v;
 }
 
+$(tile_products { half = half, type = type })
+
+$(tile_store { half = half })
+
+//@ tile_products(half, type)
 // A slice of n rows, `stride` apart, of D elements from c0 on; 0 beyond.
 template <int TILE, int DEPTH, int D>
 GA_DEVICE void ga_tile_load(real (*tile)[DEPTH + 1], const $type *rows, ga_int64 stride, int n, int c0) {
@@ -71,6 +76,7 @@ GA_DEVICE void ga_tile_add(real (*sum)[TILE / GA_SIDE][DEPTH / GA_SIDE], real (*
     }
 }
 
+//@ tile_store(half)
 //% if half then
 GA_DEVICE void ga_put(real *to, real value) {
     *to = value;

@@ -1,15 +1,15 @@
 // conv: convolutions as products (matmul.cu) of weights and what taps find in planes (planes.cu).
 
-//@ conv2d(fn, params, source, threads, x, weight, B, groups, channels, height, width, out, rows, columns, taps, part_choice, place_h, place_w, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide, bias, store)
-/* $fn: ($B, $(groups * out), $rows, $columns) from ($B, $(groups * channels), $height, $width),
- * $taps taps, $groups groups
+//@ conv2d(fn, params, source, threads, shape, step, part_choice, tile, x, weight, bias, store)
+/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
+ * $(shape.taps) taps, $(shape.groups) groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $B, GROUPS = $groups, IN = $channels, OUT = $out, WIDTH = $columns, RESULTS = $rows * WIDTH };
-    enum { ROWS = $tile_rows, COLUMNS = $tile_columns, DEPTH = $depth, TALL = $tall, WIDE = $wide };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { DOWN = (OUT + ROWS - 1) / ROWS, THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
-    const conv_planes planes = {$height, $width, GROUPS * IN, $read_h, $read_w, $tap_h, $tap_w};
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
     const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
     const int taps = part.h.taps * part.w.taps, K = IN * taps, in_image = part.h.places * part.w.places;
@@ -35,8 +35,8 @@ GA_KERNEL($threads) $fn($params) {
         const ga_int64 j = j0 + across + v * ACROSS_STEP;
         if (j >= end) continue;
         const int place = (int)(j % in_image);
-        const int h = part.h.place + place / part.w.places * $place_h;
-        const int w = part.w.place + place % part.w.places * $place_w;
+        const int h = part.h.place + place / part.w.places * $(step.place_h);
+        const int w = part.w.place + place % part.w.places * $(step.place_w);
         for (int u = 0; u < TALL; u++) {
             const int i = i0 + down + u * DOWN_STEP;
             if (i >= OUT) continue;
@@ -47,36 +47,36 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ conv2d_turned(fn, params, source, threads, channels, out, groups, window_h, window_w, blocks_each, part_choice, step_h, step_w)
-/* $fn: weights ($(groups * out), $channels, $window_h, $window_w) as (part, group, in, out, tap): for each part
+//@ conv2d_turned(fn, params, source, threads, shape, step, part_choice, blocks_each)
+/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w)) as (part, group, in, out, tap): for each part
  * of the places of an input, the taps that reach it
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IN = $channels, OUT = $out, GROUPS = $groups, HEIGHT = $window_h, WIDTH = $window_w };
+    enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
     $part_choice
     const int taps = part.h.taps * part.w.taps;
     const ga_int64 n = (ga_int64)GROUPS * IN * OUT * taps;
     const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
     for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
         const int tap = (int)(k % taps), o = (int)(k / taps % OUT), c = (int)(k / taps / OUT % IN);
-        const int h = part.h.tap + tap / part.w.taps * $step_h, w = part.w.tap + tap % part.w.taps * $step_w;
+        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h), w = part.w.tap + tap % part.w.taps * $(step.tap_w);
         const ga_int64 from = (k / taps / OUT / IN * OUT + o) * IN + c;
         y[part.weight + k] = weight[(from * HEIGHT + h) * WIDTH + w];
     }
 }
 
-//@ conv2d_dw(fn, params, source, threads, d, B, groups, channels, height, width, out, rows, columns, taps, partials, part_choice, read_h, read_w, tap_h, tap_w, tile_rows, tile_columns, depth, tall, wide)
-/* $fn: the gradient of ($(groups * out), $channels, $taps taps), as ($partials, $groups, $channels x $taps, $out):
+//@ conv2d_dw(fn, params, source, threads, shape, step, part_choice, tile, partials, d)
+/* $fn: the gradient of ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps), as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
  * the places of all images are cut into $partials runs
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $B, GROUPS = $groups, IN = $channels, OUT = $out };
-    enum { TAPS = $taps, K = IN * TAPS, PLACES = $rows * $columns };
-    enum { ROWS = $tile_rows, COLUMNS = $tile_columns, DEPTH = $depth, TALL = $tall, WIDE = $wide };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { DOWN = (K + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
     enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
-    const conv_planes planes = {$height, $width, GROUPS * IN, $read_h, $read_w, $tap_h, $tap_w};
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
     const ga_int64 all = (ga_int64)B * PLACES, run = (all + $partials - 1) / $partials;
     const int i0 = blockIdx.x % DOWN * ROWS, j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;

@@ -1,18 +1,18 @@
 // loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
 // not there (facts->rows), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, type, x, hit, rows, C, exp, log, smooth, weighted, smoothing, rest, weights)
+//@ cross_entropy(fn, params, source, threads, rows, C, classes, type, x, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse = log sum exp(logits)
-//% if smooth then
- * a part $smoothing of each target is spread over all classes
+//% if classes.smooth then
+ * a part $(classes.smoothing) of each target is spread over all classes
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
-//% if weighted then
+//% if classes.weighted then
     static const real class_weight[C] = {
-        $weights
+        $(classes.weights)
     };
 //% end
     __shared__ real scratch[GA_LANES];
@@ -25,9 +25,9 @@ GA_KERNEL($threads) $fn($params) {
     for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp($x - largest);
     sum = ga_block_sum(sum, scratch);
     const real whole = largest + $log(sum);
-//% if smooth then
+//% if classes.smooth then
     real all = 0;
-//% if weighted then
+//% if classes.weighted then
     for (int c = threadIdx.x; c < C; c += THREADS) all += class_weight[c] * (whole - $x);
 //% else
     for (int c = threadIdx.x; c < C; c += THREADS) all += whole - $x;
@@ -38,11 +38,11 @@ GA_KERNEL($threads) $fn($params) {
         real value = 0;
         if (target[i] != IGNORE) {
             value = whole - $hit;
-//% if weighted then
+//% if classes.weighted then
             value *= class_weight[target[i]];
 //% end
-//% if smooth then
-            value = $rest * value + $smoothing / C * all;
+//% if classes.smooth then
+            value = $(classes.rest) * value + $(classes.smoothing) / C * all;
 //% end
         }
         lse[i] = whole;
@@ -50,9 +50,9 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, logit, rows, C, exp, store, smooth, weighted, smoothing, rest, weights, total)
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, classes, logit, exp, store)
 /* $fn: dy times the derivative by the logits, $rows rows of $C classes, one block per row:
-//% if not smooth and not weighted then
+//% if not classes.smooth and not classes.weighted then
  * softmax(logits) - one_hot(target)
 //% else
  * as softmax(logits) - one_hot(target), where the target's class has its weight and its share, and
@@ -61,13 +61,13 @@ GA_KERNEL($threads) $fn($params) {
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
-//% if weighted then
+//% if classes.weighted then
     static const real class_weight[C] = {
-        $weights
+        $(classes.weights)
     };
 //% end
     const ga_int64 r = blockIdx.x;
-//% if not smooth and not weighted then
+//% if not classes.smooth and not classes.weighted then
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
         const real value = dy[r] * ($exp($logit - lse[r]) - (real)(c == target[r]));
@@ -75,17 +75,17 @@ GA_KERNEL($threads) $fn($params) {
     }
 //% else
     const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
-//% if weighted then
-    const real hit = $rest * class_weight[label], all = hit + $total;
+//% if classes.weighted then
+    const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
 //% else
-    const real hit = $rest, all = 1;
+    const real hit = $(classes.rest), all = 1;
 //% end
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
-//% if weighted then
-        const real spread = $smoothing / C * class_weight[c];
+//% if classes.weighted then
+        const real spread = $(classes.smoothing) / C * class_weight[c];
 //% else
-        const real spread = $smoothing / C;
+        const real spread = $(classes.smoothing) / C;
 //% end
         const real value = dy[r] *
             (all * $exp($logit - lse[r]) - (c == label ? hit : (real)0) - spread);

@@ -1,12 +1,12 @@
 // matmul: C(i, j) = sum over k of A(i, k) B(k, j). A block computes a tile of C from slices of A and
 // B in shared memory; the sum over k runs upwards, one fused multiply-add per step.
 
-//@ linear(fn, params, source, threads, M, N, K, rows, columns, depth, tall, wide, a_i, a_k, a, b_k, b_j, b, value, store)
-/* $fn: ($M, $N) = ($M, $K) x ($K, $N)
+//@ linear(fn, params, source, threads, shape, tile, a, b, value, store)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { M = $M, N = $N, K = $K, ROWS = $rows, COLUMNS = $columns, DEPTH = $depth };
-    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, TALL = $tall, WIDE = $wide };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
+    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
     const int i0 = blockIdx.x / ACROSS * ROWS, j0 = blockIdx.x % ACROSS * COLUMNS;
@@ -14,12 +14,12 @@ GA_KERNEL($threads) $fn($params) {
     real sum[TALL][WIDE] = {};
     for (int k0 = 0; k0 < K; k0 += DEPTH) {
         for (int s = threadIdx.x; s < ROWS * DEPTH; s += THREADS) {
-            const int row = $a_i, deep = $a_k, i = i0 + row, k = k0 + deep;
-            a_tile[deep][row] = i < M && k < K ? $a : (real)0;
+            const int row = $(a.i), deep = $(a.k), i = i0 + row, k = k0 + deep;
+            a_tile[deep][row] = i < M && k < K ? $(a.value) : (real)0;
         }
         for (int s = threadIdx.x; s < COLUMNS * DEPTH; s += THREADS) {
-            const int deep = $b_k, column = $b_j, k = k0 + deep, j = j0 + column;
-            b_tile[deep][column] = k < K && j < N ? $b : (real)0;
+            const int deep = $(b.k), column = $(b.j), k = k0 + deep, j = j0 + column;
+            b_tile[deep][column] = k < K && j < N ? $(b.value) : (real)0;
         }
         __syncthreads();
         ga_tile_product(sum, a_tile, b_tile, down, across);

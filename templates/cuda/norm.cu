@@ -1,6 +1,6 @@
 // norm: rows brought to one scale, one block per row.
 
-//@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, shift, type, x, y_half, value)
+//@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, type, x, y_half, store)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -24,11 +24,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     }
     const real factor = 1 / $sqrt(ga_block_sum(squares, scratch) / C + $eps);
-//% if y_half then
-    for (int c = threadIdx.x; c < C; c += THREADS) y[i * C + c] = $value;
-//% else
-    for (int c = threadIdx.x; c < C; c += THREADS) out[c] = out[c] * factor * weight[c]$shift;
-//% end
+    for (int c = threadIdx.x; c < C; c += THREADS) $store
     if (threadIdx.x == 0) {
         mean[i] = middle;
         rstd[i] = factor;

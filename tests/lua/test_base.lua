@@ -77,6 +77,21 @@ return {
         t.fails(function() load_one("$a")("f", { a = 1, c = 2 }) end, "unknown argument 'c'")
         t.fails(function() load_one("$a")("f", { a = 1.5 }) end, "float")
     end },
+    { "templates: values that belong together are fields of one argument", function(t)
+        local render = template.load("//@ f(shape, bias)\nint n = $(shape.rows) * $(shape.rows + 1);\n"
+            .. "//% if bias then\nint b = $(bias.at);\n//% end\n", "templates/x.c")
+        t.equal(render("f", { shape = { rows = 2, other = 3 }, bias = { at = 4 } }).text, "int n = 2 * 3;\nint b = 4;\n")
+        t.equal(render("f", { shape = { rows = 2 }, bias = false }).text, "int n = 2 * 3;\n")
+        t.fails(function() render("f", { shape = { row = 2 }, bias = false }) end, "f: argument 'shape' has no field 'rows'")
+        t.fails(function() render("f", { shape = { rows = 2 }, bias = {} }) end, "f: argument 'bias' has no field 'at'")
+    end },
+    { "templates: a block inserts another one of its file", function(t)
+        local render = template.load("//@ whole(n)\n{\n    $(part { from = n, to = 2 })\n}\n\n"
+            .. "//@ part(from, to)\na = $from;\n//% if to > 1 then\n    b = $to;\n//% end\n\n", "templates/x.c")
+        t.equal(render("whole", { n = 1 }).text, "{\n    a = 1;\n        b = 2;\n}\n\n")
+        local wrong = template.load("//@ whole()\n$(part { from = 1 })\n//@ part(from, to)\n", "templates/x.c")
+        t.fails(function() wrong("whole", {}) end, "part: missing argument 'to'")
+    end },
     { "text: identifiers, strings and comments cannot escape", function(t)
         t.fails(function() text.ident "a; system()" end, "not an identifier")
         t.equal(text.string('a"b\\c\n??/%n').text, '"a\\042b\\134c\\012\\077\\077/%n"')

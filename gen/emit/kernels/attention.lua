@@ -1,45 +1,65 @@
--- kernels_attention: template arguments of attention and its helper ops that all targets share.
+-- attention: the template arguments of attention and of what belongs to it, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local attention = { arguments = {} }
 local arguments = attention.arguments
 
--- Sizes and strides of the rows of q, k and v.
-local function sizes(node, dtype, target)
+-- shape:
+--   B, T            sequences, positions of each
+--   heads, d        heads of the queries, elements of a head
+--   group           heads of the queries that share one of the keys
+--   q_row, k_row    elements from one position to the next: of the query, of the key and the value
+--   packed          whether the query holds the key and the value too
+local function shape_of(node)
     local a, s = node.attrs, node.size
     return { B = s.B, T = s.T, heads = a.heads, d = a.d, group = a.heads // a.kv_heads, q_row = s.Q,
-        k_row = s.K or s.Q, packed = not node.ins.key, dropout = a.dropout > 0,
-        drop = text.number(a.dropout, "f64"), name = text.string(a.name or ""),
-        scale = text.number(1 / math.sqrt(a.d), dtype), exp = target.call("exp", dtype),
-        type = c_text.type_of(node.ins.query) }
+        k_row = s.K or s.Q, packed = not node.ins.key }
 end
 
+-- visible: the pairs of a query and a key that count, in C. Targets add how single pairs are hidden.
+--   stop     the end of the keys that queries i0 .. i0 + n - 1 see
+--   first    the first query that sees a key from j0 on
+local function visible_in(attrs)
+    return { stop = text.block(attrs.causal and "i0 + n" or "T"), first = text.block(attrs.causal and "j0" or "0") }
+end
+
+-- softmax: from scores to probabilities.
+--   scale       the factor of a score
+--   exp, log    names of functions
+local function softmax_of(attrs, dtype, target)
+    return { scale = text.number(1 / math.sqrt(attrs.d), dtype), exp = target.call("exp", dtype),
+        log = target.call("log", dtype) }
+end
+
+-- dropout: false if there is none.
+--   p       the probability of a 0
+--   name    of the random draws
+local function dropout_of(attrs) return { p = text.number(attrs.dropout, "f64"), name = text.string(attrs.name) } end
+
+--- type: of an element of the query, the key and the value in memory.
 function arguments.attend(_, node, _, dtype, target)
-    local list = sizes(node, dtype, target)
-    list.stop, list.log = text.block(node.attrs.causal and "i0 + n" or "T"), target.call("log", dtype)
-    return list
+    local attrs = node.attrs
+    return { shape = shape_of(node), visible = visible_in(attrs), softmax = softmax_of(attrs, dtype, target),
+        dropout = attrs.dropout > 0 and dropout_of(attrs), type = c_text.type_of(node.ins.query) }
 end
 
-function arguments.attend_dx(_, node, _, dtype, target)
-    local list = sizes(node, dtype, target)
-    list.first = text.block(node.attrs.causal and "j0" or "0")
-    return list
-end
+arguments.attend_dx = arguments.attend
 
 function arguments.attend_delta(_, node)
-    return { real = text.ident("real"), rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
+    return { rows = node.size.B * node.size.T, heads = node.attrs.heads, d = node.attrs.d }
 end
 
---- `first`, `second`: index expressions of the two elements of a pair.
-function attention.rotary(kernel, node, first, second)
-    local a = node.attrs
-    return { real = text.ident("real"), x_low = text.block(c_text.load(node.ins.x, ("x[%s]"):format(first))),
-        x_high = text.block(c_text.load(node.ins.x, ("x[%s]"):format(second))), B = node.size.B,
-        T = node.size.T, heads = a.heads, d = a.d, base = text.number(a.base, "f64"),
-        sign = text.block(a.back and "-" or ""),
-        low = c_text.store(kernel, ("y[%s]"):format(first), "low"),
-        high = c_text.store(kernel, ("y[%s]"):format(second), "high") }
+--- The arguments of a rotary; `low` and `high` spell the places of the two elements of a pair.
+---   load.low, load.high      the elements as numbers
+---   store.low, store.high    the statements that write them
+function attention.rotary(kernel, node, low, high)
+    local a, s = node.attrs, node.size
+    local function load(place) return text.block(c_text.load(node.ins.x, ("x[%s]"):format(place))) end
+    local function store(place, value) return c_text.store(kernel, ("y[%s]"):format(place), value) end
+    return { shape = { B = s.B, T = s.T, heads = a.heads, d = a.d }, base = text.number(a.base, "f64"),
+        sign = text.block(a.back and "-" or ""), load = { low = load(low), high = load(high) },
+        store = { low = store(low, "low"), high = store(high, "high") } }
 end
 
 return attention

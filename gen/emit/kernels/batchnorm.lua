@@ -1,4 +1,4 @@
--- kernels_batchnorm: template arguments of batchnorm that all targets share.
+-- batchnorm: the template arguments of batchnorm, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -9,7 +9,7 @@ local arguments = batchnorm.arguments
 
 local function sizes(node)
     local s = node.size
-    return { real = text.ident("real"), B = s.B, C = s.C, S = s.S, rows = node.attrs.rows }
+    return { B = s.B, C = s.C, S = s.S, rows = node.attrs.rows }
 end
 
 -- The text that reads an element of t, given its address expression.
@@ -33,13 +33,13 @@ end
 
 function arguments.batchnorm_running(_, node, _, dtype)
     local a = node.attrs
-    return { real = text.ident("real"), C = node.size.C, groups = node.size.G,
+    return { C = node.size.C, groups = node.size.G,
         momentum = text.number(a.momentum, dtype), rest = text.number(1 - a.momentum, dtype),
         unbiased = text.number(a.n / (a.n - 1), dtype) }
 end
 
 function arguments.batchnorm_collect(_, node)
-    return { real = text.ident("real"), C = node.size.C, groups = node.size.G, rows = node.attrs.batch }
+    return { C = node.size.C, groups = node.size.G, rows = node.attrs.batch }
 end
 
 --- Whether the boundary updates running statistics by those of a whole cycle.

@@ -1,4 +1,4 @@
--- kernels_conv: template arguments of convolutions that all targets share.
+-- conv: the template arguments of convolutions, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
@@ -21,36 +21,48 @@ local function most_taps(parts)
     return most
 end
 
--- Sizes and strides of the planes that are read; g: op.gather's table.
-local function reading(g)
-    return { B = g.B, groups = g.groups, height = g.height, width = g.width, read_h = g.read_step[1],
-        read_w = g.read_step[2], tap_h = g.tap_step[1], tap_w = g.tap_step[2], taps = most_taps(g.parts),
-        channels = g.channels // g.groups, out = g.out // g.groups, rows = g.rows, columns = g.columns }
+-- shape: of a product over planes; g is op.gather's table.
+--   B, groups                  images, groups of planes
+--   channels, height, width    planes of a group that are read, and their extents
+--   out, rows, columns         planes of a group that come out, and their extents
+--   taps                       of a place, at most
+local function shape_of(g)
+    return { B = g.B, groups = g.groups, channels = g.channels // g.groups, height = g.height, width = g.width,
+        out = g.out // g.groups, rows = g.rows, columns = g.columns, taps = most_taps(g.parts) }
+end
+
+-- step: in rows (_h) and columns (_w) of a plane.
+--   place    between neighbouring places of a part of the result
+--   read     between the places that their first taps read
+--   tap      between the places that neighbouring taps read
+local function step_of(g)
+    return { place_h = g.place_step[1], place_w = g.place_step[2], read_h = g.read_step[1], read_w = g.read_step[2],
+        tap_h = g.tap_step[1], tap_w = g.tap_step[2] }
 end
 
 function arguments.conv2d(kernel, node, op)
     local g = op.gather(node)
-    local list = reading(g)
-    list.x = text.ident(node.ins.x and "x" or "dy")
-    list.place_h, list.place_w = g.place_step[1], g.place_step[2]
-    list.bias = text.block(node.ins.bias and " + bias[g * OUT + i]" or "")
-    list.store = c_text.store(kernel, "y[k]", "value")
-    return list
+    return { shape = shape_of(g), step = step_of(g), x = text.ident(node.ins.x and "x" or "dy"),
+        bias = text.block(node.ins.bias and " + bias[g * OUT + i]" or ""),
+        store = c_text.store(kernel, "y[k]", "value") }
 end
 
 arguments.conv2d_dx = arguments.conv2d
 
+-- shape: of the weight, for each group out x channels planes of window_h x window_w taps; step: the taps of it from one
+-- tap of a part to the next.
 function arguments.conv2d_turned(_, node)
     local a, parts = node.attrs, node.parts
-    return { groups = a.groups, channels = a.channels // a.groups, out = a.out // a.groups,
-        window_h = a.window[1], window_w = a.window[2], step_h = parts[1].h.tap_step, step_w = parts[1].w.tap_step }
+    return { shape = { groups = a.groups, channels = a.channels // a.groups, out = a.out // a.groups,
+        window_h = a.window[1], window_w = a.window[2] },
+        step = { tap_h = parts[1].h.tap_step, tap_w = parts[1].w.tap_step } }
 end
 
 --- `d`: the text that reads an element of dy.
 function conv.weight_gradient(node, op, d)
-    local list = reading(op.gather(node))
-    list.partials, list.d = node.size.N, text.block(c_text.load(node.ins.dy, d))
-    return list
+    local g = op.gather(node)
+    return { shape = shape_of(g), step = step_of(g), partials = node.size.N,
+        d = text.block(c_text.load(node.ins.dy, d)) }
 end
 
 function arguments.conv2d_dw_sum(kernel, node)

@@ -191,7 +191,7 @@ local function helper_text(node, context, target)
             local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
             local arguments = told ~= "" and { half = half and text.ident(half) or false,
                 type = text.ident(half or "real") } or {}
-            out[#out + 1] = context.template(file)(name, arguments).text .. "\n"
+            out[#out + 1] = context.template(file)(name, arguments).text:gsub("\n*$", "\n\n", 1)
             context.helpers[name] = true
         end
     end
@@ -231,19 +231,28 @@ local function function_text(kernel, name, block, file, arguments, context)
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
 
--- A text of everything that determines a kernel's function, faster to make than the function's text; nil if an argument
--- of the template is not a plain value.
-local function template_key(kernel, name, block, file, arguments)
-    local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
-    for _, values in ipairs { arguments, kernel.launch or {} } do
-        for key, value in ordered.each(values) do
-            local typed = text.is(value)
-            if type(value) == "table" and not typed or type(value) == "function" then return nil end
-            parts[#parts + 1] = ("%s: %s: %s"):format(key, typed and "text" or type(value),
-                typed and value.text or tostring(value))
+-- Adds the values of a table to a list of texts, those of a table in it by the path of their names; false if one is a
+-- function.
+local function add_values(parts, values, path)
+    for key, value in ordered.each(values) do
+        local kind = text.is(value) and "text" or type(value)
+        if kind == "function" then return false end
+        if kind == "table" then
+            if not add_values(parts, value, path .. key .. ".") then return false end
+        else
+            local shown = kind == "text" and value.text or tostring(value)
+            parts[#parts + 1] = ("%s%s: %s: %s"):format(path, key, kind, shown)
         end
     end
-    return table.concat(parts, "\n")
+    return true
+end
+
+-- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
+-- an argument of the template is no plain value.
+local function template_key(kernel, name, block, file, arguments)
+    local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
+    local known = add_values(parts, arguments, "") and add_values(parts, kernel.launch or {}, "")
+    return known and table.concat(parts, "\n") or nil
 end
 
 -- The function for these template arguments: an existing one of the same text, or a new one in context.functions.

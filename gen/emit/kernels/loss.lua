@@ -1,4 +1,4 @@
--- kernels_loss: template arguments of losses and their counts that all targets share.
+-- loss: the template arguments of losses and of what is counted of them, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -17,27 +17,27 @@ local function number_rows(list, dtype)
     end), "\n"))
 end
 
--- Smoothing s and class weights w of a cross entropy; `total` is s / C times the sum of w.
-local function class_arguments(node, dtype, list)
-    local s, w, total = node.attrs.smoothing or 0, node.attrs.weights, 0
+-- classes: how they count in a cross entropy with smoothing s and class weights w.
+--   smooth, weighted    whether it has them
+--   smoothing, rest     s, 1 - s
+--   weights             w, a line for each class
+--   total               s / C times the sum of w
+local function classes_of(attrs, dtype)
+    local s, w, total = attrs.smoothing or 0, attrs.weights, 0
     for _, x in ipairs(w or {}) do total = total + s * x / #w end
-    list.real, list.rows, list.C = text.ident("real"), rows_of(node), node.size.C
-    list.smooth, list.weighted = s ~= 0, w ~= nil
-    list.smoothing, list.rest = text.number(s, dtype), text.number(1 - s, dtype)
-    list.weights = number_rows(w, dtype)
-    return list, text.number(total, dtype)
+    return { smooth = s ~= 0, weighted = w ~= nil, smoothing = text.number(s, dtype), rest = text.number(1 - s, dtype),
+        weights = number_rows(w, dtype), total = text.number(total, dtype) }
 end
 
 function arguments.cross_entropy(_, node, _, dtype, target)
-    return (class_arguments(node, dtype, { exp = target.call("exp", dtype), log = target.call("log", dtype) }))
+    return { rows = rows_of(node), C = node.size.C, classes = classes_of(node.attrs, dtype),
+        exp = target.call("exp", dtype), log = target.call("log", dtype) }
 end
 
 function arguments.cross_entropy_dx(kernel, node, _, dtype, target)
-    local list, total = class_arguments(node, dtype,
-        { exp = target.call("exp", dtype), store = c_text.store(kernel, "y[i]", "value"),
-            logit = text.block(c_text.load(node.ins.logits, "logits[i]")) })
-    list.total = total
-    return list
+    return { rows = rows_of(node), C = node.size.C, classes = classes_of(node.attrs, dtype),
+        exp = target.call("exp", dtype), logit = text.block(c_text.load(node.ins.logits, "logits[i]")),
+        store = c_text.store(kernel, "y[i]", "value") }
 end
 
 -- Number of elements in the true rows of the batch; all rows have the same number.
@@ -49,13 +49,13 @@ end
 
 function arguments.loss_seed(_, node, _, _, target)
     return { seed = text.block(target.scalar("seed", node.ins.seed)),
-        real = text.ident("real"), rows = rows_of(node), counted = counted(node),
+        rows = rows_of(node), counted = counted(node),
         targets = node.ins.target ~= nil, micro = node.ins.sums ~= nil }
 end
 
 function arguments.micro_weight(_, node, _, dtype)
     local attrs, lead = node.attrs, node.size.lead
-    return { real = text.ident("real"), each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
+    return { each = graph.elements(lead) // lead[1], weighted = attrs.weights ~= nil,
         weights = number_rows(attrs.weights, dtype) }
 end
 
@@ -67,6 +67,6 @@ end
 
 function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
 
-function arguments.hit(_, node) return { real = text.ident("real"), rows = rows_of(node), C = node.size.C } end
+function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 
 return loss

@@ -1,4 +1,4 @@
--- kernels_norm: template arguments of layernorm and rmsnorm that all targets share.
+-- norm: the template arguments of layernorm and rmsnorm, as far as all targets have them.
 local graph = require "graph.graph"
 local text = require "base.text"
 
@@ -7,7 +7,7 @@ local arguments = norm.arguments
 
 --- Number of rows, and elements per row.
 function norm.sizes(node)
-    return { real = text.ident("real"), rows = graph.elements(node.size.lead or {}), C = node.size.C }
+    return { rows = graph.elements(node.size.lead or {}), C = node.size.C }
 end
 
 function arguments.rmsnorm(_, node, _, dtype, target)
@@ -16,9 +16,11 @@ function arguments.rmsnorm(_, node, _, dtype, target)
     return list
 end
 
+--- What a layernorm adds to element c of a row, in C.
+function norm.shift(node) return node.ins.bias and " + bias[c]" or "" end
+
 function arguments.layernorm(kernel, node, op, dtype, target)
     local list = arguments.rmsnorm(kernel, node, op, dtype, target)
-    list.shift = text.block(node.ins.bias and " + bias[c]" or "")
     list.y_half = graph.is_half(node.outs.y.tensor)
     return list
 end

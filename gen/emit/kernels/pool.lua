@@ -1,18 +1,21 @@
--- kernels_pool: template arguments of pools and padding that all targets share.
+-- pool: the template arguments of pools and padding, as far as all targets have them.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local pool = { arguments = {} }
 local arguments = pool.arguments
 
-local function sizes(node)
+-- shape:
+--   planes           of all images
+--   height, width    of a plane of x
+--   rows, columns    of a plane of y
+local function shape_of(node)
     local a, s = node.attrs, node.size
-    return { real = text.ident("real"), planes = s.B * s.C, height = a.height, width = a.width, rows = a.rows,
-        columns = a.columns }
+    return { planes = s.B * s.C, height = a.height, width = a.width, rows = a.rows, columns = a.columns }
 end
 
--- C expressions of the begin and end of window `p` along an axis.
-local function window(a, axis, p, extent, count)
+-- From where to where the window of place `p` reaches along an axis, in C.
+local function reach(a, axis, p, extent, count)
     if not a.window then
         return ("%s * %d / %d"):format(p, extent, count),
             ("((%s + 1) * %d + %d) / %d"):format(p, extent, count - 1, count)
@@ -37,61 +40,54 @@ local function seen_by(a, axis, h, extent, count)
         ("%s < %d ? %s + 1 : %d"):format(last, count, last, count)
 end
 
-local function add_windows(list, a)
-    local top, bottom = window(a, 1, "p", a.height, a.rows)
-    local left, right = window(a, 2, "q", a.width, a.columns)
-    list.top, list.bottom, list.left, list.right =
-        text.block(top), text.block(bottom), text.block(left), text.block(right)
+-- window: that of row p and column q of y, in C.
+--   top, bottom    its first row, the one behind its last
+--   left, right    its first column, the one behind its last
+--   count          what an average divides by
+--   size           elements of a window, if all have the same size
+local function window_of(a)
+    local top, bottom = reach(a, 1, "p", a.height, a.rows)
+    local left, right = reach(a, 2, "q", a.width, a.columns)
+    local constant = a.window and (a.include_padding or a.padding[1] == 0 and a.padding[2] == 0)
+    return { top = text.block(top), bottom = text.block(bottom), left = text.block(left), right = text.block(right),
+        count = constant and text.ident("WINDOW") or text.block("(bottom - top) * (right - left)"),
+        size = a.window and a.window[1] * a.window[2] or 1 }
 end
 
---- Adds the ranges of windows that contain a place.
-function pool.add_seen(list, a)
+--- seen: the windows that see row h and column v of x, in C.
+---   first_row, end_row          rows of y: the first, the one behind the last
+---   first_column, end_column    columns of y: the first, the one behind the last
+function pool.seen(a)
     local first_row, end_row = seen_by(a, 1, "h", a.height, a.rows)
     local first_column, end_column = seen_by(a, 2, "v", a.width, a.columns)
-    list.first_row, list.end_row = text.block(first_row), text.block(end_row)
-    list.first_column, list.end_column = text.block(first_column), text.block(end_column)
-end
-
-local function add_count(list, a)
-    local constant = a.window and (a.include_padding or a.padding[1] == 0 and a.padding[2] == 0)
-    list.count = constant and text.ident("WINDOW") or text.block("(bottom - top) * (right - left)")
-    list.window = a.window and a.window[1] * a.window[2] or 1
+    return { first_row = text.block(first_row), end_row = text.block(end_row), first_column = text.block(first_column),
+        end_column = text.block(end_column) }
 end
 
 -- The text that reads an element of t, given its address expression.
 local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 function arguments.maxpool2d(_, node)
-    local list, x = sizes(node), node.ins.x
-    list.type, list.first, list.x = c_text.type_of(x), element(x, "plane[at]"), element(x, "plane[h * W + v]")
-    list.value = text.block(c_text.stored(node.outs.y.tensor, "best"))
-    add_windows(list, node.attrs)
-    return list
-end
-
--- Arguments with the bounds of a window and its number of elements.
-local function averaging(node)
-    local list = sizes(node)
-    add_windows(list, node.attrs)
-    add_count(list, node.attrs)
-    return list
+    local x = node.ins.x
+    return { shape = shape_of(node), window = window_of(node.attrs), type = c_text.type_of(x),
+        first = element(x, "plane[at]"), x = element(x, "plane[h * W + v]"),
+        value = text.block(c_text.stored(node.outs.y.tensor, "best")) }
 end
 
 function arguments.avgpool2d(_, node)
-    local list = averaging(node)
-    list.type, list.x = c_text.type_of(node.ins.x), element(node.ins.x, "plane[h * W + v]")
-    list.value = text.block(c_text.stored(node.outs.y.tensor, ("sum / (%s)"):format(list.count.text)))
-    list.count = nil
-    return list
+    local x, window = node.ins.x, window_of(node.attrs)
+    return { shape = shape_of(node), window = window, type = c_text.type_of(x), x = element(x, "plane[h * W + v]"),
+        value = text.block(c_text.stored(node.outs.y.tensor, ("sum / (%s)"):format(window.count.text))) }
 end
 
-function arguments.maxpool2d_dx(_, node) return sizes(node) end
-function arguments.avgpool2d_dx(_, node) return averaging(node) end
+function arguments.maxpool2d_dx(_, node) return { shape = shape_of(node) } end
+
+function arguments.avgpool2d_dx(_, node) return { shape = shape_of(node), window = window_of(node.attrs) } end
 
 function arguments.pad2d(_, node, _, dtype)
     local a, s = node.attrs, node.size
-    return { real = text.ident("real"), planes = s.B * s.C, height = s.H, width = s.W, rows = s.P, columns = s.Q,
-        top = a.top, left = a.left, value = text.number(a.value, dtype) }
+    return { shape = { planes = s.B * s.C, height = s.H, width = s.W, rows = s.P, columns = s.Q }, top = a.top,
+        left = a.left, value = text.number(a.value, dtype) }
 end
 
 return pool

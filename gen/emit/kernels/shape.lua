@@ -1,5 +1,5 @@
--- kernels_shape: template arguments, shared by all targets, of ops that move values, reduce axes or look up rows:
--- functions of kernel, node, op, dtype and target (targets/ops.lua).
+-- shape: the template arguments of ops that move values, reduce axes or look rows up, as far as all targets
+-- have them: functions of kernel, node, op, dtype and target (targets/ops.lua).
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local text = require "base.text"
@@ -7,13 +7,11 @@ local text = require "base.text"
 local shape = { arguments = {} }
 local arguments = shape.arguments
 
-local function real() return text.ident("real") end
-
 -- === shape =======================================================================================
 
 function arguments.slice_dx(kernel, node)
     local s, a = node.size, node.attrs
-    return { real = real(), rows = s.outer, width = s.n * s.inner, first = (a.first - 1) * s.inner,
+    return { rows = s.outer, width = s.n * s.inner, first = (a.first - 1) * s.inner,
         count = (a.last - a.first + 1) * s.inner, store = c_text.store(kernel, "y[i]", "value") }
 end
 
@@ -33,7 +31,7 @@ end
 
 local function split(node)
     local s = node.size
-    return { real = real(), outer = s.outer, n = s.n, inner = s.inner }
+    return { outer = s.outer, n = s.n, inner = s.inner }
 end
 
 --- `term`: the text of the next element of x in the sum of a row or column.
@@ -64,7 +62,7 @@ end
 -- === softmax =====================================================================================
 
 local function by_rows(node)
-    return { real = real(), rows = graph.elements(node.size.lead), C = node.size.C }
+    return { rows = graph.elements(node.size.lead), C = node.size.C }
 end
 
 function arguments.softmax(_, node, _, dtype, target)
@@ -103,7 +101,7 @@ function arguments.id_order(_, node) return { ids = node.size.N, rows = node.siz
 
 --- `term`: the text of the next element of dy in the sum of a row of the table.
 function shape.embedding_dw(kernel, node, term)
-    return { real = real(), rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
+    return { rows = node.size.R, C = node.size.C, adds = kernel.can_add or false,
         padding = node.attrs.padding or false, term = text.block(c_text.load(node.ins.dy, term)),
         store = c_text.store(kernel, "y[i]", "value") }
 end
@@ -118,9 +116,9 @@ end
 function arguments.dropout(kernel, node)
     local shape = node.ins.x.shape
     local width = graph.elements(shape) // shape[1]
-    return { real = text.ident("real"), rows = shape[1], width = width, chunk = math.min(width, 4096),
-        p = text.number(node.attrs.p, "f64"), name = text.string(node.attrs.name),
-        x = text.block(c_text.load(node.ins.x, "x[i]")), store = c_text.store(kernel, "y[i]", "value") }
+    return { rows = shape[1], width = width, p = text.number(node.attrs.p, "f64"),
+        name = text.string(node.attrs.name), x = text.block(c_text.load(node.ins.x, "x[i]")),
+        store = c_text.store(kernel, "y[i]", "value") }
 end
 
 return shape

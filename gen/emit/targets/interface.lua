@@ -23,8 +23,6 @@ interface.fields = {
     field("extension", "string", "the end of their names"),
     field("ops", "table", "by op: { arguments(kernel, node, op, dtype, target), launch(node, dtype), helper, block, "
         .. "blocks }; an op's entry in the catalog may have them instead"),
-    field("unused", "table", "the names, as keys, of arguments of all targets that its templates do not take", true),
-    field("product", "function", "(gemm, kernel, has_bias, dtype): those of a product with these strides"),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

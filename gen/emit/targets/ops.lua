@@ -28,11 +28,10 @@ function ops.add(list, name, more)
     end
 end
 
--- Functions of a target that give an op's arguments their text: the type of numbers, a number, a call of a math
--- function, an element converted to that type, the statement that stores an element of the first result or adds to it.
+-- How a target spells what an op's arguments have: a number, a function of the math library, an element read as a
+-- number, the statement that stores or adds an element of the first result.
 local function spelling(kernel, dtype, target)
     return {
-        real = text.ident "real",
         number = function(x) return text.number(x, dtype) end,
         call = function(name) return target.call(name, dtype) end,
         load = function(t, place) return text.block(target.load(t, place)) end,
@@ -97,7 +96,6 @@ function ops.arguments(kernel, node, op, dtype, target, own)
     local entry = target.ops[own and "map" or node.op] or {}
     kernel.launch = entry.launch and entry.launch(node, dtype)
     local arguments = (own or entry.arguments)(kernel, node, op, dtype, target)
-    for name in ordered.each(target.unused or {}) do arguments[name] = nil end
     arguments.threads = kernel.launch and kernel.launch.threads
     return arguments
 end

@@ -72,39 +72,53 @@ function matmul.strip_calls(M, N, s, lowest, narrowest)
     return text.block(table.concat(list, "\n"))
 end
 
--- The arguments of the template for a product of 16-bit operands.
+-- The arguments that all products have; `start` is the C text of the values that the sums of a strip begin with.
+--   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
+--   tile.rows, tile.columns       of a strip
+--   tile.tall, tile.depth         rows of C and terms that go over one panel
+--   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
+--   tile.strips                   the calls that compute a strip
+--   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
+--   b.pack, b.stride              the function that copies a panel; elements between the rows that it reads
+local function arguments_of(g, s, kernel, start)
+    local by_rows, name = g.b_col == 1, kernel.half and "pack_half_" or "pack_"
+    return { shape = { M = g.M, N = g.N, K = g.K },
+        tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, depth = s.depth,
+            narrow = g.N > s.columns and g.N % s.columns > 0,
+            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N") },
+        a = { at = index_text("i", g.a_row, "k", g.a_col) },
+        b = { at = index_text("k", g.b_row, "j", g.b_col), stride = by_rows and g.b_row or g.b_col,
+            pack = text.ident(name .. (by_rows and "rows" or "columns")) },
+        start = text.block(start) }
+end
+
+-- The arguments of the template for a product of 16-bit operands. For each strip a part of A is widened.
+--   part.rows, part.columns       of the part, as it lies in memory
+--   a.stride, part.stride         elements between those rows: of A, of the widened part
+--   part.strides                  elements of the widened part between rows and between terms of the strip
 local function half_arguments(g, kernel, has_bias)
+    local across = g.a_col == 1
     local s = matmul.sizes(g.M, g.N, g.K, 4, kernel.profile)
-    local by_rows, across = g.b_col == 1, g.a_col == 1
-    return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
-        depth = s.depth, columns = math.min(g.N, s.columns),
-        strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N"),
-        a_at = index_text("i", g.a_row, "k", g.a_col), a_row = across and g.a_row or g.a_col,
-        part_row = text.ident(across and "DEPTH" or "ROWS"), part_rows = text.ident(across and "rows" or "depth"),
-        part_columns = text.ident(across and "depth" or "rows"),
-        part_strides = text.block(across and "DEPTH, 1" or "1, ROWS"),
-        b_at = index_text("k", g.b_row, "j", g.b_col), b_stride = by_rows and g.b_row or g.b_col,
-        pack = text.ident(by_rows and "pack_half_rows" or "pack_half_columns"),
-        start = text.block(has_bias and "bias + j" or "NULL"), store = c_text.store(kernel, "c[at]", "value") }
+    local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL")
+    list.a.stride = across and g.a_row or g.a_col
+    list.part = { stride = text.ident(across and "DEPTH" or "ROWS"), rows = text.ident(across and "rows" or "depth"),
+        columns = text.ident(across and "depth" or "rows"), strides = text.block(across and "DEPTH, 1" or "1, ROWS") }
+    list.store = c_text.store(kernel, "c[at]", "value")
+    return list
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
+---   a.strides                     elements of A between rows and between terms
+---   start_row                     elements of `start` between rows
 function matmul.product(g, kernel, has_bias, dtype)
     if kernel.half then return half_arguments(g, kernel, has_bias) end
-    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile)
     local again, start, start_row = "k > 0", "NULL", "N"
     if kernel.can_add then again = "k > 0 || add" end
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
-    local by_rows = g.b_col == 1
-    return { M = g.M, N = g.N, K = g.K, rows = s.rows, width = s.columns, tall = s.tall,
-        depth = s.depth, columns = math.min(g.N, s.columns),
-        strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N"),
-        narrow = g.N > s.columns and g.N % s.columns > 0,
-        a_at = index_text("i", g.a_row, "k", g.a_col), b_at = index_text("k", g.b_row, "j", g.b_col),
-        a_strides = text.block(("%d, %d"):format(g.a_row, g.a_col)),
-        pack = text.ident(by_rows and "pack_rows" or "pack_columns"),
-        b_stride = by_rows and g.b_row or g.b_col,
-        start = text.block(("%s ? out : %s"):format(again, start)), start_row = text.block(start_row) }
+    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile)
+    local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start))
+    list.a.strides, list.start_row = text.block(("%d, %d"):format(g.a_row, g.a_col)), text.block(start_row)
+    return list
 end
 
 return matmul

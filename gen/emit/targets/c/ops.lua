@@ -17,6 +17,9 @@ local text = require "base.text"
 -- Queries and keys of a tile of attention; keys are padded to the lanes of row_sums.c.
 local QUERIES, KEYS, ROW_LANES = 64, 64, 16
 
+-- Elements of a row that a worker draws for at once, at most.
+local CHUNK = 4096
+
 local list = ops.shared(shape, attention, conv, pool, batchnorm, norm, loss)
 local function add(name, more) ops.add(list, name, more) end
 local function set(name, entry) list[name] = entry end
@@ -42,13 +45,16 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- The arguments for the keys that a query attends to.
+-- Adds the tile, and how single pairs are hidden.
+--   tile.queries, tile.keys    of a tile
+--   visible.last               the last key of the tile that query i sees, in C
+--   visible.mask               the mask of the tile's keys, in C; NULL if there is none
 local function add_tiles(arguments, node)
-    arguments.half, arguments.real = graph.is_half(node.ins.query), text.ident("real")
-    arguments.queries = math.min(QUERIES, arguments.T)
-    arguments.keys = math.min(KEYS, ceil(arguments.T, ROW_LANES) * ROW_LANES)
-    arguments.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
-    arguments.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
+    local T, visible = arguments.shape.T, arguments.visible
+    arguments.half = graph.is_half(node.ins.query)
+    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, ceil(T, ROW_LANES) * ROW_LANES) }
+    visible.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
+    visible.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
 end
 
 local function tile_helpers(node)
@@ -75,7 +81,7 @@ add("rmsnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor, "row[c] * factor * weight[c]"))
 end)
 add("layernorm", function(arguments, node)
-    arguments.x_half = graph.is_half(node.ins.x)
+    arguments.x_half, arguments.shift = graph.is_half(node.ins.x), text.block(norm.shift(node))
 end)
 add("norm_dx", function(arguments, node, kernel)
     arguments.store = c_text.store(kernel, "y[i]", "value")
@@ -144,6 +150,7 @@ set("embedding_dw", { arguments = function(kernel, node)
     return arguments
 end })
 
+add("dropout", function(arguments) arguments.chunk = math.min(arguments.width, CHUNK) end)
 help("draws", "dropout")
 help(function(node) return node.ins.facts and "draws narrow_between" end, "accumulate_half")
 

@@ -4,13 +4,12 @@ local c_files = require "emit.targets.c.files"
 local c_ops = require "emit.targets.c.ops"
 local c_step = require "emit.targets.c.step"
 local c_text = require "emit.targets.c_text"
-local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
 
 return ordered.copy(ordered.copy(c, c_files), {
     doc = "C for the CPU",
     runs = true, device = false, threads = true, library = true,
-    ops = c_ops, product = matmul.product, load = c_text.load, store = c_text.store,
+    ops = c_ops, load = c_text.load, store = c_text.store,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     ranks_library = "MPI",
 })

@@ -53,13 +53,16 @@ local function tile_of(node, dtype)
     return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
 end
 
--- The arguments for the keys that a query attends to.
+-- Adds the tile, and how single pairs are hidden.
+--   tile.side         queries, and keys
+--   tile.depth        elements of a head at once
+--   visible.hidden    whether query i does not see key j, in C
 local function add_tiles(arguments, node, _, _, dtype)
-    arguments.tile, arguments.depth = tile_of(node, dtype), arguments.d <= SIDE and SIDE or 2 * SIDE
+    arguments.tile = { side = tile_of(node, dtype), depth = arguments.shape.d <= SIDE and SIDE or 2 * SIDE }
     local hidden = { "j >= T" }
     if node.attrs.causal then hidden[#hidden + 1] = "j > i" end
     if node.ins.mask then hidden[#hidden + 1] = "mask[row + j] == 0" end
-    arguments.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
+    arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
 end
 
 local function tile_helpers(node)
@@ -67,10 +70,7 @@ local function tile_helpers(node)
 end
 
 add("attend", add_tiles)
-add("attend_dx", function(arguments, node, ...)
-    add_tiles(arguments, node, ...)
-    arguments.stop = text.block(node.attrs.causal and "i0 + n" or "T")
-end)
+add("attend_dx", add_tiles)
 add("attend_delta", function(arguments, node)
     arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
 end)
@@ -94,9 +94,12 @@ add("rmsnorm", function(arguments, node)
     arguments.value = text.block(c_text.stored(node.outs.y.tensor, arguments.x.text .. " * factor * weight[c]"))
 end)
 add("layernorm", function(arguments, node)
-    arguments.type, arguments.x = c_text.type_of(node.ins.x), element(node.ins.x, "row[c]")
-    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
-        ("(%s - middle) * factor * weight[c]%s"):format(arguments.x.text, arguments.shift.text)))
+    local x, y = element(node.ins.x, "row[c]"), node.outs.y.tensor
+    -- y holds x - mean, unless it is of 16 bits.
+    local centred = arguments.y_half and ("(%s - middle)"):format(x.text) or "out[c]"
+    local value = c_text.stored(y, centred .. " * factor * weight[c]" .. norm.shift(node))
+    arguments.type, arguments.x = c_text.type_of(node.ins.x), x
+    arguments.store = text.block(("%s = %s;"):format(arguments.y_half and "y[i * C + c]" or "out[c]", value))
 end)
 
 -- The declarations of pointers to a row of x and of dy.
@@ -137,8 +140,7 @@ of_planes(list)
 
 -- Each place sums the gradients of the windows that contain it.
 local function add_seen(arguments, node, kernel)
-    pool.add_seen(arguments, node.attrs)
-    arguments.store = c_text.store(kernel, "y[i]", "value")
+    arguments.seen, arguments.store = pool.seen(node.attrs), c_text.store(kernel, "y[i]", "value")
 end
 
 add("maxpool2d_dx", function(arguments, node, kernel)

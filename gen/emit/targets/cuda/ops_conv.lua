@@ -21,20 +21,21 @@ local function part_choice(parts, tiles_of)
     return text.block(table.concat(lines, "\n")), tiles
 end
 
--- Sets the tile of a product of `rows` rows; returns its side.
-local function add_tile(list, rows)
+-- tile: of a product of this many rows.
+--   rows, columns, depth    rows and columns of a block, terms at once
+--   tall, wide              rows and columns of a thread
+local function tile_of(rows)
     local side = rows <= 32 and 32 or 64
-    list.tile_rows, list.tile_columns, list.depth = side, side, side == 32 and 32 or 16
-    list.tall, list.wide = side // 16, side // 16
-    return side
+    return { rows = side, columns = side, depth = side == 32 and 32 or 16, tall = side // 16, wide = side // 16 }
 end
 
 local function add_product(list, node, kernel, op)
-    local g = op.gather(node)
+    local g, out = op.gather(node), list.shape.out
+    local tile = tile_of(out)
+    list.tile = tile
     list.weight = text.block(c_text.load(node.ins.weight, "weight[part.weight + (ga_int64)(g * OUT + i) * K + k]"))
-    local side = add_tile(list, list.out)
     list.part_choice, kernel.launch.blocks = part_choice(g.parts, function(part)
-        return ceil(list.out, side) * g.groups * ceil(g.B * part.h.places * part.w.places, side)
+        return ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
     end)
 end
 
@@ -45,10 +46,11 @@ end
 
 local function weight_gradient(kernel, node, op)
     local list = conv.weight_gradient(node, op, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]")
-    local terms = list.channels * list.taps
-    local side = add_tile(list, math.min(terms, list.out))
-    list.part_choice = part_choice(op.gather(node).parts, function() return 0 end)
-    kernel.launch.blocks = ceil(terms, side) * ceil(list.out, side) * list.groups * list.partials
+    local shape = list.shape
+    local terms = shape.channels * shape.taps
+    local tile = tile_of(math.min(terms, shape.out))
+    list.tile, list.part_choice = tile, part_choice(op.gather(node).parts, function() return 0 end)
+    kernel.launch.blocks = ceil(terms, tile.rows) * ceil(shape.out, tile.columns) * shape.groups * list.partials
     return list
 end
 

@@ -5,7 +5,9 @@ local text = require "base.text"
 
 local ceil = launches.ceil
 
--- Tiles of C: large if there are enough of them to fill a device of about 100 multiprocessors, else small.
+-- tile: a large one where there are enough of them to fill a device with 100 or so multiprocessors, else a small one.
+--   rows, columns, depth    rows and columns of a block, terms at once
+--   tall, wide              rows and columns of a thread
 local function tiling(M, N, f64)
     if not f64 and ceil(M, 128) * ceil(N, 128) >= 96 then
         return { rows = 128, columns = 128, depth = 8, tall = 8, wide = 8 }
@@ -25,9 +27,12 @@ end
 
 -- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch. Neighbouring
 -- threads load neighbouring addresses: the index with stride 1 runs fastest.
+--   shape.M, shape.N, shape.K    rows and columns of the result, terms of a sum
+--   a.i, a.k, b.k, b.j           row, term and column, in a slice of A and of B, of the element that thread s loads
+--   a.value, b.value             that element as a number
 return function(g, kernel, has_bias, dtype)
-    local t = tiling(g.M, g.N, dtype == "f64")
-    kernel.launch = { blocks = ceil(g.M, t.rows) * ceil(g.N, t.columns), threads = launches.THREADS }
+    local tile = tiling(g.M, g.N, dtype == "f64")
+    kernel.launch = { blocks = ceil(g.M, tile.rows) * ceil(g.N, tile.columns), threads = launches.THREADS }
     local function split(fast_is_depth, extent)
         if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
         return text.block("s % " .. extent), text.block("s / " .. extent)
@@ -36,11 +41,10 @@ return function(g, kernel, has_bias, dtype)
         local x = ("%s[%s]"):format(name, index_text(...).text)
         return text.block(kernel.half and ("%s_widen(%s)"):format(kernel.half, x) or x)
     end
-    local a_i, a_k = split(g.a_col == 1, "ROWS")
-    local b_j, b_k = split(g.b_row == 1, "COLUMNS")
-    return { M = g.M, N = g.N, K = g.K, rows = t.rows, columns = t.columns, depth = t.depth,
-        tall = t.tall, wide = t.wide, a_i = a_i, a_k = a_k, b_j = b_j, b_k = b_k,
-        a = load("a", "i", g.a_row, "k", g.a_col), b = load("b", "k", g.b_row, "j", g.b_col),
+    local a, b = { value = load("a", "i", g.a_row, "k", g.a_col) }, { value = load("b", "k", g.b_row, "j", g.b_col) }
+    a.i, a.k = split(g.a_col == 1, "ROWS")
+    b.j, b.k = split(g.b_row == 1, "COLUMNS")
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = a, b = b,
         value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
-        store = c_text.store(kernel, "c[at]", "value"), threads = kernel.launch.threads }
+        store = c_text.store(kernel, "c[at]", "value") }
 end

@@ -6,13 +6,11 @@ local cuda_ops = require "emit.targets.cuda.ops"
 local cuda_step = require "emit.targets.cuda.step"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
-local product = require "emit.targets.cuda.product"
 
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
-    ops = cuda_ops, product = product, launch = launches.described,
-    unused = { real = true, chunk = true },     -- the type is always named real
+    ops = cuda_ops, launch = launches.described,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
