@@ -63,10 +63,12 @@ local function interpolate(v)
 end
 
 local function indent(out, pad, v)
-    local s = interpolate(v)
-    if s == "" then return end
-    for line in (s:gsub("\n?$", "\n")):gmatch("(.-)\n") do
-        out[#out + 1] = (line == "" and "" or pad .. line) .. "\n"
+    local s, from = interpolate(v), 1
+    while from <= #s do
+        local to = s:find("\n", from, true) or #s + 1
+        if to > from then out[#out + 1] = pad .. s:sub(from, to - 1) end
+        out[#out + 1] = "\n"
+        from = to + 1
     end
 end
 

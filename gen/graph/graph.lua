@@ -119,9 +119,8 @@ function graph.reads(node)
         for _, carry in ipairs(node.carries) do list[#list + 1] = carry.init end
         return list
     end
-    for _, name in ipairs(node.signature.ins) do
-        if node.ins[name] then list[#list + 1] = node.ins[name] end
-    end
+    local ins = node.ins
+    for _, name in ipairs(node.signature.ins) do list[#list + 1] = ins[name] end
     return list
 end
 
@@ -135,11 +134,9 @@ end
 
 --- The Outs of a node in the order of its op's signature; for a region none.
 function graph.writes(node)
-    local list = {}
+    local list, outs = {}, node.outs
     if node.op == "times" then return list end
-    for _, name in ipairs(node.signature.outs) do
-        if node.outs[name] then list[#list + 1] = node.outs[name] end
-    end
+    for _, name in ipairs(node.signature.outs) do list[#list + 1] = outs[name] end
     return list
 end
 

@@ -16,18 +16,15 @@ local WRITTEN_AGAIN = { scalar = true, param = true, range = true }
 
 -- `t`, that a node reads, was written before or is given.
 local function check_read(pass, node, t, known)
-    if t and not known[t] and not GIVEN[t.kind] then
-        broken(pass, node, "reads " .. t.name .. " before it is written")
-    end
+    if not known[t] and not GIVEN[t.kind] then broken(pass, node, "reads " .. t.name .. " before it is written") end
 end
 
 local function check_write(pass, node, out, known)
-    local t = out.tensor
-    if known[t] and not out.acc and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
+    local t, acc = out.tensor, out.acc
+    if acc then
+        if not acc.first and not known[t] then broken(pass, node, "adds to " .. t.name .. ", which nobody wrote") end
+    elseif known[t] and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
         broken(pass, node, "writes " .. t.name .. " twice")
-    end
-    if out.acc and not out.acc.first and not known[t] then
-        broken(pass, node, "adds to " .. t.name .. ", which nobody wrote")
     end
     known[t] = true
 end
@@ -48,9 +45,29 @@ local function check_order(pass, body, known)
                 known[c.out] = true
             end
         else
-            for _, name in ipairs(node.signature.ins) do check_read(pass, node, node.ins[name], known) end
+            local signature, ins, outs = node.signature, node.ins, node.outs
+            for _, name in ipairs(signature.ins) do
+                local t = ins[name]
+                if t and not known[t] then check_read(pass, node, t, known) end
+            end
+            for _, name in ipairs(signature.outs) do
+                local out = outs[name]
+                if out then check_write(pass, node, out, known) end
+            end
+        end
+    end
+end
+
+-- Notes in `firsts` how many first writers the gradients have in a body.
+local function count_firsts(body, firsts)
+    for _, node in ipairs(body) do
+        if node.op == "times" then
+            count_firsts(node.body, firsts)
+        else
+            local outs = node.outs
             for _, name in ipairs(node.signature.outs) do
-                if node.outs[name] then check_write(pass, node, node.outs[name], known) end
+                local out = outs[name]
+                if out and out.acc and out.acc.first then firsts[out.tensor] = (firsts[out.tensor] or 0) + 1 end
             end
         end
     end
@@ -59,13 +76,7 @@ end
 -- Each gradient has exactly one first writer.
 local function check_gradients(pass, g)
     local firsts = {}
-    graph.walk(g.backward, function(node)
-        for _, out in ipairs(graph.writes(node)) do
-            if out.tensor.kind == "gradient" and out.acc.first then
-                firsts[out.tensor] = (firsts[out.tensor] or 0) + 1
-            end
-        end
-    end)
+    count_firsts(g.backward, firsts)
     for _, param in ipairs(g.params) do
         if param.gradient and firsts[param.gradient] ~= 1 then
             broken(pass, param, "its gradient has " .. (firsts[param.gradient] or 0) ..
@@ -147,9 +158,7 @@ end
 return function(g, pass, with_fields)
     local known = {}
     check_order(pass, g.forward, known)
-    local evaluated = {}
-    for _, t in ipairs(g.tensors) do evaluated[t] = known[t] end
-    check_order(pass, g.evaluation, evaluated)
+    check_order(pass, g.evaluation, setmetatable({}, { __index = known }))
     check_order(pass, g.backward, known)
     check_order(pass, g.boundary, known)
     check_gradients(pass, g)
