@@ -36,23 +36,37 @@ local function to_lua(line)
     return "_put(" .. table.concat(out, " .. ") .. ")"
 end
 
--- The template as a Lua chunk that defines one function per block, and the chunk's name.
+-- The line of Lua that begins a block, if the template line does; `open`: another block stands before it.
+local function opening(line, open)
+    local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
+    return name and (open and "end " or "") ..
+        ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)"):format(name, name, params)
+end
+
+-- The template as a Lua chunk that defines one function per block, and the chunk's name. The chunk has as many lines as
+-- the template: neighbouring lines of plain text are one string of as many.
 local function compile(source, file)
-    local lua, open, names = {}, false, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
-    for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
-        local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
-        if name then
-            lua[#lua + 1] = (open and "end " or "") ..
-                ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)")
-                :format(name, name, params)
-            open = true
-        else
-            lua[#lua + 1] = open and to_lua(line) or ""
-        end
+    local lua, open = { "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs " }, false
+    local from, plain, dollar = 1, 1, 0     -- where the line begins, and the plain ones before it; the next dollar sign
+    local function add_plain()
+        if open and plain < from then lua[#lua + 1] = ("_put(%q) "):format(source:sub(plain, from - 1)) end
     end
-    if open then lua[#lua] = lua[#lua] .. " end" end
-    local chunk = names .. table.concat(lua, "\n")
-    return chunk, "@" .. file
+    source = source:sub(-1) == "\n" and source or source .. "\n"
+    while from <= #source do
+        local to = source:find("\n", from, true)
+        if dollar < from then dollar = source:find("$", from, true) or #source end
+        if not open or dollar < to or source:find("^%s*[/#]/?[@%%]", from) then
+            local line = source:sub(from, to - 1)
+            local head = opening(line, open)
+            add_plain()
+            lua[#lua + 1] = (head or open and to_lua(line) or "") .. "\n"
+            open, plain = open or head ~= nil, to + 1
+        end
+        from = to + 1
+    end
+    add_plain()
+    if open then lua[#lua + 1] = "end" end
+    return table.concat(lua), "@" .. file
 end
 
 local function interpolate(v)

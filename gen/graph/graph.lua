@@ -28,13 +28,18 @@ end
 
 --- A dotted path as a C identifier: "h.%d.fc1.weight" is h_fc1_weight.
 function graph.identifier(path)
+    if path:find("^[%a_][%w_]*$") then return path end
     return (path:gsub("%.%%d", ""):gsub("[^%w_]", "_"):gsub("^%d", "_%0"))
 end
 
 --- A name not used in the graph yet: the wanted one, or with _2, _3 ... behind it.
 function graph.unique(g, wanted)
     local name, key = wanted, wanted:lower()
-    local last = g.names[key] or 1      -- the last number that was put behind the wanted name
+    local last = g.names[key]       -- the last number that was put behind the wanted name
+    if not last then
+        g.names[key] = 1
+        return wanted
+    end
     while g.names[name:lower()] do
         last = last + 1
         name = wanted .. "_" .. last
@@ -97,8 +102,8 @@ end
 
 --- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
 function graph.seen(node, name, tensor)
-    local pattern = node.run and node.signature.shape[name] or ""
-    if pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
+    local pattern = node.run and node.signature.shape[name]
+    if not pattern or pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
     local width = pattern ~= "..." and tensor.shape[#tensor.shape]
     if graph.elements(tensor.shape) ~= node.run.whole * (width or 1) then return tensor.shape, false end
     return { node.run.rows, width or nil }, true
@@ -138,6 +143,14 @@ function graph.writes(node)
     if node.op == "times" then return list end
     for _, name in ipairs(node.signature.outs) do list[#list + 1] = outs[name] end
     return list
+end
+
+--- The first tensor that a node writes.
+function graph.result(node)
+    for _, name in ipairs(node.signature.outs) do
+        local out = node.outs[name]
+        if out then return out.tensor end
+    end
 end
 
 return graph

@@ -90,7 +90,8 @@ function accumulate.run(g, config)
                 .. "possible: its sums lie beside the gradient, in f32; expected accum = \"f32\" or \"kahan\""), {})
         end
     end
-    if g.residues or g.half_sums then add_all(g, config, g.backward, nil, nil) end
+    if not (g.residues or g.half_sums) then return true end
+    add_all(g, config, g.backward, nil, nil)
 end
 
 return accumulate

@@ -96,6 +96,7 @@ local function sync_body(g, body) walk(g, body, { read = {}, written = {} }) end
 function sync.run(g)
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do sync_body(g, body) end
     for _, f in ipairs(g.iterations) do sync_body(g, { f.region }) end
+    return true
 end
 
 return sync

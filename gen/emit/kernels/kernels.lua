@@ -32,7 +32,7 @@ end
 
 -- What the call of a node is known by in plans and profiles.
 local function call_name(node, section)
-    local out = graph.writes(node)[1].tensor
+    local out = graph.result(node)
     if node.kernel_name then return node.kernel_name end
     if out.kind == "scalar" then return node.op end
     if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
@@ -105,7 +105,7 @@ local function broken(line) return statements.broken("", line, 100 - INDENT) end
 -- One load per input, then the statements, the last of which is stored. Ops that move values keep their type, all
 -- others compute in the program's.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
-    local out = graph.writes(node)[1].tensor
+    local out = graph.result(node)
     local type_name = out.dtype == "i32" and target.i32 or "real"
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
@@ -155,7 +155,7 @@ end
 
 local function cost_of(node, op)
     if node.statements then
-        local n = graph.elements(graph.writes(node)[1].tensor.shape)
+        local n = graph.elements(graph.result(node).shape)
         return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
     return op.cost(node)
@@ -213,7 +213,7 @@ end
 -- "linear_4096x768x3072": the rows, columns and terms of a product; of all else the shape of the first result, if it is
 -- an array.
 local function function_name(node, op)
-    local y = graph.writes(node)[1].tensor
+    local y = graph.result(node)
     local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
     if op.gemm then
         local g = op.gemm(node)
@@ -233,16 +233,25 @@ local function function_text(kernel, name, block, file, arguments, context)
 end
 
 -- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
--- an argument of the template is no plain value.
-local function template_key(kernel, name, block, file, arguments)
-    local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
-    for _, values in ipairs { arguments, kernel.launch or {} } do
-        for key, value in ordered.each(values) do
-            local typed = text.is(value)
-            if type(value) == "table" and not typed or type(value) == "function" then return nil end
-            parts[#parts + 1] = ("%s: %s: %s"):format(key, typed and "text" or type(value),
-                typed and value.text or tostring(value))
-        end
+-- an argument of the template is no plain value. The calls of a block have arguments of the same names.
+local function template_key(kernel, name, block, file, arguments, functions)
+    local where = file .. ": " .. block
+    local names = functions.names_of[where] or ordered.keys(arguments)
+    functions.names_of[where] = names
+    local parts = { where, name, table.concat(kernel.parameters, ", ") }
+    local function add(value)
+        local typed = text.is(value)
+        if value == nil or type(value) == "table" and not typed or type(value) == "function" then return false end
+        parts[#parts + 1] = typed and "text" or type(value)
+        parts[#parts + 1] = typed and value.text or tostring(value)
+        return true
+    end
+    for _, key in ipairs(names) do
+        if not add(arguments[key]) then return nil end
+    end
+    for _, key in ipairs(kernel.launch and ordered.keys(kernel.launch) or {}) do
+        parts[#parts + 1] = key
+        if not add(kernel.launch[key]) then return nil end
     end
     return table.concat(parts, "\n")
 end
@@ -272,7 +281,7 @@ local function function_of(kernel, node, op, context)
     local block = node.statements and "map" or ops.block(kernel, node, op, target)
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
-    local key = template_key(kernel, wanted, block, file, arguments)
+    local key = template_key(kernel, wanted, block, file, arguments, functions)
     local found = key and functions.by_arguments[key]
         or function_with(kernel, node, wanted, block, file, arguments, context)
     if key then functions.by_arguments[key] = found end
@@ -281,7 +290,7 @@ end
 
 --- Where kernels.make keeps the functions of a program: list, { name, text, launch, parameters }, is in the order of
 --- kernels.c.
-function kernels.functions() return { list = {}, by_arguments = {}, by_text = {}, names = {} } end
+function kernels.functions() return { list = {}, by_arguments = {}, names_of = {}, by_text = {}, names = {} } end
 
 --- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
@@ -332,7 +341,7 @@ function kernels.call(kernel, pad, target, behind)
         end
     end
     if kernel.ends then list[#list + 1] = "reduces" end
-    local comment = ("%s %s%s"):format(shape, node.at:match("[^/]*$"), node.why and "; " .. node.why or "")
+    local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")
     local call = target.wrap(pad, kernel.fn.name .. "(", list, ");" .. behind)
     return c_text.commented(pad, call, text.comment(comment).text)
 end

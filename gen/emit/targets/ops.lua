@@ -97,7 +97,9 @@ function ops.arguments(kernel, node, op, dtype, target, own)
     local entry = target.ops[own and "map" or node.op] or {}
     kernel.launch = entry.launch and entry.launch(node, dtype)
     local arguments = (own or entry.arguments)(kernel, node, op, dtype, target)
-    for name in ordered.each(target.unused or {}) do arguments[name] = nil end
+    if target.unused then
+        for name in ordered.each(target.unused) do arguments[name] = nil end
+    end
     arguments.threads = kernel.launch and kernel.launch.threads
     return arguments
 end
