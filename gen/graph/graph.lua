@@ -62,8 +62,8 @@ end
 --- The number of elements of a shape.
 function graph.elements(shape)
     local n = 1
-    for _, extent in ipairs(shape) do
-        n = n * extent
+    for axis = 1, #shape do
+        n = n * shape[axis]
         if n > 2 ^ 46 then error("a tensor of more than 2^46 elements") end
     end
     return n

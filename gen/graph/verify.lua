@@ -145,8 +145,8 @@ local function check_fields(pass, g)
 end
 
 --- Raises an error that names the pass and the node if an invariant does not hold. `bodies`: look at the bodies, as
---- after a pass that changes them; `with_fields`: look also for fields that are not declared, about a fifth of a generator's
---- work if done after every pass.
+--- after a pass that changes them; `with_fields`: look also for fields that are not declared, about a fifth of a
+--- generator's work if done after every pass.
 return function(g, pass, bodies, with_fields)
     if bodies then check_bodies(pass, g) end
     if g.arenas then check_places(pass, g) end

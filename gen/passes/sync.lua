@@ -14,9 +14,10 @@ local sync = { name = "sync", doc = "barriers between kernels that share memory"
 -- `n` elements for each iteration of this loop, `stride` apart, and a node touches only that of its iteration.
 local function place_of(t, loop, walk)
     local p, n = t.place, graph.places(t)
-    local last = p.slots > 1 and p.stride * (p.slots - 1) or 0
-    return { arena = p.arena .. (p.arena == "batch" and t.name or ""), lo = p.offset, hi = p.offset + last + n,
-        each = p.slots > 1 and not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
+    local arena = p.arena == "batch" and "batch " .. t.name or p.arena
+    if p.slots == 1 then return { arena = arena, lo = p.offset, hi = p.offset + n } end
+    return { arena = arena, lo = p.offset, hi = p.offset + p.stride * (p.slots - 1) + n,
+        each = not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
 end
 
 -- Whether the slots of two tensors, the same distance apart, lie between each other.

@@ -239,21 +239,23 @@ local function template_key(kernel, name, block, file, arguments, functions)
     local names = functions.names_of[where] or ordered.keys(arguments)
     functions.names_of[where] = names
     local parts = { where, name, table.concat(kernel.parameters, ", ") }
-    local function add(value)
-        local typed = text.is(value)
-        if value == nil or type(value) == "table" and not typed or type(value) == "function" then return false end
-        parts[#parts + 1] = typed and "text" or type(value)
-        parts[#parts + 1] = typed and value.text or tostring(value)
+    local function add(values, keys)
+        for _, key in ipairs(keys) do
+            local value = values[key]
+            local kind, n = type(value), #parts
+            if text.is(value) then kind, value = "text", value.text end
+            if kind == "nil" or kind == "table" or kind == "function" then return false end
+            parts[n + 1], parts[n + 2] = kind, tostring(value)
+        end
         return true
     end
-    for _, key in ipairs(names) do
-        if not add(arguments[key]) then return nil end
+    local plain = add(arguments, names)
+    if plain and kernel.launch then
+        local keys = ordered.keys(kernel.launch)
+        parts[#parts + 1] = table.concat(keys, " ")
+        plain = add(kernel.launch, keys)
     end
-    for _, key in ipairs(kernel.launch and ordered.keys(kernel.launch) or {}) do
-        parts[#parts + 1] = key
-        if not add(kernel.launch[key]) then return nil end
-    end
-    return table.concat(parts, "\n")
+    return plain and table.concat(parts, "\n") or nil
 end
 
 -- The function with this text: one of context.functions that is the same but for its name, or a new one there.
