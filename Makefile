@@ -48,10 +48,10 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D); echo "CC $<"
 	$(Q)$(CC) $(STRICT) $(INCLUDES) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-# -- the texts in the binary: rewritten when one changes, comes or goes
+# -- the files in the binary, gagen's own Lua compiled: rewritten when one changes, comes or goes
 $(BUILD)/embed: gen/host/embed.c
 	@mkdir -p $(@D); echo "CC $<"
-	$(Q)$(CC) $(STRICT) $(CFLAGS) $(LDFLAGS) -o $@ $<
+	$(Q)$(CC) $(STRICT) $(INCLUDES) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBS)
 
 $(BUILD)/embedded.list: FORCE
 	@mkdir -p $(@D); echo '$(EMBEDDED)' | cmp -s - $@ || echo '$(EMBEDDED)' > $@

@@ -138,10 +138,8 @@ function COMMANDS.version()
     return 0
 end
 
--- The program: command-line words to an exit code. Memory is collected only when it is ten times what was in use after
--- the last time: a run is short, and collecting as Lua does by itself is a third of its work.
+-- The program: command-line words to an exit code.
 return function(arguments)
-    collectgarbage("incremental", 1000)
     local o = options.parse(arguments)
     return COMMANDS[o.command](o)
 end

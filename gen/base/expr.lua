@@ -182,41 +182,47 @@ local function shorten(node)
     local test = node.op == "where" and node[1]
     local flag = test and test.op == "eq" and is_number(test[2], 0) and test[1]
     if flag and flag.op == "where" and is_number(flag[2], 1) and is_number(flag[3], 0) then
-        return { op = "where", flag[1], node[3], node[2] }
+        return setmetatable({ op = "where", flag[1], node[3], node[2] }, mt)
     end
     return node
 end
 
---- e with every variable replaced by map[name] (an expression or number) where it has an entry.
+--- e with every variable replaced by map[name] (an expression or number) where it has an entry, and without labels.
 function expr.substitute(e, map)
-    if e.op == "var" then
+    local op = e.op
+    if op == "var" then
         local to = map[e.name]
         return to ~= nil and expr.lift(to) or e
     end
-    if e.op == "num" then return e end
-    local node = { op = e.op }
-    for i, child in ipairs(e) do node[i] = expr.substitute(child, map) end
-    return setmetatable(shorten(node), mt)
+    if op == "num" then return e end
+    local node = e.label and setmetatable({ op = op }, mt)      -- what has nothing to replace is no copy
+    for i = 1, #e do
+        local child = expr.substitute(e[i], map)
+        if not node and child ~= e[i] then node = setmetatable(table.move(e, 1, i - 1, 1, { op = op }), mt) end
+        if node then node[i] = child end
+    end
+    return shorten(node or e)
+end
+
+--- Calls f(name) for each variable of e, as often as it appears.
+function expr.each_variable(e, f)
+    if e.op == "var" then return f(e.name) end
+    for i = 1, e.op == "product" and 1 or #e do expr.each_variable(e[i], f) end
 end
 
 --- The names of the variables of e, each once, in order of appearance.
-function expr.variables(e, found)
-    found = found or {}
-    if e.op == "product" then return expr.variables(e[1], found) end
-    if e.op == "var" then
-        for _, name in ipairs(found) do
-            if name == e.name then return found end
-        end
-        found[#found + 1] = e.name
-    end
-    for _, child in ipairs(e) do expr.variables(child, found) end
-    return found
+function expr.variables(e)
+    local seen, names = {}, {}
+    expr.each_variable(e, function(name)
+        if not seen[name] then seen[name], names[#names + 1] = true, name end
+    end)
+    return names
 end
 
 --- The number of operations of e.
 function expr.count(e)
     local n = (e.op == "num" or e.op == "var") and 0 or 1
-    for _, child in ipairs(e) do n = n + expr.count(child) end
+    for i = 1, #e do n = n + expr.count(e[i]) end
     return n
 end
 

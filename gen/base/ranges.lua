@@ -40,9 +40,10 @@ end
 
 --- The end of the first run that has a number of lo .. hi - 1; nil if none has.
 function ranges:meets(lo, hi)
-    local first = first_behind(self, lo)
-    local start = self.lo[first]
-    return start and start < hi and lo < hi and self.hi[first] or nil
+    local n = #self.hi
+    if n == 0 or self.hi[n] <= lo or lo >= hi then return nil end
+    local first = n > 1 and first_behind(self, lo) or 1
+    return self.lo[first] < hi and self.hi[first] or nil
 end
 
 return ranges

@@ -27,14 +27,13 @@ end
 
 --- The names that a list reads and does not give, each once, in order of appearance.
 function statements.inputs(list)
-    local given, seen, names = {}, {}, {}
+    local seen, names = {}, {}
+    local function see(name)
+        if not seen[name] then seen[name], names[#names + 1] = true, name end
+    end
     for _, s in ipairs(list) do
-        for _, name in ipairs(expr.variables(s[2])) do
-            if not given[name] and not seen[name] then
-                seen[name], names[#names + 1] = true, name
-            end
-        end
-        given[s[1]] = true
+        expr.each_variable(s[2], see)
+        seen[s[1]] = true
     end
     return names
 end
@@ -55,6 +54,7 @@ end
 
 -- A name that is not taken: the wanted one, or with _2, _3 ... in the place of its number.
 local function free_name(taken, wanted)
+    if not taken[wanted] then return wanted end
     local base, name, n = wanted:gsub("_%d+$", ""), wanted, 1
     while taken[name] do
         n = n + 1
@@ -69,12 +69,14 @@ function statements.value(list) return expr.var(list[#list][1]) end
 --- `first`, then `second` with its inputs replaced by map[name] where there is an entry: map.x =
 -- statements.value(first) reads what first gives. A name that both give gets a number in second.
 function statements.append(first, second, map)
-    local out, taken, replaced = table.move(first, 1, #first, 1, {}), {}, {}
-    for name, e in ordered.each(map) do replaced[name] = e end
-    for _, s in ipairs(first) do taken[s[1]] = true end
-    for _, name in ipairs(statements.inputs(first)) do taken[name] = true end
+    local out, taken, replaced = table.move(first, 1, #first, 1, {}), {}, ordered.copy(map)
+    local function take(name) taken[name] = true end
+    for _, s in ipairs(first) do
+        take(s[1])
+        expr.each_variable(s[2], take)
+    end
     for _, name in ipairs(statements.inputs(second)) do
-        for _, read in ipairs(expr.variables(map[name] or expr.var(name))) do taken[read] = true end
+        if map[name] then expr.each_variable(expr.lift(map[name]), take) else take(name) end
     end
     for _, s in ipairs(second) do
         local name = free_name(taken, s[1])
@@ -86,7 +88,7 @@ end
 
 local function count_reads(e, reads)
     if e.op == "var" then reads[e.name] = (reads[e.name] or 0) + 1 end
-    for _, child in ipairs(e) do count_reads(child, reads) end
+    for i = 1, #e do count_reads(e[i], reads) end
 end
 
 --- The list as a person would write it: a value of at most `most` operations that is read once, or another name for
@@ -173,7 +175,7 @@ function statements.split_all(list, word)
     local out = {}
     for _, s in ipairs(list) do
         local parts = expr.count(s[2]) > 4 and statements.split(s[2], s[1], word) or { s }
-        out = statements.append(out, parts, {})
+        if #parts > 1 then out = statements.append(out, parts, {}) else out[#out + 1] = s end
     end
     return out
 end

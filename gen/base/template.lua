@@ -47,25 +47,43 @@ local function lua_of(line)
     return table.concat(list, " ")
 end
 
--- The template as a Lua chunk that defines one function per block, the chunk's name, and the Lua of each block.
+-- The line of Lua that begins the block `name`; is_open: another block precedes it.
+local function opening(name, params, is_open)
+    return (is_open and "end " or "") ..
+        ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)"):format(name, name, params)
+end
+
+-- The template as a Lua chunk that defines one function per block, the chunk's name, and the lines of Lua of each block.
+-- The chunk has as many lines as the template: neighbouring lines of plain text are one string of as many.
 local function compile(source, file)
-    local lua, names = {}, "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs "
-    local lua_by_block, own = {}, nil
-    for line in (source:gsub("\n?$", "\n")):gmatch("(.-)\n") do
-        local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
-        if name then
-            lua[#lua + 1] = (own and "end " or "") ..
-                ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)")
-                :format(name, name, params)
-            own = {}
-            lua_by_block[name] = own
-        else
-            lua[#lua + 1] = own and to_lua(line) or ""
-            if own then own[#own + 1] = lua_of(line) end
-        end
+    local lua = { "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs " }
+    local lua_by_block, own = {}, nil       -- own: the Lua of the block that is open
+    local from, plain, dollar = 1, 1, 0     -- where the line begins, and the plain ones before it; the next dollar sign
+    local function add_plain()
+        if own and plain < from then lua[#lua + 1] = ("_put(%q) "):format(source:sub(plain, from - 1)) end
     end
-    if own then lua[#lua] = lua[#lua] .. " end" end
-    return names .. table.concat(lua, "\n"), "@" .. file, lua_by_block
+    source = source:sub(-1) == "\n" and source or source .. "\n"
+    while from <= #source do
+        local to = source:find("\n", from, true)
+        if dollar < from then dollar = source:find("$", from, true) or #source end
+        if not own or dollar < to or source:find("^%s*[/#]/?[@%%]", from) then
+            local line = source:sub(from, to - 1)
+            local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
+            add_plain()
+            lua[#lua + 1] = (name and opening(name, params, own) or own and to_lua(line) or "") .. "\n"
+            if name then
+                own = {}
+                lua_by_block[name] = own
+            elseif own then
+                own[#own + 1] = lua_of(line)
+            end
+            plain = to + 1
+        end
+        from = to + 1
+    end
+    add_plain()
+    if own then lua[#lua + 1] = "end" end
+    return table.concat(lua), "@" .. file, lua_by_block
 end
 
 -- What a block declares: `parameters`, names as keys, and `fields`, the { parameter, field } that its Lua reads.
@@ -103,10 +121,12 @@ local function interpolate(v)
 end
 
 local function indent(out, pad, v)
-    local s = interpolate(v)
-    if s == "" then return end
-    for line in (s:gsub("\n?$", "\n")):gmatch("(.-)\n") do
-        out[#out + 1] = (line == "" and "" or pad .. line) .. "\n"
+    local s, from = interpolate(v), 1
+    while from <= #s do
+        local to = s:find("\n", from, true) or #s + 1
+        if to > from then out[#out + 1] = pad .. s:sub(from, to - 1) end
+        out[#out + 1] = "\n"
+        from = to + 1
     end
 end
 

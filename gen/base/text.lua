@@ -31,6 +31,7 @@ function text.number(x, dtype, at) return value("literal", expr.literal(x, dtype
 
 --- A C string literal: printable ASCII unchanged, other bytes in three-digit octal.
 function text.string(s)
+    if s:find("^[%w_ ./:]*$") then return value("literal", '"' .. s .. '"') end
     local body = s:gsub('[^%w !#-&(-/:-@%[%]^_`{-~]', function(c)
         return ("\\%03o"):format(c:byte())
     end)
@@ -42,6 +43,7 @@ function text.block(s) return value("block", s) end
 
 --- Text that is safe in a C comment: ASCII, without comment delimiters, trigraphs or a trailing backslash.
 function text.comment(s)
+    if not s:find("[^ !-)+-.0->@-%[%]-~]") then return value("block", s) end
     s = s:gsub("[^\32-\126]", "?"):gsub("%*/", "* /"):gsub("/%*", "/ *"):gsub("%?%?", "? ?")
     return value("block", (s:gsub("\\+$", "")))
 end

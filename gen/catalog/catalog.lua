@@ -46,7 +46,7 @@ local function run_folder(folder, env)
         return v
     end })
     for _, name in ipairs(host.embedded_names("gen/catalog/" .. folder .. "/")) do
-        local chunk, message = load(host.embedded(name), "@" .. name, "t", scope)
+        local chunk, message = load(host.embedded(name), "@" .. name, "bt", scope)
         if not chunk then error(message) end
         chunk()
     end

@@ -19,9 +19,23 @@ function build.new(g, ops)
     }, build)
 end
 
+-- The tokens of patterns that were met before.
+local known_tokens = {}
+
+-- "..., K" as { "...", "K" }.
+local function tokens_of(pattern)
+    local tokens = known_tokens[pattern]
+    if not tokens then
+        tokens = {}
+        for token in pattern:gmatch("[^,%s]+") do tokens[#tokens + 1] = token end
+        known_tokens[pattern] = tokens
+    end
+    return tokens
+end
+
 local function substitute_shape(pattern, letters, lead)
     local shape = {}
-    for token in pattern:gmatch("[^,%s]+") do
+    for _, token in ipairs(tokens_of(pattern)) do
         if token == "..." then
             for _, extent in ipairs(lead) do shape[#shape + 1] = extent end
         elseif type(letters[token]) == "table" then
@@ -44,8 +58,7 @@ end
 -- Unifies one shape with a pattern such as "..., K"; fills letters and lead. "*" is any shape.
 local function unify(self, node, name, pattern, shape, seen)
     if pattern == "*" then return end
-    local tokens = {}
-    for token in pattern:gmatch("[^,%s]+") do tokens[#tokens + 1] = token end
+    local tokens = tokens_of(pattern)
     local ellipsis = tokens[1] == "..."
     local fixed = ellipsis and #tokens - 1 or #tokens
     local lead_rank = #shape - fixed
@@ -179,7 +192,7 @@ local function common_shape(self, tensors, what)
             graph.shape_text(shape), graph.shape_text(other), expected), {})
     end
     for _, tensor in ipairs(tensors) do
-        if tensor.kind ~= "scalar" then
+        if tensor.kind ~= "scalar" and not (shape and view.same(shape, tensor.shape)) then
             local common = view.common(shape or tensor.shape, tensor.shape)
             if not common then refuse(tensor.shape, "equal ones, or 1 where they differ") end
             shape = common
@@ -207,7 +220,8 @@ end
 local function views_of(keys, shape)
     local views = {}
     for tensor, key in keys:each() do
-        local v = tensor.kind ~= "scalar" and view.broadcast(tensor.shape, shape)
+        local moved = tensor.kind ~= "scalar" and not view.same(tensor.shape, shape)
+        local v = moved and view.broadcast(tensor.shape, shape)
         if v and not view.plain(v) then views[key] = v end
     end
     return views

@@ -28,13 +28,18 @@ end
 
 --- A dotted path as a C identifier: "h.%d.fc1.weight" is h_fc1_weight.
 function graph.identifier(path)
+    if path:find("^[%a_][%w_]*$") then return path end
     return (path:gsub("%.%%d", ""):gsub("[^%w_]", "_"):gsub("^%d", "_%0"))
 end
 
 --- A name not used in the graph yet: the wanted one, or with _2, _3 ... behind it.
 function graph.unique(g, wanted)
     local name, key = wanted, wanted:lower()
-    local last = g.names[key] or 1      -- the last number that was put behind the wanted name
+    local last = g.names[key]       -- the last number that was put behind the wanted name
+    if not last then
+        g.names[key] = 1
+        return wanted
+    end
     while g.names[name:lower()] do
         last = last + 1
         name = wanted .. "_" .. last
@@ -57,8 +62,8 @@ end
 --- The number of elements of a shape.
 function graph.elements(shape)
     local n = 1
-    for _, extent in ipairs(shape) do
-        n = n * extent
+    for axis = 1, #shape do
+        n = n * shape[axis]
         if n > 2 ^ 46 then error("a tensor of more than 2^46 elements") end
     end
     return n
@@ -97,8 +102,8 @@ end
 
 --- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
 function graph.seen(node, name, tensor)
-    local pattern = node.run and node.signature.shape[name] or ""
-    if pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
+    local pattern = node.run and node.signature.shape[name]
+    if not pattern or pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
     local width = pattern ~= "..." and tensor.shape[#tensor.shape]
     if graph.elements(tensor.shape) ~= node.run.whole * (width or 1) then return tensor.shape, false end
     return { node.run.rows, width or nil }, true
@@ -119,9 +124,8 @@ function graph.reads(node)
         for _, carry in ipairs(node.carries) do list[#list + 1] = carry.init end
         return list
     end
-    for _, name in ipairs(node.signature.ins) do
-        if node.ins[name] then list[#list + 1] = node.ins[name] end
-    end
+    local ins = node.ins
+    for _, name in ipairs(node.signature.ins) do list[#list + 1] = ins[name] end
     return list
 end
 
@@ -135,12 +139,18 @@ end
 
 --- The Outs of a node in the order of its op's signature; for a region none.
 function graph.writes(node)
-    local list = {}
+    local list, outs = {}, node.outs
     if node.op == "times" then return list end
-    for _, name in ipairs(node.signature.outs) do
-        if node.outs[name] then list[#list + 1] = node.outs[name] end
-    end
+    for _, name in ipairs(node.signature.outs) do list[#list + 1] = outs[name] end
     return list
+end
+
+--- The first tensor that a node writes.
+function graph.result(node)
+    for _, name in ipairs(node.signature.outs) do
+        local out = node.outs[name]
+        if out then return out.tensor end
+    end
 end
 
 return graph

@@ -16,25 +16,25 @@ local WRITTEN_AGAIN = { scalar = true, param = true, range = true }
 
 -- `t`, that a node reads, was written before or is given.
 local function check_read(pass, node, t, known)
-    if t and not known[t] and not GIVEN[t.kind] then
-        broken(pass, node, "reads " .. t.name .. " before it is written")
-    end
+    if not known[t] and not GIVEN[t.kind] then broken(pass, node, "reads " .. t.name .. " before it is written") end
 end
 
-local function check_write(pass, node, out, known)
-    local t = out.tensor
-    if known[t] and not out.acc and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
+local function check_write(pass, node, out, known, firsts)
+    local t, acc = out.tensor, out.acc
+    if acc and acc.first then
+        firsts[t] = (firsts[t] or 0) + 1
+    elseif acc then
+        if not known[t] then broken(pass, node, "adds to " .. t.name .. ", which nobody wrote") end
+    elseif known[t] and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
         broken(pass, node, "writes " .. t.name .. " twice")
-    end
-    if out.acc and not out.acc.first and not known[t] then
-        broken(pass, node, "adds to " .. t.name .. ", which nobody wrote")
     end
     known[t] = true
 end
 
 -- Every tensor read was written before, in the same or an enclosing body, or comes from outside. The check runs after
--- every pass, so it looks into nodes without making the lists of graph.reads and graph.writes.
-local function check_order(pass, body, known)
+-- most passes, so it looks into nodes without making the lists of graph.reads and graph.writes. `firsts` counts the
+-- first writers of what several nodes add to.
+local function check_order(pass, body, known, firsts)
     for _, node in ipairs(body) do
         if not node.at then broken(pass, node, "no place in the spec") end
         if node.op == "times" then
@@ -42,30 +42,32 @@ local function check_order(pass, body, known)
                 check_read(pass, node, c.init, known)
                 known[c.arg] = true
             end
-            check_order(pass, node.body, known)
+            check_order(pass, node.body, known, firsts)
             for _, c in ipairs(node.carries) do
                 if not known[c.result] then broken(pass, node, "a carry has no result") end
                 known[c.out] = true
             end
         else
-            for _, name in ipairs(node.signature.ins) do check_read(pass, node, node.ins[name], known) end
-            for _, name in ipairs(node.signature.outs) do
-                if node.outs[name] then check_write(pass, node, node.outs[name], known) end
+            local signature, ins, outs = node.signature, node.ins, node.outs
+            for _, name in ipairs(signature.ins) do
+                local t = ins[name]
+                if t and not known[t] then check_read(pass, node, t, known) end
+            end
+            for _, name in ipairs(signature.outs) do
+                local out = outs[name]
+                if out then check_write(pass, node, out, known, firsts) end
             end
         end
     end
 end
 
--- Each gradient has exactly one first writer.
-local function check_gradients(pass, g)
-    local firsts = {}
-    graph.walk(g.backward, function(node)
-        for _, out in ipairs(graph.writes(node)) do
-            if out.tensor.kind == "gradient" and out.acc.first then
-                firsts[out.tensor] = (firsts[out.tensor] or 0) + 1
-            end
-        end
-    end)
+-- The bodies of the graph; each gradient has exactly one first writer.
+local function check_bodies(pass, g)
+    local known, firsts = {}, {}
+    check_order(pass, g.forward, known, {})
+    check_order(pass, g.evaluation, setmetatable({}, { __index = known }), {})
+    check_order(pass, g.backward, known, firsts)
+    check_order(pass, g.boundary, known, {})
     for _, param in ipairs(g.params) do
         if param.gradient and firsts[param.gradient] ~= 1 then
             broken(pass, param, "its gradient has " .. (firsts[param.gradient] or 0) ..
@@ -142,17 +144,11 @@ local function check_fields(pass, g)
     end
 end
 
---- Raises an error that names the pass and the node if an invariant does not hold. with_fields: look also for
---- fields that are not declared, about a fifth of a generator's work if done after every pass.
-return function(g, pass, with_fields)
-    local known = {}
-    check_order(pass, g.forward, known)
-    local evaluated = {}
-    for _, t in ipairs(g.tensors) do evaluated[t] = known[t] end
-    check_order(pass, g.evaluation, evaluated)
-    check_order(pass, g.backward, known)
-    check_order(pass, g.boundary, known)
-    check_gradients(pass, g)
-    check_places(pass, g)
+--- Raises an error that names the pass and the node if an invariant does not hold. `bodies`: look at the bodies, as
+--- after a pass that changes them; `with_fields`: look also for fields that are not declared, about a fifth of a
+--- generator's work if done after every pass.
+return function(g, pass, bodies, with_fields)
+    if bodies then check_bodies(pass, g) end
+    if g.arenas then check_places(pass, g) end
     if with_fields then check_fields(pass, g) end
 end

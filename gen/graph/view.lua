@@ -51,6 +51,14 @@ function view.strides(shape)
     return strides
 end
 
+--- Whether two shapes are equal.
+function view.same(a, b)
+    for axis = 1, math.max(#a, #b) do
+        if a[axis] ~= b[axis] then return false end
+    end
+    return true
+end
+
 --- The view of an input of shape `from` in a result of shape `to`: axes from the right, extents of 1
 --- and missing axes repeat. nil if it does not fit.
 function view.broadcast(from, to)

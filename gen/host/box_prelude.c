@@ -120,12 +120,12 @@ int ga_box_prelude(lua_State *L) {
     ga_box_arguments *p = lua_touserdata(L, 1);
     open_libraries(L);
     const ga_box_source *s = p->source;
-    if (luaL_loadbufferx(L, s->nodes, s->nodes_size, "@gen/spec/record_nodes.lua", "t"))
+    if (luaL_loadbufferx(L, s->nodes, s->nodes_size, "@gen/spec/record_nodes.lua", NULL))
         return lua_error(L);
     lua_call(L, 0, 1);
     lua_pushcclosure(L, require_nodes, 1);
     lua_setglobal(L, "require");
-    if (luaL_loadbufferx(L, s->record, s->record_size, "@gen/spec/record.lua", "t"))
+    if (luaL_loadbufferx(L, s->record, s->record_size, "@gen/spec/record.lua", NULL))
         return lua_error(L);
     lua_call(L, 0, 1);
     const luaL_Reg functions[] = {

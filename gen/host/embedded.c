@@ -100,7 +100,7 @@ int ga_embedded_searcher(lua_State *L) {
     }
     size_t size;
     const char *text = lua_tolstring(L, -1, &size);
-    if (luaL_loadbufferx(L, text, size, lua_pushfstring(L, "@%s", name), "t") != LUA_OK)
+    if (luaL_loadbufferx(L, text, size, lua_pushfstring(L, "@%s", name), NULL) != LUA_OK)
         return lua_error(L);
     lua_pushstring(L, name);
     return 2;

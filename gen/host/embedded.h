@@ -1,4 +1,5 @@
-/* embedded.h: the texts inside the binary: gagen's own Lua, the templates and the runtime. */
+/* embedded.h: the files inside the binary: gagen's own Lua, compiled, and the texts of templates, the runtime and
+ * specs. */
 #ifndef GA_EMBEDDED_H
 #define GA_EMBEDDED_H
 
@@ -6,7 +7,7 @@
 
 typedef struct {
     const char *name; /* path in the repository, such as gen/base/diag.lua */
-    const unsigned char *text;
+    const unsigned char *text; /* of a file of gen the chunk that Lua made of it */
     size_t size;
 } ga_embedded;
 

@@ -34,8 +34,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "gagen: not enough memory\n");
         return GA_EXIT_ENVIRONMENT;
     }
-    int code = ga_host_main(L);
-    lua_close(L);
+    int code = ga_host_main(L); /* the state is not closed: the end of the process frees its memory at once */
     if (fflush(stdout) != 0 && code == GA_EXIT_DONE) {
         perror("gagen: standard output");
         code = GA_EXIT_ENVIRONMENT;

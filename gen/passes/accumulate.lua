@@ -10,25 +10,26 @@
 -- If no cycle has two micro-steps, there is nothing to compensate, and kernels write the gradient itself.
 local diag = require "base.diag"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 
 local accumulate = { name = "accumulate", doc = "sums over the micro-steps, with what they round off" }
 
-local function writes(node, gradient)
-    local found = false
-    graph.walk({ node }, function(inner)
-        for _, out in ipairs(graph.writes(inner)) do found = found or out.tensor == gradient end
-    end)
-    return found
-end
-
--- Makes the writers of a gradient write `part` instead.
-local function rename(body, gradient, part)
-    graph.walk(body, function(node)
-        for _, out in ipairs(graph.writes(node)) do
-            if out.tensor == gradient then out.tensor = part end
-        end
-    end)
-    part.def, gradient.def = gradient.def, nil
+-- What writes each gradient in a body: { outs, last }: the Outs, those in loops too, and the last node of the body that
+-- has one.
+local function writers_of(body)
+    local writers = {}
+    for _, node in ipairs(body) do
+        graph.walk({ node }, function(inner)
+            for _, out in ipairs(graph.writes(inner)) do
+                if out.tensor.kind == "gradient" then
+                    local found = writers[out.tensor] or { outs = {} }
+                    writers[out.tensor], found.last = found, node
+                    found.outs[#found.outs + 1] = out
+                end
+            end
+        end)
+    end
+    return writers
 end
 
 -- Makes the node that adds `part` to the gradient; the node is the gradient's first writer.
@@ -48,18 +49,16 @@ local function sum_of(g, b, param, part, config)
     return node
 end
 
-local function add(g, b, body, scope, param, config)
-    local gradient, last = param.gradient, nil
-    for i, node in ipairs(body) do
-        if writes(node, gradient) then last = i end
-    end
+-- Lets the writers of a parameter's gradient write a value instead; the node that adds the value to the gradient.
+local function add(g, b, writers, scope, param, config)
+    local gradient = param.gradient
     local part = graph.tensor(g, { name = gradient.name .. "_micro", shape = param.shape, dtype = gradient.dtype,
         kind = "value", at = param.at, scope = scope, keep_full = true })
-    rename(body, gradient, part)
+    for _, out in ipairs(writers.outs) do out.tensor = part end
     b.body, b.scope, b.path, b.at = {}, scope, {}, param.at
     local node = sum_of(g, b, param, part, config)
-    gradient.def = node
-    table.insert(body, last + 1, node)
+    part.def, gradient.def = gradient.def, node
+    return node
 end
 
 -- Adds sums for all parameters of a forward scope to the body that is its reverse.
@@ -67,8 +66,19 @@ local function add_all(g, config, body, forward, scope)
     for _, node in ipairs(body) do
         if node.op == "times" and node.reverse_of then add_all(g, config, node.body, node.reverse_of, node) end
     end
+    local writers, sums = writers_of(body), {}
     for _, param in ipairs(g.params) do
-        if param.gradient and param.region == forward then add(g, config.builder, body, scope, param, config) end
+        if param.gradient and param.region == forward then
+            local found = writers[param.gradient]
+            sums[found.last] = sums[found.last] or {}
+            table.insert(sums[found.last], add(g, config.builder, found, scope, param, config))
+        end
+    end
+    local nodes = table.move(body, 1, #body, 1, {})
+    for i = #body, 1, -1 do body[i] = nil end
+    for _, node in ipairs(nodes) do
+        body[#body + 1] = node
+        for _, sum in ipairs(ordered.reversed(sums[node] or {})) do body[#body + 1] = sum end
     end
 end
 
@@ -80,7 +90,8 @@ function accumulate.run(g, config)
                 .. "possible: its sums lie beside the gradient, in f32; expected accum = \"f32\" or \"kahan\""), {})
         end
     end
-    if g.residues or g.half_sums then add_all(g, config, g.backward, nil, nil) end
+    if not (g.residues or g.half_sums) then return true end
+    add_all(g, config, g.backward, nil, nil)
 end
 
 return accumulate

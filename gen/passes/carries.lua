@@ -44,13 +44,13 @@ local function insert_copy(g, builder, body, index, carry)
 end
 
 function carries.run(g, config)
-    local readers = readers_of(g)
-    local taken = {}
+    local taken, readers = {}, nil
     for _, body in ipairs { g.forward, g.backward } do
         local i = 1
         while i <= #body do
             local node = body[i]
             for _, carry in ipairs(node.carries or {}) do
+                readers = readers or readers_of(g)
                 carry.kept = is_kept(carry, readers)
                 local init = carry.init
                 local own = init.kind == "value" and init.def and init.def.op ~= "times"
@@ -66,6 +66,7 @@ function carries.run(g, config)
             i = i + 1
         end
     end
+    return readers == nil
 end
 
 return carries

@@ -12,7 +12,7 @@ local collectives = { name = "collectives", doc = "which collective follows whic
 function collectives.run(g, config)
     g.collectives = {}
     local reduces = config.mode.reduces
-    if not reduces then return end
+    if not reduces then return true end
     local last = {}
     for _, node in ipairs(g.backward) do
         graph.walk({ node }, function(inner)
@@ -37,6 +37,7 @@ function collectives.run(g, config)
             ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete"):format(
                 config.bucket_elements, reduces.collective))
     end
+    return true
 end
 
 return collectives

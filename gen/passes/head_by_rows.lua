@@ -173,12 +173,13 @@ local function evaluate(g, found, runs, made, config)
 end
 
 function head_by_rows.run(g, config)
-    local found, why = find(g)
+    local chunked, found, why = config.logits == "chunked", nil, nil
+    if chunked or config.budget then found, why = find(g) end
     local rows = graph.elements(g.loss.rows.shape)
     config.logits_possible = found and rows > config.logits_rows       -- for the message of a memory budget too small
-    if config.logits ~= "chunked" then
+    if not chunked then
         graph.decide(g, "logits", "whole", 'memory: logits is not "chunked"')
-        return
+        return true
     end
     if not found and not config.logits_open then
         diag.fail(diag.field(config.memory_at, "logits"), ('memory: logits = "chunked" is for loss "cross_entropy" '
@@ -186,7 +187,7 @@ function head_by_rows.run(g, config)
     end
     if not config.logits_possible then
         graph.decide(g, "logits", "whole", why or ("%d rows are one run"):format(rows))
-        return
+        return true
     end
     graph.decide(g, "logits", ("%d rows at a time"):format(config.logits_rows), 'memory: logits is "chunked"')
     local runs = cut(rows, config.logits_rows)

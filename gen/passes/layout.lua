@@ -211,6 +211,7 @@ function layout.run(g, config)
     if not config.without:has("layout") then pack_views(g, config) end
     if g.half then narrow_views(g, config) end
     note_views(g, config)
+    return #g.views == 0
 end
 
 return layout

@@ -16,27 +16,26 @@ local ALIGN = 16
 
 local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
 
--- Blocks of one scope: first and last position at which each of its values is touched.
+-- Blocks of one scope: first and last position at which each of its values is touched. Positions rise.
 local function touch(blocks, index, key, size, position)
     local block = index[key]
     if not block then
         block = { key = key, size = size, from = position, to = position }
         index[key], blocks[#blocks + 1] = block, block
     end
-    block.from, block.to = math.min(block.from, position), math.max(block.to, position)
+    block.to = position
 end
 
--- The tensors a node touches, everything inside a region included.
-local function touched(node)
-    local list = {}
-    graph.walk({ node }, function(inner)
-        for _, t in ipairs(graph.reads(inner)) do list[#list + 1] = t end
-        for _, out in ipairs(graph.writes(inner)) do list[#list + 1] = out.tensor end
-        for _, c in ipairs(inner.carries or {}) do
-            for _, t in ipairs { c.arg, c.result, c.out } do list[#list + 1] = t end
-        end
-    end)
-    return list
+-- Calls f(tensor) for what a node touches, everything inside a region included.
+local function each_touched(node, f)
+    for _, t in ipairs(graph.reads(node)) do f(t) end
+    for _, out in ipairs(graph.writes(node)) do f(out.tensor) end
+    for _, c in ipairs(node.carries or {}) do
+        f(c.arg)
+        f(c.result)
+        f(c.out)
+    end
+    for _, inner in ipairs(node.body or {}) do each_touched(inner, f) end
 end
 
 local function carry_of(g)
@@ -74,12 +73,12 @@ local function size_of(t) return aligned(graph.places(t)) end
 local function plan_frame(region, context)
     local blocks, index = {}, {}
     for position, node in ipairs(region.body) do
-        for _, t in ipairs(touched(node)) do
+        each_touched(node, function(t)
             if t.kind == "value" and t.scope == region and not context.carry[t]
                 and not context.kept[t] then
                 touch(blocks, index, t, size_of(t), position)
             end
-        end
+        end)
     end
     region.frame = { blocks = blocks, size = pack(blocks) }
     return region.frame.size
@@ -87,7 +86,6 @@ end
 
 local function plan_timeline(g, context)
     local blocks, index, position = {}, {}, 0
-    local position_of = {}
     local function touch_value(t)
         local carry = context.carry[t]
         if carry then
@@ -99,11 +97,10 @@ local function plan_timeline(g, context)
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary } do
         for _, node in ipairs(body) do
             position = position + 1
-            position_of[node] = position
             if node.op == "times" then
                 touch(blocks, index, node, plan_frame(node, context), position)
             end
-            for _, t in ipairs(touched(node)) do touch_value(t) end
+            each_touched(node, touch_value)
         end
         if body == g.evaluation and g.output then touch_value(g.output) end -- it is there to be read
     end
@@ -191,6 +188,7 @@ function memory.run(g)
     g.arenas[#g.arenas + 1] = { name = "activations", elements = height }
     g.arenas[#g.arenas + 1] = { name = "partials", elements = g.partials, dtype = "f64",
         doc = "sums of the gradient norm" .. (g.partials > 2 * g.norm.tiles and ", of each tensor" or "") }
+    return true
 end
 
 return memory

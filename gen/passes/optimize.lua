@@ -99,6 +99,7 @@ function optimize.run(g, config)
     for _, param in ipairs(config.optimizer.own.ema and g.params or {}) do
         if param.used then add_state(g, param, "ema", param.shape) end
     end
+    return true
 end
 
 return optimize

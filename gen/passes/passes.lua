@@ -2,6 +2,8 @@
 -- graph after each pass and, with --trace, writes it to a file. A pass marked `optional` can be left out (--without
 -- NAME) without changing results; one marked `always` then still runs in part. A pass in gen/passes that is not in
 -- the list names its predecessor in `after`, and its own fields of the graph in `fields`, as in graph/fields.lua.
+-- A pass returns true if it left all bodies unchanged: the runner then checks their order only with --trace and after
+-- the last pass.
 local diag = require "base.diag"
 local fields = require "graph.fields"
 local ordered = require "base.ordered"
@@ -75,13 +77,15 @@ function passes.run(g, config)
         check_name("--without", name, passes.names(true))
     end
     if config.stop_after then check_name("--stop-after", config.stop_after, passes.names()) end
-    verify(g, "build", true)
+    verify(g, "build", true, true)
     local before = config.trace and print_graph(g)
     for i, pass in ipairs(passes.list) do
+        local same = true
         if not (pass.optional and not pass.always and config.without:has(pass.name)) then
-            pass.run(g, config)
+            same = pass.run(g, config)
         end
-        verify(g, pass.name, config.trace or i == #passes.list)
+        local all = config.trace or i == #passes.list
+        verify(g, pass.name, all or not same, all)
         if config.trace then
             local after = print_graph(g)
             config.trace(("%02d-%s.txt"):format(i, pass.name),

@@ -125,7 +125,7 @@ function precision.run(g, config)
     for _, tensor in ipairs(g.tensors) do
         if tensor.dtype == "real" then tensor.dtype = g.real end
     end
-    if not g.half then return end
+    if not g.half then return true end
     local casts = setmetatable({ graph = g, builder = config.builder, ops = config.ops, half = g.half }, Casts)
     for _, name in ipairs(BODIES) do casts:rewrite(g[name]) end
 end

@@ -128,7 +128,7 @@ local function check_names(config, names)
 end
 
 function recompute.run(g, config)
-    if #config.recompute == 0 and not config.recompute_depth then return end
+    if #config.recompute == 0 and not config.recompute_depth then return true end
     local is_forward, names = {}, {}
     graph.walk(g.forward, function(node)
         for _, out in ipairs(graph.writes(node)) do

@@ -27,6 +27,7 @@ function roles.run(g, config)
     for _, role in ipairs(TABLE) do
         if needed[role.name] then g.roles[#g.roles + 1] = role end
     end
+    return true
 end
 
 return roles

@@ -14,9 +14,10 @@ local sync = { name = "sync", doc = "barriers between kernels that share memory"
 -- iterations the tensor has slots of `n` elements, `stride` apart; a node touches only the slot of its iteration.
 local function place_of(t, loop, walk)
     local p, n = t.place, graph.places(t)
-    local last = p.slots > 1 and p.stride * (p.slots - 1) or 0
-    return { arena = p.arena .. (p.arena == "batch" and t.name or ""), lo = p.offset, hi = p.offset + last + n,
-        each = p.slots > 1 and not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
+    local arena = p.arena == "batch" and "batch " .. t.name or p.arena
+    if p.slots == 1 then return { arena = arena, lo = p.offset, hi = p.offset + n } end
+    return { arena = arena, lo = p.offset, hi = p.offset + p.stride * (p.slots - 1) + n,
+        each = not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
 end
 
 -- Whether the slots of two tensors have the same stride and interleave without overlap.
@@ -98,6 +99,7 @@ local function sync_body(g, body) walk(g, body, { read = {}, written = {} }) end
 function sync.run(g)
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do sync_body(g, body) end
     for _, f in ipairs(g.iterations) do sync_body(g, { f.region }) end
+    return true
 end
 
 return sync

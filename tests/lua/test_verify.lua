@@ -8,6 +8,7 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 -- A value in use from `from` to `to`, at an address.
 local function value(g, name, offset, from, to)
     local t = graph.tensor(g, { name = name, shape = { 16 }, kind = "value" })
+    g.arenas = {}
     t.place = { arena = "activations", offset = offset, stride = 16, slots = 1, from = from, to = to }
     return t
 end
@@ -35,7 +36,7 @@ add("a field that is not declared is refused", function(t)
     local function refused(change, kind)
         local g = graph.new("g")
         change(g, value(g, "a", 0, 1, 2))
-        t.fails(function() verify(g, "mine", true) end,
+        t.fails(function() verify(g, "mine", true, true) end,
             "after pass mine: .*field 'colour' of a " .. kind .. " is not declared in graph/fields.lua")
     end
     refused(function(g) g.colour = 1 end, "graph")

@@ -70,15 +70,18 @@ end
 
 -- What the average call of each function does, for `train-probe --profile`.
 local function average_work(g, list)
+    local work = {}
+    for _, kernel in ipairs(list) do work[kernel.name] = { calls = 0, flops = 0, bytes = 0 } end
+    graph.walk(g.boundary, function(node)
+        local sum = node.kernel and work[node.kernel.name]
+        if not sum then return end
+        local n = node.scope and node.scope.count or 1
+        sum.calls, sum.flops = sum.calls + n, sum.flops + n * node.kernel.flops
+        sum.bytes = sum.bytes + n * node.kernel.bytes
+    end)
     for _, kernel in ipairs(list) do
-        local calls, flops, bytes = 0, 0, 0
-        graph.walk(g.boundary, function(node)
-            if node.kernel and node.kernel.name == kernel.name then
-                local n = node.scope and node.scope.count or 1
-                calls, flops, bytes = calls + n, flops + n * node.kernel.flops, bytes + n * node.kernel.bytes
-            end
-        end)
-        if calls > 0 then kernel.flops, kernel.bytes = flops // calls, bytes // calls end
+        local sum = work[kernel.name]
+        if sum.calls > 0 then kernel.flops, kernel.bytes = sum.flops // sum.calls, sum.bytes // sum.calls end
     end
 end
 

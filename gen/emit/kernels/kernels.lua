@@ -32,7 +32,7 @@ end
 
 -- The name of a node's call in plans and profiles.
 local function call_name(node, section)
-    local out = graph.writes(node)[1].tensor
+    local out = graph.result(node)
     if node.kernel_name then return node.kernel_name end
     if out.kind == "scalar" then return node.op end
     if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
@@ -105,7 +105,7 @@ local function broken(line) return statements.broken("", line, 100 - INDENT) end
 -- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one. i32 results are
 -- computed in i32, all others in the program's type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
-    local out = graph.writes(node)[1].tensor
+    local out = graph.result(node)
     local type_name = out.dtype == "i32" and target.i32 or "real"
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
@@ -155,7 +155,7 @@ end
 
 local function cost_of(node, op)
     if node.statements then
-        local n = graph.elements(graph.writes(node)[1].tensor.shape)
+        local n = graph.elements(graph.result(node).shape)
         return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
     return op.cost(node)
@@ -212,7 +212,7 @@ end
 -- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,
 -- if it is an array.
 local function function_name(node, op)
-    local y = graph.writes(node)[1].tensor
+    local y = graph.result(node)
     local shape = y.kind ~= "scalar" and graph.seen(node, node.signature.outs[1], y) or {}
     if op.gemm then
         local g = op.gemm(node)
@@ -231,27 +231,34 @@ local function function_text(kernel, name, block, file, arguments, context)
     return (context.template(file)(block, arguments).text:gsub("\n+$", "\n"))
 end
 
--- Adds the values of a table to a list of texts, those of a table in it by the path of their names; false if one is a
--- function.
-local function add_values(parts, values, path)
-    for key, value in ordered.each(values) do
-        local kind = text.is(value) and "text" or type(value)
-        if kind == "function" then return false end
+-- Adds the values of a table under these keys to a list of texts, and those of the tables in it; false if one is a
+-- function or missing.
+local function add_values(parts, values, keys)
+    for _, key in ipairs(keys) do
+        local value = values[key]
+        local kind, n = type(value), #parts
+        if text.is(value) then kind, value = "text", value.text end
+        if kind == "nil" or kind == "function" then return false end
         if kind == "table" then
-            if not add_values(parts, value, path .. key .. ".") then return false end
+            local inner = ordered.keys(value)
+            parts[n + 1] = table.concat(inner, " ")
+            if not add_values(parts, value, inner) then return false end
         else
-            local shown = kind == "text" and value.text or tostring(value)
-            parts[#parts + 1] = ("%s%s: %s: %s"):format(path, key, kind, shown)
+            parts[n + 1], parts[n + 2] = kind, tostring(value)
         end
     end
     return true
 end
 
 -- All that the text of a kernel's function follows from, as a text that is made faster than the function's own; nil if
--- an argument of the template is no plain value.
-local function template_key(kernel, name, block, file, arguments)
-    local parts = { file, block, name, table.concat(kernel.parameters, ", ") }
-    local known = add_values(parts, arguments, "") and add_values(parts, kernel.launch or {}, "")
+-- an argument of the template is no plain value. The calls of a block have arguments of the same names.
+local function template_key(kernel, name, block, file, arguments, functions)
+    local where = file .. ": " .. block
+    local names = functions.names_of[where] or ordered.keys(arguments)
+    functions.names_of[where] = names
+    local parts = { where, name, table.concat(kernel.parameters, ", ") }
+    local launch = kernel.launch or {}
+    local known = add_values(parts, arguments, names) and add_values(parts, launch, ordered.keys(launch))
     return known and table.concat(parts, "\n") or nil
 end
 
@@ -280,7 +287,7 @@ local function function_of(kernel, node, op, context)
     local block = node.statements and "map" or ops.block(kernel, node, op, target)
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
-    local key = template_key(kernel, wanted, block, file, arguments)
+    local key = template_key(kernel, wanted, block, file, arguments, functions)
     local found = key and functions.by_arguments[key]
         or function_with(kernel, node, wanted, block, file, arguments, context)
     if key then functions.by_arguments[key] = found end
@@ -289,7 +296,7 @@ end
 
 --- A table for kernels.make that collects the functions of a program: `list` has { name, text, launch, parameters } in
 --- the order of kernels.c.
-function kernels.functions() return { list = {}, by_arguments = {}, by_text = {}, names = {} } end
+function kernels.functions() return { list = {}, by_arguments = {}, names_of = {}, by_text = {}, names = {} } end
 
 --- The kernel record of a node: { name, node, section, fn, flops, bytes, can_add }; fn is its function.
 function kernels.make(node, section, context)
@@ -340,7 +347,7 @@ function kernels.call(kernel, pad, target, behind)
         end
     end
     if kernel.ends then list[#list + 1] = "reduces" end
-    local comment = ("%s %s%s"):format(shape, node.at:match("[^/]*$"), node.why and "; " .. node.why or "")
+    local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")
     local call = target.wrap(pad, kernel.fn.name .. "(", list, ");" .. behind)
     return c_text.commented(pad, call, text.comment(comment).text)
 end

@@ -41,7 +41,7 @@ end
 --- The statement that writes `value` to `target`, an element of the first result such as "y[i]". It adds to the element
 --- if the kernel can add.
 function c_text.store(kernel, target, value)
-    local y = graph.writes(kernel.node)[1].tensor
+    local y = graph.result(kernel.node)
     if kernel.can_add then value = ("add ? %s + %s : %s"):format(c_text.load(y, target), value, value) end
     return text.block(("%s = %s;"):format(target, c_text.stored(y, value)))
 end
@@ -93,6 +93,8 @@ local COLUMNS, MOST_COLUMNS = 100, 106
 -- `tail`: text after the last item; a last line over 106 columns is broken after the first "; " of the tail.
 function c_text.wrap(pad, open, list, tail)
     local rows, row = {}, pad .. open
+    local whole = row .. table.concat(list, ", ")
+    if #whole <= math.min(COLUMNS, MOST_COLUMNS - #tail) then return whole .. tail end
     for i, item in ipairs(list) do
         local piece = item .. (i < #list and ", " or "")
         local most = i < #list and COLUMNS or math.min(COLUMNS, MOST_COLUMNS - #tail)

@@ -33,7 +33,7 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 -- === pointwise and products ======================================================================
 
-set("map", { launch = function(node) return over(graph.elements(graph.writes(node)[1].tensor.shape)) end })
+set("map", { launch = function(node) return over(graph.elements(graph.result(node).shape)) end })
 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
