@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CHUNK = 8192 }; /* bytes of a message */
+enum { CHUNK = 8192 }; /* most bytes combined at a time */
 
 typedef enum operation { SUM, LOWEST, BROADCAST } operation;
 
