@@ -21,8 +21,9 @@ static inline double ga_uniform(uint64_t bits);
 uint64_t ga_rng_stream(const char *name);
 
 /* Key of all random numbers of one row of a batch: it does not depend on the micro-step, rank or thread
- * that computes the row. stream: ga_rng_stream of the layer's name; iteration: of the `times` around it
- * (0 outside); cycle: cycles done before; row: place of the row in the cycle's global batch.
+ * that computes the row. stream: ga_rng_stream of a layer's name or "augment"; iteration: of the `times`
+ * around the layer (0 outside); cycle: cycles done before; row: place of the row in the cycle's global
+ * batch.
  *   k1 = ga_rng_key(seed, stream);  k2 = ga_rng_key(ga_rng_at(k1, iteration), cycle)
  *   key = ga_rng_at(k2, row);  number e of the row: ga_rng_at(key, e) */
 uint64_t ga_draw_key(uint64_t seed, uint64_t stream, uint64_t iteration, uint64_t cycle,

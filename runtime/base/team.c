@@ -72,6 +72,7 @@ static void restore_control(uint64_t old) {
 #endif
 }
 
+/* Waits until the phase is no longer `old`: spins, then sleeps. */
 static void wait_for_phase(ga_team *t, uint32_t old) {
     for (int i = 0; i < SPIN; i++) {
         if ((atomic_load_explicit(&t->phase, memory_order_acquire) & ~1u) != old) return;
@@ -103,6 +104,7 @@ void ga_barrier(ga_worker *w) {
         syscall(SYS_futex, &t->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+/* Main function of a thread: runs the body of each run until the team closes. */
 static void *work(void *p) {
     ga_worker *w = p;
     ga_team *t = w->team;

@@ -81,6 +81,7 @@ static int refuse(walk *w, const char *found) {
                    (long long)w->column, found);
 }
 
+/* Parses the cell that ends here and passes its value to `take`. */
 static int end_of_cell(walk *w) {
     double value;
     if (w->length == 0) return refuse(w, "an empty cell, expected a number");

@@ -45,8 +45,9 @@ typedef struct ga_dataset {
  * epochs.h divides micro-batches into cycles.
  *
  * Rows of a feed (source.h) come in the order of their files, without split and shuffle. The length of
- * an epoch is known at the end of the feed. The first epoch reads the feed to its end; without
- * `consume`, later epochs stop after the last cycle that this length allows. */
+ * an epoch is known at the end of the feed, and may differ between epochs. The first epoch reads the
+ * feed to its end; without `consume`, later epochs stop after the last cycle that the known length
+ * allows. */
 typedef struct ga_loader_config {
     ga_dataset data;
     int64_t batch;                   /* rows per micro-batch and rank, B */

@@ -62,6 +62,7 @@ static slot *slot_of(const ga_loader *l, int64_t m) {
     return &l->slot[m % l->slots];
 }
 
+/* Completes the cycle of the last filled micro-batches: it has `count`. */
 static void settle(ga_loader *l, int count) {
     for (; l->settled < l->filled; l->settled++) slot_of(l, l->settled)->cycle = count;
 }
@@ -157,6 +158,7 @@ static void fill_from_memory(ga_loader *l, const ga_place *p, int64_t unread, ch
     ga_batch_fill(&l->c, p, batch);
 }
 
+/* Fills the next slot. The lock is released meanwhile, so a seek may make the micro-batch obsolete. */
 static void fill_next(ga_loader *l) {
     const int64_t generation = l->generation, unread = l->unread, full = l->c.batch * l->c.world;
     char *batch = l->ring + (size_t)(l->filled % l->slots) * l->bytes;

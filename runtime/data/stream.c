@@ -28,6 +28,7 @@ static void *give_zlib(void *stream, unsigned items, unsigned size) {
     return s->zlib + s->taken - bytes;
 }
 
+/* zlib frees nothing: its memory is part of ga_stream. */
 static void leave_zlib(void *stream, void *piece) {
     (void)stream;
     (void)piece;
@@ -83,6 +84,7 @@ static int member_end(ga_stream *s, ga_err *e) {
     return inflateReset(&s->z) == Z_OK ? GA_OK : refuse(s, e, "damaged gzip data");
 }
 
+/* Inflates until out has bytes or the file ends. */
 static int fill_zipped(ga_stream *s, ga_err *e) {
     s->z.next_out = s->out;
     s->z.avail_out = CHUNK;

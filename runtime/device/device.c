@@ -52,6 +52,7 @@ static int reserve(ga_handles *h, ga_err *e) {
     return 0;
 }
 
+/* Stores a handle in the place that `reserve` made. */
 static void keep(ga_handles *h, void *handle) {
     h->at[h->count++] = handle;
 }

@@ -135,7 +135,8 @@ static int check_space(ga_ckpt *c, ga_err *e) {
         c->c.folder, room, need, (long long)saves);
 }
 
-static int open_first(ga_ckpt *c, ga_err *e) {
+/* Rank 0 opens the folder: it creates, locks and cleans it. */
+static int open_rank_0(ga_ckpt *c, ga_err *e) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     uint64_t id =
@@ -151,7 +152,8 @@ static int open_first(ga_ckpt *c, ga_err *e) {
     return check_space(c, e);
 }
 
-static int open_next(ga_ckpt *c, ga_err *e) {
+/* The other ranks open the folder that rank 0 has created. */
+static int open_other_rank(ga_ckpt *c, ga_err *e) {
     c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (c->folder >= 0) return GA_OK;
     return ga_fail(e, GA_ENVIRONMENT, "rank %d: %s: %s; the folder must be shared by all ranks",
@@ -160,8 +162,8 @@ static int open_next(ga_ckpt *c, ga_err *e) {
 
 static int open_folder(ga_ckpt *c, ga_err *e) {
     bool first = ga_comm_rank(c->c.comm) == 0;
-    GA_TRY(ga_comm_agree(c->c.comm, first ? open_first(c, e) : GA_OK, e));
-    GA_TRY(ga_comm_agree(c->c.comm, first ? GA_OK : open_next(c, e), e));
+    GA_TRY(ga_comm_agree(c->c.comm, first ? open_rank_0(c, e) : GA_OK, e));
+    GA_TRY(ga_comm_agree(c->c.comm, first ? GA_OK : open_other_rank(c, e), e));
     return ga_comm_broadcast(c->c.comm, c->run, sizeof c->run, 0, e);
 }
 
@@ -401,6 +403,7 @@ typedef struct {
     char lowest[NAME];
 } survey;
 
+/* Counts the checkpoints before (cycle, r) and finds the oldest. */
 static int survey_name(void *arg, const char *name) {
     survey *s = arg;
     int64_t cycle;
@@ -444,6 +447,7 @@ static void retain(save *v) {
     }
 }
 
+/* Rank 0 finishes a save: manifest, syncs, final name; then it deletes older checkpoints. */
 static int publish(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     for (int rank = 0; v->s->r > 0 && rank < ga_comm_size(c->comm); rank++)

@@ -350,6 +350,7 @@ static int reject(search *s, const char *name, const ga_err *why, bool speak) {
     return GA_OK;
 }
 
+/* Makes `name` the best candidate if its manifest is valid and its micro is the highest below the bound. */
 static int consider(void *arg, const char *name) {
     search *s = arg;
     ga_ckpt_state state;

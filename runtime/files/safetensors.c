@@ -25,6 +25,7 @@ typedef struct {
     ga_err *e;
 } sink;
 
+/* Stores the checksum of the block that ends here. */
 static int close_block(sink *s) {
     if (s->out && s->out->checksums) {
         if (s->bytes > s->out->blocks * (int64_t)GA_BLOCK)
@@ -36,6 +37,7 @@ static int close_block(sink *s) {
     return GA_OK;
 }
 
+/* Writes n bytes and updates the checksums; without a file it only counts. */
 static int put(sink *s, const void *data, int64_t n) {
     const char *at = data;
     if (s->fd < 0) {

@@ -58,6 +58,7 @@ void ga_tensors_adapt(ga_tensors_file *f, const ga_array *a, bool speak) {
                first, renamed);
 }
 
+/* Whether the name fits the first of the globs. */
 static bool fits(const char *glob, const char *name) {
     for (; *glob != '*'; glob++, name++) {
         if (*glob == 0 || *glob == ',') return *name == 0;

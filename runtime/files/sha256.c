@@ -18,6 +18,7 @@ static uint32_t rotate(uint32_t x, int n) {
     return x >> n | x << (32 - n);
 }
 
+/* The compression function, applied to the full block. */
 static void absorb(ga_sha256 *h) {
     uint32_t w[64], s[8];
     for (int i = 0; i < 16; i++)

@@ -69,6 +69,7 @@ static ga_text begin(ga_log *l) {
     return (ga_text){.base = l->line, .size = LINE - 1};
 }
 
+/* Writes a line. After a failed write it first ends the partial line. */
 static void send(channel *c, ga_text *t) {
     if (c->fd < 0 || t->full) return;
     if (isatty(c->fd)) ga_draw_clear();

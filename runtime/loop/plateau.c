@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+/* Whether value is better than best by more than the threshold. */
 static bool better(const ga_plateau *p, double value, double best) {
     const double sign = p->more ? 1 : -1;
     const double bound = p->absolute ? best + sign * p->threshold : best * (1 + sign * p->threshold);

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CHUNK = 8192 }; /* bytes of a message */
+enum { CHUNK = 8192 }; /* most bytes combined at a time */
 
 typedef enum operation { SUM, LOWEST, BROADCAST } operation;
 
@@ -99,6 +99,7 @@ static int get(const ga_comm *c, int peer, void *data, size_t bytes, ga_err *e) 
     return GA_OK;
 }
 
+/* Receives a header and compares it with this rank's own. */
 static int expect(const ga_comm *c, int peer, const header *mine, ga_err *e) {
     header h;
     GA_TRY(get(c, peer, &h, sizeof h, e));
@@ -113,6 +114,7 @@ static int expect(const ga_comm *c, int peer, const header *mine, ga_err *e) {
 #define ADD(type) \
     for (size_t i = 0; i < bytes / sizeof(type); i++) ((type *)into)[i] += ((const type *)from)[i]
 
+/* Adds `from` to `into`, or for LOWEST keeps the lower of both. */
 static void combine(const header *h, void *into, const void *from, size_t bytes) {
     if (h->operation == LOWEST) {
         const lowest_value *other = from;

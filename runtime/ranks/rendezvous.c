@@ -99,6 +99,7 @@ static bool wait_for(int socket, short events, double deadline) {
     }
 }
 
+/* Sends or receives all bytes before the deadline. */
 static bool move_all(int socket, void *data, size_t bytes, bool sending, double deadline) {
     char *at = data;
     while (bytes > 0) {
@@ -174,6 +175,7 @@ static int fail_missing(const ga_rendezvous *r, const int *sockets, ga_err *e) {
                    GA_RENDEZVOUS_SECONDS, r->port, list);
 }
 
+/* Rank 0 accepts connections until all ranks are there. */
 static int gather(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
     int listener = -1, missing = r->size - 1;
     GA_TRY(open_listener(r, &listener, e));
@@ -208,6 +210,7 @@ static int try_address(const ga_rendezvous *r, const struct addrinfo *a) {
     return -1;
 }
 
+/* Another rank connects to rank 0; it retries until the deadline. */
 static int join_group(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
     struct addrinfo *list = NULL;
     while (sockets[0] < 0 && ga_clock() < deadline) {

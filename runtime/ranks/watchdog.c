@@ -11,6 +11,7 @@ static int64_t now_ms(void) {
     return (int64_t)(ga_clock() * 1000);
 }
 
+/* Ends the process if the deadline is over. */
 static void check(ga_watchdog *w) {
     int64_t deadline = atomic_load_explicit(&w->deadline, memory_order_acquire);
     if (deadline == 0 || now_ms() < deadline) return;
