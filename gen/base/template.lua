@@ -53,7 +53,7 @@ local function opening(name, params, is_open)
         ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)"):format(name, name, params)
 end
 
--- The template as a Lua chunk that defines one function per block, the chunk's name, and the lines of Lua of each block.
+-- The template as a Lua chunk that defines one function per block, the chunk's name, and each block's lines of Lua.
 -- The chunk has as many lines as the template: neighbouring lines of plain text are one string of as many.
 local function compile(source, file)
     local lua = { "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs " }
