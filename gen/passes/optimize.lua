@@ -44,8 +44,8 @@ local function form_of(rule, rank)
 end
 
 -- The group of a parameter, made when its first parameter comes. index: its number in the spec; those of the
--- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: what
--- its kernels and numbers are called after.
+-- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: in the
+-- names of numbers that checkpoints have.
 local function group_of(g, config, param, norms)
     local update = groups.update_of(config, param)
     local form, vectors = form_of(update.rule, #param.shape)
@@ -61,7 +61,8 @@ local function group_of(g, config, param, norms)
         end
         g.groups:set(index, { index = index, rate_index = rate_index, of = update.group,
             name = (update.rest and "rest_" or "") .. (vectors and "vectors_" or "") .. update.group,
-            position = norms:get(rate_index), rule = form, lr_scale = update.lr_scale, fields = fields })
+            rest = update.rest, vectors = vectors, position = norms:get(rate_index), rule = form,
+            lr_scale = update.lr_scale, fields = fields })
     end
     return g.groups:get(index)
 end

@@ -1,9 +1,10 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(threads, params, says, name, term, largest, read)
-/* gradient_partials: per tile of the gradient $says and the count of elements that are
- * not finite; added up in tile order by decide. */
-GA_KERNEL($threads) gradient_partials($params) {
+//@ gradient_partials(fn, params, source, threads, says, name, term, largest, read)
+/* $fn: per tile of the gradient $says and the count of elements that are
+ * not finite; added up in tile order by decide.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
     __shared__ double scratch[GA_LANES];
     const ga_int64 first = (ga_int64)blockIdx.x * NORM_TILE;
     const ga_int64 end = first + NORM_TILE < count ? first + NORM_TILE : count;
@@ -328,14 +329,16 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ exchange(threads, tile, trained)
-/* exchange: trained parameters and their averages change places. */
-GA_KERNEL($threads) exchange(real *a, real *b) {
-    const ga_int64 from = (ga_int64)blockIdx.x * $tile, to = from + $tile < $trained ? from + $tile : $trained;
-    for (ga_int64 i = from + threadIdx.x; i < to; i += $threads) {
-        const real x = a[i];
-        a[i] = b[i];
-        b[i] = x;
+//@ exchange(fn, params, source, threads, tile)
+/* $fn: trained parameters and their averages change places.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { TILE = $tile };
+    const ga_int64 first = (ga_int64)blockIdx.x * TILE, end = first + TILE < count ? first + TILE : count;
+    for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
+        const real x = run_w[i];
+        run_w[i] = run_ema[i];
+        run_ema[i] = x;
     }
 }
 

@@ -129,7 +129,7 @@ int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, 
 //% if ema then
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
-    exchange(w, m->flat_w, m->state_ema);
+    exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
     ga_barrier(w);
     pack_views(w, m);
 }

@@ -15,12 +15,21 @@ s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ update(header, name, view_calls, boundary_calls, iterations, lr, scalars, ranks, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
+//@ ranges(rows)
+/* The ranges of parameters that the boundary goes over. Of an array: where the elements of the first
+ * layer begin, and how much further those of the next. Calls name a range; only this table knows places. */
+static const ranges RANGES = {
+    $rows
+};
+
+//@ update(header, name, ranges, view_calls, boundary_calls, iterations, lr, scalars, ranks, buckets, bucket_rows, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, clip, skip, outliers, rate_lines, has_factor, scaler, scale_moved)
 $header
 //% if scaler.text ~= "" then
 #include "runtime/loop/scaler.h"
 //% end
 #include "runtime/loop/stop.h"
+
+$ranges
 
 //% if buckets > 0 then
 /* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */

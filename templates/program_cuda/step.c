@@ -1,4 +1,4 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, boundary_calls, iterations, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
+//@ step(header, name, ranges, batch, forward, evaluation, backward, view_calls, boundary_calls, iterations, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
 $header
 #include "model.h"
 
@@ -37,6 +37,8 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
 //% end
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
+
+$ranges
 
 /* Copies that kernels read; constant over a cycle, so made once per update. */
 static void pack_views(queue *q, model *m) {
@@ -263,7 +265,7 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
-    exchange(q, m->device_w, m->device_state_ema);
+    exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
     pack_views(q, m);
     return q->code;
 }

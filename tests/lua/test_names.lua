@@ -49,6 +49,27 @@ for _, case in ipairs(TARGETS) do
     end)
 end
 
+-- The calls of the boundary that update: the function, the range and its layer.
+local function updates_of(text)
+    local list = {}
+    for name, range in text:gmatch("\n +(update_[%w_]+)%([^;]-&RANGES%.([%w_]+, [l0]),") do
+        list[#list + 1] = name .. " " .. range
+    end
+    return list
+end
+
+for _, case in ipairs { { "c", "update.c" }, { "cuda", "step.c" } } do
+    local target, file = table.unpack(case)
+    add(target .. ": updates are called after their groups and go over ranges of one table", function(t)
+        local text = show_of(t, "h", "k")(file, "--target", target, "--set", 'optimizer={ "adamw", lr = 0.1, groups = '
+            .. '{ { rank = 1, weight_decay = 0 }, { "*.in.*", lr_scale = 2 }, { "*k.*", lr_scale = 3 } } }')
+        t.equal(updates_of(text), { "update_in in_weight, 0", "update_vectors in_bias, 0",
+            "update_matrices h_a_weight, l", "update_vectors h_a_bias, l", "update_vectors k_b_bias, l",
+            "update_k k_b_weight, l", "update_matrices out_weight, 0", "update_vectors out_bias, 0" })
+        t.contains(text, "/* body.h.*.a.weight */")
+    end)
+end
+
 add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")
     t.contains(header, "real *body_trained_a_weight;")

@@ -146,8 +146,8 @@ typedef struct sweep_call {
 static void sweep_step(ga_worker *w, void *arg) {
     const sweep_call *call = arg;
     model *m = call->m;
-    const int64_t from = call->from;
-    update_0(w, &m->step, m->flat_w + from, m->flat_g + from, STATE_ARRAYS, call->to - from);
+    const range part = {.count = call->to - call->from, .layers = 1, .flat = {call->from, 0}};
+    update_all(w, &m->step, &part, 0, m->flat_w, m->flat_g, STATE_ARRAYS);
     ga_barrier(w);
 }
 

@@ -1,10 +1,10 @@
 -- update: the kernels that turn a gradient into new parameters: per parameter group and part of its rule one function
 -- over a run of elements (passes/update.lua has the nodes that call them).
 --
---   update_0_sums    what must be done before, and sums over the tiles of one tensor
---   update_0_scales  numbers of the tensor from these sums
---   update_0_start   x of each element of a matrix, before the iteration
---   update_0         w, g, state of an element -> new w, state
+--   update_all_sums    what must be done before, and sums over the tiles of one tensor
+--   update_all_scales  numbers of the tensor from these sums
+--   update_all_start   x of each element of a matrix, before the iteration
+--   update_all         w, g, state of an element -> new w, state
 --
 -- A sub-expression that reads no element is computed once per update, in double, where the update is decided.
 local clip = require "emit.boundary.clip"
@@ -13,6 +13,7 @@ local expr = require "base.expr"
 local factors = require "emit.boundary.factors"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local text = require "base.text"
 local update_pass = require "passes.update"
@@ -29,7 +30,7 @@ update.TILE = update_pass.TILE
 
 -- Names of kernels' own variables: a state of that name is called otherwise in C.
 local OWN = {}
-for name in ([[s t i r c first end from to n count rows columns tall tiles layer worker sums scales row column all
+for name in ([[s t i r c l first end from to n count rows columns tall tiles layer worker sums scales row column all
     direction adjust x w g size mean sum at few wide behind chunks matrices real double int if for do while return const
     static enum struct]]):gmatch "%S+" do
     OWN[name] = true
@@ -72,7 +73,7 @@ end
 -- What lowers the expressions of one group: hoisted collects what is computed once, by name. Where there are several
 -- groups, names end in theirs.
 local function lowering(g, config, group, context)
-    local suffix = g.groups:size() > 1 and "_" .. group.name or ""
+    local suffix = g.groups:size() > 1 and "_" .. group.word or ""
     local l = { hoisted = {}, named = ordered.map(), flops = 0 }
     function l.field(name) return name .. suffix end
     function l.name_of(e)
@@ -121,92 +122,88 @@ end
 
 -- === kernels ====================================================================================
 
--- A kernel's items say what a call hands over, in the order of its parameters: names of operands and numbers.
-local function add_item(kernel, params, item, parameter)
-    kernel.items[#kernel.items + 1], params[#params + 1] = item, parameter
+-- The operands of a kernel, in the order of its parameters: tensors of its nodes and numbers of their runs.
+local function add_operand(kernel, item, parameter)
+    kernel.operands[#kernel.operands + 1] = { item, parameter }
 end
 
 local function pointer(is_written) return is_written and "real *" or "const real *" end
 
--- The arrays that a kernel's lines name, as its parameters and as loads; `writes`: those it changes.
-local function element_access(g, config, context, kernel, writes, lines)
+-- The arrays that a kernel's lines name, as its operands; returns the loads of their elements. writes: those it changes.
+local function element_access(g, config, kernel, writes, lines)
     local body = table.concat(lines, "\n")
-    local params, loads, given = {}, {}, {}
+    local loads, given = {}, {}
     local function named(name) return body:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil end
-    kernel.items = {}
     local half = g.half_sums
     if writes.w or named "w" then
-        add_item(kernel, params, "w", pointer(writes.w) .. "run_w")
+        add_operand(kernel, "w", pointer(writes.w) .. "run_w")
         given[#given + 1] = "w = run_w[i]"
     end
     if named "g" then
-        add_item(kernel, params, "g", (half and "const bf16 *" or "const real *") .. "run_g")
+        add_operand(kernel, "g", (half and "const bf16 *" or "const real *") .. "run_g")
         given[#given + 1] = (half and "g = %s * bf16_widen(run_g[i])" or "g = %s * run_g[i]"):format(
             clip.factor(config, kernel.group))
     end
     for _, state in ipairs(g.state_names) do
         local name = local_name(g, state)
         if writes[state] or named(name) then
-            add_item(kernel, params, "state." .. state, pointer(writes[state]) .. "run_" .. state)
+            add_operand(kernel, "state." .. state, pointer(writes[state]) .. "run_" .. state)
             loads[#loads + 1] = ("%sreal %s = run_%s[i];"):format(writes[state] and "" or "const ", name, state)
         end
     end
-    kernel.traffic = #kernel.items + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
+    kernel.traffic = #kernel.operands + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
     if kernel.group.rule.scope == "matrix" and (writes.x or named "x") then
-        add_item(kernel, params, writes.x and "started" or "x", pointer(writes.x) .. "direction")
+        add_operand(kernel, writes.x and "started" or "x", pointer(writes.x) .. "direction")
         if not writes.x then given[#given + 1] = "x = direction[i]" end
     end
-    if named "adjust" then add_item(kernel, params, "adjust", "real adjust") end
+    if named "adjust" then add_operand(kernel, "adjust", "real adjust") end
     kernel.layered = body:find("[layer]", 1, true) ~= nil
     if #given > 0 then table.insert(loads, 1, "const real " .. table.concat(given, ", ") .. ";") end
     kernel.reads_step = (body .. table.concat(given)):find("s->", 1, true) ~= nil
-    if kernel.reads_step or context.target.looks_at_skip then table.insert(params, 1, "const step *s") end
-    return params, loads
+    return loads
 end
 
 -- Behind the arrays of a kernel: what it takes of sums and scales, its layer, the sizes of its matrices.
-local function last_items(kernel, params, numbers, own)
+local function last_operands(kernel, numbers, own)
     local constant = numbers == "scales" and "const " or ""
-    if numbers then add_item(kernel, params, numbers, constant .. "double *" .. numbers) end
-    if kernel.layered then add_item(kernel, params, "layer", "int layer") end
-    for _, name in ipairs(own or {}) do add_item(kernel, params, name, "int " .. name) end
+    if numbers then add_operand(kernel, numbers, constant .. "double *" .. numbers) end
+    if kernel.layered then add_operand(kernel, "layer", "int layer") end
+    for _, name in ipairs(own or {}) do add_operand(kernel, name, "int " .. name) end
 end
 
--- A kernel over a run: one block of threads per `tile`, where a target has blocks.
-local function over_run(kernel, params, context, tile)
-    kernel.items[#kernel.items + 1] = "count"
-    return context.target.sweep(kernel, params, tile)
-end
-
--- Fills a block of the update's template; `what` has the arguments beside the function's head.
-local function render(kernel, config, context, block, params, what)
+--- Gives a kernel over a run its text, from a block of the update's template; `what` has the arguments beside the
+--- function's head. over: how the run is cut where a target has blocks of threads (targets/interface.lua).
+function update.render(g, kernel, config, context, block, over, what)
     local target = context.target
+    if over ~= "one" and over ~= "each" then add_operand(kernel, "count", target.int64 .. " count") end
+    local params, lines = ranges.head(g, kernel, target, over)
     local open = target.open(kernel.name, kernel.launch)
     local file = target.folder .. "/update" .. target.extension
     local arguments = ordered.copy(what, { fn = text.ident(kernel.name),
         params = text.block(target.wrap("", open, params, ""):sub(#open + 1)),
-        source = text.comment(("%s, templates/%s"):format(config.optimizer.at, file)),
+        source = text.comment(("%s, templates/%s"):format(kernel.at or config.optimizer.at, file)),
+        operands = #lines > 0 and block_of(lines) or nil,
         threads = kernel.launch and kernel.launch.threads })
     kernel.text = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     return kernel
 end
 
 local function new_kernel(group, part, flops)
-    return { name = ("update_%s%s"):format(group.name, part), section = "boundary", group = group,
-        flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
+    return { name = ("update_%s%s"):format(group.word, part), section = "boundary", group = group,
+        operands = {}, flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
 end
 
 -- What a kernel over the rows of matrices takes beside its arrays, and says of an element.
 local MATRIX = { "rows", "columns", "tall" }
 
-local function matrix_items(kernel, params)
+local function matrix_operands(kernel)
     if not kernel.group.rule.factors then return end
-    add_item(kernel, params, "row", "const real *row_factors")
-    add_item(kernel, params, "state.col_var", "const real *run_col_var")
+    add_operand(kernel, "row", "const real *row_factors")
+    add_operand(kernel, "state.col_var", "const real *run_col_var")
 end
 
 -- The numbers of a tensor that its sums give.
-local function scales_kernel(config, context, group, before, l, sums)
+local function scales_kernel(g, config, context, group, before, l, sums)
     local lines, formula = {}, {}
     local function given(n) return sums[n] or n == "n" end
     for i, scale in ipairs(before.scales) do
@@ -217,12 +214,12 @@ local function scales_kernel(config, context, group, before, l, sums)
     end
     local kernel = new_kernel(group, "_scales", 0)
     local body = table.concat(lines)
-    kernel.reads_step, kernel.items = body:find("s->", 1, true) ~= nil, { "sums", "tiles" }
-    local params = { "const double *sums", context.target.int64 .. " tiles" }
-    if body:find("%f[%w_]n%f[^%w_]") then add_item(kernel, params, "n", "double n") end
-    add_item(kernel, params, "scales", "double *scales")
-    params = context.target.single(kernel, params, kernel.reads_step)
-    return render(kernel, config, context, "scales", params, { formula = block_of(formula),
+    kernel.reads_step = body:find("s->", 1, true) ~= nil
+    add_operand(kernel, "sums", "const double *sums")
+    add_operand(kernel, "tiles", context.target.int64 .. " tiles")
+    if body:find("%f[%w_]n%f[^%w_]") then add_operand(kernel, "n", "double n") end
+    add_operand(kernel, "scales", "double *scales")
+    return update.render(g, kernel, config, context, "scales", "one", { formula = block_of(formula),
         names = text.block(table.concat(sums.starts, ", ")), totals = sums.totals, scales = block_of(lines) })
 end
 
@@ -239,17 +236,16 @@ local function kernels_before(g, config, context, group, r, l)
         body.formula[#body.formula + 1] = (" *   %s = sum of %s"):format(sum[1], expr.shown(expr.lift(sum[2])))
     end
     local kernel = new_kernel(group, "_sums", l.flops)
-    local params, loads = element_access(g, config, context, kernel, body.writes,
+    local loads = element_access(g, config, kernel, body.writes,
         table.move(adds, 1, #adds, #body.lines + 1, ordered.copy(body.lines)))
     local matrix = group.rule.factors ~= nil
-    matrix_items(kernel, params)
-    last_items(kernel, params, "sums", matrix and MATRIX)
-    params = over_run(kernel, params, context, matrix and "matrix" or update.TILE)
-    return { render(kernel, config, context, matrix and "matrix_sums" or "sums", params, {
+    matrix_operands(kernel)
+    last_operands(kernel, "sums", matrix and MATRIX)
+    return { update.render(g, kernel, config, context, matrix and "matrix_sums" or "sums", matrix and "matrix" or "tiles", {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), names = text.block(table.concat(sums.starts, ", ")), adds = block_of(adds),
         totals = sums.totals, tile = not matrix and update.TILE or nil }),
-        scales_kernel(config, context, group, before, l, sums) }
+        scales_kernel(g, config, context, group, before, l, sums) }
 end
 
 -- A sweep over elements with the numbers of their tensor.
@@ -259,7 +255,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     l.flops = 1
     local body = lower(statements, g, r, l, r.element, group)
     local kernel = new_kernel(group, part, l.flops)
-    local params, loads = element_access(g, config, context, kernel, body.writes, body.lines)
+    local loads = element_access(g, config, kernel, body.writes, body.lines)
     local used = table.concat(body.lines, "\n")
     for i, scale in ipairs(r.before and r.before.scales or {}) do
         if used:find("%f[%w_]" .. scale[1] .. "%f[^%w_]") then
@@ -267,10 +263,9 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
         end
     end
     local matrix = group.rule.factors ~= nil
-    matrix_items(kernel, params)
-    last_items(kernel, params, #once > 0 and "scales" or nil, matrix and MATRIX)
-    params = over_run(kernel, params, context, matrix and "matrix" or nil)
-    return render(kernel, config, context, matrix and "matrix_sweep" or "sweep", params, {
+    matrix_operands(kernel)
+    last_operands(kernel, #once > 0 and "scales" or nil, matrix and MATRIX)
+    return update.render(g, kernel, config, context, matrix and "matrix_sweep" or "sweep", matrix and "matrix" or "elements", {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), once = block_of(once), tile = not matrix and update.TILE or nil })
 end
@@ -280,8 +275,8 @@ local function kernels_of(g, config, group, context)
     local l = lowering(g, config, group, context)
     local list = {}
     if group.rule.factors then
-        list = factors.kernels(g, config, context, group, r, l, { render = render, new = new_kernel,
-            access = element_access, add_item = add_item })
+        list = factors.kernels(g, config, context, group, r, l, { render = update.render, new = new_kernel,
+            access = element_access, add_operand = add_operand })
     end
     if r.before then
         local before = kernels_before(g, config, context, group, r, l)
@@ -305,9 +300,9 @@ function update.kernels(g, config, context)
     end
     graph.walk(g.boundary, function(node)
         local a = node.attrs
-        local kernel = a and a.part and by_name[("update_%s%s"):format(a.group.name, a.part)]
+        local kernel = a and a.part and by_name[("update_%s%s"):format(a.group.word, a.part)]
         if kernel then
-            local count = a.part == "_scales" and 0 or a.numbers.count
+            local count = a.part == "_scales" and 0 or a.range.n
             node.kernel = ordered.copy(kernel, { node = node, flops = kernel.flops * count,
                 bytes = math.floor(kernel.traffic * count) * (g.real == "f64" and 8 or 4) })
         end

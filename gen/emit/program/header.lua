@@ -9,6 +9,7 @@ local memory = require "emit.program.memory"
 local names = require "emit.program.names"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
@@ -119,6 +120,7 @@ function model_header.render(g, config, facts, context, updates, header)
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
         #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } },
+        { "ranges", ranges.types(context.ranges) },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },
         g.half_sums and { "gradients", { fields = sums.gradient_fields } },

@@ -62,14 +62,8 @@ local FLAT = { parameters = true, gradients = true, residues = true, collected =
 local TAKEN = { AT = true, GA = true, TRAINED = true }
 
 -- What a distance is called: after the loop for parameters, or after what lies there.
-local function wanted_name(g, t, prefix)
-    local array, what = t.array, nil
-    if array then
-        local state = array[1] == "state" and g.states:get(array[2])
-        what = (array[1] == "flat" or state and state.dense) and "PARAMS" or array[2]
-    elseif FLAT[t.place.arena] then
-        what = "PARAMS"
-    end
+local function wanted_name(t, prefix)
+    local what = FLAT[t.place.arena] and "PARAMS"
     local loop = what and t.scope.name:gsub("[^%w_]+", "_") .. "_"
     local name = loop and (loop:sub(1, #prefix) == prefix and loop:sub(#prefix + 1) or loop) .. what or t.place.field
     name = name:upper()
@@ -96,9 +90,9 @@ function names.set(g)
         if some and run.scope then
             p.rows = distance((p.field or t.name):upper() .. "_ROWS", run.rows * (graph.elements(t.shape) // run.whole))
         end
-        if t.scope and p and p.slots > 1 and not p.distance then
-            local each = graph.is_half(t) and not t.array and 2 or 1
-            p.distance = distance(wanted_name(g, t, prefix), p.stride * each)
+        if t.scope and p and p.slots > 1 and not p.distance and not t.array then
+            local each = graph.is_half(t) and 2 or 1
+            p.distance = distance(wanted_name(t, prefix), p.stride * each)
         end
     end
     for _, body in ipairs { g.views, g.forward, g.evaluation, g.backward, g.boundary } do

@@ -1,7 +1,6 @@
 -- step: the lines of forward, backward, the cycle and the boundary, as targets put them into their files. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.program.batch"
-local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
 local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
@@ -11,6 +10,7 @@ local kernels = require "emit.kernels.kernels"
 local ordered = require "base.ordered"
 local orthogonal = require "emit.boundary.orthogonal"
 local outliers = require "emit.boundary.outliers"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
 local text = require "base.text"
@@ -69,7 +69,7 @@ local function lines_of(body, reduces, pad, out, target)
         if node.op == "times" then
             local last = node.count - 1
             out[#out + 1] = pad .. (node.step > 0
-                and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
+                and ("for (int l = 0; l < %s; l++) { // %s"):format(ranges.layers(node) or node.count, node.name)
                 or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
             local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
@@ -185,7 +185,9 @@ end
 function step.boundary(g, context)
     local target = context.target
     local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
+    local table_of = context.template("program/update.c")
     return {
+        ranges = text.block((table_of("ranges", { rows = ranges.table(g, context.ranges) }).text:gsub("\n+$", ""))),
         buckets = #g.collectives, bucket_rows = bucket_rows(g), boundary_calls = block_of(lines(g.boundary, "")),
         iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { "(void)m;" }),

@@ -36,13 +36,9 @@ function c_step.calls(all, found)
     return list
 end
 
-local function kernels_text(g, config, context, found)
-    local list, target = ordered.collect(context.functions.list, function(f) return f.text end), context.target
-    local open = target.open("gradient_partials")
-    local arguments = clip.measure(g, config, target)
-    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
-        params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
-        .text:gsub("\n+$", "\n")
+local function kernels_text(g, context, found)
+    local list = ordered.collect(context.functions.list, function(f) return f.text end)
+    list[#list + 1] = found.measure.text
     for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
     if g.residues then
         local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
@@ -51,9 +47,7 @@ local function kernels_text(g, config, context, found)
     if batchnorm.moves(g) then
         list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
     end
-    if config.optimizer.own.ema then
-        list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
-    end
+    list[#list + 1] = found.exchange and found.exchange.text
     return table.concat(list, "\n")
 end
 
@@ -73,7 +67,7 @@ end
 
 --- kernels.c, update.c and step.c, in a map of files.
 function c_step.render(g, config, context, _, found, header, files)
-    local kernel_texts = kernels_text(g, config, context, found)
+    local kernel_texts = kernels_text(g, context, found)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")

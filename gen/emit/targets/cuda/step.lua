@@ -85,17 +85,11 @@ cuda_step.SMALL = SMALL
 -- Kernels that no node stands for: { name, launch, parameters, text }.
 local function boundary_kernels(g, config, context, found)
     local template = context.template("cuda/update.cu")
-    local list = {}
+    local list = { found.measure }
     local function add(name, launch, parameters, arguments)
         list[#list + 1] = { name = name, launch = launch, parameters = parameters,
             text = template(name, arguments).text:gsub("\n+$", "\n") }
     end
-    local measure = {}
-    cuda.sweep(measure, clip.parameters(config), clip.TILE)
-    local open = cuda.open("gradient_partials", measure.launch)
-    add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config, cuda), {
-        threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
-    list[1].flops, list[1].bytes = found.measure.flops, found.measure.bytes
     local totals = text.block((template("totals", { ranks = config.mode.ranks,
         by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
         .text:gsub("\n+$", "")))
@@ -111,10 +105,7 @@ local function boundary_kernels(g, config, context, found)
     if scaler.moves(config) then
         arguments.scaler = text.block((template("scaler", scaler.device(config)).text:gsub("\n+$", "")))
     end
-    if config.optimizer.own.ema then
-        add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
-            { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
-    end
+    list[#list + 1] = found.exchange
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
         local head = cuda.open("batchnorm_move", launch)
@@ -151,24 +142,23 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     return table.concat(out, "\n")
 end
 
-local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
-
 -- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
-    local parameters, arguments = { "queue *q" }, {}
+    local run, parameters, arguments = kernel.over_run, { "queue *q" }, {}
     for i, p in ipairs(kernel.parameters) do
-        local name = p:match("([%a_][%w_]*)$")
-        parameters[i + 1] = (p:find("*", 1, true) and "ga_address" or HOST_TYPE[p:match("^[%w_]+")])
-            .. " " .. name
-        arguments[i] = "&" .. name
+        if not run or p == "const step *s" then parameters[#parameters + 1] = cuda.operand_parameter(p) end
+        arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
-    local l = kernel.launch
-    local blocks = l.blocks and tostring(l.blocks) or "blocks_over(count)"
-    return table.concat({
-        cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"),
-        cuda.wrap("    ", "void *args[] = {", arguments, "};"),
-        ("    launch(q, K_%s, %s, %d, args);"):format(kernel.name:upper(), blocks, l.threads),
-        "}", "" }, "\n")
+    local out, l = {}, kernel.launch
+    if run then
+        table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
+        for i, line in ipairs(run.lines) do out[i] = "    " .. line end
+    end
+    table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
+    out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
+    out[#out + 1] = cuda.wrap("    ", "launch(", { "q", "K_" .. kernel.name:upper(),
+        l.blocks and tostring(l.blocks) or "blocks_over(count)", tostring(l.threads), "args" }, ");")
+    return table.concat(out, "\n") .. "\n}\n"
 end
 
 local BLOCKS_OVER = [[
