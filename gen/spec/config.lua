@@ -302,8 +302,8 @@ local function evaluation_of(c, given, path)
 end
 
 -- Keywords of C, and the types, functions and variables that every program has.
-local TAKEN = text.KEYWORDS .. "a b e m o p w activations batch bf16 f16 field gradients main offsets out own parameters "
-    .. "range ranges real saved step train views "
+local TAKEN = text.KEYWORDS .. "a b e m o p w activations batch bf16 f16 field gradients main offsets out own "
+    .. "parameters range ranges real saved step train views "
 
 local function check_name(c, given, path)
     local at = path

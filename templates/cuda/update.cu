@@ -66,81 +66,60 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, rate, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars, scaler, scale_moved)
-$rate
-//% if scaler.text ~= "" then
-
-$scaler
+//@ norm(threads, sum, largest, groups, group_tiles)
+//% if groups > 0 then
+const int GROUP_TILES[$groups + 1] = {$group_tiles};
+double of_group[$groups], $sum = 0;
+for (int k = 0; k < $groups; k++) {
+    double part = 0;
+    for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
+//% if largest then
+        part = fmax(part, partials[2 * i]);
+//% else
+        part += partials[2 * i];
+//% end
+        bad += partials[2 * i + 1];
+    }
+//% if largest then
+    of_group[k] = ga_block_max(part, scratch);
+    $sum = fmax($sum, of_group[k]);
+//% else
+    of_group[k] = ga_block_sum(part, scratch);
+    $sum += of_group[k];
+//% end
+}
+//% else
+double $sum = 0;
+for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
+//% if largest then
+    $sum = fmax($sum, partials[2 * i]);
+//% else
+    $sum += partials[2 * i];
+//% end
+    bad += partials[2 * i + 1];
+}
+//% if largest then
+$sum = ga_block_max($sum, scratch);
+//% else
+$sum = ga_block_sum($sum, scratch);
+//% end
 //% end
 
+//@ decide(threads, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 GA_KERNEL($threads) decide(step *s, const double *partials) {
     __shared__ double scratch[GA_LANES];
     double bad = 0;
-//% if groups > 0 then
-    const int GROUP_TILES[$groups + 1] = {$group_tiles};
-    double of_group[$groups], $sum = 0;
-    for (int k = 0; k < $groups; k++) {
-        double part = 0;
-        for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
-//% if largest then
-            part = fmax(part, partials[2 * i]);
-//% else
-            part += partials[2 * i];
-//% end
-            bad += partials[2 * i + 1];
-        }
-//% if largest then
-        of_group[k] = ga_block_max(part, scratch);
-        $sum = fmax($sum, of_group[k]);
-//% else
-        of_group[k] = ga_block_sum(part, scratch);
-        $sum += of_group[k];
-//% end
-    }
-//% else
-    double $sum = 0;
-    for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
-//% if largest then
-        $sum = fmax($sum, partials[2 * i]);
-//% else
-        $sum += partials[2 * i];
-//% end
-        bad += partials[2 * i + 1];
-    }
-//% if largest then
-    $sum = ga_block_max($sum, scratch);
-//% else
-    $sum = ga_block_sum($sum, scratch);
-//% end
-//% end
+    $norm
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
-//% if not rewrites then
     $totals
-//% end
     s->grad_norm = $grad_norm;
     s->skip = $skip;
     $outliers
-//% if groups > 0 then
-    for (int k = 0; k < $groups; k++) {
-        $clip
-    }
-//% elseif has_factor then
-//% if rewrites then
-    double factor = 1;
-//% else
-    double factor = mean;
-//% end
-    $clip
-    s->factor = (real)factor;
-//% elseif rewrites then
-    s->factor = 1; /* the mean has been taken */
-//% else
-    s->factor = (real)mean;
-//% end
+    $factor
     $rate_lines
     $scalars
     $scale_moved

@@ -1,4 +1,6 @@
-//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets, ema, chunked)
+// step: step.c, where the program calls kernels on a team of workers.
+
+//@ head(header)
 $header
 #include "model.h"
 
@@ -8,6 +10,7 @@ $header
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 #include "update.c"
 
+//@ passes(forward, evaluation, backward, buckets, chunked)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(ga_worker *w, model *m, const batch *b) {
@@ -42,6 +45,7 @@ static void backward(ga_worker *w, model *m, const batch *b, ga_role role) {
     ga_barrier(w);
 }
 
+//@ micro(batch)
 /* The micro-batch that begins at `at`. */
 static batch batch_of(const char *at) {
     return (batch){
@@ -57,10 +61,12 @@ static void micro(ga_worker *w, model *m, int k, ga_role role) {
     backward(w, m, &b, role);
 }
 
+//@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
 
-$cycle_functions
+$functions
 
+//@ bodies(chunked)
 typedef struct micro_call {
     model *m;
     int k;
@@ -91,6 +97,8 @@ static void forward_step(ga_worker *w, void *arg) {
 }
 
 //% end
+
+//@ run()
 /* Runs body on the team; an error of worker 0 is in m->error. */
 static int run(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
     const int code = ga_team_run(m->team, body, arg);
@@ -104,6 +112,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
+//@ model(name, cycle_cases)
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     GA_TRY(ga_cycle_begin(&m->count, r, e));
     switch (r) {
@@ -126,7 +135,7 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
 
-//% if ema then
+//@ averages(name)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
     exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
@@ -136,7 +145,8 @@ static void exchange_step(ga_worker *w, void *arg) {
 
 int $(name)_model_exchange(model *m, ga_err *e) { return run(m, exchange_step, m, e); }
 
-//% end
+
+//@ evaluations(name, chunked)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
 //% if chunked then
 

@@ -34,10 +34,6 @@ local BLOCKS = {
     ["templates/cuda/pool.cu: avgpool2d_dx"] = { 20, 22 },
     ["templates/cuda/pool.cu: maxpool2d"] = { 22, 17 },
     ["templates/cuda/pool.cu: maxpool2d_dx"] = { 15, 15 },
-    ["templates/cuda/update.cu: decide"] = { 82, 17 },
-    ["templates/program/step.c: step"] = { 144, 11 },
-    ["templates/program/update.c: update"] = { 144, 25 },
-    ["templates/program_cuda/step.c: step"] = { 325, 25 },
 }
 
 local function files(t, pattern)

@@ -130,7 +130,8 @@ function ranges.types(rows)
             name == "flat" and " /* in the flat space: parameters, gradients and states of that form */"
             or IN_PARTIALS[name] and " /* in m->partials */" or (" /* in m->%s */"):format(name))
     end
-    return { fields = text.block(table.concat(fields, "\n")), names = text.block(c_text.wrap("", "range ", names, ";")) }
+    return { fields = text.block(table.concat(fields, "\n")),
+        names = text.block(c_text.wrap("", "range ", names, ";")) }
 end
 
 --- The lines of the table.

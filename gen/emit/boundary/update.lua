@@ -129,7 +129,7 @@ end
 
 local function pointer(is_written) return is_written and "real *" or "const real *" end
 
--- The arrays that a kernel's lines name, as its operands; returns the loads of their elements. writes: those it changes.
+-- Gives a kernel the arrays that its lines name as operands; returns the loads of elements. writes: what it changes.
 local function element_access(g, config, kernel, writes, lines)
     local body = table.concat(lines, "\n")
     local loads, given = {}, {}
@@ -241,7 +241,8 @@ local function kernels_before(g, config, context, group, r, l)
     local matrix = group.rule.factors ~= nil
     matrix_operands(kernel)
     last_operands(kernel, "sums", matrix and MATRIX)
-    return { update.render(g, kernel, config, context, matrix and "matrix_sums" or "sums", matrix and "matrix" or "tiles", {
+    local block, over = matrix and "matrix_sums" or "sums", matrix and "matrix" or "tiles"
+    return { update.render(g, kernel, config, context, block, over, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), names = text.block(table.concat(sums.starts, ", ")), adds = block_of(adds),
         totals = sums.totals, tile = not matrix and update.TILE or nil }),
@@ -265,7 +266,8 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     local matrix = group.rule.factors ~= nil
     matrix_operands(kernel)
     last_operands(kernel, #once > 0 and "scales" or nil, matrix and MATRIX)
-    return update.render(g, kernel, config, context, matrix and "matrix_sweep" or "sweep", matrix and "matrix" or "elements", {
+    local block, over = matrix and "matrix_sweep" or "sweep", matrix and "matrix" or "elements"
+    return update.render(g, kernel, config, context, block, over, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), once = block_of(once), tile = not matrix and update.TILE or nil })
 end

@@ -53,6 +53,7 @@ interface.fields = {
     field("run_offset", "function", "(tensor, run): what is added to it for some rows"),
     field("adds", "function", "(out): whether a call adds to a result, or nil: it never does"),
     field("nothing", "string", "the body of an empty pass"),
+    field("no_views", "string", "the same of copies of weights"),
     field("micro_arguments", "string", "the arguments of micro(), %s the number of the micro-step"),
     field("cycle_parameters", "string", "the parameters of a cycle"),
     field("cycle_opening", "string", "its first line", true),

@@ -4,7 +4,7 @@ local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;",
+    barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;", no_views = "(void)m;",
     i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     move_step = "w",

@@ -8,7 +8,7 @@ local update_pass = require "passes.update"
 local THREADS = 256
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
-    nothing = "(void)q, (void)m, (void)b;", i32 = "int", index = "(int)i",
+    nothing = "(void)q, (void)m, (void)b;", no_views = "(void)q, (void)m;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
     move_step = "q, m->block",
     iteration = "ga_int64 iteration",
@@ -116,7 +116,7 @@ local BLOCKS = {
         :format(matrices.CHUNK - 1, matrices.CHUNK, THREADS - 1, THREADS),
 }
 
---- The parameters of a kernel over a run: those of a rule look whether the update is skipped. What the call begins with.
+--- The parameters of a kernel over a run, and what its call begins with: those of a rule look for a skipped update.
 function cuda.over_run(kernel, over)
     kernel.launch = { threads = THREADS, blocks = BLOCKS[over] }
     kernel.parameters = { (kernel.reads_step or kernel.group) and "const step *s" or nil }
