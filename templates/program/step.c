@@ -19,13 +19,16 @@ static void forward(ga_worker *w, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
 //% else
-/* After forward: what an evaluation measures beside the loss. */
+/* An evaluation: the losses, and what is measured beside them. */
 //% end
-static void measure(ga_worker *w, model *m, const batch *b) {
+static void evaluate(ga_worker *w, model *m, const batch *b) {
+    forward(w, m, b);
+//% if evaluation.text ~= "" then
     $evaluation
     ga_barrier(w);
+//% end
 }
 
 //% if chunked then
@@ -85,8 +88,7 @@ static void refresh_step(ga_worker *w, void *arg) { pack_views(w, arg); }
 static void evaluate_step(ga_worker *w, void *arg) {
     model *m = arg;
     const batch b = batch_of(m->eval_batch);
-    forward(w, m, &b);
-    measure(w, m, &b);
+    evaluate(w, m, &b);
 }
 
 //% if chunked then

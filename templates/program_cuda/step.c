@@ -54,12 +54,15 @@ static void forward(queue *q, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
 //% else
-/* After forward: what an evaluation measures beside the loss. */
+/* An evaluation: the losses, and what is measured beside them. */
 //% end
-static void measure(queue *q, model *m, const batch *b) {
+static void evaluate(queue *q, model *m, const batch *b) {
+    forward(q, m, b);
+//% if evaluation.text ~= "" then
     $evaluation
+//% end
 }
 
 //@ buckets(count, rows)
@@ -249,8 +252,7 @@ int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const batch b = batch_of(at);
     queue q = queue_of(m, e);
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
-    forward(&q, m, &b);
-    measure(&q, m, &b);
+    evaluate(&q, m, &b);
     GA_TRY(q.code);
     return finish(m, e);
 }

@@ -26,9 +26,10 @@ local function show_of(t, first, second, last)
 end
 
 local TARGETS = {
-    { "c", "m->w.h_a_weight + l * H_PARAMS", "real *const d_k_in = m->a.d_k_in + ((2 - l) & 1) * D_K_IN;" },
+    { "c", "m->w.h_a_weight + l * H_PARAMS",
+        "real *const d_k_in = m->a.d_k_in + ((K_LAYERS - l) & 1) * D_K_IN; // for the next iteration" },
     { "cuda", "m->w.h_a_weight + iteration(l, H_PARAMS)",
-        "const ga_address d_k_in = m->a.d_k_in + iteration((2 - l) & 1, D_K_IN);" },
+        "// for the next iteration\n        const ga_address d_k_in = m->a.d_k_in + iteration((K_LAYERS - l) & 1, D_K_IN);" },
 }
 
 for _, case in ipairs(TARGETS) do
@@ -44,6 +45,10 @@ for _, case in ipairs(TARGETS) do
         local header = show("model.h", "--target", target)
         t.contains(header, "static const size_t H_PARAMS = 64;")
         t.contains(header, "static const size_t K_PARAMS = 64;")
+        t.contains(step, "for (int l = 0; l < H_LAYERS; l++) { // body.h")
+        t.contains(step, "for (int l = K_LAYERS - 1; l >= 0; l--) { // body.k")
+        t.contains(header, "H_LAYERS = 3, /* of body.h */")
+        t.contains(header, "K_LAYERS = 2, /* of body.k */")
         t.contains(show("memory.c", "--target", target), '"body.h.%d.a.weight"')
         t.contains(show("probes.c", "--target", target), '"d_body_k_in.%d"')
     end)
@@ -69,6 +74,17 @@ for _, case in ipairs { { "c", "update.c" }, { "cuda", "step.c" } } do
         t.contains(text, "/* body.h.*.a.weight */")
     end)
 end
+
+add("numbers of the update that groups have in common are computed once", function(t)
+    local show = show_of(t, "h", "k")
+    local function assigned(file)
+        local list = {}
+        for name in show(file, "--set", 'optimizer={ "adamw", lr = 0.1, groups = { { rank = 1, weight_decay = 0.5 }, '
+            .. '{ "*k.*", lr_scale = 2 } } }'):gmatch("\n    s%->([%w_]+) = %(real%)%(") do list[#list + 1] = name end
+        return list
+    end
+    t.equal(assigned "update.c", { "decay", "step_size", "v_scale", "decay_vectors", "decay_k", "step_size_k" })
+end)
 
 add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")

@@ -4,13 +4,14 @@
 --   update_all_rows      row_var, from the mean of each row
 --   update_all_columns   sums of the columns over chunks of rows
 --   update_all_factors   col_var, from these; and the factor of each row, from its row_var and the mean of all
+local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local matrices = require "passes.matrices"
 local text = require "base.text"
 
 local factors = {}
 
-local function shown(name, e) return (" *   %s = %s"):format(name, expr.shown(expr.lift(e))) end
+local function shown(name, e) return c_text.formula(name, expr.shown(expr.lift(e))) end
 
 --- The three kernels of a group; make: functions of emit/boundary/update.lua.
 function factors.kernels(g, config, context, group, r, l, make)
@@ -36,11 +37,12 @@ function factors.kernels(g, config, context, group, r, l, make)
     end
     add("_rows", "matrix_rows", { { "state.row_var", "real *run_row_var" }, { "columns", "int columns" },
         { "tall", "int tall" } },
-        { formula = { " *   mean = mean of " .. expr.shown(f.term) .. " over a row", shown("row_var", f.row_var) },
+        { formula = { c_text.formula("mean", "mean of " .. expr.shown(f.term) .. " over a row"),
+            shown("row_var", f.row_var) },
             row_var = value(f.row_var, "row_var", "mean") }, "rows")
     add("_columns", "matrix_columns", { { "chunks", "real *sums" }, { "rows", "int rows" },
         { "columns", "int columns" } },
-        { formula = { " *   sums = sum of " .. expr.shown(f.term) .. " over a chunk of a column" },
+        { formula = { c_text.formula("sums", "sum of " .. expr.shown(f.term) .. " over a chunk of a column") },
             chunk = matrices.CHUNK }, "columns")
     add("_factors", "matrix_factors", { { "state.row_var", "const real *run_row_var" }, { "row", "real *row_factors" },
         { "chunks", "const real *sums" }, { "state.col_var", "real *run_col_var" }, { "rows", "int rows" },

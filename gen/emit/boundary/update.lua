@@ -16,6 +16,7 @@ local ordered = require "base.ordered"
 local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local text = require "base.text"
+local update_names = require "passes.update_names"
 local update_pass = require "passes.update"
 local update_rule = require "passes.update_rule"
 
@@ -59,32 +60,54 @@ local function add_locals(statements, element, numbers)
     end
 end
 
--- Whether a hoisted number is one for each layer: with layer_decay, what reads the rate.
-local function is_layered(g, hoisted, name)
-    for _, h in ipairs(g.layer_rates and hoisted or {}) do
-        if h.name == name then
-            h.layered = ordered.find(expr.variables(h.e), "lr") ~= nil
-            return h.layered
-        end
+-- A number of the update as C computes it, in double. kernel: { group, named }.
+local function spelled(e, kernel, layered)
+    local scale = kernel.group.lr_scale
+    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
+        variable = function(name)
+            if kernel.named:has(name) then return "s->" .. kernel.named:get(name).field end
+            if name == "t" then return "(double)(t + 1)" end
+            if name == "grad_norm" then return "(sqrt(squares) * factor)" end
+            if name == "momentum" then return "s->momentum" end
+            local parts = (scale ~= 1 and " * " .. expr.literal(scale, "f64") or "")
+                .. (layered and " * LAYER_RATES[l]" or "")
+            return parts == "" and "s->lr" or ("(s->lr%s)"):format(parts)
+        end })
+end
+
+-- Whether a number is one for each layer: with layer_decay, what reads the rate.
+local function is_layered(rates, e) return rates ~= nil and ordered.find(expr.variables(e), "lr") ~= nil end
+
+-- Whether the number of this name is.
+local function reads_layer(g, hoisted, name)
+    for _, h in ipairs(hoisted) do
+        if h.name == name then return is_layered(g.layer_rates, h.e) end
     end
     return false
 end
 
--- What lowers the expressions of one group: hoisted collects what is computed once, by name. Where there are several
--- groups, names end in theirs.
-local function lowering(g, config, group, context)
+-- What lowers the expressions of one group: hoisted collects what is computed once, by name. The same number of two
+-- groups is one; of other numbers that want one name, those of later groups end in the word of their group. numbers:
+-- what all groups compute, by its text in C, and the names in use.
+local function lowering(g, config, group, context, numbers)
     local suffix = g.groups:size() > 1 and "_" .. group.word or ""
-    local l = { hoisted = {}, named = ordered.map(), flops = 0 }
+    local l = { hoisted = {}, named = ordered.map(), flops = 0, group = group }
     function l.field(name) return name .. suffix end
     function l.name_of(e)
-        return l.field(e.label or e.op == "var" and (e.name == "lr" and "rate" or e.name .. "_real") or "number")
+        local key = spelled(e, l, is_layered(g.layer_rates, e))
+        local wanted = e.label or e.op == "var" and (e.name == "lr" and "rate" or e.name .. "_real") or "number"
+        if not numbers.by_text[key] then
+            local own = numbers.names[wanted] and l.field(wanted) or wanted
+            numbers.by_text[key] = update_names.unused(numbers.names, own)
+        end
+        return numbers.by_text[key]
     end
     function l.value(e, element)
         local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, l.name_of)
         l.flops = l.flops + expr.count(rest)
         return expr.text(rest, context.target.spelling(g.real, function(name)
             return element[name] and local_name(g, name)
-                or "s->" .. name .. (is_layered(g, l.hoisted, name) and "[layer]" or "")
+                or "s->" .. name .. (reads_layer(g, l.hoisted, name) and "[layer]" or "")
         end, config.optimizer.at))
     end
     return l
@@ -95,7 +118,7 @@ local function lower(statements, g, r, l, element, group)
     local out = { lines = {}, formula = {}, stores = {}, writes = {} }
     for _, s in ipairs(statements) do
         local left = s[1]
-        out.formula[#out.formula + 1] = (" *   %s = %s"):format(left, expr.shown(expr.lift(s[2])))
+        out.formula[#out.formula + 1] = c_text.formula(left, expr.shown(expr.lift(s[2])))
         if r.numbers[left] then
             -- a number that a run keeps is in checkpoints by this name
             local kept = r.initial[left] and ("%s%s_%s"):format(group.name == tostring(group.index) and "u" or "",
@@ -207,7 +230,7 @@ local function scales_kernel(g, config, context, group, before, l, sums)
     local lines, formula = {}, {}
     local function given(n) return sums[n] or n == "n" end
     for i, scale in ipairs(before.scales) do
-        formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
+        formula[i] = c_text.formula(scale[1], expr.shown(expr.lift(scale[2])))
         local e = expr.hoist(expr.lift(scale[2]), given, l.hoisted, l.name_of)
         lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
             variable = function(n) return given(n) and n or "s->" .. n end }))
@@ -233,7 +256,7 @@ local function kernels_before(g, config, context, group, r, l)
         sums.starts[i], sums[sum[1]] = sum[1] .. " = 0", true
         adds[i] = ("%s += (double)(%s);"):format(sum[1], l.value(sum[2], element))
         sums.totals[i] = text.ident(sum[1])
-        body.formula[#body.formula + 1] = (" *   %s = sum of %s"):format(sum[1], expr.shown(expr.lift(sum[2])))
+        body.formula[#body.formula + 1] = c_text.formula(sum[1], "sum of " .. expr.shown(expr.lift(sum[2])))
     end
     local kernel = new_kernel(group, "_sums", l.flops)
     local loads = element_access(g, config, kernel, body.writes,
@@ -272,9 +295,9 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
         stores = block_of(body.stores), once = block_of(once), tile = not matrix and update.TILE or nil })
 end
 
-local function kernels_of(g, config, group, context)
+local function kernels_of(g, config, group, context, numbers)
     local r = update_rule.of(g, config, group)
-    local l = lowering(g, config, group, context)
+    local l = lowering(g, config, group, context, numbers)
     local list = {}
     if group.rule.factors then
         list = factors.kernels(g, config, context, group, r, l, { render = update.render, new = new_kernel,
@@ -294,9 +317,9 @@ end
 
 --- The update kernels, in the order of the groups. Each node of g.boundary that calls one gets its record.
 function update.kernels(g, config, context)
-    local list, by_name = {}, {}
+    local list, by_name, numbers = {}, {}, { by_text = {}, names = {} }
     for _, group in g.groups:each() do
-        for _, kernel in ipairs(kernels_of(g, config, group, context)) do
+        for _, kernel in ipairs(kernels_of(g, config, group, context, numbers)) do
             list[#list + 1], by_name[kernel.name] = kernel, kernel
         end
     end
@@ -314,20 +337,6 @@ end
 
 -- === what is computed once per update =============================================================
 
-local function spelled(e, kernel, layered)
-    local scale = kernel.group.lr_scale
-    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
-        variable = function(name)
-            if kernel.named:has(name) then return "s->" .. kernel.named:get(name).field end
-            if name == "t" then return "(double)(t + 1)" end
-            if name == "grad_norm" then return "(sqrt(squares) * factor)" end
-            if name == "momentum" then return "s->momentum" end
-            local parts = (scale ~= 1 and " * " .. expr.literal(scale, "f64") or "")
-                .. (layered and " * LAYER_RATES[l]" or "")
-            return parts == "" and "s->lr" or ("(s->lr%s)"):format(parts)
-        end })
-end
-
 -- What part of the rate each depth gets, from before the first layer to behind the last.
 local function layer_table(rates)
     local list = ordered.collect(rates, function(x) return expr.literal(x, "f64") end)
@@ -338,7 +347,16 @@ end
 --- reals }: the first fields are so many doubles, of the others `reals` has how many numbers each is.
 --- rates: with layer_decay, what part of the rate each depth gets.
 function update.scalars(kernels, rates)
-    local assignments, fields, doubles, reals, any = {}, {}, 0, {}, false
+    local assignments, fields, doubles, reals, any, seen = {}, {}, 0, {}, false, {}
+    local function add(kernel, h)
+        local layered = is_layered(rates, h.e)
+        local n = layered and #rates
+        assignments[#assignments + 1] = (n and "for (int l = 0; l < %d; l++) s->%s[l] = (real)(%s);"
+            or "%ss->%s = (real)(%s);"):format(n or "", h.name, spelled(h.e, kernel, layered))
+        fields[#fields + 1] = ("real %s%s; /* %s%s */"):format(h.name, n and ("[%d]"):format(n) or "",
+            expr.shown(h.e), n and ", of each layer" or "")
+        reals[#reals + 1], any, seen[h.name] = n or 1, any or layered, true
+    end
     for _, kernel in ipairs(kernels) do
         for _, number in kernel.named:each() do
             assignments[#assignments + 1] = ("%ss->%s = %s;"):format(number.initial and "if (!s->skip) " or "",
@@ -349,12 +367,7 @@ function update.scalars(kernels, rates)
     end
     for _, kernel in ipairs(kernels) do
         for _, h in ipairs(kernel.hoisted) do
-            local n = h.layered and #rates
-            assignments[#assignments + 1] = (n and "for (int l = 0; l < %d; l++) s->%s[l] = (real)(%s);"
-                or "%ss->%s = (real)(%s);"):format(n or "", h.name, spelled(h.e, kernel, h.layered))
-            fields[#fields + 1] = ("real %s%s; /* %s%s */"):format(h.name, n and ("[%d]"):format(n) or "",
-                expr.shown(h.e), n and ", of each layer" or "")
-            reals[#reals + 1], any = n or 1, any or h.layered
+            if not seen[h.name] then add(kernel, h) end
         end
     end
     if any then table.insert(assignments, 1, layer_table(rates)) end

@@ -46,6 +46,11 @@ local function size_lines(g, config, context)
     local list = {
         ("B = %d, /* rows of a micro-batch */"):format(config.batch),
         ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
+    }
+    for _, loop in ipairs(context.loops) do
+        list[#list + 1] = ("%s = %d, /* of %s */"):format(loop[1], loop[2], loop[3])
+    end
+    local more = {
         ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
@@ -54,8 +59,8 @@ local function size_lines(g, config, context)
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
-    for _, more in ipairs { batch.sizes(g), context.target.sizes(config, context) } do
-        table.move(more, 1, #more, #list + 1, list)
+    for _, part in ipairs { more, batch.sizes(g), context.target.sizes(config, context) } do
+        table.move(part, 1, #part, #list + 1, list)
     end
     return lines(list)
 end

@@ -68,13 +68,14 @@ end
 local function lines_of(body, reduces, pad, out, target)
     for i, node in ipairs(body) do
         if node.op == "times" then
-            local last = node.count - 1
             out[#out + 1] = pad .. (node.step > 0
-                and ("for (int l = 0; l < %s; l++) { // %s"):format(ranges.layers(node) or node.count, node.name)
-                or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
+                and ("for (int l = 0; l < %s; l++) { // %s"):format(ranges.layers(node) or c_text.count(node),
+                    node.name)
+                or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(node), node.name))
             local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
-                out[#out + 1] = ("%s    %s;"):format(pad, target.named(t))
+                out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
+                    t.place.slot == "next" and "for the next iteration" or "from the iteration before")
             end
             table.move(inner, 1, #inner, #out + 1, out)
             out[#out + 1] = pad .. "}"
@@ -173,7 +174,7 @@ function step.passes(g, config, context)
         return block_of(#body > 0 and lines_of(body, false, "", {}, target) or { otherwise })
     end
     return {
-        forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation, target.nothing),
+        forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation),
         backward = step.backward_lines(g, g.backward, target), cycles = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
     }

@@ -49,10 +49,14 @@ end
 --- What a tensor is called in the structures of model.h (program/names.lua).
 function c_text.field(t) return t.place.field or t.name end
 
+--- How often a loop runs: the name of its constant, or a number; and the index of the last layer.
+function c_text.count(region) return region.constant or tostring(region.count) end
+function c_text.last(region) return region.constant and region.constant .. " - 1" or tostring(region.count - 1) end
+
 -- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
 local function finished(region, with_present)
     if region.step > 0 then return with_present and "l + 1" or "l" end
-    return ("%d - l"):format(region.count - (with_present and 0 or 1))
+    return (with_present and c_text.count(region) or c_text.last(region)) .. " - l"
 end
 
 --- The number of the value of the present iteration among those of a tensor, and the name of the elements from one to
@@ -80,7 +84,7 @@ function c_text.adds(out)
     if not acc.first then return "true" end
     local loop
     for _, region in ipairs(acc.regions) do
-        loop = ("l != %d"):format(region.first)
+        loop = "l != " .. (region.step > 0 and region.first or c_text.last(region))
     end
     if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
     return loop or "false"
@@ -106,6 +110,26 @@ function c_text.wrap(pad, open, list, tail)
     end
     if #row + #tail > MOST_COLUMNS then tail = tail:gsub("; ", ";\n" .. pad, 1) end
     rows[#rows + 1] = row .. tail
+    return table.concat(rows, "\n")
+end
+
+--- "left = right" as lines of the comment over a kernel, broken before operators outside of brackets.
+function c_text.formula(left, right)
+    local rows, row, piece, depth = {}, " *   " .. left .. " =", "", 0
+    local function put()
+        if #row + #piece > COLUMNS then
+            rows[#rows + 1] = row
+            row = " *      "
+        end
+        row, piece = row .. piece, ""
+    end
+    for word in right:gmatch("%S+") do
+        if depth == 0 and word:find "^[-+*/]$" then put() end
+        piece = piece .. " " .. word
+        depth = depth + select(2, word:gsub("%(", "")) - select(2, word:gsub("%)", ""))
+    end
+    put()
+    rows[#rows + 1] = row
     return table.concat(rows, "\n")
 end
 
