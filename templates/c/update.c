@@ -32,7 +32,7 @@ static void $fn($params) {
 }
 
 //@ sums(fn, params, source, operands, formula, loads, statements, stores, names, adds, totals, tile)
-/* $fn: of one tensor, by tiles:
+/* $fn: sums over one tensor, one for each tile:
 $formula
  * $source */
 static void $fn($params) {
@@ -54,7 +54,7 @@ static void $fn($params) {
 }
 
 //@ scales(fn, params, source, operands, formula, names, totals, scales)
-/* $fn: of one tensor, from the sums of its tiles:
+/* $fn: numbers of one tensor, from the sums over its tiles:
 $formula
  * $source */
 static void $fn($params) {
@@ -88,7 +88,7 @@ static void $fn($params) {
 }
 
 //@ matrix_rows(fn, params, source, operands, formula, loads, term, row_var)
-/* $fn: of each row of matrices, by tiles of rows:
+/* $fn: for each row of the matrices, by tiles of rows:
 $formula
  * $source */
 static void $fn($params) {
@@ -109,7 +109,7 @@ static void $fn($params) {
 }
 
 //@ matrix_columns(fn, params, source, operands, formula, loads, term, chunk)
-/* $fn: of each column of matrices:
+/* $fn: for each column of the matrices:
 $formula
  * $source */
 static void $fn($params) {
@@ -138,7 +138,7 @@ static void $fn($params) {
 }
 
 //@ matrix_factors(fn, params, source, operands, formula, row, col_var, chunk)
-/* $fn: of each matrix, by tiles of whole ones:
+/* $fn: for each matrix, by tiles of whole ones:
 $formula
  * $source */
 static void $fn($params) {
@@ -167,7 +167,7 @@ static void $fn($params) {
 }
 
 //@ matrix_sums(fn, params, source, operands, formula, loads, statements, stores, names, adds, totals)
-/* $fn: of one tensor, by tiles of rows of its matrices:
+/* $fn: sums over one tensor, one for each tile of rows of its matrices:
 $formula
  * $source */
 static void $fn($params) {

@@ -146,7 +146,7 @@ GA_DEVICE void ga_scaler_take(bool overflow, double *scale, ga_int64 *growth_ste
 }
 
 //@ sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals, tile)
-/* $fn: of one tensor, by tiles:
+/* $fn: sums over one tensor, one for each tile:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -168,7 +168,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ scales(fn, params, source, threads, formula, names, totals, scales)
-/* $fn: of one tensor, from the sums of its tiles:
+/* $fn: numbers of one tensor, from the sums over its tiles:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -202,7 +202,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_rows(fn, params, source, threads, formula, loads, term, row_var)
-/* $fn: of each row of matrices, a warp for each:
+/* $fn: for each row of the matrices, a warp for each:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -222,7 +222,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_columns(fn, params, source, threads, formula, loads, term, chunk)
-/* $fn: of each column of matrices, a thread for each chunk of its rows:
+/* $fn: for each column of the matrices, a thread for each chunk of its rows:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -242,7 +242,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_factors(fn, params, source, threads, formula, row, col_var, chunk)
-/* $fn: of each matrix, a block for each:
+/* $fn: for each matrix, a block for each:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -267,7 +267,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals)
-/* $fn: of one tensor, by tiles of rows of its matrices:
+/* $fn: sums over one tensor, one for each tile of rows of its matrices:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {

@@ -32,16 +32,16 @@ static void evaluate(ga_worker *w, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
- * loss right into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
+ * goes from the loss straight into the gradients, and is never whole in memory. */
 //% end
 //% if buckets > 0 then
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST); the last one (GA_ONLY,
- * GA_LAST) sums each bucket over the ranks as soon as it is complete. */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. The last micro-step
+ * (GA_ONLY, GA_LAST) starts the sum of each bucket over the ranks as soon as the bucket is complete. */
 //% else
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 //% end
 static void backward(ga_worker *w, model *m, const batch *b, ga_role role) {
     $backward
@@ -154,4 +154,5 @@ int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_s
 
 int $(name)_model_forward_batch(model *m, ga_err *e) { return run(m, forward_step, m, e); }
 //% end
+
 #include "library.c" /* `make lib`: $(name).h; else nothing */

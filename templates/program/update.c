@@ -16,7 +16,8 @@ static const ranges RANGES = {
 };
 
 //@ buckets(count, rows)
-/* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */
+/* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
+ * micro-step of a cycle starts them. */
 static const struct { int64_t offset, n; } BUCKETS[$count] = {
     $rows
 };
@@ -37,7 +38,7 @@ static void buckets_finish(ga_worker *w, model *m) {
 }
 
 //@ views(view_calls)
-/* Copies that kernels read; constant over a cycle, so made once per update. */
+/* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(ga_worker *w, model *m) {
     $view_calls
     ga_barrier(w);
@@ -158,6 +159,7 @@ static void call_handlers(ga_worker *w, model *m) {
 }
 
 //@ boundary(boundary_calls)
+/* One update: from the gradient of a cycle to the parameters of the next. */
 static void boundary(ga_worker *w, model *m) {
     $boundary_calls
     ga_barrier(w);

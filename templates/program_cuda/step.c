@@ -30,7 +30,7 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
 }
 
 //@ order()
-/* `then` goes on after what `first` holds now. */
+/* What is sent to `then` from here on waits for all that has been sent to `first`. */
 static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
@@ -41,7 +41,7 @@ static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
 //@ views(view_calls)
-/* Copies that kernels read; constant over a cycle, so made once per update. */
+/* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(queue *q, model *m) {
     $view_calls
 }
@@ -66,7 +66,8 @@ static void evaluate(queue *q, model *m, const batch *b) {
 }
 
 //@ buckets(count, rows)
-/* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */
+/* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
+ * micro-step of a cycle starts them. */
 static const struct { int64_t offset, n; } BUCKETS[$count] = {
     $rows
 };
@@ -93,11 +94,11 @@ static void small_sum(queue *q, model *m) {
 
 //@ backward(backward, chunked)
 //% if chunked then
-/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
- * loss right into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
+ * goes from the loss straight into the gradients, and is never whole in memory. */
 //% end
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 static void backward(queue *q, model *m, const batch *b, ga_role role) {
     $backward
 }
@@ -125,7 +126,7 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
 //@ boundary(boundary_calls)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
-/* The decision is the device's: nothing here waits for it. */
+/* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
     pack_views(q, m);
@@ -137,7 +138,7 @@ static void boundary(queue *q, model *m) {
 $functions
 
 //@ graphs(play_cases, micro_cases)
-/* What a graph holds; with --no-graph the same is sent kernel by kernel. */
+/* Sends the work of a graph: while it is captured, or kernel by kernel with --no-graph. */
 static void play(queue *q, model *m, int what) {
     switch (what) {
     $play_cases
