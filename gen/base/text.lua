@@ -11,6 +11,11 @@ typed.__tostring = function(v) return v.text end
 
 local function value(kind, s) return setmetatable({ kind = kind, text = s }, typed) end
 
+--- Words that the compiler takes for no name, a space before and behind each.
+text.KEYWORDS = " asm auto break case char const continue default do double else enum extern float for goto if inline "
+    .. "int linux long register restrict return short signed sizeof static struct switch typedef typeof union unix "
+    .. "unsigned void volatile while "
+
 --- Whether v is a typed value.
 function text.is(v) return getmetatable(v) == typed end
 

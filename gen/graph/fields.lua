@@ -95,6 +95,8 @@ fields.region = {
     reverse_of = "the forward region whose gradients it computes (autodiff)",
     completes = "buckets that are complete behind it (collectives)",
     frame = "{ blocks, size }: memory of one iteration (memory)",
+    constant = "what its number of iterations is called in C (emit/program/names.lua)",
+    range = "of the boundary: the run that it goes over, layer by layer (update)",
 }
 
 fields.out = {

@@ -44,9 +44,9 @@ local function form_of(rule, rank)
     return ordered.copy(rule, rule.matrix), false
 end
 
--- The group of a parameter, made for its first parameter. index: its number in the spec; groups of `rest`, and of
--- vectors of a rule with a form for matrices, come after all groups of the spec. name: part of the names of its
--- kernels and numbers.
+-- The group of a parameter, made when its first parameter comes. index: its number in the spec; those of the
+-- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: in the
+-- names of numbers that checkpoints have.
 local function group_of(g, config, param, norms)
     local update = groups.update_of(config, param)
     local form, vectors = form_of(update.rule, #param.shape)
@@ -62,7 +62,8 @@ local function group_of(g, config, param, norms)
         end
         g.groups:set(index, { index = index, rate_index = rate_index, of = update.group,
             name = (update.rest and "rest_" or "") .. (vectors and "vectors_" or "") .. update.group,
-            position = norms:get(rate_index), rule = form, lr_scale = update.lr_scale, fields = fields })
+            rest = update.rest, vectors = vectors, position = norms:get(rate_index), rule = form,
+            lr_scale = update.lr_scale, fields = fields })
     end
     return g.groups:get(index)
 end

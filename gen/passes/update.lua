@@ -10,10 +10,12 @@
 -- update_factors before. Scope "matrix" goes over one matrix after another: update_start, orthogonalize, update.
 --
 -- Operands are ranges: tensors that lie in an array of the flat space from `offset` on, in iteration l of a loop
--- over layers `stride` further. Node.attrs.numbers has the other arguments of a call.
+-- over layers `stride` further. Node.attrs.range is the run that a node goes over, a row of the program's table
+-- (emit/boundary/ranges.lua): { offset, n, count, stride, group, covers, numbers }.
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
+local update_names = require "passes.update_names"
 local update_rule = require "passes.update_rule"
 
 local update = { name = "update", doc = "the boundary: measure, decide, update" }
@@ -81,7 +83,7 @@ end
 local function over_layers(g, config, s)
     if s.count == 1 then return { at = config.optimizer.at, body = g.boundary } end
     local region = { op = "times", name = s.param.region.name, count = s.count, first = 0, step = 1, body = {},
-        carries = {}, at = config.optimizer.at }
+        carries = {}, at = config.optimizer.at, range = s.n and s }
     g.boundary[#g.boundary + 1] = region
     return { at = region.at, body = region.body, region = region }
 end
@@ -94,13 +96,14 @@ local function rewrites(config) return (config.clip and config.clip.value or con
 -- The runs that are measured together, { group, ... }: all, or those of each parameter group.
 local function measured(g, config)
     if not (config.clip and config.clip.per_group) then
-        return { { { offset = 0, n = g.trained_elements, count = 1, stride = 0 } } }
+        return { { { offset = 0, n = g.trained_elements, count = 1, stride = 0, numbers = {} } } }
     end
     local list = {}
     for position = 0, g.norm_groups - 1 do
         list[position + 1] = ordered.collect(g.segments, function(s)
             return g.groups:get(s.group).position == position
-                and { offset = s.offset, n = s.n, count = s.count, stride = s.stride, param = s.first } or nil
+                and { group = g.groups:get(s.group), param = s.first, offset = s.offset, n = s.n, count = s.count,
+                    stride = s.stride, covers = s.covers, numbers = {} } or nil
         end)
     end
     return list
@@ -118,7 +121,7 @@ local function measure(g, config, step)
             local ins, outs = { { "g", gradient } }, { { "partials", out } }
             if rewrites(config) then ins[2], outs[2] = { "step", step }, { "g", gradient } end
             if reads_w then ins[3] = { "w", elements(g, context, s, "w") } end
-            add(context, "gradient_partials", ins, outs, { numbers = { count = s.n } })
+            add(context, "gradient_partials", ins, outs, { range = s })
             partials[#partials + 1] = out
             g.norm.tiles = g.norm.tiles + tiles_of(s.n) * s.count
         end
@@ -169,10 +172,9 @@ local function runs_of(g)
     return list
 end
 
--- What a call takes beside arrays.
-local function numbers_of(s, context)
-    local numbers = { count = s.n, n = graph.elements(s.param.shape) }
-    if s.layer then numbers.layer = context.region and s.layer .. " + l" or s.layer end
+-- What kernels read of a run beside its arrays.
+local function numbers_of(s)
+    local numbers = { layer = s.layer }
     if s.group.rule.scope == "matrix" then
         numbers.adjust = s.group.rule.adjust(s.group.fields, matrices.whole(s.param.shape))
     end
@@ -208,7 +210,7 @@ local function add_part(g, context, s, part, statements, expressions, step, more
     table.move(more.ins or {}, 1, #(more.ins or {}), #ins + 1, ins)
     table.move(more.outs or {}, 1, #(more.outs or {}), #outs + 1, outs)
     return add(context, "update" .. part, ins, outs,
-        { group = s.group, part = part, numbers = s.numbers, covers = s.covers })
+        { group = s.group, part = part, range = s })
 end
 
 -- The kernels of a rule with factors that come first: of rows and columns, then of both.
@@ -279,7 +281,7 @@ end
 --   gram = x x', square = gram gram, square = a I + b gram + c square, y = square x; then x and y change places
 -- A matrix with more rows than columns is multiplied from the other side: gram = x' x, y = x square.
 local function iteration_of(g, config, group, rows, columns)
-    local name = ("orthogonalize_%s_%dx%d"):format(group.name, rows, columns)
+    local name = ("orthogonalize_%s_%dx%d"):format(group.word, rows, columns)
     for _, known in ipairs(g.iterations) do
         if known.name == name then return known end
     end
@@ -300,7 +302,7 @@ local function iteration_of(g, config, group, rows, columns)
         { lead = { rows }, N = side, K = columns })
     product("square_" .. side, "linear_in_out", f.gram, f.gram, f.square, { lead = { side }, N = side, K = side })
     add(context, "polynomial", { { "square", f.square }, { "gram", f.gram } }, { { "square", f.square } },
-        { group = group, numbers = { n = side } })
+        { group = group, side = side })
     if wide then
         product("apply_" .. shape, "linear_in_out", f.square, f.x, f.y, { lead = { side }, N = columns, K = side })
     else
@@ -342,10 +344,8 @@ local function move_statistics(g, config, step)
         local ins, outs = { { "step", step } }, {}
         for _, name in ipairs { "running_mean", "running_var", "batches" } do
             local param = node.outs[name].tensor.param
-            local s = { param = param, n = param.flat.n, offset = param.flat.offset, stride = param.flat.stride }
-            local w = elements(g, context, s, "w")
-            outs[#outs + 1] = { name, w }
-            ins[#ins + 1], ins[#ins + 2] = { name, w }, { "cycle_" .. name, elements(g, context, s, "g") }
+            outs[#outs + 1] = { name, param.value }
+            ins[#ins + 1], ins[#ins + 2] = { name, param.value }, { "cycle_" .. name, param.collected }
         end
         add(context, "batchnorm_move", ins, outs,
             { channels = node.size.C, values = node.attrs.n, momentum = node.attrs.momentum })
@@ -355,13 +355,14 @@ end
 --- Sets g.boundary; g.iterations, the functions that its nodes call; g.norm; g.partials, how many doubles they need.
 function update.run(g, config)
     g.boundary, g.iterations, g.partials = {}, {}, 0
+    update_names.set(g, config)
     local step = { name = "step", kind = "scalar", shape = { 1 }, dtype = "f64",
         place = { arena = "step", offset = 0, slots = 1 } }
     decide(g, config, step)
     local list = runs_of(g)
     for _, s in ipairs(list) do
         s.rule = update_rule.of(g, config, s.group)
-        s.numbers = numbers_of(s, { region = s.count > 1 or nil })
+        s.numbers = numbers_of(s)
     end
     add_factors(g, config, list, step)
     add_sums(g, config, list, step)

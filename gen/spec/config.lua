@@ -10,6 +10,7 @@ local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
 local sums = require "spec.sums"
+local text = require "base.text"
 local traced = require "spec.traced"
 local words = require "spec.words"
 
@@ -301,10 +302,8 @@ local function evaluation_of(c, given, path)
 end
 
 -- Keywords of C, and the types, functions and variables that every program has.
-local TAKEN = " auto break case char const continue default do double else enum extern float for goto if inline int "
-    .. "long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile "
-    .. "while a b e m o p w activations batch bf16 f16 field gradients main out own parameters real saved step "
-    .. "train views "
+local TAKEN = text.KEYWORDS .. "a b e m o p w activations batch bf16 f16 field gradients main offsets out own "
+    .. "parameters range ranges real saved step train views "
 
 local function check_name(c, given, path)
     local at = path

@@ -5,6 +5,7 @@ local data_files = require "spec.data_files"
 local diag = require "base.diag"
 local formats = require "spec.formats"
 local ordered = require "base.ordered"
+local text = require "base.text"
 local words = require "spec.words"
 
 local data = {}
@@ -130,9 +131,7 @@ local function scan(d, source, real, allowed)
     return source
 end
 
-local KEYWORDS = " auto break case char const continue default do double else enum extern float for goto "
-    .. "if inline int long register restrict return short signed sizeof static struct switch typedef "
-    .. "union unsigned void volatile while real batch facts "
+local KEYWORDS = text.KEYWORDS .. "real batch facts "
 
 -- The tensors of a safetensors file as fields of a batch, the target last.
 local function name_tensors(d, source, where)

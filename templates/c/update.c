@@ -1,10 +1,12 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(params, says, name, term, largest, read)
-/* gradient_partials: per tile of the gradient $says and the count of elements that are
- * not finite; added up in tile order by decide(). */
-static void gradient_partials($params) {
+//@ gradient_partials(fn, params, source, operands, says, name, term, largest, read)
+/* $fn: per tile of the gradient $says and the count of elements that are
+ * not finite; added up in tile order by decide().
+ * $source */
+static void $fn($params) {
     enum { LANES = 32 };
+    $operands
     for (ga_tiles t = ga_tiles_begin(worker, (count + NORM_TILE - 1) / NORM_TILE); ga_tile_next(&t);) {
         const int64_t first = t.index * NORM_TILE, end = first + NORM_TILE < count ? first + NORM_TILE : count;
         double $(name)[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
@@ -29,12 +31,13 @@ static void gradient_partials($params) {
     }
 }
 
-//@ sums(fn, params, source, formula, loads, statements, stores, names, adds, totals, tile)
-/* $fn: of one tensor, by tiles:
+//@ sums(fn, params, source, operands, formula, loads, statements, stores, names, adds, totals, tile)
+/* $fn: sums over one tensor, one for each tile:
 $formula
  * $source */
 static void $fn($params) {
     enum { TILE = $tile };
+    $operands
     for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
         double $names;
@@ -50,12 +53,13 @@ static void $fn($params) {
     }
 }
 
-//@ scales(fn, params, source, formula, names, totals, scales)
-/* $fn: of one tensor, from the sums of its tiles:
+//@ scales(fn, params, source, operands, formula, names, totals, scales)
+/* $fn: numbers of one tensor, from the sums over its tiles:
 $formula
  * $source */
 static void $fn($params) {
     if (worker->index != 0) return;
+    $operands
     double $names;
     for (int64_t i = 0; i < tiles; i++) {
 //% for i, name in ipairs(totals) do
@@ -65,12 +69,13 @@ static void $fn($params) {
     $scales
 }
 
-//@ sweep(fn, params, source, formula, loads, statements, stores, once, tile)
+//@ sweep(fn, params, source, operands, formula, loads, statements, stores, once, tile)
 /* $fn:
 $formula
  * $source */
 static void $fn($params) {
     enum { TILE = $tile };
+    $operands
     $once
     for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
@@ -82,11 +87,12 @@ static void $fn($params) {
     }
 }
 
-//@ matrix_rows(fn, params, source, formula, loads, term, row_var)
-/* $fn: of each row of matrices, by tiles of rows:
+//@ matrix_rows(fn, params, source, operands, formula, loads, term, row_var)
+/* $fn: for each row of the matrices, by tiles of rows:
 $formula
  * $source */
 static void $fn($params) {
+    $operands
     const int64_t all = count / columns;
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
         const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
@@ -102,12 +108,13 @@ static void $fn($params) {
     }
 }
 
-//@ matrix_columns(fn, params, source, formula, loads, term, chunk)
-/* $fn: of each column of matrices:
+//@ matrix_columns(fn, params, source, operands, formula, loads, term, chunk)
+/* $fn: for each column of the matrices:
 $formula
  * $source */
 static void $fn($params) {
     enum { CHUNK = $chunk, WIDE = 64 }; /* rows of a sum; columns that are summed side by side */
+    $operands
     const int64_t size = (int64_t)rows * columns, chunks = (rows + CHUNK - 1) / CHUNK;
     const int64_t all = count / size * chunks, few = size < 4096 ? 4096 / size : 1;
     for (ga_tiles t = ga_tiles_begin(worker, (all + few - 1) / few); ga_tile_next(&t);) {
@@ -130,12 +137,13 @@ static void $fn($params) {
     }
 }
 
-//@ matrix_factors(fn, params, source, formula, row, col_var, chunk)
-/* $fn: of each matrix, by tiles of whole ones:
+//@ matrix_factors(fn, params, source, operands, formula, row, col_var, chunk)
+/* $fn: for each matrix, by tiles of whole ones:
 $formula
  * $source */
 static void $fn($params) {
     enum { CHUNK = $chunk };
+    $operands
     const int chunks = (rows + CHUNK - 1) / CHUNK;
     const int64_t size = (int64_t)rows * columns, few = size < 4096 ? 4096 / size : 1;
     for (ga_tiles t = ga_tiles_begin(worker, (matrices + few - 1) / few); ga_tile_next(&t);) {
@@ -158,11 +166,12 @@ static void $fn($params) {
     }
 }
 
-//@ matrix_sums(fn, params, source, formula, loads, statements, stores, names, adds, totals)
-/* $fn: of one tensor, by tiles of rows of its matrices:
+//@ matrix_sums(fn, params, source, operands, formula, loads, statements, stores, names, adds, totals)
+/* $fn: sums over one tensor, one for each tile of rows of its matrices:
 $formula
  * $source */
 static void $fn($params) {
+    $operands
     const int64_t all = count / columns;
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
         const int64_t first = t.index * tall, end = first + tall < all ? first + tall : all;
@@ -184,11 +193,12 @@ static void $fn($params) {
     }
 }
 
-//@ matrix_sweep(fn, params, source, formula, loads, statements, stores, once)
+//@ matrix_sweep(fn, params, source, operands, formula, loads, statements, stores, once)
 /* $fn:
 $formula
  * $source */
 static void $fn($params) {
+    $operands
     const int64_t all = count / columns;
     $once
     for (ga_tiles t = ga_tiles_begin(worker, (all + tall - 1) / tall); ga_tile_next(&t);) {
@@ -206,16 +216,18 @@ static void $fn($params) {
     }
 }
 
-//@ exchange(tile)
-/* exchange: trained parameters and their averages change places. */
-static void exchange(ga_worker *w, real *a, real *b) {
+//@ exchange(fn, params, source, operands, tile)
+/* $fn: trained parameters and their averages change places.
+ * $source */
+static void $fn($params) {
     enum { TILE = $tile };
-    for (ga_tiles t = ga_tiles_begin(w, (TRAINED + TILE - 1) / TILE); ga_tile_next(&t);) {
-        const int64_t from = t.index * TILE, to = from + TILE < TRAINED ? from + TILE : TRAINED;
-        for (int64_t i = from; i < to; i++) {
-            const real x = a[i];
-            a[i] = b[i];
-            b[i] = x;
+    $operands
+    for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
+        for (int64_t i = first; i < end; i++) {
+            const real x = run_w[i];
+            run_w[i] = run_ema[i];
+            run_ema[i] = x;
         }
     }
 }

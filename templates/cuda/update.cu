@@ -1,9 +1,10 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(threads, params, says, name, term, largest, read)
-/* gradient_partials: per tile of the gradient $says and the count of elements that are
- * not finite; added up in tile order by decide. */
-GA_KERNEL($threads) gradient_partials($params) {
+//@ gradient_partials(fn, params, source, threads, says, name, term, largest, read)
+/* $fn: per tile of the gradient $says and the count of elements that are
+ * not finite; added up in tile order by decide.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
     __shared__ double scratch[GA_LANES];
     const ga_int64 first = (ga_int64)blockIdx.x * NORM_TILE;
     const ga_int64 end = first + NORM_TILE < count ? first + NORM_TILE : count;
@@ -65,81 +66,60 @@ GA_KERNEL(32) small_values(step *s) {
                                                           : 0;
 }
 
-//@ decide(threads, rate, totals, rewrites, sum, largest, grad_norm, groups, group_tiles, has_factor, skip, outliers, clip, rate_lines, scalars, scaler, scale_moved)
-$rate
-//% if scaler.text ~= "" then
-
-$scaler
+//@ norm(threads, sum, largest, groups, group_tiles)
+//% if groups > 0 then
+const int GROUP_TILES[$groups + 1] = {$group_tiles};
+double of_group[$groups], $sum = 0;
+for (int k = 0; k < $groups; k++) {
+    double part = 0;
+    for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
+//% if largest then
+        part = fmax(part, partials[2 * i]);
+//% else
+        part += partials[2 * i];
+//% end
+        bad += partials[2 * i + 1];
+    }
+//% if largest then
+    of_group[k] = ga_block_max(part, scratch);
+    $sum = fmax($sum, of_group[k]);
+//% else
+    of_group[k] = ga_block_sum(part, scratch);
+    $sum += of_group[k];
+//% end
+}
+//% else
+double $sum = 0;
+for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
+//% if largest then
+    $sum = fmax($sum, partials[2 * i]);
+//% else
+    $sum += partials[2 * i];
+//% end
+    bad += partials[2 * i + 1];
+}
+//% if largest then
+$sum = ga_block_max($sum, scratch);
+//% else
+$sum = ga_block_sum($sum, scratch);
+//% end
 //% end
 
+//@ decide(threads, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
 /* decide: what the update is to be, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 GA_KERNEL($threads) decide(step *s, const double *partials) {
     __shared__ double scratch[GA_LANES];
     double bad = 0;
-//% if groups > 0 then
-    const int GROUP_TILES[$groups + 1] = {$group_tiles};
-    double of_group[$groups], $sum = 0;
-    for (int k = 0; k < $groups; k++) {
-        double part = 0;
-        for (ga_int64 i = GROUP_TILES[k] + threadIdx.x; i < GROUP_TILES[k + 1]; i += $threads) {
-//% if largest then
-            part = fmax(part, partials[2 * i]);
-//% else
-            part += partials[2 * i];
-//% end
-            bad += partials[2 * i + 1];
-        }
-//% if largest then
-        of_group[k] = ga_block_max(part, scratch);
-        $sum = fmax($sum, of_group[k]);
-//% else
-        of_group[k] = ga_block_sum(part, scratch);
-        $sum += of_group[k];
-//% end
-    }
-//% else
-    double $sum = 0;
-    for (ga_int64 i = threadIdx.x; i < NORM_TILES; i += $threads) {
-//% if largest then
-        $sum = fmax($sum, partials[2 * i]);
-//% else
-        $sum += partials[2 * i];
-//% end
-        bad += partials[2 * i + 1];
-    }
-//% if largest then
-    $sum = ga_block_max($sum, scratch);
-//% else
-    $sum = ga_block_sum($sum, scratch);
-//% end
-//% end
+    $norm
     bad = ga_block_sum(bad, scratch);
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
-//% if not rewrites then
     $totals
-//% end
     s->grad_norm = $grad_norm;
     s->skip = $skip;
     $outliers
-//% if groups > 0 then
-    for (int k = 0; k < $groups; k++) {
-        $clip
-    }
-//% elseif has_factor then
-//% if rewrites then
-    double factor = 1;
-//% else
-    double factor = mean;
-//% end
-    $clip
-    s->factor = (real)factor;
-//% elseif rewrites then
-    s->factor = 1; /* the mean has been taken */
-//% else
-    s->factor = (real)mean;
-//% end
+    $factor
     $rate_lines
     $scalars
     $scale_moved
@@ -166,7 +146,7 @@ GA_DEVICE void ga_scaler_take(bool overflow, double *scale, ga_int64 *growth_ste
 }
 
 //@ sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals, tile)
-/* $fn: of one tensor, by tiles:
+/* $fn: sums over one tensor, one for each tile:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -188,7 +168,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ scales(fn, params, source, threads, formula, names, totals, scales)
-/* $fn: of one tensor, from the sums of its tiles:
+/* $fn: numbers of one tensor, from the sums over its tiles:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -222,7 +202,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_rows(fn, params, source, threads, formula, loads, term, row_var)
-/* $fn: of each row of matrices, a warp for each:
+/* $fn: for each row of the matrices, a warp for each:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -242,7 +222,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_columns(fn, params, source, threads, formula, loads, term, chunk)
-/* $fn: of each column of matrices, a thread for each chunk of its rows:
+/* $fn: for each column of the matrices, a thread for each chunk of its rows:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -262,7 +242,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_factors(fn, params, source, threads, formula, row, col_var, chunk)
-/* $fn: of each matrix, a block for each:
+/* $fn: for each matrix, a block for each:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -287,7 +267,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ matrix_sums(fn, params, source, threads, formula, loads, statements, stores, names, adds, totals)
-/* $fn: of one tensor, by tiles of rows of its matrices:
+/* $fn: sums over one tensor, one for each tile of rows of its matrices:
 $formula
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -328,14 +308,16 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ exchange(threads, tile, trained)
-/* exchange: trained parameters and their averages change places. */
-GA_KERNEL($threads) exchange(real *a, real *b) {
-    const ga_int64 from = (ga_int64)blockIdx.x * $tile, to = from + $tile < $trained ? from + $tile : $trained;
-    for (ga_int64 i = from + threadIdx.x; i < to; i += $threads) {
-        const real x = a[i];
-        a[i] = b[i];
-        b[i] = x;
+//@ exchange(fn, params, source, threads, tile)
+/* $fn: trained parameters and their averages change places.
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { TILE = $tile };
+    const ga_int64 first = (ga_int64)blockIdx.x * TILE, end = first + TILE < count ? first + TILE : count;
+    for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
+        const real x = run_w[i];
+        run_w[i] = run_ema[i];
+        run_ema[i] = x;
     }
 }
 

@@ -77,8 +77,7 @@ static void own_step(ga_worker *w, void *arg) {
 static void own_evaluation(ga_worker *w, void *arg) {
     $name *p = arg;
     const batch b = batch_of(p->own);
-    forward(w, &p->m, &b);
-    measure(w, &p->m, &b);
+    evaluate(w, &p->m, &b);
 }
 
 //@ handler(name, half_sums, by_sum, divisor)

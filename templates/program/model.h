@@ -45,6 +45,24 @@ enum {
 /* Elements from one iteration of a loop to the next: of a value that each keeps, of the parameters of a layer. */
 $lines
 
+//@ ranges(fields, names)
+/* Where the elements of a range begin in an array: those of the first layer, and how much further those of the next. */
+typedef struct offsets { int64_t first, next; } offsets;
+
+/* What a kernel of the boundary goes over: neighbouring parameters with one rule, in each layer of a loop. */
+typedef struct range {
+    int64_t count; /* elements of a layer */
+    int layers; /* 1 outside of loops */
+    $fields
+} range;
+
+typedef struct ranges {
+    $names
+} ranges;
+
+/* Where the elements of layer l begin. */
+static inline int64_t in_layer(offsets o, int l) { return o.first + l * o.next; }
+
 //@ device_arenas(device_arenas, graphs)
 /* The memory of the device. */
 enum {

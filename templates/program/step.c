@@ -1,4 +1,6 @@
-//@ step(header, name, batch, forward, evaluation, backward, cycle_functions, cycle_cases, buckets, ema, chunked)
+// step: step.c, where the program calls kernels on a team of workers.
+
+//@ head(header)
 $header
 #include "model.h"
 
@@ -8,6 +10,7 @@ $header
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 #include "update.c"
 
+//@ passes(forward, evaluation, backward, buckets, chunked)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(ga_worker *w, model *m, const batch *b) {
@@ -16,32 +19,36 @@ static void forward(ga_worker *w, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
 //% else
-/* After forward: what an evaluation measures beside the loss. */
+/* An evaluation: the losses, and what is measured beside them. */
 //% end
-static void measure(ga_worker *w, model *m, const batch *b) {
+static void evaluate(ga_worker *w, model *m, const batch *b) {
+    forward(w, m, b);
+//% if evaluation.text ~= "" then
     $evaluation
     ga_barrier(w);
+//% end
 }
 
 //% if chunked then
-/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
- * loss right into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
+ * goes from the loss straight into the gradients, and is never whole in memory. */
 //% end
 //% if buckets > 0 then
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST); the last one (GA_ONLY,
- * GA_LAST) sums each bucket over the ranks as soon as it is complete. */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. The last micro-step
+ * (GA_ONLY, GA_LAST) starts the sum of each bucket over the ranks as soon as the bucket is complete. */
 //% else
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 //% end
 static void backward(ga_worker *w, model *m, const batch *b, ga_role role) {
     $backward
     ga_barrier(w);
 }
 
+//@ micro(batch)
 /* The micro-batch that begins at `at`. */
 static batch batch_of(const char *at) {
     return (batch){
@@ -57,10 +64,12 @@ static void micro(ga_worker *w, model *m, int k, ga_role role) {
     backward(w, m, &b, role);
 }
 
+//@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
 
-$cycle_functions
+$functions
 
+//@ bodies(chunked)
 typedef struct micro_call {
     model *m;
     int k;
@@ -79,8 +88,7 @@ static void refresh_step(ga_worker *w, void *arg) { pack_views(w, arg); }
 static void evaluate_step(ga_worker *w, void *arg) {
     model *m = arg;
     const batch b = batch_of(m->eval_batch);
-    forward(w, m, &b);
-    measure(w, m, &b);
+    evaluate(w, m, &b);
 }
 
 //% if chunked then
@@ -91,6 +99,8 @@ static void forward_step(ga_worker *w, void *arg) {
 }
 
 //% end
+
+//@ run()
 /* Runs body on the team; an error of worker 0 is in m->error. */
 static int run(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
     const int code = ga_team_run(m->team, body, arg);
@@ -104,6 +114,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
+//@ model(name, cycle_cases)
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     GA_TRY(ga_cycle_begin(&m->count, r, e));
     switch (r) {
@@ -126,20 +137,22 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
 
-//% if ema then
+//@ averages(name)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
-    exchange(w, m->flat_w, m->state_ema);
+    exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
     ga_barrier(w);
     pack_views(w, m);
 }
 
 int $(name)_model_exchange(model *m, ga_err *e) { return run(m, exchange_step, m, e); }
 
-//% end
+
+//@ evaluations(name, chunked)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
 //% if chunked then
 
 int $(name)_model_forward_batch(model *m, ga_err *e) { return run(m, forward_step, m, e); }
 //% end
+
 #include "library.c" /* `make lib`: $(name).h; else nothing */

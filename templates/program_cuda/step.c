@@ -1,4 +1,6 @@
-//@ step(header, name, batch, forward, evaluation, backward, view_calls, boundary_calls, iterations, cycle_functions, play_cases, cycle_graphs, micro_cases, buckets, bucket_rows, parallel, micro_graphs, downloads, uploads, by_epoch, ema, chunked)
+// step: step.c, where the host sends the calls of kernels to a device.
+
+//@ head(header)
 $header
 #include "model.h"
 
@@ -27,26 +29,24 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
         q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
 }
 
-//% if parallel then
-/* `then` goes on after what `first` holds now. */
+//@ order()
+/* What is sent to `then` from here on waits for all that has been sent to `first`. */
 static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
 }
 
-//% end
+//@ includes()
 #include "launch.c" /* one function per kernel */
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 
-/* Copies that kernels read; constant over a cycle, so made once per update. */
+//@ views(view_calls)
+/* Copies of weights in the layout that kernels read, made once per update. */
 static void pack_views(queue *q, model *m) {
     $view_calls
 }
 
-//% if iterations.text ~= "" then
-$iterations
-
-//% end
+//@ forward(forward, evaluation, chunked)
 /* -- one micro-batch --------------------------------------------------------------------------- */
 
 static void forward(queue *q, model *m, const batch *b) {
@@ -54,18 +54,22 @@ static void forward(queue *q, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* After forward, in an evaluation: losses and what is measured beside them, over some rows at a time. */
+/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
 //% else
-/* After forward: what an evaluation measures beside the loss. */
+/* An evaluation: the losses, and what is measured beside them. */
 //% end
-static void measure(queue *q, model *m, const batch *b) {
+static void evaluate(queue *q, model *m, const batch *b) {
+    forward(q, m, b);
+//% if evaluation.text ~= "" then
     $evaluation
+//% end
 }
 
-//% if parallel then
-/* Buckets of the gradient: offset and elements. Only the last micro-step of a cycle starts them. */
-static const struct { int64_t offset, n; } BUCKETS[$buckets] = {
-    $bucket_rows
+//@ buckets(count, rows)
+/* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
+ * micro-step of a cycle starts them. */
+static const struct { int64_t offset, n; } BUCKETS[$count] = {
+    $rows
 };
 
 /* The sum over the ranks runs beside the rest of the backward pass. */
@@ -88,17 +92,18 @@ static void small_sum(queue *q, model *m) {
     if (q->code == 0) q->code = ga_nccl_all_reduce(m->nccl, q->stream, small, SMALL, GA_F64, q->e);
 }
 
-//% end
+//@ backward(backward, chunked)
 //% if chunked then
-/* After forward, in training; the losses are here, so that what the last layer makes of some rows goes from the
- * loss right into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
+ * goes from the loss straight into the gradients, and is never whole in memory. */
 //% end
-/* By its role in the cycle a micro-step writes gradients (GA_ONLY, GA_FIRST), so that nothing is ever
- * zeroed, or adds to them in the kernel that makes them (GA_NEXT, GA_LAST). */
+/* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
+ * add to them, each kernel to those that it computes, so nothing is ever set to zero. */
 static void backward(queue *q, model *m, const batch *b, ga_role role) {
     $backward
 }
 
+//@ micro(batch)
 enum { SINGLE = 2 }; /* behind the two slots of the ring: a micro-step on its own, an evaluation */
 
 /* Where micro-batch k of the cycle in a slot of the ring lies. */
@@ -118,19 +123,22 @@ static void micro(queue *q, model *m, int slot, int k, ga_role role) {
     backward(q, m, &b, role);
 }
 
+//@ boundary(boundary_calls)
 /* -- the boundary ------------------------------------------------------------------------------ */
 
-/* The decision is the device's: nothing here waits for it. */
+/* One update. The device decides whether it is skipped: the host sends all of it and does not wait. */
 static void boundary(queue *q, model *m) {
     $boundary_calls
     pack_views(q, m);
 }
 
+//@ cycles(functions)
 /* -- cycles ------------------------------------------------------------------------------------ */
 
-$cycle_functions
+$functions
 
-/* What a graph holds; with --no-graph the same is sent kernel by kernel. */
+//@ graphs(play_cases, micro_cases)
+/* Sends the work of a graph: while it is captured, or kernel by kernel with --no-graph. */
 static void play(queue *q, model *m, int what) {
     switch (what) {
     $play_cases
@@ -155,6 +163,7 @@ static int run(model *m, int what, ga_err *e) {
     return q.code;
 }
 
+//@ transfers(parallel)
 /* -- between host and device ------------------------------------------------------------------- */
 
 /* Waits for all that was sent, and reads what the device has decided and summed. */
@@ -191,6 +200,7 @@ static int commit(model *m, ga_err *e) {
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
 
+//@ model(name, cycle_graphs, micro_graphs)
 /* The graph of a cycle of r micro-steps whose batches are in slot 0; -1: none was captured. */
 static int cycle_graph(int r) {
     switch (r) {
@@ -237,18 +247,18 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
 
 int $(name)_model_boundary(model *m, ga_err *e) { return commit(m, e); }
 
+//@ evaluations(name, chunked)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
     queue q = queue_of(m, e);
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
-    forward(&q, m, &b);
-    measure(&q, m, &b);
+    evaluate(&q, m, &b);
     GA_TRY(q.code);
     return finish(m, e);
 }
-
 //% if chunked then
+
 int $(name)_model_forward_batch(model *m, ga_err *e) {
     const ga_address at = place_of(m, SINGLE, 0);
     const batch b = batch_of(at);
@@ -258,17 +268,17 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     GA_TRY(q.code);
     return finish(m, e);
 }
-
 //% end
-//% if ema then
+
+//@ averages(name)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
-    exchange(q, m->device_w, m->device_state_ema);
+    exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
     pack_views(q, m);
     return q->code;
 }
 
-//% end
+//@ memory(name, by_epoch, uploads, downloads, parallel)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
@@ -303,6 +313,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
     return 0;
 }
 
+//@ load(name)
 /* -- the kernels ------------------------------------------------------------------------------- */
 
 /* The text of kernels.cu is part of the program; GAGEN_KERNELS=DIR takes DIR/kernels.cu instead. */

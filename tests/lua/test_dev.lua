@@ -301,7 +301,7 @@ add("a target is a folder: a target that prints the calls of a cycle", function(
         "gradient_partials writes partials",
         "sum loss, weight and rows over the ranks", "all workers wait",
         "decide writes step", "all workers wait",
-        "update_0 of h.%d.fc.weight .. h.%d.fc.bias writes w",
+        "update_all of h.%d.fc.weight .. h.%d.fc.bias writes w",
         "2 times:", "pack_h_fc_weight_in_out" }, "\n"))
     local chosen = gagen(t, folder, "check", "specs/digits_mlp.lua", "--target", "trace")
     t.equal(chosen.status, 0, chosen.err)
@@ -318,10 +318,10 @@ add("a target gets the boundary as a body with the iteration of a rule for matri
     local made = gagen(t, folder, folder .. "/traced.lua", "-o", folder .. "/out")
     t.equal(made.status, 0, made.err)
     local trace = assert(host.read(folder .. "/out/trace.txt"))
-    t.equal(table.concat(section(trace, "orthogonalize_0_1x8 writes x_fc2_weight, y_fc2_weight, gram_fc2_weight, "
+    t.equal(table.concat(section(trace, "orthogonalize_matrices_1x8 writes x_fc2_weight, y_fc2_weight, gram_fc2_weight, "
         .. "square_fc2_weight", 1), "\n"), table.concat({ "5 times:",
         "all workers wait", "gram_1x8 writes gram", "all workers wait", "square_1 writes square",
-        "all workers wait", "polynomial_0 writes square", "all workers wait", "apply_1x8 writes y" }, "\n"))
+        "all workers wait", "polynomial_matrices writes square", "all workers wait", "apply_1x8 writes y" }, "\n"))
 end)
 
 add("a target that violates the interface is refused with the name of the field", function(t)

@@ -122,7 +122,7 @@ add("diff of a program with other files names them", function(t)
     local result = gagen(t, { "diff", SPEC, "--set", "optimizer={ 'sgd', lr = 0.1 }" })
     t.equal(result.status, 0)
     t.match(result.out, "\narenas\n  %- state_m and 1 more +bytes 20,480\n")
-    t.match(result.out, "\n  ~ update_0 +flops [%d,]+ %-> [%d,]+, bytes ")
+    t.match(result.out, "\n  ~ update_all +flops [%d,]+ %-> [%d,]+, bytes ")
 end)
 
 add("diff refuses wrong arguments", function(t)

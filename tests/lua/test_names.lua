@@ -26,9 +26,10 @@ local function show_of(t, first, second, last)
 end
 
 local TARGETS = {
-    { "c", "m->w.h_a_weight + l * H_PARAMS", "real *const d_k_in = m->a.d_k_in + ((2 - l) & 1) * D_K_IN;" },
+    { "c", "m->w.h_a_weight + l * H_PARAMS",
+        "real *const d_k_in = m->a.d_k_in + ((K_LAYERS - l) & 1) * D_K_IN; // for the next iteration" },
     { "cuda", "m->w.h_a_weight + iteration(l, H_PARAMS)",
-        "const ga_address d_k_in = m->a.d_k_in + iteration((2 - l) & 1, D_K_IN);" },
+        "// for the next iteration\n        const ga_address d_k_in = m->a.d_k_in + iteration((K_LAYERS - l) & 1, D_K_IN);" },
 }
 
 for _, case in ipairs(TARGETS) do
@@ -44,12 +45,48 @@ for _, case in ipairs(TARGETS) do
         local header = show("model.h", "--target", target)
         t.contains(header, "static const size_t H_PARAMS = 64;")
         t.contains(header, "static const size_t K_PARAMS = 64;")
+        t.contains(step, "for (int l = 0; l < H_LAYERS; l++) { // body.h")
+        t.contains(step, "for (int l = K_LAYERS - 1; l >= 0; l--) { // body.k")
+        t.contains(header, "H_LAYERS = 3, /* of body.h */")
+        t.contains(header, "K_LAYERS = 2, /* of body.k */")
         t.contains(show("memory.c", "--target", target), '"body.h.%d.a.weight"')
         t.contains(show("probes.c", "--target", target), '"d_body_k_in.%d"')
     end)
 end
 
-add("a layer outside keeps long names, and no distance has the name of another constant", function(t)
+-- The calls of the boundary that update: the function, the range and its layer.
+local function updates_of(text)
+    local list = {}
+    for name, range in text:gmatch("\n +(update_[%w_]+)%([^;]-&RANGES%.([%w_]+, [l0]),") do
+        list[#list + 1] = name .. " " .. range
+    end
+    return list
+end
+
+for _, case in ipairs { { "c", "update.c" }, { "cuda", "step.c" } } do
+    local target, file = table.unpack(case)
+    add(target .. ": updates are called after their groups and go over ranges of one table", function(t)
+        local text = show_of(t, "h", "k")(file, "--target", target, "--set", 'optimizer={ "adamw", lr = 0.1, groups = '
+            .. '{ { rank = 1, weight_decay = 0 }, { "*.in.*", lr_scale = 2 }, { "*k.*", lr_scale = 3 } } }')
+        t.equal(updates_of(text), { "update_in in_weight, 0", "update_vectors in_bias, 0",
+            "update_matrices h_a_weight, l", "update_vectors h_a_bias, l", "update_vectors k_b_bias, l",
+            "update_k k_b_weight, l", "update_matrices out_weight, 0", "update_vectors out_bias, 0" })
+        t.contains(text, "/* body.h.*.a.weight */")
+    end)
+end
+
+add("numbers of the update that groups have in common are computed once", function(t)
+    local show = show_of(t, "h", "k")
+    local function assigned(file)
+        local list = {}
+        for name in show(file, "--set", 'optimizer={ "adamw", lr = 0.1, groups = { { rank = 1, weight_decay = 0.5 }, '
+            .. '{ "*k.*", lr_scale = 2 } } }'):gmatch("\n    s%->([%w_]+) = %(real%)%(") do list[#list + 1] = name end
+        return list
+    end
+    t.equal(assigned "update.c", { "decay", "step_size", "v_scale", "decay_vectors", "decay_k", "step_size_k" })
+end)
+
+add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")
     t.contains(header, "real *body_trained_a_weight;")
     t.contains(header, "static const size_t BODY_TRAINED_PARAMS = 64;")

@@ -64,7 +64,7 @@ add("layers of one shape share a function, and a profile tells them apart", func
     t.equal(functions, 1)
     local profile = programs.train({ name = p.name, spec = p.spec, train = p.probe, folder = p.folder },
         { "--cycles", 2, "--profile" }).out
-    for _, name in ipairs { "one_forward", "two_forward", "three_forward", "backward_two_weight", "update_0" } do
+    for _, name in ipairs { "one_forward", "two_forward", "three_forward", "backward_two_weight", "update_all" } do
         t.equal(t.match(profile, "\n" .. name .. " +(%d+) "), "2", name)
     end
 end)

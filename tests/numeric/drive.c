@@ -80,8 +80,7 @@ static void forward_cycle(ga_worker *w, void *arg) {
     pack_views(w, m);
     for (int k = 0; k < A; k++) {
         const batch b = batch_at(m, k);
-        forward(w, m, &b);
-        measure(w, m, &b);
+        evaluate(w, m, &b);
     }
 }
 
@@ -145,8 +144,8 @@ typedef struct sweep_call {
 static void sweep_step(ga_worker *w, void *arg) {
     const sweep_call *call = arg;
     model *m = call->m;
-    const int64_t from = call->from;
-    update_0(w, &m->step, m->flat_w + from, m->flat_g + from, STATE_ARRAYS, call->to - from);
+    const range part = {.count = call->to - call->from, .layers = 1, .flat = {call->from, 0}};
+    update_all(w, &m->step, &part, 0, m->flat_w, m->flat_g, STATE_ARRAYS);
     ga_barrier(w);
 }
 

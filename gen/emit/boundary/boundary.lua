@@ -1,40 +1,33 @@
 -- boundary: the kernels and calls of g.boundary (passes/update.lua).
 local batchnorm = require "emit.kernels.batchnorm"
 local clip = require "emit.boundary.clip"
-local expr = require "base.expr"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
 local ordered = require "base.ordered"
 local orthogonal = require "emit.boundary.orthogonal"
-local text = require "base.text"
+local ranges = require "emit.boundary.ranges"
 local update = require "emit.boundary.update"
 
 local boundary = {}
 
--- The parameters that an update covers, for its comment.
-local function covered(params)
-    local first, last = params[1].name:gsub("%%d", "*"), params[#params].name:gsub("%%d", "*")
-    if #params == 1 then return first end
-    return ("%s .. %s, %d tensors"):format(first, last, #params)
+-- The call of a kernel over a run, with the parameters that an update covers.
+local function run_call(g)
+    return function(kernel, pad, target, behind)
+        local list, a = ranges.arguments(g, kernel, target), kernel.node.attrs
+        table.insert(list, 1, target.step_of(kernel))
+        local comment = a.part == "" and ("%s// %s\n"):format(pad, ranges.covered(a.range)) or ""
+        return comment .. target.wrap(pad, kernel.name .. "(", list, ");" .. behind)
+    end
 end
 
--- What a call hands over for an item of its kernel: the address of an operand, or a number.
-local function argument(node, item, target, real)
-    local out = node.outs[item]
-    local t = out and out.tensor or node.ins[item]
-    if t then return target.pointer(t) end
-    local number = node.attrs.numbers[item] or error(node.op .. ": no operand '" .. item .. "'")
-    return math.type(number) == "float" and expr.literal(number, real) or tostring(number)
-end
-
---- The call of a kernel of the boundary; `behind` follows on its line.
-function boundary.call(kernel, pad, target, behind)
-    local node = kernel.node
-    local list = { kernel.first or target.step_of(kernel.reads_step) }
-    for _, item in ipairs(kernel.items) do list[#list + 1] = argument(node, item, target, kernel.real) end
-    local covers = node.attrs.part == "" and node.attrs.covers
-    local comment = covers and ("%s// %s\n"):format(pad, text.comment(covered(covers)).text) or ""
-    return comment .. target.wrap(pad, kernel.name .. "(", list, ");" .. behind)
+-- The call of an iteration's function, or of the polynomial in it.
+local function call(kernel, pad, target, behind)
+    local node, list = kernel.node, { kernel.first }
+    for _, name in ipairs(kernel.operands) do
+        list[#list + 1] = target.pointer(node.outs[name] and node.outs[name].tensor or node.ins[name])
+    end
+    list[#list + 1] = node.attrs.side and tostring(node.attrs.side)
+    return target.wrap(pad, kernel.name .. "(", list, ");" .. behind)
 end
 
 -- The call of what only one worker, or the host, does.
@@ -44,27 +37,38 @@ local function service_call(kernel, pad, target, behind)
     return pad .. service.call .. behind .. (service.stops and "\n" .. pad .. service.stops or "")
 end
 
--- The kernel that measures the gradient, without its text, which depends on the target.
+-- A kernel over runs that is no part of a rule; over, what: as in update.render.
+local function make(g, config, context, kernel, over, what)
+    return update.render(g, ordered.copy({ section = "boundary", hoisted = {}, named = ordered.map(),
+        at = "the boundary" }, kernel), config, context, kernel.name, over, what)
+end
+
+-- The kernel that measures the gradient.
 local function measure_kernel(g, config, context)
     local elements, calls = 0, 0
     graph.walk(g.boundary, function(node)
         if node.op == "gradient_partials" then
             local region = node.scope
-            elements = elements + node.attrs.numbers.count * (region and region.count or 1)
+            elements = elements + node.attrs.range.n * (region and region.count or 1)
             calls = calls + (region and region.count or 1)
         end
     end)
     local flops, bytes = clip.work(g, config, elements // calls)
-    return { name = "gradient_partials", section = "boundary", items = clip.items(config), flops = flops, bytes = bytes,
-        first = clip.writes(config) and context.target.sweep_step or context.target.worker,
-        at = "the boundary", hoisted = {}, named = ordered.map() }
+    return make(g, config, context, { name = "gradient_partials", flops = flops, bytes = bytes,
+        operands = clip.operands(config), reads_step = clip.writes(config) }, "tiles",
+        clip.measure(g, config, context.target))
+end
+
+-- The kernel that gives trained parameters and their averages each other's places.
+local function exchange_kernel(g, config, context)
+    return make(g, config, context, { name = "exchange", operands = { { "w", "real *run_w" },
+        { "state.ema", "real *run_ema" } } }, "tiles", { tile = update.TILE })
 end
 
 -- Lets all nodes of an op call this kernel.
-local function share(g, kernel, op, call)
+local function share(g, kernel, op, print)
     graph.walk(g.boundary, function(node)
-        if node.op ~= op then return end
-        node.kernel = ordered.copy(kernel, { node = node, print = call or boundary.call, real = g.real })
+        if node.op == op then node.kernel = ordered.copy(kernel, { node = node, print = print }) end
     end)
 end
 
@@ -87,8 +91,8 @@ end
 
 -- The call of an iteration's function.
 local function iteration_kernel(node, target)
-    return { name = node.attrs.iteration.name, node = node, print = boundary.call, first = target.worker .. ", m",
-        items = { "x", "y", "gram", "square" } }
+    return { name = node.attrs.iteration.name, node = node, print = call, first = target.worker .. ", m",
+        operands = { "x", "y", "gram", "square" } }
 end
 
 -- How the calls of all other nodes are printed.
@@ -98,25 +102,26 @@ local function set_calls(g, config, target)
         if node.fence then node.kernel = { node = node, print = service_call, name = service and service.kernel } end
         if node.op == "orthogonalize" then node.kernel = iteration_kernel(node, target) end
         if node.attrs and node.attrs.part then
-            node.kernel.print, node.kernel.real, node.kernel.at = boundary.call, g.real, config.optimizer.at
+            node.kernel.print, node.kernel.at = run_call(g), config.optimizer.at
         end
     end)
     for _, f in ipairs(g.iterations) do
         for _, node in ipairs(f.region.body) do
-            if node.op == "polynomial" then node.kernel.print, node.kernel.first = boundary.call, target.worker end
+            if node.op == "polynomial" then node.kernel.print, node.kernel.first = call, target.worker end
         end
     end
 end
 
---- All functions that g.boundary calls: { measure, updates, iterations }, lists but the first; each node gets its
---- record: { name, node, items, print(kernel, pad, target, behind), flops, bytes }.
+--- All functions that g.boundary calls: { measure, updates, iterations, exchange }, lists but for the first and the
+--- last; each node gets its record: { name, node, operands, print(kernel, pad, target, behind), flops, bytes }.
 function boundary.kernels(g, config, context)
     local target = context.target
     local found = { measure = measure_kernel(g, config, context), updates = update.kernels(g, config, context) }
     found.iterations = orthogonal.kernels(g, config, context, function(node)
         return kernels.make(node, "boundary", context)
     end)
-    share(g, found.measure, "gradient_partials")
+    if config.optimizer.own.ema then found.exchange = exchange_kernel(g, config, context) end
+    share(g, found.measure, "gradient_partials", run_call(g))
     share(g, batchnorm.move_kernel(target), "batchnorm_move", batchnorm.move_call)
     set_calls(g, config, target)
     average_work(g, found.updates)

@@ -51,16 +51,11 @@ function clip.norm_text(config)
         limit_of(config) and "clipped by value" or config.gradient and "changed by the spec" or "before clipping")
 end
 
---- What a call of gradient_partials hands over.
-function clip.items(config)
-    return { "partials", "g", reads_w(config) and "w" or "count", reads_w(config) and "count" or nil }
-end
-
---- The parameters of gradient_partials beside those of the target.
-function clip.parameters(config)
-    if config.accum == "bf16" then return { "double *partials", "const bf16 *run_g" } end
-    if not clip.writes(config) then return { "double *partials", "const real *run_g" } end
-    return { "const step *s", "double *partials", "real *run_g", reads_w(config) and "const real *run_w" or nil }
+--- The operands of gradient_partials, and its parameters for them.
+function clip.operands(config)
+    local element = config.accum == "bf16" and "const bf16" or clip.writes(config) and "real" or "const real"
+    return { { "partials", "double *partials" }, { "g", element .. " *run_g" },
+        reads_w(config) and { "w", "const real *run_w" } or nil }
 end
 
 -- The lines that read element `at` of the gradient, change it as the spec wants, and count what is not finite.

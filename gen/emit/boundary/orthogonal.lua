@@ -9,8 +9,8 @@ local orthogonal = {}
 -- square = a I + b gram + c square, for the coefficients of a group.
 local function polynomial(group, config, context)
     local target = context.target
-    local kernel = { name = "polynomial_" .. group.name, section = "boundary", hoisted = {}, named = ordered.map(),
-        items = { "square", "gram", "n" }, at = config.optimizer.at }
+    local kernel = { name = "polynomial_" .. group.word, section = "boundary", hoisted = {}, named = ordered.map(),
+        operands = { "square", "gram" }, at = config.optimizer.at }
     local own = table.move({ "real *square", "const real *gram", "int n" }, 1, 3, #target.first_parameters + 1,
         ordered.copy(target.first_parameters))
     target.over_square(kernel, own)
@@ -32,7 +32,7 @@ function orthogonal.kernels(g, config, context, make)
     local list, by_name = {}, {}
     for _, f in ipairs(g.iterations) do
         for _, node in ipairs(f.region.body) do
-            local name = node.kernel_name or "polynomial_" .. f.group.name
+            local name = node.kernel_name or "polynomial_" .. f.group.word
             local kernel = by_name[name]
             if not kernel then
                 kernel = node.kernel_name and make(node) or polynomial(f.group, config, context)

@@ -1,10 +1,10 @@
 -- update: the kernels that turn a gradient into new parameters: per parameter group and part of its rule one function
 -- over a run of elements (passes/update.lua has the nodes that call them).
 --
---   update_0_sums    what must be done before, and sums over the tiles of one tensor
---   update_0_scales  numbers of the tensor from these sums
---   update_0_start   x of each element of a matrix, before the iteration
---   update_0         w, g, state of an element -> new w, state
+--   update_all_sums    what must be done before, and sums over the tiles of one tensor
+--   update_all_scales  numbers of the tensor from these sums
+--   update_all_start   x of each element of a matrix, before the iteration
+--   update_all         w, g, state of an element -> new w, state
 --
 -- A sub-expression that reads no element is computed once per update, in double, where the update is decided.
 local clip = require "emit.boundary.clip"
@@ -13,8 +13,10 @@ local expr = require "base.expr"
 local factors = require "emit.boundary.factors"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local text = require "base.text"
+local update_names = require "passes.update_names"
 local update_pass = require "passes.update"
 local update_rule = require "passes.update_rule"
 
@@ -29,7 +31,7 @@ update.TILE = update_pass.TILE
 
 -- Names of kernels' own variables: a state of that name is called otherwise in C.
 local OWN = {}
-for name in ([[s t i r c first end from to n count rows columns tall tiles layer worker sums scales row column all
+for name in ([[s t i r c l first end from to n count rows columns tall tiles layer worker sums scales row column all
     direction adjust x w g size mean sum at few wide behind chunks matrices real double int if for do while return const
     static enum struct]]):gmatch "%S+" do
     OWN[name] = true
@@ -58,32 +60,54 @@ local function add_locals(statements, element, numbers)
     end
 end
 
--- Whether a hoisted number is one for each layer: with layer_decay, what reads the rate.
-local function is_layered(g, hoisted, name)
-    for _, h in ipairs(g.layer_rates and hoisted or {}) do
-        if h.name == name then
-            h.layered = ordered.find(expr.variables(h.e), "lr") ~= nil
-            return h.layered
-        end
+-- A number of the update as C computes it, in double. kernel: { group, named }.
+local function spelled(e, kernel, layered)
+    local scale = kernel.group.lr_scale
+    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
+        variable = function(name)
+            if kernel.named:has(name) then return "s->" .. kernel.named:get(name).field end
+            if name == "t" then return "(double)(t + 1)" end
+            if name == "grad_norm" then return "(sqrt(squares) * factor)" end
+            if name == "momentum" then return "s->momentum" end
+            local parts = (scale ~= 1 and " * " .. expr.literal(scale, "f64") or "")
+                .. (layered and " * LAYER_RATES[l]" or "")
+            return parts == "" and "s->lr" or ("(s->lr%s)"):format(parts)
+        end })
+end
+
+-- Whether a number is one for each layer: with layer_decay, what reads the rate.
+local function is_layered(rates, e) return rates ~= nil and ordered.find(expr.variables(e), "lr") ~= nil end
+
+-- Whether the number of this name is.
+local function reads_layer(g, hoisted, name)
+    for _, h in ipairs(hoisted) do
+        if h.name == name then return is_layered(g.layer_rates, h.e) end
     end
     return false
 end
 
--- What lowers the expressions of one group: hoisted collects what is computed once, by name. Where there are several
--- groups, names end in theirs.
-local function lowering(g, config, group, context)
-    local suffix = g.groups:size() > 1 and "_" .. group.name or ""
-    local l = { hoisted = {}, named = ordered.map(), flops = 0 }
+-- What lowers the expressions of one group: hoisted collects what is computed once, by name. The same number of two
+-- groups is one; of other numbers that want one name, those of later groups end in the word of their group. numbers:
+-- what all groups compute, by its text in C, and the names in use.
+local function lowering(g, config, group, context, numbers)
+    local suffix = g.groups:size() > 1 and "_" .. group.word or ""
+    local l = { hoisted = {}, named = ordered.map(), flops = 0, group = group }
     function l.field(name) return name .. suffix end
     function l.name_of(e)
-        return l.field(e.label or e.op == "var" and (e.name == "lr" and "rate" or e.name .. "_real") or "number")
+        local key = spelled(e, l, is_layered(g.layer_rates, e))
+        local wanted = e.label or e.op == "var" and (e.name == "lr" and "rate" or e.name .. "_real") or "number"
+        if not numbers.by_text[key] then
+            local own = numbers.names[wanted] and l.field(wanted) or wanted
+            numbers.by_text[key] = update_names.unused(numbers.names, own)
+        end
+        return numbers.by_text[key]
     end
     function l.value(e, element)
         local rest = expr.hoist(expr.lift(e), function(n) return element[n] end, l.hoisted, l.name_of)
         l.flops = l.flops + expr.count(rest)
         return expr.text(rest, context.target.spelling(g.real, function(name)
             return element[name] and local_name(g, name)
-                or "s->" .. name .. (is_layered(g, l.hoisted, name) and "[layer]" or "")
+                or "s->" .. name .. (reads_layer(g, l.hoisted, name) and "[layer]" or "")
         end, config.optimizer.at))
     end
     return l
@@ -94,7 +118,7 @@ local function lower(statements, g, r, l, element, group)
     local out = { lines = {}, formula = {}, stores = {}, writes = {} }
     for _, s in ipairs(statements) do
         local left = s[1]
-        out.formula[#out.formula + 1] = (" *   %s = %s"):format(left, expr.shown(expr.lift(s[2])))
+        out.formula[#out.formula + 1] = c_text.formula(left, expr.shown(expr.lift(s[2])))
         if r.numbers[left] then
             -- a number that a run keeps is in checkpoints by this name
             local kept = r.initial[left] and ("%s%s_%s"):format(group.name == tostring(group.index) and "u" or "",
@@ -121,108 +145,104 @@ end
 
 -- === kernels ====================================================================================
 
--- A kernel's items say what a call hands over, in the order of its parameters: names of operands and numbers.
-local function add_item(kernel, params, item, parameter)
-    kernel.items[#kernel.items + 1], params[#params + 1] = item, parameter
+-- The operands of a kernel, in the order of its parameters: tensors of its nodes and numbers of their runs.
+local function add_operand(kernel, item, parameter)
+    kernel.operands[#kernel.operands + 1] = { item, parameter }
 end
 
 local function pointer(is_written) return is_written and "real *" or "const real *" end
 
--- The arrays that a kernel's lines name, as its parameters and as loads; `writes`: those it changes.
-local function element_access(g, config, context, kernel, writes, lines)
+-- Gives a kernel the arrays that its lines name as operands; returns the loads of elements. writes: what it changes.
+local function element_access(g, config, kernel, writes, lines)
     local body = table.concat(lines, "\n")
-    local params, loads, given = {}, {}, {}
+    local loads, given = {}, {}
     local function named(name) return body:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil end
-    kernel.items = {}
     local half = g.half_sums
     if writes.w or named "w" then
-        add_item(kernel, params, "w", pointer(writes.w) .. "run_w")
+        add_operand(kernel, "w", pointer(writes.w) .. "run_w")
         given[#given + 1] = "w = run_w[i]"
     end
     if named "g" then
-        add_item(kernel, params, "g", (half and "const bf16 *" or "const real *") .. "run_g")
+        add_operand(kernel, "g", (half and "const bf16 *" or "const real *") .. "run_g")
         given[#given + 1] = (half and "g = %s * bf16_widen(run_g[i])" or "g = %s * run_g[i]"):format(
             clip.factor(config, kernel.group))
     end
     for _, state in ipairs(g.state_names) do
         local name = local_name(g, state)
         if writes[state] or named(name) then
-            add_item(kernel, params, "state." .. state, pointer(writes[state]) .. "run_" .. state)
+            add_operand(kernel, "state." .. state, pointer(writes[state]) .. "run_" .. state)
             loads[#loads + 1] = ("%sreal %s = run_%s[i];"):format(writes[state] and "" or "const ", name, state)
         end
     end
-    kernel.traffic = #kernel.items + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
+    kernel.traffic = #kernel.operands + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
     if kernel.group.rule.scope == "matrix" and (writes.x or named "x") then
-        add_item(kernel, params, writes.x and "started" or "x", pointer(writes.x) .. "direction")
+        add_operand(kernel, writes.x and "started" or "x", pointer(writes.x) .. "direction")
         if not writes.x then given[#given + 1] = "x = direction[i]" end
     end
-    if named "adjust" then add_item(kernel, params, "adjust", "real adjust") end
+    if named "adjust" then add_operand(kernel, "adjust", "real adjust") end
     kernel.layered = body:find("[layer]", 1, true) ~= nil
     if #given > 0 then table.insert(loads, 1, "const real " .. table.concat(given, ", ") .. ";") end
     kernel.reads_step = (body .. table.concat(given)):find("s->", 1, true) ~= nil
-    if kernel.reads_step or context.target.looks_at_skip then table.insert(params, 1, "const step *s") end
-    return params, loads
+    return loads
 end
 
 -- Behind the arrays of a kernel: what it takes of sums and scales, its layer, the sizes of its matrices.
-local function last_items(kernel, params, numbers, own)
+local function last_operands(kernel, numbers, own)
     local constant = numbers == "scales" and "const " or ""
-    if numbers then add_item(kernel, params, numbers, constant .. "double *" .. numbers) end
-    if kernel.layered then add_item(kernel, params, "layer", "int layer") end
-    for _, name in ipairs(own or {}) do add_item(kernel, params, name, "int " .. name) end
+    if numbers then add_operand(kernel, numbers, constant .. "double *" .. numbers) end
+    if kernel.layered then add_operand(kernel, "layer", "int layer") end
+    for _, name in ipairs(own or {}) do add_operand(kernel, name, "int " .. name) end
 end
 
--- A kernel over a run: one block of threads per `tile`, where a target has blocks.
-local function over_run(kernel, params, context, tile)
-    kernel.items[#kernel.items + 1] = "count"
-    return context.target.sweep(kernel, params, tile)
-end
-
--- Fills a block of the update's template; `what` has the arguments beside the function's head.
-local function render(kernel, config, context, block, params, what)
+--- Gives a kernel over a run its text, from a block of the update's template; `what` has the arguments beside the
+--- function's head. over: how the run is cut where a target has blocks of threads (targets/interface.lua).
+function update.render(g, kernel, config, context, block, over, what)
     local target = context.target
+    if over ~= "one" and over ~= "each" then add_operand(kernel, "count", target.int64 .. " count") end
+    local params, lines = ranges.head(g, kernel, target, over)
     local open = target.open(kernel.name, kernel.launch)
     local file = target.folder .. "/update" .. target.extension
     local arguments = ordered.copy(what, { fn = text.ident(kernel.name),
         params = text.block(target.wrap("", open, params, ""):sub(#open + 1)),
-        source = text.comment(("%s, templates/%s"):format(config.optimizer.at, file)),
+        source = text.comment(("%s, templates/%s"):format(kernel.at or config.optimizer.at, file)),
+        operands = #lines > 0 and block_of(lines) or nil,
         threads = kernel.launch and kernel.launch.threads })
     kernel.text = context.template(file)(block, arguments).text:gsub("\n+$", "\n")
     return kernel
 end
 
 local function new_kernel(group, part, flops)
-    return { name = ("update_%s%s"):format(group.name, part), section = "boundary", group = group,
-        flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
+    return { name = ("update_%s%s"):format(group.word, part), section = "boundary", group = group,
+        operands = {}, flops = flops, traffic = 0, hoisted = {}, named = ordered.map(), part = part }
 end
 
 -- What a kernel over the rows of matrices takes beside its arrays, and says of an element.
 local MATRIX = { "rows", "columns", "tall" }
 
-local function matrix_items(kernel, params)
+local function matrix_operands(kernel)
     if not kernel.group.rule.factors then return end
-    add_item(kernel, params, "row", "const real *row_factors")
-    add_item(kernel, params, "state.col_var", "const real *run_col_var")
+    add_operand(kernel, "row", "const real *row_factors")
+    add_operand(kernel, "state.col_var", "const real *run_col_var")
 end
 
 -- The numbers of a tensor that its sums give.
-local function scales_kernel(config, context, group, before, l, sums)
+local function scales_kernel(g, config, context, group, before, l, sums)
     local lines, formula = {}, {}
     local function given(n) return sums[n] or n == "n" end
     for i, scale in ipairs(before.scales) do
-        formula[i] = (" *   %s = %s"):format(scale[1], expr.shown(expr.lift(scale[2])))
+        formula[i] = c_text.formula(scale[1], expr.shown(expr.lift(scale[2])))
         local e = expr.hoist(expr.lift(scale[2]), given, l.hoisted, l.name_of)
         lines[i] = ("scales[%d] = %s;"):format(i - 1, expr.text(e, { call = rate.CALL,
             variable = function(n) return given(n) and n or "s->" .. n end }))
     end
     local kernel = new_kernel(group, "_scales", 0)
     local body = table.concat(lines)
-    kernel.reads_step, kernel.items = body:find("s->", 1, true) ~= nil, { "sums", "tiles" }
-    local params = { "const double *sums", context.target.int64 .. " tiles" }
-    if body:find("%f[%w_]n%f[^%w_]") then add_item(kernel, params, "n", "double n") end
-    add_item(kernel, params, "scales", "double *scales")
-    params = context.target.single(kernel, params, kernel.reads_step)
-    return render(kernel, config, context, "scales", params, { formula = block_of(formula),
+    kernel.reads_step = body:find("s->", 1, true) ~= nil
+    add_operand(kernel, "sums", "const double *sums")
+    add_operand(kernel, "tiles", context.target.int64 .. " tiles")
+    if body:find("%f[%w_]n%f[^%w_]") then add_operand(kernel, "n", "double n") end
+    add_operand(kernel, "scales", "double *scales")
+    return update.render(g, kernel, config, context, "scales", "one", { formula = block_of(formula),
         names = text.block(table.concat(sums.starts, ", ")), totals = sums.totals, scales = block_of(lines) })
 end
 
@@ -236,20 +256,20 @@ local function kernels_before(g, config, context, group, r, l)
         sums.starts[i], sums[sum[1]] = sum[1] .. " = 0", true
         adds[i] = ("%s += (double)(%s);"):format(sum[1], l.value(sum[2], element))
         sums.totals[i] = text.ident(sum[1])
-        body.formula[#body.formula + 1] = (" *   %s = sum of %s"):format(sum[1], expr.shown(expr.lift(sum[2])))
+        body.formula[#body.formula + 1] = c_text.formula(sum[1], "sum of " .. expr.shown(expr.lift(sum[2])))
     end
     local kernel = new_kernel(group, "_sums", l.flops)
-    local params, loads = element_access(g, config, context, kernel, body.writes,
+    local loads = element_access(g, config, kernel, body.writes,
         table.move(adds, 1, #adds, #body.lines + 1, ordered.copy(body.lines)))
     local matrix = group.rule.factors ~= nil
-    matrix_items(kernel, params)
-    last_items(kernel, params, "sums", matrix and MATRIX)
-    params = over_run(kernel, params, context, matrix and "matrix" or update.TILE)
-    return { render(kernel, config, context, matrix and "matrix_sums" or "sums", params, {
+    matrix_operands(kernel)
+    last_operands(kernel, "sums", matrix and MATRIX)
+    local block, over = matrix and "matrix_sums" or "sums", matrix and "matrix" or "tiles"
+    return { update.render(g, kernel, config, context, block, over, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), names = text.block(table.concat(sums.starts, ", ")), adds = block_of(adds),
         totals = sums.totals, tile = not matrix and update.TILE or nil }),
-        scales_kernel(config, context, group, before, l, sums) }
+        scales_kernel(g, config, context, group, before, l, sums) }
 end
 
 -- A sweep over elements with the numbers of their tensor.
@@ -259,7 +279,7 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
     l.flops = 1
     local body = lower(statements, g, r, l, r.element, group)
     local kernel = new_kernel(group, part, l.flops)
-    local params, loads = element_access(g, config, context, kernel, body.writes, body.lines)
+    local loads = element_access(g, config, kernel, body.writes, body.lines)
     local used = table.concat(body.lines, "\n")
     for i, scale in ipairs(r.before and r.before.scales or {}) do
         if used:find("%f[%w_]" .. scale[1] .. "%f[^%w_]") then
@@ -267,21 +287,21 @@ local function sweep_kernel(g, config, context, group, part, statements, r, l)
         end
     end
     local matrix = group.rule.factors ~= nil
-    matrix_items(kernel, params)
-    last_items(kernel, params, #once > 0 and "scales" or nil, matrix and MATRIX)
-    params = over_run(kernel, params, context, matrix and "matrix" or nil)
-    return render(kernel, config, context, matrix and "matrix_sweep" or "sweep", params, {
+    matrix_operands(kernel)
+    last_operands(kernel, #once > 0 and "scales" or nil, matrix and MATRIX)
+    local block, over = matrix and "matrix_sweep" or "sweep", matrix and "matrix" or "elements"
+    return update.render(g, kernel, config, context, block, over, {
         formula = block_of(body.formula), loads = block_of(loads), statements = block_of(body.lines),
         stores = block_of(body.stores), once = block_of(once), tile = not matrix and update.TILE or nil })
 end
 
-local function kernels_of(g, config, group, context)
+local function kernels_of(g, config, group, context, numbers)
     local r = update_rule.of(g, config, group)
-    local l = lowering(g, config, group, context)
+    local l = lowering(g, config, group, context, numbers)
     local list = {}
     if group.rule.factors then
-        list = factors.kernels(g, config, context, group, r, l, { render = render, new = new_kernel,
-            access = element_access, add_item = add_item })
+        list = factors.kernels(g, config, context, group, r, l, { render = update.render, new = new_kernel,
+            access = element_access, add_operand = add_operand })
     end
     if r.before then
         local before = kernels_before(g, config, context, group, r, l)
@@ -297,17 +317,17 @@ end
 
 --- The update kernels, in the order of the groups. Each node of g.boundary that calls one gets its record.
 function update.kernels(g, config, context)
-    local list, by_name = {}, {}
+    local list, by_name, numbers = {}, {}, { by_text = {}, names = {} }
     for _, group in g.groups:each() do
-        for _, kernel in ipairs(kernels_of(g, config, group, context)) do
+        for _, kernel in ipairs(kernels_of(g, config, group, context, numbers)) do
             list[#list + 1], by_name[kernel.name] = kernel, kernel
         end
     end
     graph.walk(g.boundary, function(node)
         local a = node.attrs
-        local kernel = a and a.part and by_name[("update_%s%s"):format(a.group.name, a.part)]
+        local kernel = a and a.part and by_name[("update_%s%s"):format(a.group.word, a.part)]
         if kernel then
-            local count = a.part == "_scales" and 0 or a.numbers.count
+            local count = a.part == "_scales" and 0 or a.range.n
             node.kernel = ordered.copy(kernel, { node = node, flops = kernel.flops * count,
                 bytes = math.floor(kernel.traffic * count) * (g.real == "f64" and 8 or 4) })
         end
@@ -316,20 +336,6 @@ function update.kernels(g, config, context)
 end
 
 -- === what is computed once per update =============================================================
-
-local function spelled(e, kernel, layered)
-    local scale = kernel.group.lr_scale
-    return expr.text(e, { number = function(x) return expr.literal(x, "f64") end, call = rate.CALL,
-        variable = function(name)
-            if kernel.named:has(name) then return "s->" .. kernel.named:get(name).field end
-            if name == "t" then return "(double)(t + 1)" end
-            if name == "grad_norm" then return "(sqrt(squares) * factor)" end
-            if name == "momentum" then return "s->momentum" end
-            local parts = (scale ~= 1 and " * " .. expr.literal(scale, "f64") or "")
-                .. (layered and " * LAYER_RATES[l]" or "")
-            return parts == "" and "s->lr" or ("(s->lr%s)"):format(parts)
-        end })
-end
 
 -- What part of the rate each depth gets, from before the first layer to behind the last.
 local function layer_table(rates)
@@ -341,7 +347,16 @@ end
 --- reals }: the first fields are so many doubles, of the others `reals` has how many numbers each is.
 --- rates: with layer_decay, what part of the rate each depth gets.
 function update.scalars(kernels, rates)
-    local assignments, fields, doubles, reals, any = {}, {}, 0, {}, false
+    local assignments, fields, doubles, reals, any, seen = {}, {}, 0, {}, false, {}
+    local function add(kernel, h)
+        local layered = is_layered(rates, h.e)
+        local n = layered and #rates
+        assignments[#assignments + 1] = (n and "for (int l = 0; l < %d; l++) s->%s[l] = (real)(%s);"
+            or "%ss->%s = (real)(%s);"):format(n or "", h.name, spelled(h.e, kernel, layered))
+        fields[#fields + 1] = ("real %s%s; /* %s%s */"):format(h.name, n and ("[%d]"):format(n) or "",
+            expr.shown(h.e), n and ", of each layer" or "")
+        reals[#reals + 1], any, seen[h.name] = n or 1, any or layered, true
+    end
     for _, kernel in ipairs(kernels) do
         for _, number in kernel.named:each() do
             assignments[#assignments + 1] = ("%ss->%s = %s;"):format(number.initial and "if (!s->skip) " or "",
@@ -352,12 +367,7 @@ function update.scalars(kernels, rates)
     end
     for _, kernel in ipairs(kernels) do
         for _, h in ipairs(kernel.hoisted) do
-            local n = h.layered and #rates
-            assignments[#assignments + 1] = (n and "for (int l = 0; l < %d; l++) s->%s[l] = (real)(%s);"
-                or "%ss->%s = (real)(%s);"):format(n or "", h.name, spelled(h.e, kernel, h.layered))
-            fields[#fields + 1] = ("real %s%s; /* %s%s */"):format(h.name, n and ("[%d]"):format(n) or "",
-                expr.shown(h.e), n and ", of each layer" or "")
-            reals[#reals + 1], any = n or 1, any or h.layered
+            if not seen[h.name] then add(kernel, h) end
         end
     end
     if any then table.insert(assignments, 1, layer_table(rates)) end

@@ -9,6 +9,7 @@ local memory = require "emit.program.memory"
 local names = require "emit.program.names"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
@@ -45,6 +46,11 @@ local function size_lines(g, config, context)
     local list = {
         ("B = %d, /* rows of a micro-batch */"):format(config.batch),
         ("A = %d, /* micro-steps of a cycle */"):format(g.accumulate),
+    }
+    for _, loop in ipairs(context.loops) do
+        list[#list + 1] = ("%s = %d, /* of %s */"):format(loop[1], loop[2], loop[3])
+    end
+    local more = {
         ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
@@ -53,8 +59,8 @@ local function size_lines(g, config, context)
         ("IGNORE = %d, /* a target that does not count */"):format(config.loss.fields.ignore or -100),
         ("DATA_FILES = %d,"):format(data.file_count(config)),
     }
-    for _, more in ipairs { batch.sizes(g), context.target.sizes(config, context) } do
-        table.move(more, 1, #more, #list + 1, list)
+    for _, part in ipairs { more, batch.sizes(g), context.target.sizes(config, context) } do
+        table.move(part, 1, #part, #list + 1, list)
     end
     return lines(list)
 end
@@ -119,6 +125,7 @@ function model_header.render(g, config, facts, context, updates, header)
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
         #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } },
+        { "ranges", ranges.types(context.ranges) },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },
         g.half_sums and { "gradients", { fields = sums.gradient_fields } },

@@ -1,6 +1,7 @@
--- names: what the emitted C calls the fields of its structures, and the distances between the iterations of a loop.
+-- names: what the emitted C calls the fields of its structures, how often a loop runs, and the distances between its
+-- iterations.
 --
---   transformer.h.%d.ln_1.weight    ->    m->w.h_ln_1_weight + l * H_PARAMS
+--   transformer.h.%d.ln_1.weight    ->    m->w.h_ln_1_weight + l * H_PARAMS       for l < H_LAYERS
 --   transformer_h_ln_1_y            ->    m->a.h_ln_1_y + l * H_LN_1_Y
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -61,34 +62,43 @@ local FLAT = { parameters = true, gradients = true, residues = true, collected =
 -- First words of other constants of the program.
 local TAKEN = { AT = true, GA = true, TRAINED = true }
 
--- What a distance is called: after the loop for parameters, or after what lies there.
-local function wanted_name(g, t, prefix)
-    local array, what = t.array, nil
-    if array then
-        local state = array[1] == "state" and g.states:get(array[2])
-        what = (array[1] == "flat" or state and state.dense) and "PARAMS" or array[2]
-    elseif FLAT[t.place.arena] then
-        what = "PARAMS"
-    end
-    local loop = what and t.scope.name:gsub("[^%w_]+", "_") .. "_"
-    local name = loop and (loop:sub(1, #prefix) == prefix and loop:sub(#prefix + 1) or loop) .. what or t.place.field
+-- The name of a constant, apart from other constants of the program.
+local function constant(name)
     name = name:upper()
     return (TAKEN[name:match("^[^_]*")] or name:find("^%d")) and "LOOP_" .. name or name
 end
 
---- Names the fields and distances of a graph; gives the distances, { name, elements }, in the order of the program.
+-- "H_LAYERS": what a constant of a loop is called.
+local function of_loop(region, prefix, what)
+    local loop = region.name:gsub("[^%w_]+", "_") .. "_"
+    return constant((loop:sub(1, #prefix) == prefix and loop:sub(#prefix + 1) or loop) .. what)
+end
+
+-- What a distance is called: after the loop for parameters, or after what lies there.
+local function wanted_name(t, prefix)
+    return FLAT[t.place.arena] and of_loop(t.scope, prefix, "PARAMS") or constant(t.place.field)
+end
+
+--- Names the fields, distances and loops of a graph; gives the distances, { name, elements }, in the order of the
+--- program, and how often loops over layers run, { name, count, path }.
 function names.set(g)
-    local prefix, list, value_of = common_prefix(g.params), {}, {}
+    local prefix, list, loops, loop_of, value_of = common_prefix(g.params), {}, {}, {}, {}
     name_fields(g, prefix)
-    local function distance(wanted, elements)
+    local function distance(wanted, elements, others)
         local name, k = wanted, 1
         while value_of[name] and value_of[name] ~= elements do
             k = k + 1
             name = wanted .. "_" .. k
         end
-        if not value_of[name] then list[#list + 1] = { name, elements } end
+        if not value_of[name] then table.insert(others or list, { name, elements }) end
         value_of[name] = elements
         return name
+    end
+    local function name_loop(region)
+        local is_named = region.op == "times" and not region.name:find "[^%w_.]"      -- not "256 rows of y"
+        if not is_named then return end
+        region.constant = distance(of_loop(region, prefix, "LAYERS"), region.count, loops)
+        loop_of[region.constant] = loop_of[region.constant] or region.name
     end
     local function see(node, name, t)
         local p, run = t.place, node.run
@@ -96,13 +106,14 @@ function names.set(g)
         if some and run.scope then
             p.rows = distance((p.field or t.name):upper() .. "_ROWS", run.rows * (graph.elements(t.shape) // run.whole))
         end
-        if t.scope and p and p.slots > 1 and not p.distance then
-            local each = graph.is_half(t) and not t.array and 2 or 1
-            p.distance = distance(wanted_name(g, t, prefix), p.stride * each)
+        if t.scope and p and p.slots > 1 and not p.distance and not t.array then
+            local each = graph.is_half(t) and 2 or 1
+            p.distance = distance(wanted_name(t, prefix), p.stride * each)
         end
     end
     for _, body in ipairs { g.views, g.forward, g.evaluation, g.backward, g.boundary } do
         graph.walk(body, function(node)
+            name_loop(node)
             for _, name in ipairs(node.signature and node.signature.outs or {}) do
                 if node.outs[name] then see(node, name, node.outs[name].tensor) end
             end
@@ -111,7 +122,8 @@ function names.set(g)
             end
         end)
     end
-    return list
+    for _, loop in ipairs(loops) do loop[3] = loop_of[loop[1]] end
+    return list, loops
 end
 
 --- The declarations of distances, in model.h.

@@ -16,7 +16,7 @@ local probe = require "emit.program.probe"
 local profile = require "emit.program.profile"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
-local scaler = require "emit.boundary.scaler"
+local ranges = require "emit.boundary.ranges"
 local runtime = require "emit.program.runtime"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
@@ -106,10 +106,11 @@ end
 
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
+    local distances, loops = names.set(g)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
         profile = profile.get(config.profile),
-        target = targets.of(config), distances = names.set(g),
+        target = targets.of(config), distances = distances, loops = loops, ranges = ranges.rows(g),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local found = boundary.kernels(g, config, context)

@@ -1,7 +1,6 @@
 -- step: the lines of forward, backward, the cycle and the boundary, as targets put them into their files. A role is
 -- two decisions over the one backward body: add or write, reduce or not.
 local batch = require "emit.program.batch"
-local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
 local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
@@ -11,8 +10,10 @@ local kernels = require "emit.kernels.kernels"
 local ordered = require "base.ordered"
 local orthogonal = require "emit.boundary.orthogonal"
 local outliers = require "emit.boundary.outliers"
+local ranges = require "emit.boundary.ranges"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
 local text = require "base.text"
 local update = require "emit.boundary.update"
 
@@ -67,13 +68,14 @@ end
 local function lines_of(body, reduces, pad, out, target)
     for i, node in ipairs(body) do
         if node.op == "times" then
-            local last = node.count - 1
             out[#out + 1] = pad .. (node.step > 0
-                and ("for (int l = 0; l < %d; l++) { // %s"):format(node.count, node.name)
-                or ("for (int l = %d; l >= 0; l--) { // %s"):format(last, node.name))
+                and ("for (int l = 0; l < %s; l++) { // %s"):format(ranges.layers(node) or c_text.count(node),
+                    node.name)
+                or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(node), node.name))
             local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
-                out[#out + 1] = ("%s    %s;"):format(pad, target.named(t))
+                out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
+                    t.place.slot == "next" and "for the next iteration" or "from the iteration before")
             end
             table.move(inner, 1, #inner, #out + 1, out)
             out[#out + 1] = pad .. "}"
@@ -165,45 +167,62 @@ local SKIP = {
     skip = "s->nonfinite > 0 || s->weight == 0",
 }
 
---- The arguments of step.c's template that both targets' steps have: the passes over a micro-batch and
--- the cycles.
+--- What step.c of all targets has of the passes over a micro-batch and of the cycles.
 function step.passes(g, config, context)
     local target = context.target
     local function lines(body, otherwise)
         return block_of(#body > 0 and lines_of(body, false, "", {}, target) or { otherwise })
     end
     return {
-        name = text.ident(config.name), buckets = #g.collectives,
-        forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation, target.nothing),
-        backward = step.backward_lines(g, g.backward, target),
-        chunked = g.head ~= nil, cycle_functions = cycle_functions(g, config.unroll, target),
+        forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation),
+        backward = step.backward_lines(g, g.backward, target), cycles = cycle_functions(g, config.unroll, target),
         batch = block_of(batch.places(g, target)),
     }
 end
 
---- The boundary of both targets.
+--- What all targets have of the boundary; buckets: nil without ranks.
 function step.boundary(g, context)
     local target = context.target
     local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
     return {
-        buckets = #g.collectives, bucket_rows = bucket_rows(g), boundary_calls = block_of(lines(g.boundary, "")),
-        iterations = orthogonal.functions(g, target, lines),
-        view_calls = block_of(#g.views > 0 and lines(g.views, "") or { "(void)m;" }),
+        ranges = sections.block(context.template("program/update.c"), "ranges",
+            { rows = ranges.table(g, context.ranges) }),
+        buckets = #g.collectives > 0 and { count = #g.collectives, rows = bucket_rows(g) } or nil,
+        boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
+        view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }
 end
 
---- What the decision about an update needs: the clipping, what skips it, and the hoisted scalars.
-function step.decision(g, config, updates, target)
+--- The sums of the cycle, by the block `totals` of a target's template.
+function step.totals(config, template)
+    return sections.block(template, "totals", { ranks = config.mode.ranks, by_sum = config.loss.weight == "sum",
+        divisor = scaler.divisor(config), full = scaler.full_text(config) })
+end
+
+local function check_clip(config, updates)
     local c = config.clip
     if c and (c.per_group or c.norm and c.p ~= 2) and update.reads(updates, "grad_norm") then
         diag.fail(c.at, ("clip: optimizer '%s' reads the 2-norm of the whole gradient, expected no other: p = 2, "
             .. "per_group = false"):format(config.optimizer.rule.name), {})
     end
-    return ordered.copy(clip.decision(g, config), { rate_lines = rate.lines(config, update.reads(updates, "t"), target),
-        has_factor = config.clip and config.clip.norm ~= nil or update.reads(updates, "grad_norm"),
+end
+
+--- The function that decides about an update, by the blocks `norm`, `totals` and `decide` of a target's template: the
+--- clipping, what skips the update, numbers that it computes once. threads: of a block, if it is a kernel.
+function step.decision(g, config, updates, context, template, threads)
+    check_clip(config, updates)
+    local target, own = context.target, clip.decision(g, config)
+    return sections.block(template, "decide", { threads = threads,
+        norm = sections.block(template, "norm", { threads = threads, sum = own.sum, largest = own.largest,
+            groups = own.groups, group_tiles = own.group_tiles }),
+        totals = own.rewrites and text.block("") or step.totals(config, template), grad_norm = own.grad_norm,
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),
-        scale_moved = scaler.moved(config, target), outliers = outliers.lines(config),
-        scalars = update.scalars(updates, g.layer_rates).assignments })
+        outliers = outliers.lines(config),
+        factor = sections.block(context.template("program/update.c"), "factor", { groups = own.groups,
+            clip = own.clip, rewrites = own.rewrites,
+            has_factor = config.clip and config.clip.norm ~= nil or update.reads(updates, "grad_norm") }),
+        rate_lines = rate.lines(config, update.reads(updates, "t"), target),
+        scalars = update.scalars(updates, g.layer_rates).assignments, scale_moved = scaler.moved(config, target) })
 end
 
 --- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets

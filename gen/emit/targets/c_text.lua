@@ -49,10 +49,14 @@ end
 --- The name of a tensor in the structures of model.h (program/names.lua).
 function c_text.field(t) return t.place.field or t.name end
 
--- The number of iterations of `region` finished before the one with loop variable l, or including it.
+--- How often a loop runs: the name of its constant, or a number; and the index of the last layer.
+function c_text.count(region) return region.constant or tostring(region.count) end
+function c_text.last(region) return region.constant and region.constant .. " - 1" or tostring(region.count - 1) end
+
+-- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
 local function finished(region, with_present)
     if region.step > 0 then return with_present and "l + 1" or "l" end
-    return ("%d - l"):format(region.count - (with_present and 0 or 1))
+    return (with_present and c_text.count(region) or c_text.last(region)) .. " - l"
 end
 
 --- The index of the present iteration's slot of a tensor, and the name of the distance between slots, in elements; nil
@@ -80,7 +84,7 @@ function c_text.adds(out)
     if not acc.first then return "true" end
     local loop
     for _, region in ipairs(acc.regions) do
-        loop = ("l != %d"):format(region.first)
+        loop = "l != " .. (region.step > 0 and region.first or c_text.last(region))
     end
     if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
     return loop or "false"
@@ -110,7 +114,27 @@ function c_text.wrap(pad, open, list, tail)
     return table.concat(rows, "\n")
 end
 
---- A call with its comment, on the call's last line if both fit, else on the line before.
+--- "left = right" as lines of the comment over a kernel, broken before operators outside of brackets.
+function c_text.formula(left, right)
+    local rows, row, piece, depth = {}, " *   " .. left .. " =", "", 0
+    local function put()
+        if #row + #piece > COLUMNS then
+            rows[#rows + 1] = row
+            row = " *      "
+        end
+        row, piece = row .. piece, ""
+    end
+    for word in right:gmatch("%S+") do
+        if depth == 0 and word:find "^[-+*/]$" then put() end
+        piece = piece .. " " .. word
+        depth = depth + select(2, word:gsub("%(", "")) - select(2, word:gsub("%)", ""))
+    end
+    put()
+    rows[#rows + 1] = row
+    return table.concat(rows, "\n")
+end
+
+--- A call with its comment: behind the call where both fit on its last line, else on the line before.
 function c_text.commented(pad, call, comment)
     local last = call:match("[^\n]*$")
     local is_end = last == call or last:sub(#pad + 1, #pad + 1) == " "

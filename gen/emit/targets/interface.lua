@@ -16,7 +16,6 @@ interface.fields = {
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
-    field("looks_at_skip", "boolean", "whether each kernel of an update looks whether the update is skipped", true),
 
     -- emitting the ops of the catalog (targets/ops.lua)
     field("folder", "string", "the folder of its templates, below templates/"),
@@ -52,6 +51,7 @@ interface.fields = {
     field("run_offset", "function", "(tensor, run): what is added to it for some rows"),
     field("adds", "function", "(out): whether a call adds to a result, or nil: it never does"),
     field("nothing", "string", "the body of an empty pass"),
+    field("no_views", "string", "the same of copies of weights"),
     field("micro_arguments", "string", "the arguments of micro(), %s the number of the micro-step"),
     field("cycle_parameters", "string", "the parameters of a cycle"),
     field("cycle_opening", "string", "its first line", true),
@@ -99,12 +99,14 @@ interface.fields = {
     field("fixed_place_type", "string", "the same of one that stays"),
     field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
         .. "call, the line that follows behind the barrier, the name of the kernel if there is one"),
-    field("sweep_step", "string", "what a call begins with whose kernel reads the struct step"),
-    field("move_step", "string", "the same of batchnorm_move"),
-    field("step_of", "function", "(reads_step): what the call of a kernel of the update begins with"),
-    field("single", "function", "(kernel, own, reads_step): the parameters of a kernel of one worker"),
-    field("sweep", "function", "(kernel, own, tile): those of a kernel over a range of the flat space"),
-    field("matrices", "function", "(kernel, own, over): those of a kernel over matrices"),
+    field("move_step", "string", "what the call of batchnorm_move begins with"),
+    field("array", "function", "(array): the address of a whole array of the flat space, { kind, name }"),
+    field("operand_parameter", "function", "(parameter): what a function over a run is given for an operand"),
+    field("operand_place", "function", "(parameter, all, place): the declaration of its elements in array `all`"),
+    field("operand_number", "function", "(parameter, value): the declaration of a number"),
+    field("over_run", "function", "(kernel, over): the parameters of a kernel over a run, and its first lines. over: "
+        .. "elements, tiles; matrix, rows, columns, each (of matrices); one (worker)"),
+    field("step_of", "function", "(kernel): what the call of a kernel over a run begins with"),
     field("over_square", "function", "(kernel, own): sets the launch of a kernel over a square matrix"),
 }
 

@@ -36,10 +36,10 @@ end
 local SERVICES = { small_sum = "sum loss, weight and rows over the ranks", handler = "call the handler",
     sum_up = "make the mean of the gradient known" }
 
--- "update_0 of fc.weight writes w, m": the parameters where the node knows them, the arrays that it writes.
+-- "update_all of fc.weight writes w, m": the parameters where the node knows them, the arrays that it writes.
 local function boundary_call(node)
     local name = SERVICES[node.op] or node.kernel.name or node.op
-    local covers = node.attrs.covers
+    local covers = node.attrs.part and node.attrs.range.covers
     if covers then
         name = ("%s of %s"):format(name, covers[1].name)
             .. (#covers > 1 and " .. " .. covers[#covers].name or "")

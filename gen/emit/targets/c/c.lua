@@ -4,10 +4,10 @@ local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
-    barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;",
+    barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;", no_views = "(void)m;",
     i32 = "int32_t", index = "i",
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
-    sweep_step = "w, &m->step", move_step = "w",
+    move_step = "w",
     iteration = "int64_t iteration",
     micro_arguments = "w, m, %s",
     cycle_parameters = "ga_worker *w, void *arg", cycle_opening = "    model *m = arg;", tail = true,
@@ -26,19 +26,15 @@ local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16
 
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
--- The address of a run of an array.
-local function range_pointer(t)
-    local p = t.place
-    local base = t.array[1] == "partials" and "m->partials" or ("m->%s_%s"):format(t.array[1], t.array[2])
-    return base .. (p.offset > 0 and (" + %d"):format(p.offset) or "")
-        .. (p.slots > 1 and " + l * " .. p.distance or "")
+--- The address of a whole array, { kind, name }.
+function c.array(array)
+    return array[1] == "partials" and "m->partials" or ("m->%s_%s"):format(array[1], array[2])
 end
 
 --- The C expression of the address of a tensor, in a function with `model *m` and `batch *b`.
 function c.pointer(t)
     local arena = t.place.arena
     if t.kind == "argument" then return t.name end
-    if t.array then return range_pointer(t) end
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
@@ -46,7 +42,7 @@ function c.pointer(t)
     if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
     if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
-    if arena == "collected" then return ("m->flat_g + %d%s"):format(t.place.offset, offset) end
+    if arena == "collected" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
     return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
 end
@@ -134,26 +130,18 @@ c.services = {
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
---- The parameters of a boundary kernel that one worker executes; step_of gives the first argument of its call.
-function c.single(_, own, reads_step)
-    local all = { "ga_worker *worker", reads_step and "const step *s" or nil }
-    return table.move(own, 1, #own, #all + 1, all)
+--- How a kernel over a run finds its operands: what it is given, where the elements of a layer are, a number.
+function c.operand_parameter(parameter) return parameter end
+function c.operand_place(parameter, all, place) return ("%s = %s + %s;"):format(parameter, all, place) end
+function c.operand_number(parameter, value) return ("const %s = %s;"):format(parameter, value) end
+
+--- The parameters of a kernel over a run and its first lines; what the call begins with.
+function c.over_run(kernel)
+    local all, own = { "ga_worker *worker", kernel.reads_step and "const step *s" or nil }, kernel.over_run
+    return table.move(own.parameters, 1, #own.parameters, #all + 1, all), own.lines
 end
 
-function c.step_of(reads_step) return reads_step and c.sweep_step or "w" end
-
---- The parameters of an update kernel: its own and `count`, the elements of a run.
-function c.sweep(_, own)
-    local all = table.move(own, 1, #own, 2, { "ga_worker *worker" })
-    all[#all + 1] = "int64_t count"
-    return all
-end
-
---- The same for a kernel over rows or columns of matrices; a kernel over whole matrices has no `count`.
-function c.matrices(_, own, over)
-    if over then return c.sweep(nil, own) end
-    return table.move(own, 1, #own, 2, { "ga_worker *worker" })
-end
+function c.step_of(kernel) return kernel.reads_step and "w, &m->step" or "w" end
 
 --- A kernel over a square matrix has no launch.
 function c.over_square() end

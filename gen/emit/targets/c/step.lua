@@ -6,6 +6,7 @@ local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -36,13 +37,9 @@ function c_step.calls(all, found)
     return list
 end
 
-local function kernels_text(g, config, context, found)
-    local list, target = ordered.collect(context.functions.list, function(f) return f.text end), context.target
-    local open = target.open("gradient_partials")
-    local arguments = clip.measure(g, config, target)
-    list[#list + 1] = context.template("c/update.c")("gradient_partials", ordered.copy(arguments, {
-        params = text.block(target.wrap("", open, target.sweep(nil, clip.parameters(config)), ""):sub(#open + 1)) }))
-        .text:gsub("\n+$", "\n")
+local function kernels_text(g, context, found)
+    local list = ordered.collect(context.functions.list, function(f) return f.text end)
+    list[#list + 1] = found.measure.text
     for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
     if g.residues then
         local settle = context.template("c/accumulate.c")("settle", { tile = update.TILE }).text:gsub("\n+$", "\n")
@@ -51,40 +48,48 @@ local function kernels_text(g, config, context, found)
     if batchnorm.moves(g) then
         list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
     end
-    if config.optimizer.own.ema then
-        list[#list + 1] = context.template("c/update.c")("exchange", { tile = update.TILE }).text:gsub("\n+$", "\n")
-    end
+    list[#list + 1] = found.exchange and found.exchange.text
     return table.concat(list, "\n")
 end
 
 local function update_text(g, config, context, found, header)
-    local arguments = ordered.copy(step.boundary(g, context),
-        step.decision(g, config, found.updates, context.target))
-    arguments.header = text.block(header("update.c",
-        ("the boundary: one update of \"%s\"; part of step.c"):format(config.name)))
-    arguments.name = text.ident(config.name)
-    local template = context.template("program/update.c")
-    arguments.lr, arguments.scaler = rate.functions(config, context.target), scaler.definition(config)
-    arguments.totals = text.block((template("totals", { ranks = config.mode.ranks, by_sum = config.loss.weight == "sum",
-        divisor = scaler.divisor(config), full = scaler.full_text(config) }).text:gsub("\n+$", "")))
-    arguments.ranks, arguments.rewrites = config.mode.ranks, clip.writes(config)
-    return template("update", arguments).text
+    local template, b = context.template("program/update.c"), step.boundary(g, context)
+    return sections.render(template, {
+        { "head", { header = text.block(header("update.c",
+            ("the boundary: one update of \"%s\"; part of step.c"):format(config.name))),
+            scaler = scaler.moves(config) } },
+        b.ranges, b.buckets and { "buckets", b.buckets } or false, { "views", { view_calls = b.view_calls } },
+        rate.functions(config, context.target),
+        config.mode.ranks and { "small_sum", {} },
+        clip.writes(config) and { "sum_up", { totals = step.totals(config, template) } },
+        scaler.definition(config), step.decision(g, config, found.updates, context, template), { "handlers", {} },
+        b.iterations, { "boundary", { boundary_calls = b.boundary_calls } },
+    })
+end
+
+local function step_text(g, config, context, header)
+    local p, name, chunked = step.passes(g, config, context), text.ident(config.name), g.head ~= nil
+    return sections.render(context.template("program/step.c"), {
+        { "head", { header = text.block(header("step.c",
+            ("forward, backward and the cycles of \"%s\""):format(config.name))) } },
+        { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
+            buckets = #g.collectives } },
+        { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", { chunked = chunked } },
+        { "run", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
+        config.optimizer.own.ema and { "averages", { name = name } } or false,
+        { "evaluations", { name = name, chunked = chunked } },
+    })
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
 function c_step.render(g, config, context, _, found, header, files)
-    local kernel_texts = kernels_text(g, config, context, found)
+    local kernel_texts = kernels_text(g, context, found)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
     files:set("update.c", update_text(g, config, context, found, header))
-    local arguments = step.passes(g, config, context)
-    arguments.header = text.block(header("step.c",
-        ("forward, backward and the cycles of \"%s\""):format(config.name)))
-    arguments.cycle_cases = cycle_cases(g)
-    arguments.ema = config.optimizer.own.ema ~= nil
-    files:set("step.c", context.template("program/step.c")("step", arguments).text)
+    files:set("step.c", step_text(g, config, context, header))
 end
 
 return c_step

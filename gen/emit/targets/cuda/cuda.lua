@@ -3,14 +3,14 @@
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
-local ordered = require "base.ordered"
+local update_pass = require "passes.update"
 
 local THREADS = 256
 
 local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_parameter = "queue *q",
-    nothing = "(void)q, (void)m, (void)b;", i32 = "int", index = "(int)i",
+    nothing = "(void)q, (void)m, (void)b;", no_views = "(void)q, (void)m;", i32 = "int", index = "(int)i",
     views = "const ga_address v = m->device_memory[DEVICE_VIEWS];",
-    sweep_step = "q, m->block", move_step = "q, m->block",
+    move_step = "q, m->block",
     iteration = "ga_int64 iteration",
     micro_arguments = "q, m, slot, %s", cycle_parameters = "queue *q, model *m, int slot",
     adds = c_text.adds, wrap = c_text.wrap }
@@ -28,19 +28,13 @@ end
 
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 
--- The address of a run of an array.
-local function range_pointer(t)
-    local p, element = t.place, ELEMENT[t.dtype] or t.array[1] == "partials" and "double" or "real"
-    local base = "m->device_" .. (t.array[1] == "state" and "state_" or "") .. t.array[2]
-    if p.slots > 1 then return ("%s + sizeof(%s) * (%d + l * %s)"):format(base, element, p.offset, p.distance) end
-    return base .. (p.offset > 0 and (" + sizeof(%s) * %d"):format(element, p.offset) or "")
-end
+--- The address of a whole array, { kind, name }.
+function cuda.array(array) return "m->device_" .. (array[1] == "state" and "state_" or "") .. array[2] end
 
 --- The expression of the address of a tensor, in a host function with `model *m` and `batch *b`.
 function cuda.pointer(t)
     local arena = t.place.arena
     if t.kind == "argument" then return t.name end
-    if t.array then return range_pointer(t) end
     if arena == "batch" then return "b->" .. t.name end
     if arena == "step" then return t.moves and "m->block + offsetof(step, seed)" or "m->step.seed" end
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
@@ -48,7 +42,7 @@ function cuda.pointer(t)
     if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
     if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
-    if arena == "collected" then return ("m->device_g + sizeof(real) * %d%s"):format(t.place.offset, offset) end
+    if arena == "collected" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
     return c_text.is_named(t) and c_text.field(t) or address_of_value(t)
 end
@@ -94,41 +88,43 @@ cuda.services = {
     decide = { call = "decide(q, m->block, m->device_partials);", kernel = "decide" },
 }
 
---- The parameters of a boundary kernel of one block; step_of gives the first argument of its call. All boundary kernels
---- check whether the update is skipped.
-cuda.looks_at_skip = true
-function cuda.single(kernel, own)
-    kernel.launch = { blocks = 1, threads = THREADS }
-    kernel.parameters = table.move(own, 1, #own, 2, { "const step *s" })
-    return kernel.parameters
+local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
+
+--- What the host hands over for a parameter of a kernel.
+function cuda.operand_parameter(parameter)
+    local is_address = parameter:find("*", 1, true)
+    return (is_address and "ga_address " or HOST_TYPE[parameter:match "^[%w_]+"] .. " ") .. parameter:match "[%w_]+$"
 end
 
-function cuda.step_of() return cuda.sweep_step end
-
---- The parameters of an update kernel: its own and `count`, the elements of a run. Blocks: one per `tile` elements, one
---- per `tall` rows for "matrix", else enough for all elements.
-function cuda.sweep(kernel, own, tile)
-    kernel.launch = { threads = THREADS,
-        blocks = tile == "matrix" and "(unsigned)((count / columns + tall - 1) / tall)"
-            or tile and ("(unsigned)((count + %d) / %d)"):format(tile - 1, tile) }
-    kernel.parameters = ordered.copy(own)
-    table.insert(kernel.parameters, "ga_int64 count")
-    return kernel.parameters
+--- How the launch of a kernel over a run finds its operands: where the elements of a layer are, a number.
+function cuda.operand_place(parameter, all, place)
+    return ("%s = %s + sizeof(%s) * (size_t)%s;"):format(cuda.operand_parameter(parameter), all,
+        parameter:match "([%w_]+) %*", place)
 end
 
--- Blocks of a kernel over matrices: a warp per row; a thread per column and chunk of rows.
+function cuda.operand_number(parameter, value)
+    return ("%s = %s;"):format(cuda.operand_parameter(parameter), value)
+end
+
+-- Blocks of a kernel over a run, by how the run is cut. Of "elements" there are as many as are useful.
 local BLOCKS = {
+    one = 1, each = "(unsigned)matrices",
+    tiles = ("(unsigned)((count + %d) / %d)"):format(update_pass.TILE - 1, update_pass.TILE),
+    matrix = "(unsigned)((count / columns + tall - 1) / tall)",
     rows = ("(unsigned)((count / columns + %d) / %d)"):format(THREADS // 32 - 1, THREADS // 32),
     columns = ("(unsigned)((count / ((int64_t)rows * columns) * ((rows + %d) / %d) * columns + %d) / %d)")
         :format(matrices.CHUNK - 1, matrices.CHUNK, THREADS - 1, THREADS),
 }
 
---- The same for a kernel over rows or columns of matrices, or over whole matrices with one block each.
-function cuda.matrices(kernel, own, over)
-    if over then cuda.sweep(kernel, own) else kernel.parameters = own end
-    kernel.launch = { threads = THREADS, blocks = BLOCKS[over] or "(unsigned)matrices" }
-    return kernel.parameters
+--- The parameters of a kernel over a run, and what its call begins with: those of a rule look for a skipped update.
+function cuda.over_run(kernel, over)
+    kernel.launch = { threads = THREADS, blocks = BLOCKS[over] }
+    kernel.parameters = { (kernel.reads_step or kernel.group) and "const step *s" or nil }
+    for _, operand in ipairs(kernel.operands) do kernel.parameters[#kernel.parameters + 1] = operand[2] end
+    return kernel.parameters, {}
 end
+
+function cuda.step_of(kernel) return (kernel.reads_step or kernel.group) and "q, m->block" or "q" end
 
 --- The launch of a kernel over a square matrix of n rows.
 function cuda.over_square(kernel, own)

@@ -10,6 +10,7 @@ local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
 local scaler = require "emit.boundary.scaler"
+local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
@@ -82,46 +83,40 @@ end
 
 cuda_step.SMALL = SMALL
 
--- Kernels without a node: { name, launch, parameters, text }.
+-- The kernel that decides about an update, with the functions that it calls.
+local function decide_kernel(g, config, context, found)
+    local template = context.template("cuda/update.cu")
+    return { name = "decide", launch = { blocks = 1, threads = THREADS },
+        parameters = { "step *s", "const double *partials" }, text = sections.render(template, {
+            rate.functions(config, context.target),
+            scaler.moves(config) and { "scaler", scaler.device(config) },
+            step.decision(g, config, found.updates, context, template, THREADS),
+        }) }
+end
+
+-- Kernels that no node stands for: { name, launch, parameters, text }.
 local function boundary_kernels(g, config, context, found)
     local template = context.template("cuda/update.cu")
-    local list = {}
+    local list = { found.measure }
     local function add(name, launch, parameters, arguments)
         list[#list + 1] = { name = name, launch = launch, parameters = parameters,
             text = template(name, arguments).text:gsub("\n+$", "\n") }
     end
-    local measure = {}
-    cuda.sweep(measure, clip.parameters(config), clip.TILE)
-    local open = cuda.open("gradient_partials", measure.launch)
-    add("gradient_partials", measure.launch, measure.parameters, ordered.copy(clip.measure(g, config, cuda), {
-        threads = THREADS, params = text.block(cuda.wrap("", open, measure.parameters, ""):sub(#open + 1)) }))
-    list[1].flops, list[1].bytes = found.measure.flops, found.measure.bytes
-    local totals = text.block((template("totals", { ranks = config.mode.ranks,
-        by_sum = config.loss.weight == "sum", divisor = scaler.divisor(config), full = scaler.full_text(config) })
-        .text:gsub("\n+$", "")))
     if clip.writes(config) then
-        add("sum_up", { blocks = 1, threads = 32 }, { "step *s" }, { totals = totals })
+        add("sum_up", { blocks = 1, threads = 32 }, { "step *s" },
+            { totals = step.totals(config, template) })
     end
     if config.mode.ranks then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
     end
-    local arguments = step.decision(g, config, found.updates, context.target)
-    arguments.threads, arguments.totals = THREADS, totals
-    arguments.rate, arguments.scaler = rate.functions(config, context.target), text.block("")
-    if scaler.moves(config) then
-        arguments.scaler = text.block((template("scaler", scaler.device(config)).text:gsub("\n+$", "")))
-    end
-    if config.optimizer.own.ema then
-        add("exchange", { blocks = (g.trained_elements + update.TILE - 1) // update.TILE, threads = THREADS },
-            { "real *a", "real *b" }, { threads = THREADS, tile = update.TILE, trained = g.trained_elements })
-    end
+    list[#list + 1] = found.exchange
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
         local head = cuda.open("batchnorm_move", launch)
         add("batchnorm_move", launch, kernel.parameters, { threads = THREADS,
             params = text.block(cuda.wrap("", head, kernel.parameters, ""):sub(#head + 1)) })
     end
-    add("decide", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" }, arguments)
+    list[#list + 1] = decide_kernel(g, config, context, found)
     return list
 end
 
@@ -151,24 +146,23 @@ local function kernels_text(g, config, context, kernels, sweeps, header)
     return table.concat(out, "\n")
 end
 
-local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
-
--- The host function of a kernel: its parameters, its index in KERNEL_NAMES, its launch.
+-- The host's side of a kernel: its parameters, its place in KERNEL_NAMES, its launch.
 local function launcher(kernel)
-    local parameters, arguments = { "queue *q" }, {}
+    local run, parameters, arguments = kernel.over_run, { "queue *q" }, {}
     for i, p in ipairs(kernel.parameters) do
-        local name = p:match("([%a_][%w_]*)$")
-        parameters[i + 1] = (p:find("*", 1, true) and "ga_address" or HOST_TYPE[p:match("^[%w_]+")])
-            .. " " .. name
-        arguments[i] = "&" .. name
+        if not run or p == "const step *s" then parameters[#parameters + 1] = cuda.operand_parameter(p) end
+        arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
-    local l = kernel.launch
-    local blocks = l.blocks and tostring(l.blocks) or "blocks_over(count)"
-    return table.concat({
-        cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"),
-        cuda.wrap("    ", "void *args[] = {", arguments, "};"),
-        ("    launch(q, K_%s, %s, %d, args);"):format(kernel.name:upper(), blocks, l.threads),
-        "}", "" }, "\n")
+    local out, l = {}, kernel.launch
+    if run then
+        table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
+        for i, line in ipairs(run.lines) do out[i] = "    " .. line end
+    end
+    table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
+    out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
+    out[#out + 1] = cuda.wrap("    ", "launch(", { "q", "K_" .. kernel.name:upper(),
+        l.blocks and tostring(l.blocks) or "blocks_over(count)", tostring(l.threads), "args" }, ");")
+    return table.concat(out, "\n") .. "\n}\n"
 end
 
 local BLOCKS_OVER = [[
@@ -266,22 +260,36 @@ function cuda_step.calls(all, found, context)
     return list
 end
 
+local function step_text(g, config, context, header)
+    local p, b, name = step.passes(g, config, context), step.boundary(g, context), text.ident(config.name)
+    local micro, micro_graphs = micro_cases(g)
+    local play, cycle_graphs = cycle_cases(g)
+    local ranks, chunked = config.mode.ranks or false, g.head ~= nil
+    return sections.render(context.template("program_cuda/step.c"), {
+        { "head", { header = text.block(header("step.c",
+            ("forward, backward, boundary: one update of \"%s\""):format(config.name))) } },
+        ranks and { "order", {} }, { "includes", {} },
+        b.ranges, { "views", { view_calls = b.view_calls } }, b.iterations,
+        { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
+        b.buckets and { "buckets", b.buckets } or false, { "backward", { backward = p.backward, chunked = chunked } },
+        { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
+        { "cycles", { functions = p.cycles } }, { "graphs", { play_cases = play, micro_cases = micro } },
+        { "transfers", { parallel = ranks } },
+        { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
+        { "evaluations", { name = name, chunked = chunked } },
+        config.optimizer.own.ema and { "averages", { name = name } } or false,
+        { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
+            downloads = transfers(g, false), parallel = ranks } },
+        { "load", { name = name } },
+    })
+end
+
 --- kernels.cu, launch.c and step.c, in a map of files.
 function cuda_step.render(g, config, context, _, found, header, files)
     local kernels = context.kernels
     files:set("kernels.cu", kernels_text(g, config, context, kernels, found.updates, header))
     files:set("launch.c", launch_text(kernels, header))
-    local arguments = ordered.copy(step.passes(g, config, context), step.boundary(g, context))
-    arguments.header = text.block(header("step.c",
-        ("forward, backward, boundary: one update of \"%s\""):format(config.name)))
-    arguments.parallel = config.mode.ranks
-    arguments.ema = config.optimizer.own.ema ~= nil
-    arguments.by_epoch = config.schedule.fields.by == "epoch"
-    if #g.views == 0 then arguments.view_calls = text.block("(void)q, (void)m;") end
-    arguments.micro_cases, arguments.micro_graphs = micro_cases(g)
-    arguments.play_cases, arguments.cycle_graphs = cycle_cases(g)
-    arguments.uploads, arguments.downloads = transfers(g, true), transfers(g, false)
-    files:set("step.c", context.template("program_cuda/step.c")("step", arguments).text)
+    files:set("step.c", step_text(g, config, context, header))
 end
 
 return cuda_step

@@ -1,0 +1,206 @@
+-- ranges: the runs of the flat space that the boundary goes over, as a table of the program. A call hands over a row
+-- of the table, the number of a layer and whole arrays; the row says where the elements of the layer lie.
+--
+--   .h_matrices = {.count = 7077888, .layers = 12, .flat = {39383808, 7087872}},
+--
+--   for (int l = 0; l < RANGES.h_matrices.layers; l++)
+--       update_matrices(w, &m->step, &RANGES.h_matrices, l, m->flat_w, m->flat_g, m->state_m, m->state_v);
+local c_text = require "emit.targets.c_text"
+local expr = require "base.expr"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local text = require "base.text"
+local update_names = require "passes.update_names"
+
+local ranges = {}
+
+-- The numbers of a row: { name, type, comment }; those that no kernel reads are left out.
+local NUMBERS = {
+    { "layer", "int", "depth of the first layer" },
+    { "adjust", "real", "factor of the rate, by the shape of the matrix" },
+    { "rows", "int", "of a matrix" }, { "columns", "int", "of a matrix" }, { "matrices", "int", "of a layer" },
+    { "tall", "int", "rows of a tile" }, { "tiles", "int64_t", "of a layer, each with its own sums" },
+}
+
+-- What a kernel reads of its row beside places, and of the layer l.
+local READ = { count = "r->count", n = "(double)r->count", layer = "r->layer + l" }
+for _, number in ipairs(NUMBERS) do READ[number[1]] = READ[number[1]] or "r->" .. number[1] end
+
+-- Arrays of m->partials have a place of their own in a row; a state too that does not lie over the flat space.
+local IN_PARTIALS = { partials = true, sums = true, scales = true }
+
+-- The array of an operand of a kernel, and its place in a row; nil: the operand lies in no array of the flat space.
+local function array_of(g, item)
+    local state = item:match("^state%.(.*)")
+    if state then return state, g.states:get(state).dense and "flat" or "state_" .. state end
+    if item == "w" or item == "g" then return item, "flat" end
+    if IN_PARTIALS[item] then return "partials", item end
+end
+
+-- === the table ===================================================================================
+
+-- The parameters that a run covers, for comments.
+local function covered(params)
+    local first, last = params[1].name:gsub("%%d", "*"), params[#params].name:gsub("%%d", "*")
+    if #params == 1 then return first end
+    return ("%s .. %s, %d tensors"):format(first, last, #params)
+end
+
+--- The parameters that a run covers, as text of a comment.
+function ranges.covered(run)
+    return text.comment(run.covers and covered(run.covers) or "all trained parameters").text
+end
+
+local function name_of(g, run)
+    if run.offset == 0 and run.n == g.trained_elements then return "all" end
+    if #run.covers == 1 then return c_text.field(run.covers[1].value) end
+    local region = run.covers[1].region
+    return (region and graph.identifier(region.name:match("[^.]*$")) .. "_" or "") .. run.group.word
+end
+
+-- Notes in a row the places of a node's operands.
+local function add_places(row, g, node)
+    for _, list in ipairs { graph.reads(node), ordered.collect(graph.writes(node), function(o) return o.tensor end) } do
+        for _, t in ipairs(list) do
+            if t.array and t.array[1] ~= "partials" then
+                local _, name = array_of(g, (t.array[1] == "state" and "state." or "") .. t.array[2])
+                row.places[name] = t.place
+            end
+        end
+    end
+    for item in ordered.each(IN_PARTIALS) do
+        local t = node.outs[item] and node.outs[item].tensor or node.ins[item]
+        if t and t.array then row.places[item] = t.place end
+    end
+end
+
+--- The rows of the table, in the order of the boundary, as { name, count, layers, numbers, places, comment }. Runs of
+--- the same elements share one; each run gets its `row`.
+function ranges.rows(g)
+    local list, by_key, taken = {}, {}, {}
+    for word in text.KEYWORDS:gmatch("%S+") do taken[word] = true end
+    local function row_of(run)
+        local key = ("%d %d %d %d"):format(run.offset, run.n, run.count, run.count > 1 and run.stride or 0)
+        local row = by_key[key]
+        if not row then
+            row = { name = update_names.unused(taken, name_of(g, run)), count = run.n, layers = run.count,
+                numbers = {}, places = {}, comment = ranges.covered(run) }
+            row.places.flat = { offset = run.offset, stride = run.count > 1 and run.stride or 0 }
+            by_key[key], list[#list + 1] = row, row
+        end
+        for name, value in ordered.each(run.numbers) do row.numbers[name] = value end
+        return row
+    end
+    if g.states:has "ema" then       -- exchange() goes over all of them
+        row_of { offset = 0, n = g.trained_elements, count = 1, numbers = {} }
+    end
+    graph.walk(g.boundary, function(node)
+        local run = node.attrs and node.attrs.range
+        if not run then return end
+        run.row = row_of(run)
+        add_places(run.row, g, node)
+    end)
+    return list
+end
+
+-- The names of the places that rows have, the flat space first.
+local function place_names(rows)
+    local list = { "flat" }
+    for _, row in ipairs(rows) do
+        for name in ordered.each(row.places) do
+            if not ordered.find(list, name) then list[#list + 1] = name end
+        end
+    end
+    return list
+end
+
+--- Arguments of the block `ranges` of model.h.
+function ranges.types(rows)
+    local fields, names = {}, ordered.collect(rows, function(row) return row.name end)
+    for _, number in ipairs(NUMBERS) do
+        for _, row in ipairs(rows) do
+            if row.numbers[number[1]] then
+                fields[#fields + 1] = ("%s %s; /* %s */"):format(number[2], number[1], number[3])
+                break
+            end
+        end
+    end
+    for _, name in ipairs(place_names(rows)) do
+        fields[#fields + 1] = ("offsets %s;%s"):format(name,
+            name == "flat" and " /* in the flat space: parameters, gradients and states of that form */"
+            or IN_PARTIALS[name] and " /* in m->partials */" or (" /* in m->%s */"):format(name))
+    end
+    return { fields = text.block(table.concat(fields, "\n")),
+        names = text.block(c_text.wrap("", "range ", names, ";")) }
+end
+
+--- The lines of the table.
+function ranges.table(g, rows)
+    local out, names = {}, place_names(rows)
+    for _, row in ipairs(rows) do
+        local items = { (".count = %d"):format(row.count), (".layers = %d"):format(row.layers) }
+        for _, number in ipairs(NUMBERS) do
+            local value = row.numbers[number[1]]
+            if value then
+                items[#items + 1] = (".%s = %s"):format(number[1],
+                    number[2] == "real" and expr.literal(value, g.real) or tostring(value))
+            end
+        end
+        for _, name in ipairs(names) do
+            local p = row.places[name]
+            if p then items[#items + 1] = (".%s = {%d, %d}"):format(name, p.offset, p.stride) end
+        end
+        out[#out + 1] = ("/* %s */"):format(row.comment)
+        out[#out + 1] = c_text.wrap("", (".%s = {"):format(row.name), items, "},")
+    end
+    return text.block(table.concat(out, "\n"))
+end
+
+-- === kernels and calls ===========================================================================
+
+--- Gives a kernel over a run its head: `operands` has { item, parameter } for each operand, declared as the kernel
+--- wants it. Sets over_run = { parameters, lines }: a function that gets a row of the table, a layer and whole arrays,
+--- and how it finds the operands. Returns the parameters of the kernel, and the lines that it begins with.
+function ranges.head(g, kernel, target, over)
+    local parameters, lines, known = { "const range *r", "int l" }, {}, {}
+    for _, operand in ipairs(kernel.operands) do
+        local item, parameter = operand[1], operand[2]
+        local array, place = array_of(g, item)
+        if array then
+            local all = "all_" .. array
+            local declared, k = target.operand_parameter((parameter:gsub("[%w_]+$", all))), known[all]
+            known[all] = k or #parameters + 1
+            if not k or not declared:find "^const " then parameters[known[all]] = declared end
+            lines[#lines + 1] = target.operand_place(parameter, all, ("in_layer(r->%s, l)"):format(place))
+        elseif READ[item] then
+            lines[#lines + 1] = target.operand_number(parameter, READ[item])
+        else
+            parameters[#parameters + 1] = target.operand_parameter(parameter)
+        end
+    end
+    kernel.over_run = { parameters = parameters, lines = lines }
+    return target.over_run(kernel, over)
+end
+
+--- How often a loop of the boundary runs: the layers of its range; nil of another loop.
+function ranges.layers(region) return region.range and ("RANGES.%s.layers"):format(region.range.row.name) end
+
+--- What the call of a kernel over a run hands over behind its first arguments.
+function ranges.arguments(g, kernel, target)
+    local node, known = kernel.node, {}
+    local list = { "&RANGES." .. node.attrs.range.row.name, node.scope and "l" or "0" }
+    for _, operand in ipairs(kernel.operands) do
+        local item = operand[1]
+        local out = node.outs[item]
+        local t = out and out.tensor or node.ins[item]
+        local array = array_of(g, item)
+        if array and not known[array] then
+            known[array], list[#list + 1] = true, target.array(t.array)
+        elseif t and not array then
+            list[#list + 1] = target.pointer(t)
+        end
+    end
+    return list
+end
+
+return ranges
