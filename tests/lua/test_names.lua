@@ -86,7 +86,7 @@ add("numbers of the update that groups have in common are computed once", functi
     t.equal(assigned "update.c", { "decay", "step_size", "v_scale", "decay_vectors", "decay_k", "step_size_k" })
 end)
 
-add("a layer outside keeps the names long, and no distance takes the name of another constant", function(t)
+add("a layer outside keeps long names, and no distance has the name of another constant", function(t)
     local header = show_of(t, "trained", "at", "apart")("model.h")
     t.contains(header, "real *body_trained_a_weight;")
     t.contains(header, "static const size_t BODY_TRAINED_PARAMS = 64;")
