@@ -242,7 +242,7 @@ local function add_values(parts, values, path)
             if not add_values(parts, value, path .. key .. ".") then return false end
         else
             local shown = kind == "text" and value.text or tostring(value)
-            parts[#parts + 1] = ("%s%s: %s: %s"):format(path, key, kind, shown)
+            parts[#parts + 1] = path .. key .. ": " .. kind .. ": " .. shown
         end
     end
     return true
