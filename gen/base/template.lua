@@ -38,79 +38,37 @@ local function to_lua(line)
     return "_put(" .. table.concat(out, " .. ") .. ")"
 end
 
--- The Lua of a template line: its directive, or what it inserts in parentheses.
-local function lua_of(line)
-    local directive = line:match("^%s*[/#]/?%%(.*)$")
-    if directive then return directive end
-    local list = {}
-    for inner in line:gmatch("%$(%b())") do list[#list + 1] = inner end
-    return table.concat(list, " ")
-end
-
--- The line of Lua that begins the block `name`; is_open: another block precedes it.
-local function opening(name, params, is_open)
-    return (is_open and "end " or "") ..
+-- The line of Lua that begins a block, if the template line does; `open`: another block stands before it.
+local function opening(line, open)
+    local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
+    return name and (open and "end " or "") ..
         ("_blocks[%q] = function(_arguments) local _ENV <const> = _open(_arguments, %q, %q)"):format(name, name, params)
 end
 
--- The template as a Lua chunk that defines one function per block, the chunk's name, and each block's lines of Lua.
--- The chunk has as many lines as the template: neighbouring lines of plain text are one string of as many.
+-- The template as a Lua chunk that defines one function per block, and the chunk's name. The chunk has as many lines as
+-- the template: neighbouring lines of plain text are one string of as many.
 local function compile(source, file)
-    local lua = { "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs " }
-    local lua_by_block, own = {}, nil       -- own: the Lua of the block that is open
+    local lua, open = { "local _put, _value, _indented, ipairs = _put, _value, _indented, ipairs " }, false
     local from, plain, dollar = 1, 1, 0     -- where the line begins, and the plain ones before it; the next dollar sign
     local function add_plain()
-        if own and plain < from then lua[#lua + 1] = ("_put(%q) "):format(source:sub(plain, from - 1)) end
+        if open and plain < from then lua[#lua + 1] = ("_put(%q) "):format(source:sub(plain, from - 1)) end
     end
     source = source:sub(-1) == "\n" and source or source .. "\n"
     while from <= #source do
         local to = source:find("\n", from, true)
         if dollar < from then dollar = source:find("$", from, true) or #source end
-        if not own or dollar < to or source:find("^%s*[/#]/?[@%%]", from) then
+        if not open or dollar < to or source:find("^%s*[/#]/?[@%%]", from) then
             local line = source:sub(from, to - 1)
-            local name, params = line:match("^[/#]/?@%s*([%a_][%w_]*)%s*%((.-)%)")
+            local head = opening(line, open)
             add_plain()
-            lua[#lua + 1] = (name and opening(name, params, own) or own and to_lua(line) or "") .. "\n"
-            if name then
-                own = {}
-                lua_by_block[name] = own
-            elseif own then
-                own[#own + 1] = lua_of(line)
-            end
-            plain = to + 1
+            lua[#lua + 1] = (head or open and to_lua(line) or "") .. "\n"
+            open, plain = open or head ~= nil, to + 1
         end
         from = to + 1
     end
     add_plain()
-    if own then lua[#lua + 1] = "end" end
-    return table.concat(lua), "@" .. file, lua_by_block
-end
-
--- What a block declares: `parameters`, names as keys, and `fields`, the { parameter, field } that its Lua reads.
-local function declaration(params, lua)
-    local parameters, fields, seen = {}, {}, {}
-    for name in params:gmatch("[%a_][%w_]*") do parameters[name] = true end
-    for path, name, field in table.concat(lua, "\n"):gmatch("%f[%w_.](([%a_][%w_]*)%.([%a_][%w_]*))") do
-        if parameters[name] and not seen[path] then
-            seen[path] = true
-            fields[#fields + 1] = { name, field }
-        end
-    end
-    return { parameters = parameters, fields = fields }
-end
-
--- Refuses arguments that are not those of a block's declaration.
-local function check(block, declared, arguments)
-    local missing = ordered.first_missing(declared.parameters, arguments)
-    if missing then error(("%s: missing argument '%s'"):format(block, missing), 4) end
-    local unknown = ordered.first_missing(arguments, declared.parameters)
-    if unknown then error(("%s: unknown argument '%s'"):format(block, unknown), 4) end
-    for _, path in ipairs(declared.fields) do
-        local group = arguments[path[1]]
-        if type(group) == "table" and group[path[2]] == nil then
-            error(("%s: argument '%s' has no field '%s'"):format(block, path[1], path[2]), 4)
-        end
-    end
+    if open then lua[#lua + 1] = "end" end
+    return table.concat(lua), "@" .. file
 end
 
 local function interpolate(v)
@@ -130,19 +88,57 @@ local function indent(out, pad, v)
     end
 end
 
+local function names_in(params)
+    local names = {}
+    for name in params:gmatch("[%a_][%w_]*") do names[name] = true end
+    return names
+end
+
+-- The block that is rendered, and its arguments.
+local opened
+
+-- A table of values while a block reads it: to read a field that it does not have is an error. Integers are the places
+-- of a list.
+local STRICT = { __index = function(group, field)
+    if math.type(field) then return nil end
+    local argument
+    for name, value in pairs(opened.arguments) do argument = value == group and name or argument end
+    error(("%s: argument '%s' has no field '%s'"):format(opened.name, argument, field), 2)
+end }
+
+-- Makes the tables of values among the arguments strict; returns a list of those that were not.
+local function make_strict(arguments)
+    local list = {}
+    for _, value in pairs(arguments) do
+        if type(value) == "table" and getmetatable(value) == nil then list[#list + 1] = setmetatable(value, STRICT) end
+    end
+    return list
+end
+
+-- Calls a block with its arguments.
+local function call(block, name, arguments)
+    local outer, tables = opened, make_strict(arguments)
+    opened = { name = name, arguments = arguments }
+    block(arguments)
+    for _, values in ipairs(tables) do setmetatable(values, nil) end
+    opened = outer
+end
+
 --- Loads a template file. Returns render(block, arguments) -> text.block; a missing or undeclared argument, a field
 --- that a table of values does not have and an unknown name are errors.
 function template.load(source, file)
     local out
     local blocks, inserted, declared = {}, {}, {}
-    local code, chunk_name, lua_by_block = compile(source, file)
     local env = { _blocks = blocks, ipairs = ipairs }
     env._value = function(v) local s = interpolate(v) return s end
     env._put = function(line) out[#out + 1] = line end
     env._indented = function(pad, v) indent(out, pad, v) end
     env._open = function(arguments, block, params)
-        declared[block] = declared[block] or declaration(params, lua_by_block[block])
-        check(block, declared[block], arguments)
+        declared[block] = declared[block] or names_in(params)
+        local missing = ordered.first_missing(declared[block], arguments)
+        if missing then error(("%s: missing argument '%s'"):format(block, missing), 3) end
+        local unknown = ordered.first_missing(arguments, declared[block])
+        if unknown then error(("%s: unknown argument '%s'"):format(block, unknown), 3) end
         return setmetatable({}, {
             __index = function(_, key)
                 local v = arguments[key]
@@ -155,20 +151,21 @@ function template.load(source, file)
             end,
         })
     end
-    local chunk, message = load(code, chunk_name, "t", env)
+    local code, name = compile(source, file)
+    local chunk, message = load(code, name, "t", env)
     if not chunk then error(message, 2) end
     chunk()
     local function render(block, arguments)
         if not blocks[block] then error(file .. ": no block '" .. block .. "'", 2) end
         local saved = out
         out = {}
-        blocks[block](arguments)
+        call(blocks[block], block, arguments)
         local result = text.block(table.concat(out))
         out = saved
         return result
     end
-    for name in ordered.each(blocks) do
-        inserted[name] = function(arguments) return text.block((render(name, arguments).text:gsub("\n+$", "\n"))) end
+    for block in ordered.each(blocks) do
+        inserted[block] = function(arguments) return text.block((render(block, arguments).text:gsub("\n+$", "\n"))) end
     end
     return render
 end

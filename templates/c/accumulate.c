@@ -1,7 +1,7 @@
-// accumulate: sums over the micro-steps of a cycle that lose nothing, or that are kept in 16 bits.
+// accumulate: sums over the micro-steps of a cycle, with the rounding errors kept apart, or in 16 bits.
 
 //@ accumulate(fn, params, source, n)
-/* $fn: y += x; residue += what that rounds off; behind the last micro-step y has both
+/* $fn: y += x; residue += the error of that addition; the last micro-step adds the residue to y
  * $source */
 static void $fn($params) {
     enum { N = $n, TILE = 4096 };
@@ -19,7 +19,7 @@ static void $fn($params) {
 
 //@ accumulate_half(fn, params, source, n, draws, name)
 //% if draws then
-/* $fn: y += x, rounded to 16 bits: up with the probability of the part of the way
+/* $fn: y += x, rounded to one of the two neighbours of 16 bits by a draw, more often to the nearer one
  * $source */
 //% else
 /* $fn: y += x, rounded to 16 bits
@@ -45,7 +45,7 @@ static void $fn($params) {
 }
 
 //@ settle(tile)
-/* settle: adds the residue where no last micro-step has done it. */
+/* settle: adds the residue to the gradient, if the cycle ended without a last micro-step. */
 static void settle(ga_worker *w, real *y, real *residue) {
     enum { TILE = $tile };
     for (ga_tiles t = ga_tiles_begin(w, (TRAINED + TILE - 1) / TILE); ga_tile_next(&t);) {

@@ -1,13 +1,14 @@
-// attention: see catalog/ops/attention.lua for the formulas. A tile is computed by one worker from start to
-// end, keys and queries upwards.
+// attention: gen/catalog/ops/attention.lua has the formulas. One worker computes a tile from start to end; sums run
+// over keys and queries upwards.
 
 //@ attend(fn, params, source, shape, tile, visible, softmax, dropout, type, half, result)
 /* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions
- * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
- * Gimelshein, 2018). lse = log sum exp of a query's scores.
+ * Keys come tile by tile; a score larger than all before scales the sums down (Milakov and Gimelshein,
+ * 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -71,7 +72,7 @@ static void $fn($params) {
 }
 
 //@ attend_delta(fn, params, source, half, rows, heads, d)
-/* $fn: dy . y of each of $heads heads of $d
+/* $fn: dy . y for each of $heads heads of $d elements
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, HEADS = $heads, D = $d, TILE = 64 };
@@ -92,10 +93,11 @@ static void $fn($params) {
 
 //@ attend_dx(fn, params, source, shape, tile, visible, softmax, dropout, type, half)
 /* $fn: the gradients of attention with respect to queries, keys and values
- * A worker has one head of the keys and all queries that use it; p is computed again from lse.
+ * One worker computes a head of the keys, with all queries that use it; p is computed again from lse.
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
@@ -162,7 +164,7 @@ static void $fn($params) {
 }
 
 //@ score_gradients(visible, softmax, dropout)
-//% -- From the products of a tile, q . k in p and dy . v in ds, the probabilities and the gradients of the scores.
+//% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
 for (int i = 0; i < n; i++) {
     const size_t head = (row + i0 + i) * HEADS + h;
     real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
@@ -182,7 +184,8 @@ for (int i = 0; i < n; i++) {
 }
 
 //@ rotary(fn, params, source, shape, base, sign, load, store)
-/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads turned by $(sign)t $base^(-2i / $(shape.d)) at position t
+/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
+ * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
  * Angles are computed in double, once for a tile of positions.
  * $source */
 static void $fn($params) {

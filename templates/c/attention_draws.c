@@ -1,7 +1,7 @@
-// attention_draws: dropout of attention's probabilities.
+// attention_draws: random draws for the dropout of attention's probabilities.
 
 //@ attention_draws()
-/* What is drawn in a micro-batch: with probability `drop` a 0, else 1 / (1 - drop). */
+/* The draws of a micro-batch: each is 0 with probability `drop`, else 1 / (1 - drop). */
 typedef struct draws {
     const ga_micro *facts;
     uint64_t stream, iteration;
@@ -12,7 +12,7 @@ static inline draws draws_of(const ga_micro *facts, uint64_t stream, int64_t ite
     return (draws){facts, stream, (uint64_t)iteration, facts->training ? drop : 0};
 }
 
-/* Numbers first .. first + n - 1 of row `row` of the micro-batch. */
+/* Draws first .. first + n - 1 of row `row` of the micro-batch. */
 static inline void draw_row(draws z, real *kept, int n, size_t row, uint64_t first) {
     const real factor = (real)(1 / (1 - z.drop));
     const uint64_t key = ga_draw_key(z.facts->seed, z.stream, z.iteration, (uint64_t)z.facts->cycle,

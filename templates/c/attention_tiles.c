@@ -1,4 +1,4 @@
-// attention_tiles: what the kernels of attention compute tile by tile.
+// attention_tiles: the functions that the kernels of attention call for a tile.
 
 //@ attention_tiles()
 enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC_LANES };
@@ -7,8 +7,8 @@ static __attribute__((noinline)) void tile_rows(const strip *s) { strip_multiply
 
 static __attribute__((noinline)) void tile_row(const strip *s) { strip_multiply(s, 1, TILE_COLUMNS); }
 
-/* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements; rows of out and b
- * lie `out_row` and `b_row` apart, elements of a by two steps. Where it is called, `wide` is a literal. */
+/* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements. Rows of out, b and a lie
+ * out_row, b_row and a_row elements apart, columns of a a_column. Calls give a literal for `wide`. */
 static inline __attribute__((always_inline)) void tile_product(
     real *restrict out, size_t out_row, const real *a, size_t a_row, size_t a_column, const real *b,
     size_t b_row, int tall, const int wide, int n) {
@@ -29,13 +29,13 @@ static inline __attribute__((always_inline)) void tile_product(
         }
 }
 
-/* across(c, j) = rows(j, c) of n rows, `stride` apart, of d elements; `wide` columns, 0 behind the last. */
+/* across(c, j) = rows(j, c) of n rows of d elements, `stride` apart; columns n .. wide - 1 are 0. */
 static inline void tile_across(real *across, int wide, const real *rows, int n, size_t stride, int d) {
     for (int j = 0; j < wide; j++)
         for (int c = 0; c < d; c++) across[c * wide + j] = j < n ? rows[j * stride + c] : 0;
 }
 
-/* Scores of one query with keys that it does not see: behind `last`, and where the mask is 0. */
+/* Hides the keys that a query does not see: the score is -INFINITY behind `last` and where the mask is 0. */
 static inline void tile_hide(real *score, int keys, int last, const int32_t *mask) {
     for (int j = last + 1; j < keys; j++) score[j] = -INFINITY;
     for (int j = 0; mask && j <= last && j < keys; j++)

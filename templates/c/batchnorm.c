@@ -1,8 +1,8 @@
-// batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. A channel of a
-// group is one worker's from start to end.
+// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. One worker computes the sums of a
+// channel of a group from start to end.
 
 //@ batchnorm_stats(fn, params, source, half, type, B, C, S, rows, eps, sqrt)
-/* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
+/* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
  * running ones
  * $source */
 static void $fn($params) {
@@ -38,7 +38,7 @@ static void $fn($params) {
 }
 
 //@ batchnorm(fn, params, source, value, B, C, S, rows)
-/* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
+/* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 static void $fn($params) {
     enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
@@ -53,7 +53,7 @@ static void $fn($params) {
 }
 
 //@ batchnorm_sums(fn, params, source, half, B, C, S, rows)
-/* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
+/* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
  * $source */
 static void $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS };
@@ -81,7 +81,8 @@ static void $fn($params) {
 }
 
 //@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, store)
-/* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
+ * of $rows rows
  * $source */
 static void $fn($params) {
     enum { B = $B, C = $C, S = $S, ROWS = $rows, PLANES = B * C, TILE = 1 + 4096 / S };
@@ -100,8 +101,8 @@ static void $fn($params) {
 }
 
 //@ batchnorm_collect(fn, params, source, C, groups, rows)
-/* $fn: average and variance of all values of $C channels in the cycle so far: those of $groups more
- * groups, in training, joined to what micro-steps before have collected
+/* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier
+ * micro-steps joined with $groups more groups
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, ROWS = $rows, TILE = 256 };
@@ -122,7 +123,7 @@ static void $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased)
-/* $fn: the running statistics of $C channels moved by those of $groups groups, in training
+/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, TILE = 256 };

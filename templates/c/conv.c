@@ -1,15 +1,18 @@
-// conv: convolutions as products (matmul.c): strips over panels that are gathered from planes (planes.c). An
-// element's sum runs over its terms upwards, one vec_fma each.
+// conv: a convolution is a product (matmul.c): strips over panels that are gathered from planes (planes.c). The sum of
+// an element runs over its terms upwards, one vec_fma each.
 
 //@ conv2d(fn, params, source, shape, step, parts, tile, x, half, type, bias, store)
-/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
+/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from
+ * ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
  * $(shape.taps) taps, $(shape.groups) groups
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), PLANE = $(shape.height) * $(shape.width), OUT = $(shape.out), RESULTS = $(shape.rows) * $(shape.columns) };
-    enum { TAPS = $(shape.taps), PARTS = $(parts.count), ROWS = $(tile.rows), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { COLUMNS = $(tile.columns), DOWN = (OUT + TALL - 1) / TALL };
-    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
+    enum { PLANE = $(shape.height) * $(shape.width), RESULTS = $(shape.rows) * $(shape.columns) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { DOWN = (OUT + TALL - 1) / TALL, PARTS = $(parts.count) };
+    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE,
+                                       $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
@@ -28,7 +31,8 @@ static void $fn($params) {
 //% end
         const conv_places places = {at, run};
         conv_locate(places, part, &planes, j0, end, COLUMNS);
-        conv_results(to, part, j0, COLUMNS, $(shape.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
+        conv_results(to, part, j0, COLUMNS, $(shape.columns), GROUPS * OUT * RESULTS,
+                     $(step.place_h), $(step.place_w));
         const $type *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
         const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
         for (int k0 = 0; k0 < K; k0 += DEPTH) {
@@ -65,8 +69,8 @@ static void $fn($params) {
 }
 
 //@ conv2d_turned(fn, params, source, shape, step, parts, type)
-/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w)) as (part, group, in, out, tap): for each part of
- * the places of an input, the taps that reach it
+/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w))
+ * as (part, group, in, out, tap): for each part of the places of an input, the taps that reach it
  * $source */
 static void $fn($params) {
     enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), PARTS = $(parts.count) };
@@ -88,15 +92,18 @@ static void $fn($params) {
 }
 
 //@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type, d)
-/* $fn: the gradient of ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps), as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
- * the places of all images are cut into $partials runs
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
+ * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
+ * the places of all images are cut into $partials runs, each with a sum of its own
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), PLANE = $(shape.height) * $(shape.width), OUT = $(shape.out), PLACES = $(shape.rows) * $(shape.columns) };
-    enum { TAPS = $(shape.taps), K = IN * TAPS, ROWS = $(tile.rows), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { COLUMNS = $(tile.columns), ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
+    enum { PLANE = $(shape.height) * $(shape.width), PLACES = $(shape.rows) * $(shape.columns), K = IN * TAPS };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
     enum { PARTIALS = $partials, RUN = (B * PLACES + PARTIALS * DEPTH - 1) / (PARTIALS * DEPTH) * DEPTH };
-    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE,
+                                       $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     static const conv_part part = $part;
     for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * ACROSS); ga_tile_next(&t);) {
         const int j0 = (int)(t.index % ACROSS) * COLUMNS, j1 = j0 + COLUMNS < OUT ? j0 + COLUMNS : OUT;
@@ -135,7 +142,7 @@ static void $fn($params) {
 }
 
 //@ conv2d_dw_sum(fn, params, source, partials, groups, terms, out, store)
-/* $fn: the sum of $partials gradients of ($(groups * out), $terms), which have their axes exchanged
+/* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
  * $source */
 static void $fn($params) {
     enum { PARTIALS = $partials, K = $terms, OUT = $out, ALL = $groups * OUT * K, WIDTH = 16 };

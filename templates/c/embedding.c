@@ -1,7 +1,7 @@
 // embedding: rows of a table looked up by ids, and the gradient of the table, row by row.
 
 //@ embedding(fn, params, source, ids, C, value)
-/* $fn: $ids rows of $C, by their ids
+/* $fn: the rows of the table, $C elements each, for $ids ids
  * $source */
 static void $fn($params) {
     enum { IDS = $ids, C = $C, TILE = 1 + 4096 / C };
@@ -13,7 +13,7 @@ static void $fn($params) {
 }
 
 //@ id_order(fn, params, source, ids, rows)
-/* $fn: the places of $ids ids, sorted by id and then by place; those of row r from first[r] on
+/* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
  * $source */
 static void $fn($params) {
     enum { IDS = $ids, ROWS = $rows };
@@ -30,7 +30,7 @@ static void $fn($params) {
 }
 
 //@ embedding_dw(fn, params, source, rows, C, adds, padding, type, term, store)
-/* $fn: the sum of dy over the places of each of $rows rows of $C, in their order
+/* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 1 + 4096 / C, WIDTH = 64 };

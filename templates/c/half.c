@@ -1,4 +1,4 @@
-// half: rows of 16 bits.
+// half: rows of elements of 16 bits.
 
 //@ widen_row(half)
 /* n elements of 16 bits as numbers to compute with. */

@@ -1,10 +1,10 @@
-// loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
-// not there (facts->rows), has weight 0.
+// loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
+// IGNORE, or whose row is missing (from facts->rows on), has weight 0.
 
 //@ cross_entropy(fn, params, source, rows, C, classes, half, exp, log)
-/* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse = log sum exp(logits)
+/* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse: log of the sum of exp(logits)
 //% if classes.smooth then
- * a part $(classes.smoothing) of each target is spread over all classes
+ * label smoothing: $(classes.smoothing) of each target is spread evenly over all classes
 //% end
  * $source */
 static void $fn($params) {
@@ -47,7 +47,7 @@ static void $fn($params) {
 //@ cross_entropy_dx(fn, params, source, rows, C, classes, logit, exp, store)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if classes.smooth or classes.weighted then
- * where the target's class has its weight and its share, and every class its part
+ * with the weights of the classes and label smoothing
 //% end
  * $source */
 static void $fn($params) {
@@ -91,9 +91,9 @@ static void $fn($params) {
 
 //@ loss_seed(fn, params, source, rows, counted, targets, micro, seed)
 //% if micro then
-/* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
+/* $fn: scale / (micro-steps of a cycle) / (weight of this micro-step) for each loss that counts, else 0
 //% else
-/* $fn: scale / nominal weight for each counted loss
+/* $fn: scale / nominal weight for each loss that counts, else 0
 //% end
  * $source */
 static void $fn($params) {
@@ -113,7 +113,7 @@ static void $fn($params) {
 }
 
 //@ micro_weight(fn, params, source, each, weighted, weights)
-/* $fn: what the losses of this micro-step weigh together
+/* $fn: the weight of all losses of this micro-step
  * $source */
 static void $fn($params) {
     enum { EACH = $each }; /* losses of a row */
@@ -141,11 +141,11 @@ static void $fn($params) {
 }
 
 //@ tally(fn, params, source, each, targets, weighted, weights, samples, micro)
-/* $fn: the losses and their weight, in the order of rows
+/* $fn: adds the losses and their weight to the sums of the cycle, in the order of rows
 //% if samples then
- * a row with a counted target weighs 1
+ * a row with a target that counts weighs 1
 //% elseif micro then
- * in training a micro-step with a counted target weighs 1, its loss is the mean
+ * in training, a micro-step with a target that counts weighs 1, and its loss is the mean
 //% end
  * $source */
 static void $fn($params) {
@@ -192,9 +192,9 @@ static void $fn($params) {
 }
 
 //@ tally_hits(fn, params, source, counted, f1)
-/* $fn: rows whose largest logit is the target's
+/* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
- * among those of class 1: how many are found, how many missed
+ * and, of the rows of class 1, how many are found and how many missed
 //% end
  * $source */
 static void $fn($params) {
@@ -210,7 +210,7 @@ static void $fn($params) {
 }
 
 //@ hit(fn, params, source, half, rows, C)
-/* $fn: 1 where the first of the largest logits is the target's
+/* $fn: 1 where the first of the largest logits is the target's, else 0
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 64 };

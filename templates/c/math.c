@@ -1,12 +1,11 @@
-// math: what kernels share: vectors, and elementary functions of f32. The functions are straight lines
-// without branches, calls or tables, which compilers turn into vector code; an element goes through
-// the same operations whether its loop runs in vectors or not. The greatest error of each over all
-// floats stands with it, in units of the last place; where denormals are flushed, as in a team's
-// threads, those count as 0. f64, sin, cos and pow use the C library; 1 / sqrt(x)
-// is two correctly rounded operations.
+// math: vectors, and elementary functions of f32, for all kernels. The functions have no branches, calls or tables, so
+// that compilers turn loops over them into vector code; an element goes through the same operations whether its loop
+// runs in vectors or not. The comment of a function says its greatest error over all floats, in units of the last
+// place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos and pow use the C
+// library; 1 / sqrt(x) is two correctly rounded operations.
 
 //@ vectors(bytes, fma)
-/* What one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
+/* The elements that one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
 enum { VEC_LANES = $bytes / sizeof(real) };
 typedef real vec __attribute__((vector_size($bytes)));
 typedef real vec_at __attribute__((vector_size($bytes), aligned(sizeof(real)), may_alias));
@@ -15,7 +14,7 @@ static inline vec vec_fma(vec a, vec b, vec c) { return $fma; }
 
 static inline vec vec_all(real x) { return x - (vec){0}; }
 
-/* The first n elements at p, zeros behind them; n, 1..VEC_LANES, is a literal where it is called. */
+/* The first n elements at p, zeros behind them; calls give a literal for n, 1 .. VEC_LANES. */
 static inline __attribute__((always_inline)) vec vec_load(const real *p, const int n) {
     if (n == VEC_LANES) return *(const vec_at *)p;
     vec x = {0};
@@ -125,7 +124,7 @@ static inline float ga_erff(float x) {
 }
 
 //@ rows(exp)
-/* The largest of x[0..n), NaN only in front; element c goes to lane c % LANES, lanes are joined upwards. */
+/* The largest of n elements; a NaN is seen at x[0] only. Element c goes to lane c % LANES, then lane by lane. */
 static inline real row_largest(const real *x, int n) {
     enum { LANES = 16 };
     real lane[LANES];
@@ -138,7 +137,7 @@ static inline real row_largest(const real *x, int n) {
     return lane[0];
 }
 
-/* The sum of e^(x[c] - shift), in the same lanes. */
+/* The sum of e^(x[c] - shift) over n elements, in the same order. */
 static inline real row_exp_sum(const real *x, real shift, int n) {
     enum { LANES = 16 };
     real lane[LANES] = {0};

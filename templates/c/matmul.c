@@ -1,6 +1,6 @@
-// matmul: C(i, j) = sum over k of A(i, k) B(k, j), tiled over rows and columns of C.
-// A tile is computed by one worker from start to end; the sum of an element runs over k upwards, one
-// vec_fma each, whatever the sizes of tiles, strips and panels are.
+// matmul: C(i, j) = sum over k of A(i, k) B(k, j), in tiles of C; gen/emit/targets/c/matmul.lua chooses the sizes.
+// One worker computes a tile from start to end. The sum of an element runs over k upwards, one vec_fma each,
+// whatever the sizes of tiles, strips and panels are.
 
 //@ strip(rows, vectors)
 /* A strip of a product: as many rows and columns of C as registers hold, over `depth` terms.
@@ -81,7 +81,8 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 static void $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
     _Alignas(64) real panel[DEPTH * WIDTH];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
@@ -132,10 +133,12 @@ static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t
 }
 
 //@ linear_half(fn, params, source, shape, tile, a, part, b, start, store)
-/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of 16 bits; a sum is rounded, or added, when it is complete
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of 16 bits
+ * Sums are of 32 bits; one that is complete is rounded, or added.
  * $source */
 static void $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
     _Alignas(64) real panel[DEPTH * WIDTH], part[DEPTH * ROWS], sums[TALL * WIDTH];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {

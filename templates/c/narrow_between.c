@@ -1,8 +1,8 @@
-// narrow_between: rounding to 16 bits by what is drawn.
+// narrow_between: stochastic rounding to 16 bits.
 
 //@ narrow_between()
-/* One of the two bf16 around x: the one further from 0 if `drawn`, one of 2^16 numbers, is among as many of them as
- * x has gone of the way there; beyond the greatest infinity; a NaN stays one. */
+/* One of the two bf16 around x. `drawn` is a number below 2^16: the closer x is to the one further from 0, the more of
+ * them choose it. Beyond the greatest bf16 is infinity; a NaN stays a NaN. */
 static inline bf16 bf16_narrow_between(float x, uint32_t drawn) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);

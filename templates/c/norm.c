@@ -1,4 +1,4 @@
-// norm: rows brought to one scale. A row is computed by one worker from start to end.
+// norm: layernorm and rmsnorm, rows normalised. One worker computes a row from start to end.
 
 //@ layernorm(fn, params, source, rows, C, eps, sqrt, shift, x_half, y_half)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
@@ -54,7 +54,7 @@ static void $fn($params) {
 }
 
 //@ norm_dx(fn, params, source, rows, C, centred, x_half, dy_half, store)
-/* $fn: the gradient of a norm with respect to its input, $rows rows of $C
+/* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 16 };
@@ -92,7 +92,7 @@ static void $fn($params) {
 }
 
 //@ norm_dw(fn, params, source, rows, C, centred, init, heads, x, dy)
-/* $fn: the gradient of a norm's weight, summed over $rows rows of $C in row order
+/* $fn: the gradient of a norm's weight, summed over $rows rows of $C in their order
  * $source */
 static void $fn($params) {
     enum { ROWS = $rows, C = $C, TILE = 64 };

@@ -1,7 +1,7 @@
-// orthogonal: what the Newton-Schulz iteration does beside products (matmul.c).
+// orthogonal: the steps of the Newton-Schulz iteration that are no products (matmul.c).
 
 //@ polynomial(fn, params, source, a, b, c)
-/* $fn: square = a I + b gram + c square of n rows and columns, for a, b, c = $a, $b, $c
+/* $fn: square = a I + b gram + c square, matrices of n rows and columns, with a, b, c = $a, $b, $c
  * $source */
 static void $fn($params) {
     const int tall = n < 4096 ? 4096 / n : 1;

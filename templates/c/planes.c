@@ -1,13 +1,13 @@
-// planes: places of an image as columns of a product, and the elements that taps find around them.
+// planes: places of an image as columns of a product, and the elements that taps read around them.
 
 //@ planes(half, type)
-/* Places of the result of a convolution that are computed alike, along one axis: `places` of them from
- * `place` on; their taps are `tap`, `tap` + the kernel's step and so on, and the first one reads at `from`
- * for the first place. */
+/* Along one axis, places of a convolution's result that the same taps compute: `places` of them, the first is
+ * `place`; `taps` taps, the first is `tap` and reads at `from` for the first place. */
 typedef struct conv_axis {
     int place, places, tap, taps, from;
 } conv_axis;
 
+/* A part of the places: those of two axes. */
 typedef struct conv_part {
     conv_axis h, w;
     size_t weight; /* where its weights begin */
@@ -16,19 +16,19 @@ typedef struct conv_part {
 
 enum { CONV_COLUMNS = 128 }; /* at most */
 
-/* How planes are read: of which size, the elements of an image, steps per place and per tap (h, w). */
+/* How planes are read: their size, the elements of an image, and steps from place to place and from tap to tap. */
 typedef struct conv_planes {
     int height, width, image, read_h, read_w, tap_h, tap_w;
 } conv_planes;
 
-/* Element `at` of a plane for each tap and column, -1 outside; run: a vector's are neighbours. */
+/* For each tap and column: the element `at` of the plane, -1 outside; run: whether those of a vector are neighbours. */
 typedef struct conv_places {
     int *at;
     bool *run;
 } conv_places;
 
-/* For `count` columns from place number `first` of a part on, a multiple of the lanes: where their taps
- * are, counted from the first column's image. Columns behind `end` are outside. */
+/* Finds what the taps of columns first .. first + count - 1 of a part read, counted from the image of the first
+ * column. count is a multiple of VEC_LANES; columns from `end` on are outside. */
 static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part *part, const conv_planes *planes,
                                                   int64_t first, int64_t end, int count) {
     const conv_planes x = *planes;
@@ -63,8 +63,8 @@ static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part
 
 $(gather { half = half, type = type })
 
-/* Where the results of `count` columns lie in planes of `width`, counted from the first column's image;
- * `image`: elements of an image of them, step: rows and columns from one place to the next. */
+/* Where the results of `count` columns lie in planes of `width`, counted from the image of the first column;
+ * image: elements of an image of the result; step_h, step_w: rows and columns from one place to the next. */
 static __attribute__((noinline)) void conv_results(int *to, const conv_part *part, int64_t first, int count,
                                                    int width, int image, int step_h, int step_w) {
     const int in_image = part->h.places * part->w.places;
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void conv_results(int *to, const conv_part *par
 }
 
 //@ gather(half, type)
-/* The elements of one tap in the plane at x, zeros outside. */
+/* The elements that one tap reads in the plane at x, 0 outside. */
 static __attribute__((noinline)) void conv_gather(real *to, const $type *x, conv_places p, int tap, int count) {
     const int *at = p.at + tap * count;
     const bool *run = p.run + tap * (count / VEC_LANES);

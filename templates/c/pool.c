@@ -1,15 +1,18 @@
-// pool: windows of planes brought to one value each. A plane is one worker's from start to end.
+// pool: one value for each window of a plane. One worker computes a plane from start to end.
 
 //@ maxpool2d(fn, params, source, shape, window, type, first, x, value)
-/* $fn: the greatest value in each window, and where the first is: $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
+/* $fn: the greatest value in each window, and the place of the first such:
+ * $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), TILE = 1 + 4096 / (H * W) };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
+    enum { TILE = 1 + 4096 / (H * W) };
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (size_t i = (size_t)from * P * Q; i < (size_t)to * P * Q; i++) {
             const $type *plane = x + i / (P * Q) * H * W;
-            const int p = (int)(i / Q % P), q = (int)(i % Q), left = $(window.left), right = $(window.right), bottom = $(window.bottom);
+            const int p = (int)(i / Q % P), q = (int)(i % Q);
+            const int bottom = $(window.bottom), left = $(window.left), right = $(window.right);
             int h = $(window.top), at = h * W + left;
             real best = $first;
             for (; h < bottom; h++) {
@@ -27,7 +30,8 @@ static void $fn($params) {
 }
 
 //@ maxpool2d_dx(fn, params, source, shape, half, type, d, adds)
-/* $fn: dy where the greatest values were, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
+/* $fn: dy added where the greatest value of its window was, 0 elsewhere:
+ * $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 static void $fn($params) {
     enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
@@ -55,10 +59,12 @@ static void $fn($params) {
 }
 
 //@ avgpool2d(fn, params, source, shape, window, type, x, value)
-/* $fn: the average of each window, $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
+/* $fn: the average of each window:
+ * $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size), TILE = 1 + 4096 / (H * W) };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
+    enum { WINDOW = $(window.size), TILE = 1 + 4096 / (H * W) };
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (size_t i = (size_t)from * P * Q; i < (size_t)to * P * Q; i++) {
@@ -74,10 +80,12 @@ static void $fn($params) {
 }
 
 //@ avgpool2d_dx(fn, params, source, shape, window, half, d, adds)
-/* $fn: dy spread over its windows, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
+/* $fn: dy spread evenly over its window:
+ * $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size) };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
+    enum { WINDOW = $(window.size) };
     for (ga_tiles t = ga_tiles_begin(w, PLANES); ga_tile_next(&t);) {
 //% if half then
         real plane[H * W];
@@ -93,7 +101,8 @@ static void $fn($params) {
         for (int i = 0; i < H * W; i++) plane[i] = 0;
 //% end
         for (int i = 0; i < P * Q; i++) {
-            const int p = i / Q, q = i % Q, top = $(window.top), bottom = $(window.bottom), left = $(window.left), right = $(window.right);
+            const int p = i / Q, q = i % Q;
+            const int top = $(window.top), bottom = $(window.bottom), left = $(window.left), right = $(window.right);
             const real value = $d / ($(window.count));
             for (int h = top; h < bottom; h++)
                 for (int v = left; v < right; v++) plane[h * W + v] += value;
@@ -108,7 +117,8 @@ static void $fn($params) {
 /* $fn: $(shape.planes) planes of ($(shape.height), $(shape.width)) inside ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
-    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), TOP = $top, LEFT = $left };
+    enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
+    enum { TOP = $top, LEFT = $left };
     for (ga_tiles t = ga_tiles_begin(w, PLANES); ga_tile_next(&t);) {
         real *out = y + (size_t)t.index * P * Q;
         for (int i = 0; i < P * Q; i++) out[i] = $value;

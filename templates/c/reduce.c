@@ -1,4 +1,4 @@
-// reduce: sums and greatest values over an axis of (outer, n, inner), sums upwards; copies.
+// reduce: sums and greatest values over the middle axis of (outer, n, inner), sums upwards; copies.
 
 //@ axis_sum(fn, params, source, type, term, outer, n, inner, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner)
@@ -40,7 +40,7 @@ static void $fn($params) {
 }
 
 //@ axis_max(fn, params, source, outer, n, inner)
-/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and where the first is
+/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and the place of the first such
  * $source */
 static void $fn($params) {
     enum { OUTER = $outer, N = $n, INNER = $inner, TILE = 64 };

@@ -1,8 +1,8 @@
-// row_sums: sums along a row for kernels that need several.
+// row_sums: sums along a row.
 
 //@ row_sums()
-/* Sums along a row in one order, whatever the compiler makes of it: element c goes to lane c % ROW_LANES,
- * and the lanes are added by their number. */
+/* Sums along a row in an order that does not depend on the compiler: element c goes to lane c % ROW_LANES, and the
+ * lanes are added by their number. */
 enum { ROW_LANES = 16 };
 
 static inline real row_lanes(const real *lane) {

@@ -1,4 +1,4 @@
-// update: what runs over the flat space at the boundary.
+// update: kernels of the boundary, over the flat space.
 
 //@ gradient_partials(fn, params, source, operands, says, name, term, largest, read)
 /* $fn: per tile of the gradient $says and the count of elements that are

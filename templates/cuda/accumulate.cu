@@ -1,7 +1,7 @@
-// accumulate: sums over the micro-steps of a cycle that lose nothing, or that are kept in 16 bits.
+// accumulate: sums over the micro-steps of a cycle, with the rounding errors kept apart, or in 16 bits.
 
 //@ accumulate(fn, params, source, threads, n)
-/* $fn: y += x; residue += what that rounds off; behind the last micro-step y has both
+/* $fn: y += x; residue += the error of that addition; the last micro-step adds the residue to y
  * $source */
 GA_KERNEL($threads) $fn($params) {
     for (ga_int64 i = ga_thread_first(); i < $n; i += ga_thread_count()) {
@@ -16,7 +16,7 @@ GA_KERNEL($threads) $fn($params) {
 
 //@ accumulate_half(fn, params, source, threads, n, draws, name)
 //% if draws then
-/* $fn: y += x, rounded to 16 bits: up with the probability of the part of the way
+/* $fn: y += x, rounded to one of the two neighbours of 16 bits by a draw, more often to the nearer one
  * $source */
 //% else
 /* $fn: y += x, rounded to 16 bits

@@ -1,12 +1,13 @@
-// attention: see catalog/ops/attention.lua for the formulas.
+// attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block.
 
 //@ attend(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
-/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions, one block for a tile of queries
- * Keys come tile by tile; what was summed is scaled whenever a larger score comes (Milakov and
- * Gimelshein, 2018). lse = log sum exp of a query's scores.
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions
+ * One block computes a tile of queries. Keys come tile by tile; a score larger than all before scales the sums
+ * down (Milakov and Gimelshein, 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
     enum { TILES = (T + TILE - 1) / TILE };
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], p_tile[TILE][TILE + 1];
@@ -26,7 +27,8 @@ GA_KERNEL($threads) $fn($params) {
         const int m = j0 + TILE < T ? (int)TILE : T - j0;
         const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
         real score[TALL][TALL];
-        ga_tile_dots<TILE, DEPTH, D>(score, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
+        const $type *q = query + (row + i0) * Q_ROW + h * D;
+        ga_tile_dots<TILE, DEPTH, D>(score, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
         for (int u = 0; u < TALL; u++) {
             const int i = i0 + down + u * GA_SIDE;
             real top = largest[u], part = 0;
@@ -66,7 +68,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ attend_delta(fn, params, source, threads, x, dy, rows, heads, d)
-/* $fn: dy . y of each of $heads heads of $d
+/* $fn: dy . y for each of $heads heads of $d elements
  * $source */
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 n = $(rows)ll * $heads;
@@ -79,11 +81,12 @@ GA_KERNEL($threads) $fn($params) {
 
 //@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
 /* $fn: the gradients of attention with respect to queries, keys and values
- * The first blocks have a tile of keys each and go through the queries that use it, the others have a tile
- * of queries and go through the keys; p is computed again from lse.
+ * The first blocks compute a tile of keys each, over the queries that use it; the others a tile of queries,
+ * over the keys. p is computed again from lse.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
     enum { TILES = (T + TILE - 1) / TILE, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * TILES };
     enum { Y_ROW = HEADS * D };
@@ -103,7 +106,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ gradients_of_keys(visible, softmax, dropout, type)
-//% -- A tile of keys and values: their gradients, summed over the queries of all heads that use them.
+//% -- In attend_dx: the gradients of a tile of keys and values, summed over the queries of all heads that use them.
 const int j0 = blockIdx.x % TILES * TILE, shared = blockIdx.x / TILES % KEY_HEADS;
 const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
 const ga_int64 at = (row + j0) * K_ROW + shared * D;
@@ -122,7 +125,8 @@ for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
             for (int x = 0; x < TALL; x++) {
                 const int j = j0 + down + u * GA_SIDE, i = i0 + across + x * GA_SIDE;
                 const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
-                p[u][x] = i >= T || $(visible.hidden) ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
+                const bool hidden = i >= T || $(visible.hidden);
+                p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
                 const real kept = ga_draw(z, ((ga_int64)h * T + i) * T + j);
                 ds[u][x] = p[u][x] * (kept * ds[u][x] - delta[head]) * $(softmax.scale);
@@ -143,7 +147,7 @@ ga_tile_store<TILE, DEPTH, D>(dk + at, K_ROW, m, d_key, ones);
 ga_tile_store<TILE, DEPTH, D>(dv + at, K_ROW, m, d_value, ones);
 
 //@ gradients_of_queries(visible, softmax, dropout, type)
-//% -- A tile of queries of a head: their gradients, summed over the keys.
+//% -- In attend_dx: the gradients of a tile of queries, summed over the keys.
 const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
 const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
 const int n = i0 + TILE < T ? (int)TILE : T - i0;
@@ -161,7 +165,8 @@ for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
         for (int x = 0; x < TALL; x++) {
             const int i = i0 + down + u * GA_SIDE, j = j0 + across + x * GA_SIDE;
             const ga_int64 head = (row + (i < T ? i : T - 1)) * HEADS + h;
-            p[u][x] = i >= T || $(visible.hidden) ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
+            const bool hidden = i >= T || $(visible.hidden);
+            p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
             ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * T + j);
 //% end
@@ -173,8 +178,9 @@ for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
 ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query, ones);
 
 //@ rotary(fn, params, source, threads, shape, base, sign, load, store)
-/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads turned by $(sign)t $base^(-2i / $(shape.d)) at position t, one
- * thread for a position and an i. Angles are computed in double.
+/* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
+ * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
+ * One thread computes an i at a position, with the angle in double.
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2 };

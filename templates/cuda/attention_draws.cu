@@ -1,7 +1,7 @@
-// attention_draws: dropout of attention's probabilities.
+// attention_draws: random draws for the dropout of attention's probabilities.
 
 //@ attention_draws()
-// What is drawn for a row of a micro-batch: with probability `drop` a 0, else 1 / (1 - drop).
+// The draws of a row of a micro-batch: each is 0 with probability `drop`, else `factor`, 1 / (1 - drop).
 struct ga_draws {
     ga_uint64 key;
     double drop;  // 0 outside of training
@@ -15,7 +15,7 @@ GA_DEVICE ga_draws ga_draws_of(const ga_micro *facts, ga_uint64 stream, ga_int64
     return {key, used, (real)(1 / (1 - used))};
 }
 
-// Number `element` of the row.
+// Draw number `element` of the row.
 GA_DEVICE real ga_draw(ga_draws z, ga_int64 element) {
     return ga_uniform(ga_rng_at(z.key, element)) < z.drop ? (real)0 : z.factor;
 }

@@ -1,4 +1,4 @@
-// attention_tiles: what the kernels of attention compute tile by tile.
+// attention_tiles: the functions that the kernels of attention call for a tile.
 
 //@ attention_tiles(half, type)
 // Attention goes through its scores in tiles of TILE x TILE, with 256 threads as 16 x 16. Thread (down, across)

@@ -1,8 +1,8 @@
-// batchnorm: channels of (rows, channels, rest) brought to one scale, by groups of rows. One block per
-// channel of a group where sums are taken.
+// batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. One block computes the sums of a
+// channel of a group.
 
 //@ batchnorm_stats(fn, params, source, threads, x, B, C, S, rows, eps, sqrt)
-/* $fn: average and variance of $C channels of $S in each group of $rows rows; in evaluation the
+/* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
  * running ones
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -28,7 +28,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm(fn, params, source, threads, value, B, C, S, rows)
-/* $fn: (x - mean) rstd weight + bias for $C channels of $S in groups of $rows rows
+/* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows };
@@ -39,7 +39,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_sums(fn, params, source, threads, x, dy, B, C, S, rows)
-/* $fn: sums of dy and dy (x - mean) rstd for $C channels of $S in each group of $rows rows
+/* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, THREADS = $threads };
@@ -60,7 +60,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_dx(fn, params, source, threads, x, dy, B, C, S, rows, store)
-/* $fn: the gradient of (x - mean) rstd weight with respect to x, $C channels of $S in groups of $rows rows
+/* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
+ * of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows };
@@ -74,8 +75,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_collect(fn, params, source, threads, C, groups, rows)
-/* $fn: average and variance of all values of $C channels in the cycle so far: those of $groups more
- * groups, in training, joined to what micro-steps before have collected
+/* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier
+ * micro-steps joined with $groups more groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups, ROWS = $rows };
@@ -96,7 +97,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ batchnorm_running(fn, params, source, threads, C, groups, momentum, rest, unbiased)
-/* $fn: the running statistics of $C channels moved by those of $groups groups, in training
+/* $fn: in training, the running statistics of $C channels moved by those of $groups groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups };

@@ -1,15 +1,19 @@
-// conv: convolutions as products (matmul.cu) of weights and what taps find in planes (planes.cu).
+// conv: a convolution is a product (matmul.cu) of weights and the elements that taps read in planes (planes.cu).
 
 //@ conv2d(fn, params, source, threads, shape, step, part_choice, tile, x, weight, bias, store)
-/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
+/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from
+ * ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
  * $(shape.taps) taps, $(shape.groups) groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth), TALL = $(tile.tall), WIDE = $(tile.wide) };
-    enum { DOWN = (OUT + ROWS - 1) / ROWS, THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { DOWN = (OUT + ROWS - 1) / ROWS, THREADS = $threads };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
     const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
     const int taps = part.h.taps * part.w.taps, K = IN * taps, in_image = part.h.places * part.w.places;
@@ -48,35 +52,39 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ conv2d_turned(fn, params, source, threads, shape, step, part_choice, blocks_each)
-/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w)) as (part, group, in, out, tap): for each part
- * of the places of an input, the taps that reach it
+/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w))
+ * as (part, group, in, out, tap): for each part of the places of an input, the taps that reach it
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
+    enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups) };
+    enum { HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
     $part_choice
     const int taps = part.h.taps * part.w.taps;
     const ga_int64 n = (ga_int64)GROUPS * IN * OUT * taps;
     const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
     for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
         const int tap = (int)(k % taps), o = (int)(k / taps % OUT), c = (int)(k / taps / OUT % IN);
-        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h), w = part.w.tap + tap % part.w.taps * $(step.tap_w);
+        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h);
+        const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
         const ga_int64 from = (k / taps / OUT / IN * OUT + o) * IN + c;
         y[part.weight + k] = weight[(from * HEIGHT + h) * WIDTH + w];
     }
 }
 
 //@ conv2d_dw(fn, params, source, threads, shape, step, part_choice, tile, partials, d)
-/* $fn: the gradient of ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps), as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
- * the places of all images are cut into $partials runs
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
+ * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
+ * the places of all images are cut into $partials runs, each with a sum of its own
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth), TALL = $(tile.tall), WIDE = $(tile.wide) };
-    enum { DOWN = (K + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
-    enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { DOWN = (K + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS, THREADS = $threads };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
-    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN, $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
     $part_choice
     const ga_int64 all = (ga_int64)B * PLACES, run = (all + $partials - 1) / $partials;
     const int i0 = blockIdx.x % DOWN * ROWS, j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
@@ -110,7 +118,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)
-/* $fn: the sum of $partials gradients of ($(groups * out), $terms), which have their axes exchanged
+/* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { PARTIALS = $partials, K = $terms, OUT = $out };

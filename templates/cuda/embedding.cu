@@ -1,7 +1,7 @@
 // embedding: rows of a table looked up by ids, and the gradient of the table, row by row.
 
 //@ embedding(fn, params, source, threads, ids, C, value)
-/* $fn: $ids rows of $C, by their ids
+/* $fn: the rows of the table, $C elements each, for $ids ids
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { IDS = $ids, C = $C };
@@ -10,8 +10,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ id_order(fn, params, source, threads, ids, rows)
-/* $fn: the places of $ids ids, sorted by id and then by place; those of row r from first[r] on.
- * One block takes the ids in pieces, a thread each; of equal ids in a piece the last one counts them.
+/* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
+ * One block takes the ids in pieces, one for each thread; the last of equal ids in a piece counts them.
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { IDS = $ids, ROWS = $rows, THREADS = $threads, PIECE = (ROWS + THREADS - 1) / THREADS };
@@ -53,7 +53,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ embedding_dw(fn, params, source, threads, rows, C, adds, padding, term, store)
-/* $fn: the sum of dy over the places of each of $rows rows of $C, in their order; one block per row
+/* $fn: for each of $rows rows of $C elements, the sum of dy over the places of its id, in their order; one
+ * block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };

@@ -1,4 +1,4 @@
-// half: 16-bit storage, as runtime/base/bf16.h and f16.h have it. Values are computed with as floats.
+// half: elements of 16 bits in memory, as runtime/base/bf16.h and f16.h have them. Kernels compute with floats.
 
 //@ bf16()
 
@@ -11,7 +11,7 @@ GA_DEVICE float bf16_widen(bf16 h) {
     return __uint_as_float((ga_uint32)h.bits << 16);
 }
 
-/* The nearest, ties to even; a NaN stays one. */
+/* The nearest bf16, ties to even; a NaN stays a NaN. */
 GA_DEVICE bf16 bf16_narrow(float x) {
     const ga_uint32 bits = __float_as_uint(x), nearest = bits + 0x7fff + (bits >> 16 & 1);
     const ga_uint32 out = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest;
@@ -36,7 +36,7 @@ GA_DEVICE float f16_widen(f16 h) {
     return __uint_as_float((size < 0x00800000 ? small : other) | (ga_uint32)(h.bits & 0x8000) << 16);
 }
 
-/* The nearest, ties to even; infinity from 65520 on; a NaN stays one. Below 2^-14 adding 0.5 rounds to
+/* The nearest f16, ties to even; infinity from 65520 on; a NaN stays a NaN. Below 2^-14, adding 0.5 rounds to
  * multiples of 2^-24. */
 GA_DEVICE f16 f16_narrow(float x) {
     const ga_uint32 bits = __float_as_uint(x), size = bits & 0x7fffffff;

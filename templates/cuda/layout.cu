@@ -1,4 +1,4 @@
-// layout: packed views of weights, made once per update.
+// layout: copies of weights in the order that products read, made once per update.
 
 //@ pack_in_out(fn, params, source, threads, N, K, value)
 /* $fn: ($N, $K) transposed to ($K, $N), tile by tile through shared memory

@@ -1,11 +1,11 @@
-// loss: per-row losses and what starts and counts them. A row whose target is IGNORE, or that is
-// not there (facts->rows), has weight 0.
+// loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
+// IGNORE, or whose row is missing (from facts->rows on), has weight 0.
 
 //@ cross_entropy(fn, params, source, threads, rows, C, classes, type, x, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
- * lse = log sum exp(logits)
+ * lse: log of the sum of exp(logits)
 //% if classes.smooth then
- * a part $(classes.smoothing) of each target is spread over all classes
+ * label smoothing: $(classes.smoothing) of each target is spread evenly over all classes
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -51,13 +51,11 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ cross_entropy_dx(fn, params, source, threads, rows, C, classes, logit, exp, store)
-/* $fn: dy times the derivative by the logits, $rows rows of $C classes, one block per row:
-//% if not classes.smooth and not classes.weighted then
- * softmax(logits) - one_hot(target)
-//% else
- * as softmax(logits) - one_hot(target), where the target's class has its weight and its share, and
- * every class its part
+/* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
+//% if classes.smooth or classes.weighted then
+ * with the weights of the classes and label smoothing
 //% end
+ * $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };
@@ -96,9 +94,9 @@ GA_KERNEL($threads) $fn($params) {
 
 //@ loss_seed(fn, params, source, threads, rows, counted, targets, micro, seed)
 //% if micro then
-/* $fn: scale / (micro-steps of a cycle) / (weight of this one) for each counted loss
+/* $fn: scale / (micro-steps of a cycle) / (weight of this micro-step) for each loss that counts, else 0
 //% else
-/* $fn: scale / nominal weight for each counted loss
+/* $fn: scale / nominal weight for each loss that counts, else 0
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -117,7 +115,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ micro_weight(fn, params, source, threads, each, weighted, weights)
-/* $fn: what the losses of this micro-step weigh together, each thread its rows, then in one order
+/* $fn: the weight of all losses of this micro-step: each thread adds its rows, then their sums in one order
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row */
@@ -145,11 +143,11 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ tally(fn, params, source, threads, each, targets, weighted, weights, samples, micro)
-/* $fn: the losses and their weight, each thread its rows, then in one order
+/* $fn: adds the losses and their weight to the sums of the cycle: each thread its rows, then in one order
 //% if samples then
- * a row with a counted target weighs 1
+ * a row with a target that counts weighs 1
 //% elseif micro then
- * in training a micro-step with a counted target weighs 1, its loss is the mean
+ * in training, a micro-step with a target that counts weighs 1, and its loss is the mean
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -200,9 +198,9 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ tally_hits(fn, params, source, threads, counted, f1)
-/* $fn: rows whose largest logit is the target's
+/* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
- * among those of class 1: how many are found, how many missed
+ * and, of the rows of class 1, how many are found and how many missed
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
@@ -236,7 +234,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ hit(fn, params, source, threads, type, x, best, rows, C)
-/* $fn: 1 where the first of the largest logits is the target's; one warp per row
+/* $fn: 1 where the first of the largest logits is the target's, else 0; one warp per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C };

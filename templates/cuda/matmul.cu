@@ -5,9 +5,10 @@
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
-    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, TALL = $(tile.tall), WIDE = $(tile.wide) };
-    enum { THREADS = $threads, DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
+    enum { TALL = $(tile.tall), WIDE = $(tile.wide), DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
+    enum { ACROSS = (N + COLUMNS - 1) / COLUMNS, THREADS = $threads };
     __shared__ real a_tile[DEPTH][ROWS + 1], b_tile[DEPTH][COLUMNS + 1];
     const int i0 = blockIdx.x / ACROSS * ROWS, j0 = blockIdx.x % ACROSS * COLUMNS;
     const int down = threadIdx.x / ACROSS_STEP, across = threadIdx.x % ACROSS_STEP;

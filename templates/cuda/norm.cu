@@ -1,4 +1,4 @@
-// norm: rows brought to one scale, one block per row.
+// norm: layernorm and rmsnorm, rows normalised. One block computes a row.
 
 //@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, type, x, y_half, store)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
@@ -47,7 +47,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ norm_dx(fn, params, source, threads, rows, C, centred, heads, x, dy, store)
-/* $fn: the gradient of a norm with respect to its input, $rows rows of $C
+/* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, THREADS = $threads };

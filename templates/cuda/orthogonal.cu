@@ -1,7 +1,7 @@
-// orthogonal: what the Newton-Schulz iteration does beside products (matmul.cu).
+// orthogonal: the steps of the Newton-Schulz iteration that are no products (matmul.cu).
 
 //@ polynomial(fn, params, source, a, b, c, threads)
-/* $fn: square = a I + b gram + c square of n rows and columns, for a, b, c = $a, $b, $c
+/* $fn: square = a I + b gram + c square, matrices of n rows and columns, with a, b, c = $a, $b, $c
  * $source */
 GA_KERNEL($threads) $fn($params) {
     const ga_int64 i = ga_thread_first();

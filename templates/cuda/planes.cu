@@ -1,24 +1,24 @@
-// planes: places of an image as columns of a product, and what taps find around them.
+// planes: places of an image as columns of a product, and the elements that taps read around them.
 
 //@ planes(half, type)
-/* Places of the result of a convolution that are computed alike, along one axis: `places` of them from
- * `place` on; their taps are `tap`, `tap` + the kernel's step and so on, and the first one reads at `from`
- * for the first place. */
+/* Along one axis, places of a convolution's result that the same taps compute: `places` of them, the first is
+ * `place`; `taps` taps, the first is `tap` and reads at `from` for the first place. */
 struct conv_axis {
     int place, places, tap, taps, from;
 };
 
+/* A part of the places: those of two axes. */
 struct conv_part {
     conv_axis h, w;
     int weight, tiles;  // where its weights begin; blocks of the parts before it
 };
 
-/* How planes are read: of which size, how many per image, steps per place and per tap (h, w). */
+/* How planes are read: their size, the planes of an image, and steps from place to place and from tap to tap. */
 struct conv_planes {
     int height, width, channels, read_h, read_w, tap_h, tap_w;
 };
 
-// What a tap finds in a channel around place number j of a part, 0 outside the plane.
+// The element of a channel that a tap reads for place number j of a part, 0 outside the plane.
 GA_DEVICE real conv_read(const $type *x, conv_planes p, const conv_part &part, ga_int64 j, int channel, int tap) {
     const int in_image = part.h.places * part.w.places, place = (int)(j % in_image);
     const int h = place / part.w.places * p.read_h + part.h.from + tap / part.w.taps * p.tap_h;

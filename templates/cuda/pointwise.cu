@@ -1,4 +1,4 @@
-// pointwise: one expression per element; the body comes from the op's formula.
+// pointwise: formulas for each element by itself.
 
 //@ map(fn, params, source, threads, n, formula, loads, store)
 /* $fn: $formula

@@ -1,13 +1,15 @@
-// pool: windows of planes brought to one value each; gradients look for the windows that see a place.
+// pool: one value for each window of a plane; the gradient of a place is the sum over the windows that see it.
 
 //@ maxpool2d(fn, params, source, threads, shape, window, type, first, x, value)
-/* $fn: the greatest value in each window, and where the first is: $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
+/* $fn: the greatest value in each window, and the place of the first such:
+ * $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)$(shape.planes) * P * Q; i += ga_thread_count()) {
         const $type *plane = x + i / (P * Q) * H * W;
-        const int p = (int)(i / Q % P), q = (int)(i % Q), left = $(window.left), right = $(window.right), bottom = $(window.bottom);
+        const int p = (int)(i / Q % P), q = (int)(i % Q);
+        const int bottom = $(window.bottom), left = $(window.left), right = $(window.right);
         int h = $(window.top), at = h * W + left;
         real best = $first;
         for (; h < bottom; h++) {
@@ -24,7 +26,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ maxpool2d_dx(fn, params, source, threads, shape, seen, d, store)
-/* $fn: dy where the greatest values were, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
+/* $fn: dy added where the greatest value of its window was, 0 elsewhere:
+ * $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
@@ -40,7 +43,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ avgpool2d(fn, params, source, threads, shape, window, type, x, value)
-/* $fn: the average of each window, $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
+/* $fn: the average of each window:
+ * $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size) };
@@ -56,7 +60,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ avgpool2d_dx(fn, params, source, threads, shape, window, seen, type, d, store)
-/* $fn: dy spread over its windows, $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
+/* $fn: dy spread evenly over its window:
+ * $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns), WINDOW = $(window.size) };
@@ -67,7 +72,8 @@ GA_KERNEL($threads) $fn($params) {
         for (int p = $(seen.first_row); p < end_row; p++) {
             for (int q = $(seen.first_column); q < end_column; q++) {
 //% if window.count.kind == "block" then
-                const int top = $(window.top), bottom = $(window.bottom), left = $(window.left), right = $(window.right);
+                const int top = $(window.top), bottom = $(window.bottom);
+                const int left = $(window.left), right = $(window.right);
 //% end
                 value += $d / ($(window.count));
             }

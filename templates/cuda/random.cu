@@ -1,4 +1,4 @@
-// random: what is drawn anew for each row of each cycle. Outside of training nothing is drawn.
+// random: dropout, drawn anew for each row of each cycle. Outside of training nothing is drawn.
 
 //@ dropout(fn, params, source, threads, rows, width, p, name, x, store)
 /* $fn: x / (1 - p), or 0 with probability p = $p, for $rows rows of $width

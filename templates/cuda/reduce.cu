@@ -1,4 +1,4 @@
-// reduce: sums and greatest values over an axis of (outer, n, inner), copies.
+// reduce: sums and greatest values over the middle axis of (outer, n, inner); copies.
 
 //@ axis_sum(fn, params, source, threads, type, term, outer, n, inner, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner), one block per 32 neighbours
@@ -41,7 +41,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ axis_max(fn, params, source, threads, outer, n, inner)
-/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and where the first is
+/* $fn: the greatest value over the middle axis of ($outer, $n, $inner), and the place of the first such
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { OUTER = $outer, N = $n, INNER = $inner };

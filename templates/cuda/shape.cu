@@ -1,8 +1,8 @@
-// shape: values moved from one tensor to another. A tensor that is cut along an axis is seen as rows:
-// the axes before it, and all that lies behind in one row.
+// shape: values moved from one tensor to another. A tensor that is cut along an axis is seen as rows: the axes before
+// it count the rows, the axis and all behind it are one row.
 
 //@ slice_dx(fn, params, source, threads, rows, width, first, count, store)
-/* $fn: $rows rows of $count at $first of a row of $width, 0 elsewhere
+/* $fn: each of $rows rows of $count at element $first of a row of $width, 0 elsewhere
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { ROWS = $rows, WIDTH = $width, FIRST = $first, COUNT = $count };
@@ -15,7 +15,7 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ concat(fn, params, source, threads, rows, first, second)
-/* $fn: $rows rows of $first and $second elements, one behind the other
+/* $fn: $rows rows: $first elements of a, then $second of b
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { ROWS = $rows, FIRST = $first, SECOND = $second, WIDTH = FIRST + SECOND };

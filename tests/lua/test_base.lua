@@ -80,10 +80,16 @@ return {
     { "templates: values that belong together are fields of one argument", function(t)
         local render = template.load("//@ f(shape, bias)\nint n = $(shape.rows) * $(shape.rows + 1);\n"
             .. "//% if bias then\nint b = $(bias.at);\n//% end\n", "templates/x.c")
-        t.equal(render("f", { shape = { rows = 2, other = 3 }, bias = { at = 4 } }).text, "int n = 2 * 3;\nint b = 4;\n")
+        t.equal(render("f", { shape = { rows = 2, other = 3 }, bias = { at = 4 } }).text,
+            "int n = 2 * 3;\nint b = 4;\n")
         t.equal(render("f", { shape = { rows = 2 }, bias = false }).text, "int n = 2 * 3;\n")
-        t.fails(function() render("f", { shape = { row = 2 }, bias = false }) end, "f: argument 'shape' has no field 'rows'")
-        t.fails(function() render("f", { shape = { rows = 2 }, bias = {} }) end, "f: argument 'bias' has no field 'at'")
+        t.fails(function() render("f", { shape = { row = 2 }, bias = false }) end,
+            "x.c:2: f: argument 'shape' has no field 'rows'")
+        t.fails(function() render("f", { shape = { rows = 2 }, bias = {} }) end,
+            "x.c:4: f: argument 'bias' has no field 'at'")
+        local shape = { rows = 2 }
+        render("f", { shape = shape, bias = false })
+        t.equal(shape.columns, nil)
     end },
     { "templates: a block inserts another one of its file", function(t)
         local render = template.load("//@ whole(n)\n{\n    $(part { from = n, to = 2 })\n}\n\n"
