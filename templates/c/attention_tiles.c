@@ -7,8 +7,8 @@ static __attribute__((noinline)) void tile_rows(const strip *s) { strip_multiply
 
 static __attribute__((noinline)) void tile_row(const strip *s) { strip_multiply(s, 1, TILE_COLUMNS); }
 
-/* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements. Rows of out, b and a lie
- * out_row, b_row and a_row elements apart, columns of a a_column. Calls give a literal for `wide`. */
+/* out(i, j) += sum over k < n of a(i, k) b(k, j), k upwards, for tall x wide elements. Rows of out, b and a are
+ * `out_row`, `b_row` and `a_row` elements apart, columns of a `a_column`. Calls give a literal for `wide`. */
 static inline __attribute__((always_inline)) void tile_product(
     real *restrict out, size_t out_row, const real *a, size_t a_row, size_t a_column, const real *b,
     size_t b_row, int tall, const int wide, int n) {

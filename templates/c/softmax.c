@@ -1,4 +1,4 @@
-// softmax: over the last axis; its logarithm; their gradients, from the result s.
+// softmax: over the last axis, with its logarithm, and the gradients of both from the result s.
 
 //@ softmax(fn, params, source, rows, C, exp)
 /* $fn: softmax of each of $rows rows of $C
