@@ -1,6 +1,5 @@
-/* embedded.c: looks up the texts gagen carries, or under --dev the files they were made from, and
- * loads gagen's modules from them. Invariant: a chunk is named "@gen/...", wherever its text comes
- * from. */
+/* embedded.c: looks up the files gagen carries, or under --dev those they were made from, and loads gagen's modules
+ * from them. Invariant: a chunk is named "@gen/...", wherever it comes from. */
 #include "embedded.h"
 #include "host.h"
 

@@ -80,8 +80,8 @@ int ga_host_report(lua_State *L, FILE *out);
 /* Runs gagen: require "gagen", called with host.arguments; returns the exit code. */
 int ga_host_main(lua_State *L);
 
-/* Pushes the text of an embedded file (or of the file under --dev) and returns 1, or pushes nothing
- * and returns 0. */
+/* Pushes an embedded file (or the text of the file under --dev) and returns 1, or pushes nothing and returns 0. An
+ * embedded file of gen is a compiled chunk. */
 int ga_embedded_push(lua_State *L, const char *name);
 
 /* Pushes the sorted array of names that start with `prefix`. */
