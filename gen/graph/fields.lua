@@ -20,7 +20,7 @@ fields.graph = {
     norm = "{ tiles, ends }: how many sums the norm is made of, and where those of each group end (update)",
     partials = "doubles that sums over tiles need (update)",
     loss = "{ rows, target, at, attrs }: the tensor of losses and how they are weighted",
-    facts = "tensor: how many rows of the micro-batch are true, where they stand in the cycle",
+    micro = "tensor: how many rows of the micro-batch are true, where they stand in the cycle",
     seed = "tensor: the gradient of the sum of losses that the backward pass begins with",
     sums = "tensor: the sums of a cycle: losses, weights, hits",
     output = "tensor: what the model gives; nil if there are several, or if it is never whole",
@@ -49,7 +49,7 @@ fields.graph = {
 
 fields.tensor = {
     name = "unique, an identifier of C", shape = "extents, the rows of the batch first",
-    dtype = "real, i32, f64 or facts (ga_micro of runtime/data.h); behind precision f32, f64, bf16 or f16 for real",
+    dtype = "real, i32, f64 or micro (ga_micro of runtime/data.h); behind precision f32, f64, bf16 or f16 for real",
     kind = "input, value, param, gradient, state, view, scalar, collected, range (of an array) or argument",
     array = "of a range: { kind, name } of its array, for targets to spell (update)",
     at = "path:line of the spec", def = "the node that writes it first",

@@ -10,7 +10,7 @@
 --   Param  = { name, shape, region, value, gradient, state, flat, ... }
 local graph = {}
 
-local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, facts = true, bf16 = true, f16 = true }
+local DTYPES = { real = true, f32 = true, f64 = true, i32 = true, micro = true, bf16 = true, f16 = true }
 
 --- An empty graph of a program called `name`.
 function graph.new(name)

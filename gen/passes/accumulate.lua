@@ -43,7 +43,7 @@ local function sum_of(g, b, param, part, config)
         return node
     end
     param.gradient.dtype = "bf16"
-    local node = b:node("accumulate_half", { x = part, facts = config.stochastic and g.facts or nil },
+    local node = b:node("accumulate_half", { x = part, micro = config.stochastic and g.micro or nil },
         { name = "sum of " .. param.name })
     node.outs = { y = { tensor = param.gradient, acc = acc } }
     return node

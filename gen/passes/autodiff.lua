@@ -296,7 +296,7 @@ function autodiff.run(g, config)
     mark(g.forward)
     b.body, b.scope, b.path, b.at = g.backward, nil, {}, g.loss.at
     local level = gradients(b, nil)
-    local d_loss = b:value("loss_seed", { target = g.loss.target, facts = g.facts, seed = g.seed,
+    local d_loss = b:value("loss_seed", { target = g.loss.target, micro = g.micro, seed = g.seed,
         sums = g.loss.attrs.weight == "micro" and g.sums or nil },
         ordered.copy(g.loss.attrs, { shape = g.loss.rows.shape }), "d_loss")
     level.entries[g.loss.rows] = { tensor = d_loss, fresh = true }

@@ -141,7 +141,7 @@ local function train(g, found, runs, config)
         if node.op == "loss_seed" and node.ins.sums then
             local b = config.builder
             b.at, b.path, b.body, b.scope = node.at, {}, body, nil
-            local weight = b:node("micro_weight", { target = node.ins.target, facts = g.facts }, node.attrs,
+            local weight = b:node("micro_weight", { target = node.ins.target, micro = g.micro }, node.attrs,
                 { sums = "sums" })
             weight.outs.sums.tensor = g.sums
         end

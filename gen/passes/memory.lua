@@ -172,7 +172,7 @@ function memory.run(g)
     local blocks, height = plan_timeline(g, context)
     place_all(blocks)
     for _, t in ipairs(g.inputs) do t.place = { arena = "batch", offset = 0, slots = 1 } end
-    g.facts.place = { arena = "batch", offset = 0, slots = 1 }
+    g.micro.place = { arena = "batch", offset = 0, slots = 1 }
     g.seed.place = { arena = "step", offset = 0, slots = 1 }
     g.sums.place = { arena = "sums", offset = 0, slots = 1 }
     local views = place_flat(g)

@@ -131,7 +131,7 @@ local function scan(d, source, real, allowed)
     return source
 end
 
-local KEYWORDS = text.KEYWORDS .. "real batch facts "
+local KEYWORDS = text.KEYWORDS .. "real batch micro "
 
 -- The tensors of a safetensors file as fields of a batch, the target last.
 local function name_tensors(d, source, where)

@@ -97,7 +97,7 @@ local function add_loss(g, b, c, target, output, traced_rows)
         local node = b:node(op, ins, attrs, { sums = "sums" })
         node.outs.sums.tensor = g.sums
     end
-    tally("tally", { loss = rows, target = g.loss.target, facts = g.facts }, g.loss.attrs)
+    tally("tally", { loss = rows, target = g.loss.target, micro = g.micro }, g.loss.attrs)
     if c.measures_hits then
         if c.measures_f1 and c.classes ~= 2 then
             diag.fail(c.eval_at, ("eval: f1 is that of class 1 of two, the model gives %d classes: expected "
@@ -105,7 +105,7 @@ local function add_loss(g, b, c, target, output, traced_rows)
         end
         b.body = g.evaluation
         tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
-            facts = g.facts }, { f1 = c.measures_f1 })
+            micro = g.micro }, { f1 = c.measures_f1 })
         b.body = g.forward
     end
     b.keep_full = nil
@@ -151,7 +151,7 @@ local function add_inputs(g, c)
             shape = { c.batch, table.unpack(field.shape) }, low = field.low, limit = field.limit })
         g.inputs[i], fields[field.name] = t, t
     end
-    g.facts = graph.tensor(g, { name = "facts", kind = "input", dtype = "facts", shape = { 1 } })
+    g.micro = graph.tensor(g, { name = "micro", kind = "input", dtype = "micro", shape = { 1 } })
     return fields
 end
 

@@ -28,8 +28,8 @@ static void $fn($params) {
 static void $fn($params) {
     enum { N = $n, TILE = 4096 };
 //% if draws then
-    const uint64_t key = ga_draw_key(facts->seed, ga_rng_stream($name), (uint64_t)iteration,
-                                     (uint64_t)facts->cycle, (uint64_t)facts->row);
+    const uint64_t key = ga_draw_key(micro->seed, ga_rng_stream($name), (uint64_t)iteration,
+                                     (uint64_t)micro->cycle, (uint64_t)micro->row);
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int64_t from = t.index * TILE, to = from + TILE < N ? from + TILE : N;

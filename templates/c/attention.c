@@ -14,7 +14,7 @@ static void $fn($params) {
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
-    const draws z = draws_of(facts, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
+    const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
         const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
@@ -104,7 +104,7 @@ static void $fn($params) {
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
 //% if dropout then
-    const draws z = draws_of(facts, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
+    const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
         const int shared = (int)(t.index % KEY_HEADS);

@@ -10,7 +10,7 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, GROUPS * C); ga_tile_next(&t);) {
         const int c = (int)t.index % C;
         real middle = running_mean[c], spread = running_var[c];
-        if (facts->training) {
+        if (micro->training) {
             const $type *first = x + ((size_t)(t.index / C) * ROWS * C + c) * S;
             real sum = 0, squares = 0;
 //% if half then
@@ -106,8 +106,8 @@ static void $fn($params) {
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, ROWS = $rows, TILE = 256 };
-    const int before = (int)(facts->row / ROWS) * GROUPS;
-    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); facts->training && ga_tile_next(&t);) {
+    const int before = (int)(micro->row / ROWS) * GROUPS;
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); micro->training && ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
         for (int g = 0; g < GROUPS; g++) {
             const real k = (real)(before + g), share = 1 / (k + 1); /* groups before this one */
@@ -127,7 +127,7 @@ static void $fn($params) {
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, TILE = 256 };
-    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); facts->training && ga_tile_next(&t);) {
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); micro->training && ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
         for (int g = 0; g < GROUPS; g++) {
             for (int c = from; c < to; c++) {

@@ -1,5 +1,5 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
-// IGNORE, or whose row is missing (from facts->rows on), has weight 0.
+// IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
 //@ cross_entropy(fn, params, source, rows, C, classes, half, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes; lse: log of the sum of exp(logits)
@@ -124,7 +124,7 @@ static void $fn($params) {
 //% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
         double weight = 0;
-        for (int64_t row = 0; row < facts->rows; row++) {
+        for (int64_t row = 0; row < micro->rows; row++) {
             double of_row = 0;
             for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
                 if (target[i] == IGNORE) continue;
@@ -157,7 +157,7 @@ static void $fn($params) {
 //% end
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
         double total = 0, weight = 0, count = 0;
-        for (int64_t row = 0; row < facts->rows; row++) {
+        for (int64_t row = 0; row < micro->rows; row++) {
             double of_row = 0;
             for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
 //% if targets then
@@ -177,11 +177,11 @@ static void $fn($params) {
             weight += of_row;
 //% end
         }
-        sums[SUM_ROWS] += (double)facts->rows;
+        sums[SUM_ROWS] += (double)micro->rows;
         sums[SUM_COUNT] += count;
 //% if micro then
         sums[SUM_MICRO] = weight;
-        if (facts->training && weight > 0) {
+        if (micro->training && weight > 0) {
             total /= weight;
             weight = 1;
         }

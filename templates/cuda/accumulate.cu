@@ -25,7 +25,7 @@ GA_KERNEL($threads) $fn($params) {
 GA_KERNEL($threads) $fn($params) {
 //% if draws then
     constexpr ga_uint64 stream = ga_rng_stream($name);
-    const ga_uint64 key = ga_draw_key(facts->seed, stream, iteration, facts->cycle, facts->row);
+    const ga_uint64 key = ga_draw_key(micro->seed, stream, iteration, micro->cycle, micro->row);
 //% end
     for (ga_int64 i = ga_thread_first(); i < $n; i += ga_thread_count()) {
         const float sum = add ? bf16_widen(y[i]) + x[i] : x[i];

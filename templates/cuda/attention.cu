@@ -19,7 +19,7 @@ GA_KERNEL($threads) $fn($params) {
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
-    const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+    const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
     real sum[SLICES][TALL][DEPTH / GA_SIDE] = {}, total[TALL] = {}, largest[TALL];
     for (int u = 0; u < TALL; u++) largest[u] = -ga_infinity((real)0);
@@ -112,7 +112,7 @@ const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the fir
 const ga_int64 at = (row + j0) * K_ROW + shared * D;
 const int m = j0 + TILE < T ? (int)TILE : T - j0;
 //% if dropout then
-const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
 real d_key[SLICES][TALL][DEPTH / GA_SIDE] = {}, d_value[SLICES][TALL][DEPTH / GA_SIDE] = {};
 for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
@@ -153,7 +153,7 @@ const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the 
 const int n = i0 + TILE < T ? (int)TILE : T - i0;
 const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
 //% if dropout then
-const ga_draws z = ga_draws_of(facts, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
 real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
 for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {

@@ -8,10 +8,10 @@ struct ga_draws {
     real factor;
 };
 
-GA_DEVICE ga_draws ga_draws_of(const ga_micro *facts, ga_uint64 stream, ga_int64 iteration, ga_int64 row,
+GA_DEVICE ga_draws ga_draws_of(const ga_micro *micro, ga_uint64 stream, ga_int64 iteration, ga_int64 row,
                                double drop) {
-    const double used = facts->training ? drop : 0;
-    const ga_uint64 key = ga_draw_key(facts->seed, stream, iteration, facts->cycle, facts->row + row);
+    const double used = micro->training ? drop : 0;
+    const ga_uint64 key = ga_draw_key(micro->seed, stream, iteration, micro->cycle, micro->row + row);
     return {key, used, (real)(1 / (1 - used))};
 }
 

@@ -11,7 +11,7 @@ GA_KERNEL($threads) $fn($params) {
     const int c = blockIdx.x % C;
     const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + c) * S, n = (ga_int64)ROWS * S;
     real middle = running_mean[c], spread = running_var[c];
-    if (facts->training) {
+    if (micro->training) {
         real sum = 0, squares = 0;
         for (ga_int64 k = threadIdx.x; k < n; k += THREADS) sum += $x;
         middle = ga_block_sum(sum, scratch) / n;
@@ -80,8 +80,8 @@ GA_KERNEL($threads) $fn($params) {
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups, ROWS = $rows };
-    const int before = (int)(facts->row / ROWS) * GROUPS;
-    if (!facts->training) return;
+    const int before = (int)(micro->row / ROWS) * GROUPS;
+    if (!micro->training) return;
     for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
         real middle = before > 0 ? running_mean[c] : (real)0, spread = before > 0 ? running_var[c] : (real)0;
         for (int g = 0; g < GROUPS; g++) {
@@ -101,7 +101,7 @@ GA_KERNEL($threads) $fn($params) {
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, GROUPS = $groups };
-    if (!facts->training) return;
+    if (!micro->training) return;
     for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
         for (int g = 0; g < GROUPS; g++) {
             running_mean[c] = $rest * running_mean[c] + $momentum * mean[g * C + c];

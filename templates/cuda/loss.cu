@@ -1,5 +1,5 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
-// IGNORE, or whose row is missing (from facts->rows on), has weight 0.
+// IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
 //@ cross_entropy(fn, params, source, threads, rows, C, classes, type, x, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
@@ -126,7 +126,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     __shared__ double scratch[GA_LANES];
     double weight = 0;
-    for (ga_int64 row = threadIdx.x; row < facts->rows; row += THREADS) {
+    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
         double of_row = 0;
         for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
             if (target[i] == IGNORE) continue;
@@ -159,7 +159,7 @@ GA_KERNEL($threads) $fn($params) {
 //% end
     __shared__ double scratch[GA_LANES];
     double total = 0, weight = 0, count = 0;
-    for (ga_int64 row = threadIdx.x; row < facts->rows; row += THREADS) {
+    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
         double of_row = 0;
         for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
 //% if targets then
@@ -183,11 +183,11 @@ GA_KERNEL($threads) $fn($params) {
     weight = ga_block_sum(weight, scratch);
     count = ga_block_sum(count, scratch);
     if (threadIdx.x == 0) {
-        sums[SUM_ROWS] += (double)facts->rows;
+        sums[SUM_ROWS] += (double)micro->rows;
         sums[SUM_COUNT] += count;
 //% if micro then
         sums[SUM_MICRO] = weight;
-        if (facts->training && weight > 0) {
+        if (micro->training && weight > 0) {
             total /= weight;
             weight = 1;
         }

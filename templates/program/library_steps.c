@@ -39,7 +39,7 @@ static int take_batch($name *p, const $(name)_batch *b, bool training, bool need
     for (int i = 0; i < FIELD_COUNT; i++)
         GA_TRY(take_field(p->own, &FIELDS[i], from[i], b->rows, needs_target, e));
     const int64_t world = ga_comm_size(m->comm), rank = ga_comm_rank(m->comm);
-    *(ga_micro *)(p->own + AT_FACTS) = (ga_micro){.rows = b->rows, .row = (m->count.r * world + rank) * B,
+    *(ga_micro *)(p->own + AT_MICRO) = (ga_micro){.rows = b->rows, .row = (m->count.r * world + rank) * B,
         .cycle = m->count.cycle, .training = training, .seed = m->seed};
     return 0;
 }
@@ -241,7 +241,7 @@ int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
     p->left--;
     p->has_served = true;
     const batch s = batch_of(p->served);
-    *b = ($(name)_batch){$handed, .rows = (int)s.facts->rows};
+    *b = ($(name)_batch){$handed, .rows = (int)s.micro->rows};
     return 1;
 }
 

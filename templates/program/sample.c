@@ -100,7 +100,7 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
     m->train.decode(&m->train, 0, NULL, (void *const[]){input, target});
     memset(input + 1, 0, (B * POSITIONS - 1) * sizeof *input);
     for (int i = 0; i < B * POSITIONS; i++) target[i] = IGNORE;
-    *(ga_micro *)(m->eval_batch + AT_FACTS) = (ga_micro){.rows = 1, .cycle = m->count.cycle, .seed = m->seed};
+    *(ga_micro *)(m->eval_batch + AT_MICRO) = (ga_micro){.rows = 1, .cycle = m->count.cycle, .seed = m->seed};
     write_token(input[0]);
     for (int64_t i = 0; i < o->sample && !ga_stop_requested(); i++) {
 //% if chunked then

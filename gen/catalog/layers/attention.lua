@@ -54,7 +54,7 @@ layer "attend" {
             end
         end
         local name = f.dropout > 0 and b:draw_name("attend", q) or nil
-        return b:value("attend", { query = q, key = k, value = v, mask = mask, facts = name and b.graph.facts },
+        return b:value("attend", { query = q, key = k, value = v, mask = mask, micro = name and b.graph.micro },
             { heads = f.heads, kv_heads = kv_heads, d = d, causal = f.causal, dropout = f.dropout, name = name })
     end,
 }

@@ -74,16 +74,16 @@ layer "batchnorm" {
     },
     example = 'local y = flatten {} (batchnorm "bn" {} (reshape { 2, 4 } (x)))',
     apply = function(b, f, x)
-        local channels, facts = x.shape[2], b.graph.facts
+        local channels, micro = x.shape[2], b.graph.micro
         local attrs = { rows = rows_of(b, f, x), eps = f.eps, given_rows = f.rows, name = b:full_name() }
         local weight = b:param("weight", { channels }, { kind = "value", value = 1 })
         local bias = b:param("bias", { channels }, { kind = "value", value = 0 })
         local kept = buffers(b, channels)
         local stats = b:node("batchnorm_stats", { x = x, running_mean = kept.running_mean,
-            running_var = kept.running_var, facts = facts }, attrs, { mean = b:full_name("mean"),
+            running_var = kept.running_var, micro = micro }, attrs, { mean = b:full_name("mean"),
             var = b:full_name("var"), rstd = b:full_name("rstd") }).outs
         local mean, var = stats.mean.tensor, stats.var.tensor
-        update_running(b, kept, { mean = mean, var = var, facts = facts }, { momentum = f.momentum, running = f.running,
+        update_running(b, kept, { mean = mean, var = var, micro = micro }, { momentum = f.momentum, running = f.running,
             batch = x.shape[1], n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
         return b:value("batchnorm", { x = x, weight = weight, bias = bias, mean = mean, rstd = stats.rstd.tensor },
             attrs, b:full_name("y"))

@@ -9,6 +9,6 @@ layer "dropout" {
     apply = function(b, f, x)
         local name = b:draw_name("dropout", x)
         if f.p == 0 then return x end
-        return b:value("dropout", { x = x, facts = b.graph.facts }, { p = f.p, name = name })
+        return b:value("dropout", { x = x, micro = b.graph.micro }, { p = f.p, name = name })
     end,
 }

@@ -14,8 +14,8 @@ op "accumulate" {
 }
 
 op "accumulate_half" {
-    doc = "y + x, rounded to 16 bits: to the nearest, or with facts up or down at random for each element",
-    ins = { "x (*)", "facts facts (1) ?" }, outs = { "y (S)" },
+    doc = "y + x, rounded to 16 bits: to the nearest; or, with micro, up or down at random for each element",
+    ins = { "x (*)", "micro micro (1) ?" }, outs = { "y (S)" },
     letters = function(n, size) size.S = n.ins.x.shape end,
     internal = true, never_adds = true, draws = true, lower = "accumulate", half = "y",
     cost = function(n)

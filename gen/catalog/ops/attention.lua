@@ -24,7 +24,7 @@ local function letters(n, seen) seen.H, seen.W = n.attrs.heads, n.attrs.heads * 
 op "attend" {
     doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
     ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?",
-        "facts facts (1) ?" },
+        "micro micro (1) ?" },
     outs = { "y (B, T, W)", "lse full (B, T, H)" },
     letters = letters, draws = true,
     grad = function(b, n, dy)
@@ -32,7 +32,7 @@ op "attend" {
         local delta = b:node("attend_delta", { dy = dy.y, y = y }, n.attrs,
             { delta = b:full_name("attend_delta") }).outs.delta.tensor
         local dx = b:node("attend_dx", { dy = dy.y, query = ins.query, key = ins.key, value = ins.value,
-            mask = ins.mask, lse = n.outs.lse.tensor, delta = delta, facts = ins.facts }, n.attrs).outs
+            mask = ins.mask, lse = n.outs.lse.tensor, delta = delta, micro = ins.micro }, n.attrs).outs
         return { query = dx.dq.tensor, key = ins.key and dx.dk.tensor, value = ins.key and dx.dv.tensor }
     end,
     cost = function(n)
@@ -70,7 +70,7 @@ op "attend_delta" {
 op "attend_dx" {
     doc = "the gradients of attend with respect to q, k and v",
     ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?",
-        "mask i32 (B, T) ?", "lse full (B, T, H)", "delta full (B, T, H)", "facts facts (1) ?" },
+        "mask i32 (B, T) ?", "lse full (B, T, H)", "delta full (B, T, H)", "micro micro (1) ?" },
     outs = { "dq (B, T, Q)", "dk (B, T, K) ?", "dv (B, T, K) ?" },
     internal = true, letters = letters, draws = true, never_adds = true,
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,

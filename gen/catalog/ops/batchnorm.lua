@@ -22,7 +22,7 @@ end
 
 op "batchnorm_stats" {
     doc = "average, variance, 1 / sqrt(variance + eps) of each channel in each group; in evaluation the running ones",
-    ins = { "x (*)", "running_mean (C)", "running_var (C)", "facts facts (1)" },
+    ins = { "x (*)", "running_mean (C)", "running_var (C)", "micro micro (1)" },
     outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)" },
     letters = sizes, internal = true, cost = cost(4, 2), lower = "batchnorm",
     rounds = true, half = "x",
@@ -67,7 +67,7 @@ op "batchnorm_dx" {
 op "batchnorm_collect" {
     doc = "average and variance of all values of the cycle so far: k groups merged with one more, d = its mean - mean: "
         .. "mean + d / (k + 1), (k var + its var) / (k + 1) + d^2 k / (k + 1)^2",
-    ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
+    ins = { "mean (G, C)", "var (G, C)", "micro micro (1)" },
     outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
     internal = true, lower = "batchnorm",
     cost = function(n)
@@ -77,7 +77,7 @@ op "batchnorm_collect" {
 
 op "batchnorm_running" {
     doc = "running = (1 - momentum) running + momentum (the group's), variances over n - 1; batches counts the groups",
-    ins = { "mean (G, C)", "var (G, C)", "facts facts (1)" },
+    ins = { "mean (G, C)", "var (G, C)", "micro micro (1)" },
     outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
     internal = true, lower = "batchnorm",
     cost = function(n)

@@ -33,10 +33,10 @@ op "cross_entropy_dx" {
 }
 
 -- attrs of the next four ops: weight, the field of the word loss; weights, of the classes, or nil. Ignored targets
--- and those of rows from facts->rows on have weight 0.
+-- and those of rows from micro->rows on have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
-    ins = { "target i32 (...) ?", "facts facts (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y full (...)" },
+    ins = { "target i32 (...) ?", "micro micro (1)", "seed ()", "sums f64 (8) ?" }, outs = { "y full (...)" },
     internal = true, lower = "loss",
     letters = function(n, seen) seen.lead = n.attrs.shape end,
     cost = function(n) return { flops = 0, elements = 2 * elements(n) } end,
@@ -44,21 +44,21 @@ op "loss_seed" {
 
 op "micro_weight" {
     doc = "the weight of the micro-step, for a loss_seed that runs before the losses are computed",
-    ins = { "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (8)" },
+    ins = { "target i32 (...)", "micro micro (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = elements(n), elements = elements(n) } end,
 }
 
 op "tally" {
     doc = "adds the losses and their weight to the sums of the cycle",
-    ins = { "loss (...)", "target i32 (...) ?", "facts facts (1)" }, outs = { "sums f64 (8)" },
+    ins = { "loss (...)", "target i32 (...) ?", "micro micro (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = 2 * elements(n), elements = 2 * elements(n) } end,
 }
 
 op "tally_hits" {
     doc = "adds the hits to the sums of an evaluation; attrs.f1: those of class 1 too",
-    ins = { "hits (...)", "target i32 (...)", "facts facts (1)" }, outs = { "sums f64 (8)" },
+    ins = { "hits (...)", "target i32 (...)", "micro micro (1)" }, outs = { "sums f64 (8)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = elements(n), elements = 2 * elements(n) } end,
 }

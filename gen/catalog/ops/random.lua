@@ -4,10 +4,10 @@ local graph = require "graph.graph"
 
 op "dropout" {
     doc = "x / (1 - p), or 0 with probability p, drawn for each element; in evaluation x",
-    ins = { "x (...)", "facts facts (1)" }, outs = { "y (...)" },
+    ins = { "x (...)", "micro micro (1)" }, outs = { "y (...)" },
     draws = true,
     grad = function(b, n, dy)
-        return { x = b:value("dropout", { x = dy.y, facts = n.ins.facts }, n.attrs) }
+        return { x = b:value("dropout", { x = dy.y, micro = n.ins.micro }, n.attrs) }
     end,
     cost = function(n)
         local count = graph.elements(n.size.lead)

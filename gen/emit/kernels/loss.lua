@@ -44,7 +44,7 @@ end
 local function counted(node)
     local lead = node.size.lead
     local each = graph.elements(lead) // lead[1]
-    return text.block(each == 1 and "facts->rows" or ("facts->rows * %d"):format(each))
+    return text.block(each == 1 and "micro->rows" or ("micro->rows * %d"):format(each))
 end
 
 function arguments.loss_seed(_, node, _, _, target)

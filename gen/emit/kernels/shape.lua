@@ -18,7 +18,7 @@ end
 function arguments.accumulate(_, node) return { n = graph.elements(node.size.S) } end
 
 function arguments.accumulate_half(_, node)
-    return { n = graph.elements(node.size.S), draws = node.ins.facts ~= nil, name = text.string(node.attrs.name) }
+    return { n = graph.elements(node.size.S), draws = node.ins.micro ~= nil, name = text.string(node.attrs.name) }
 end
 
 function arguments.concat(_, node)

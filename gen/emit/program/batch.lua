@@ -5,11 +5,11 @@ local ordered = require "base.ordered"
 
 local batch = {}
 
-local ALIGN, FACTS = 64, 64
+local ALIGN, MICRO_BYTES = 64, 64
 
 local BYTES = { f32 = 4, f64 = 8, i32 = 4 }
 
---- { tensors = the fields and the facts, at = bytes from the beginning for each, bytes = of all }.
+--- { tensors = the fields and the ga_micro, at = bytes from the beginning for each, bytes = of all }.
 function batch.layout(g)
     local tensors = table.move(g.inputs, 1, #g.inputs, 1, {})
     local at, total = {}, 0
@@ -17,8 +17,8 @@ function batch.layout(g)
         at[i] = total
         total = total + (graph.elements(t.shape) * BYTES[t.dtype] + ALIGN - 1) // ALIGN * ALIGN
     end
-    tensors[#tensors + 1], at[#at + 1] = g.facts, total
-    return { tensors = tensors, at = at, bytes = total + FACTS }
+    tensors[#tensors + 1], at[#at + 1] = g.micro, total
+    return { tensors = tensors, at = at, bytes = total + MICRO_BYTES }
 end
 
 --- The lines of an enum: where each field begins, and how much all take.
@@ -36,7 +36,7 @@ function batch.fields(g, target)
     local list, width = {}, 0
     for i, t in ipairs(batch.layout(g).tensors) do
         local declaration, comment = target.batch_field(t)
-        list[i] = { declaration, t == g.facts and "what is known of these rows" or comment }
+        list[i] = { declaration, t == g.micro and "of these rows: how many, where in the cycle" or comment }
         width = math.max(width, #declaration)
     end
     return ordered.collect(list, function(row)

@@ -22,7 +22,7 @@ local function slot_offset(t)
     return index and (" + %s * %s"):format(index, distance) or ""
 end
 
-local ELEMENT = { i32 = "int32_t", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
+local ELEMENT = { i32 = "int32_t", micro = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
 local function address_of_value(t) return "m->a." .. c_text.field(t) .. slot_offset(t) end
 

@@ -58,7 +58,7 @@ local function add_tiles(arguments, node)
 end
 
 local function tile_helpers(node)
-    local draws = node.ins.facts
+    local draws = node.ins.micro
     return (draws and "draws " or "") .. "row_sums attention_tiles" .. (draws and " attention_draws" or "")
 end
 
@@ -152,6 +152,6 @@ end })
 
 add("dropout", function(arguments) arguments.chunk = math.min(arguments.width, CHUNK) end)
 help("draws", "dropout")
-help(function(node) return node.ins.facts and "draws narrow_between" end, "accumulate_half")
+help(function(node) return node.ins.micro and "draws narrow_between" end, "accumulate_half")
 
 return list

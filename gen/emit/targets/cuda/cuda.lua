@@ -16,7 +16,7 @@ local cuda = { folder = "cuda", extension = ".cu", worker = "q", worker_paramete
     adds = c_text.adds, wrap = c_text.wrap }
 cuda.spelling, cuda.call = c_text.functions()
 
-local ELEMENT = { i32 = "int", facts = "ga_micro", bf16 = "bf16", f16 = "f16" }
+local ELEMENT = { i32 = "int", micro = "ga_micro", bf16 = "bf16", f16 = "f16" }
 
 -- " + iteration(l, H_PARAMS)": the offset of the present iteration's value from the first one, in bytes.
 local function slot_offset(t)

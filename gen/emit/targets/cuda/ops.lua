@@ -66,7 +66,7 @@ local function add_tiles(arguments, node, _, _, dtype)
 end
 
 local function tile_helpers(node)
-    return "attention_tiles:half" .. (node.ins.facts and " attention_draws" or "")
+    return "attention_tiles:half" .. (node.ins.micro and " attention_draws" or "")
 end
 
 add("attend", add_tiles)
@@ -204,6 +204,6 @@ launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_
 launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",
     "accumulate_half")
 launch(function(node) return over(graph.elements(node.ins.x.shape)) end, "dropout", "copy")
-list.accumulate_half.helper = function(node) return node.ins.facts and "narrow_between" end
+list.accumulate_half.helper = function(node) return node.ins.micro and "narrow_between" end
 
 return list
