@@ -5,6 +5,7 @@
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
 BUILD    ?= out/.build
+JOBS     ?= 2
 GAGEN    ?= out/gagen
 SHELL    := /bin/sh
 Q        ?= @
@@ -26,10 +27,14 @@ object    = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 all: $(GAGEN)
 
-# installing changes what pkg-config says, so these start make again
+# installing changes what pkg-config says, so these start make again; tests run outside of the make that builds at
+# once what they need
 demo test test-all:
 	@tools/setup
+	@$(MAKE) --no-print-directory -j$(JOBS) for-$@
 	@$(MAKE) --no-print-directory run-$@
+
+for-demo: $(GAGEN)
 
 run-demo: $(GAGEN)
 	@tools/demo
@@ -68,9 +73,10 @@ include tests/device/build.mk
 include tests/crash/build.mk
 include tests/faults/build.mk
 
+for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
+
 # all of them in as many processes as JOBS says, those of a PATTERN in one
-JOBS ?= 2
-run-test: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
+run-test: for-test
 	$(Q)rm -rf $(BUILD)/tests/tmp
 	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$(JOBS))
@@ -116,7 +122,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits all docs demo test test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: mutants same-bits all docs demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

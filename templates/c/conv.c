@@ -2,9 +2,9 @@
 // an element runs over its terms upwards, one vec_fma each.
 
 //@ conv2d(fn, params, source, shape, step, parts, tile, x, half, type, bias, store)
-/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from
- * ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
- * $(shape.taps) taps, $(shape.groups) groups
+//% local s = shape
+/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
+ * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
@@ -31,8 +31,7 @@ static void $fn($params) {
 //% end
         const conv_places places = {at, run};
         conv_locate(places, part, &planes, j0, end, COLUMNS);
-        conv_results(to, part, j0, COLUMNS, $(shape.columns), GROUPS * OUT * RESULTS,
-                     $(step.place_h), $(step.place_w));
+        conv_results(to, part, j0, COLUMNS, $(s.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
         const $type *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
         const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
         for (int k0 = 0; k0 < K; k0 += DEPTH) {

@@ -1,9 +1,9 @@
 // conv: a convolution is a product (matmul.cu) of weights and the elements that taps read in planes (planes.cu).
 
 //@ conv2d(fn, params, source, threads, shape, step, part_choice, tile, x, weight, bias, store)
-/* $fn: ($(shape.B), $(shape.groups * shape.out), $(shape.rows), $(shape.columns)) from
- * ($(shape.B), $(shape.groups * shape.channels), $(shape.height), $(shape.width)),
- * $(shape.taps) taps, $(shape.groups) groups
+//% local s = shape
+/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
+ * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };

@@ -46,10 +46,10 @@ enum {
 $lines
 
 //@ ranges(fields, names)
-/* Where the elements of a range begin in an array: those of the first layer, and how much further those of the next. */
+/* Where a range lies in an array, in elements: the offset of its first layer, the distance from layer to layer. */
 typedef struct offsets { int64_t first, next; } offsets;
 
-/* What a kernel of the boundary goes over: neighbouring parameters with one rule, in each layer of a loop. */
+/* Neighbouring parameters with one rule of update, in each layer of a loop. */
 typedef struct range {
     int64_t count; /* elements of a layer */
     int layers; /* 1 outside of loops */
@@ -60,7 +60,7 @@ typedef struct ranges {
     $names
 } ranges;
 
-/* Where the elements of layer l begin. */
+/* The offset of layer l. */
 static inline int64_t in_layer(offsets o, int l) { return o.first + l * o.next; }
 
 //@ device_arenas(device_arenas, graphs)

@@ -9,8 +9,8 @@ $header
 #include "runtime/loop/stop.h"
 
 //@ ranges(rows)
-/* The ranges of parameters that the boundary goes over. Of an array: where the elements of the first
- * layer begin, and how much further those of the next. Calls name a range; only this table knows places. */
+/* The ranges of parameters that the boundary goes over, the only place with offsets: {first, next} are the
+ * offset of the first layer's elements in an array and the distance from layer to layer. */
 static const ranges RANGES = {
     $rows
 };
