@@ -142,7 +142,7 @@ add("processes", function(t)
 end)
 
 add("modules and globals", function(t)
-    t.match(host.embedded "templates/program/step.c", "^//@ [%w_]+%(")
+    t.match(host.embedded "templates/program/step.c", "^// step: ")
     t.match(debug.getinfo(require "base.diag".fail, "S").source, "^@gen/base/diag.lua$")
     t.fails(function() host.embedded "gen/none.lua" end, "no file 'gen/none.lua'")
     t.fails(function() host.embedded "gen/../Makefile" end, "no file")
