@@ -142,11 +142,17 @@ return function(t)
         return p
     end
 
+    --- Compiles an emitted program, wherever it lies, with the runtime of the tests' build. how: as for build().
+    function programs.compile(folder, how)
+        programs.folder()
+        compile(folder, folder, how or {})
+    end
+
     --- Writes a file of the program and compiles it; the next build() makes it as it was. how: as for build().
     function programs.edit(p, file, text, how)
         host.remove(p.folder .. ".built")
         t.write(p.folder .. "/" .. file, text)
-        compile(p.name, p.folder, how or {})
+        programs.compile(p.folder, how)
     end
 
     local function mpirun(ranks)

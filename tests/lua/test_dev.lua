@@ -94,9 +94,7 @@ local function trained(t, folder, name, env, ...)
     local out, dump = folder .. "/out_" .. name, folder .. "/dump_" .. name
     local made = gagen(t, folder, folder .. "/dropped.lua", "-o", out, ...)
     t.equal(made.status, 0, made.err)
-    local built = t.run { "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", out, "CFLAGS=-O1",
-        timeout = 200 }
-    t.equal(built.status, 0, built.err)
+    t.load("tests/lua/programs.lua")(t).compile(out)
     local run = t.run { out .. "/train", "--quiet", "--dump", dump, "--checkpoint", folder .. "/checkpoints_" .. name,
         env = env }
     t.equal(run.status, 0, run.err)

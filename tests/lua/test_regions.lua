@@ -141,21 +141,28 @@ local BODIES = {
         x = x + o]] },
 }
 
-for _, count in ipairs { 1, 2, 3 } do
-    add("bodies of times(" .. count .. ")", function(t, numeric)
-        local branches = {}
-        for i, body in ipairs(BODIES) do
-            branches[i] = ([[
+-- Checks the gradients of a program with the bodies `first` to `last`.
+local function check_bodies(t, numeric, count, first, last)
+    local branches = {}
+    for i = first, last do
+        branches[#branches + 1] = ([[
     block "NAME" (function(x)
         x = linear "first" { 6 } (x)
         BODY
         return linear "last" { 3 } (x)
-    end) (batch.input)]]):gsub("%u%u%u+", { NAME = body[1], BODY = body[2] }):gsub("COUNT", count)
-        end
-        local _, report = numeric.differences { batch = 6, rows = 12, accumulate = "(2)", ids = true,
-            model = "(function(batch)\n    return\n" .. table.concat(branches, " +\n") .. "\nend)" }
-        for _, body in ipairs(BODIES) do
-            t.contains("\n" .. report, "\n" .. body[1] .. ".first.weight: ok")
+    end) (batch.input)]]):gsub("%u%u%u+", { NAME = BODIES[i][1], BODY = BODIES[i][2] }):gsub("COUNT", count)
+    end
+    local _, report = numeric.differences { batch = 6, rows = 12, accumulate = "(2)", ids = true,
+        model = "(function(batch)\n    return\n" .. table.concat(branches, " +\n") .. "\nend)" }
+    for i = first, last do t.contains("\n" .. report, "\n" .. BODIES[i][1] .. ".first.weight: ok") end
+end
+
+-- Several programs of some bodies each: every difference computes a whole loss anew.
+local PER_PROGRAM = 5
+for _, count in ipairs { 1, 2, 3 } do
+    add("bodies of times(" .. count .. ")", function(t, numeric)
+        for first = 1, #BODIES, PER_PROGRAM do
+            check_bodies(t, numeric, count, first, math.min(first + PER_PROGRAM - 1, #BODIES))
         end
     end)
 end
