@@ -257,9 +257,9 @@ function expr.hoist(e, is_element, hoisted, name_of)
     end
     if constant then
         if e.op == "num" then return e end
-        local text = expr.text(e)
+        local text = expr.plain_text(e)
         for _, h in ipairs(hoisted) do
-            if expr.text(h.e) == text then return expr.var(h.name) end
+            if expr.plain_text(h.e) == text then return expr.var(h.name) end
         end
         local name = unused(hoisted, name_of(e))
         hoisted[#hoisted + 1] = { name = name, e = e }
@@ -275,19 +275,10 @@ local blamed
 --- The place whose numbers are printed: what expr.literal refuses is its fault. Holds until the next call; nil: none.
 function expr.blame(at) blamed = at end
 
---- The shortest text that reads back as x: "f64" or "f32" (with suffix f). A number that is not finite
---- or that f32 turns into 0 or infinity is refused; `at` is the place to blame, or that of expr.blame.
-function expr.literal(x, dtype, at)
-    local f32 = dtype == "f32"
-    local goal = f32 and string.unpack("f", string.pack("f", x)) or x
-    if goal ~= goal or goal == math.huge or goal == -math.huge or goal == 0 and x ~= 0 then
-        diag.fail(at or blamed or "the spec", ("the number %.6g is %s in %s%s"):format(x,
-            goal == 0 and "0" or "not finite", f32 and "f32" or "f64",
-            f32 and ", which holds 1.4e-45 to 3.4e38: another number, or precision \"f64\"" or ""), {})
-    end
-    if goal == math.floor(goal) and math.abs(goal) < 1e6 then
-        return ("%.1f"):format(goal) .. (f32 and "f" or "")
-    end
+-- Texts of expr.literal by their number, for "f32" and for all else; they follow from the number alone.
+local known_literals = { [true] = {}, [false] = {} }
+
+local function shortest(goal, f32)
     for digits = 1, 17 do
         local text = ("%." .. digits .. "g"):format(goal)
         local back = tonumber(text)
@@ -301,6 +292,24 @@ function expr.literal(x, dtype, at)
     error("a number that does not print")
 end
 
+--- The shortest text that reads back as x: "f64" or "f32" (with suffix f). A number that is not finite
+--- or that f32 turns into 0 or infinity is refused; `at` is the place to blame, or that of expr.blame.
+function expr.literal(x, dtype, at)
+    local f32 = dtype == "f32"
+    local goal = f32 and string.unpack("f", string.pack("f", x)) or x
+    if goal ~= goal or goal == math.huge or goal == -math.huge or goal == 0 and x ~= 0 then
+        diag.fail(at or blamed or "the spec", ("the number %.6g is %s in %s%s"):format(x,
+            goal == 0 and "0" or "not finite", f32 and "f32" or "f64",
+            f32 and ", which holds 1.4e-45 to 3.4e38: another number, or precision \"f64\"" or ""), {})
+    end
+    if goal == math.floor(goal) and math.abs(goal) < 1e6 then
+        return ("%.1f"):format(goal) .. (f32 and "f" or "")
+    end
+    local known = known_literals[f32]
+    known[goal] = known[goal] or shortest(goal, f32)
+    return known[goal]
+end
+
 --- x for people: without the noise of 1 - 0.9 = 0.09999999999999998, which is shown as (1 - 0.9).
 function expr.readable(x)
     local exact, short = expr.literal(x, "f64"), ("%.15g"):format(x)
@@ -308,6 +317,13 @@ function expr.readable(x)
     local rest = tonumber(("%.6g"):format(1 - x))
     if x < 1 and 1 - rest == x then return "(1 - " .. expr.literal(rest, "f64") .. ")" end
     return expr.literal(tonumber(short), "f64")
+end
+
+--- expr.text(e), kept in e: expressions do not change.
+function expr.plain_text(e)
+    local text = rawget(e, "plain_text") or expr.text(e)
+    e.plain_text = text
+    return text
 end
 
 --- e for comments.

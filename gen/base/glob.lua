@@ -4,10 +4,17 @@ local diag = require "base.diag"
 
 local glob = {}
 
+-- Patterns of Lua by the patterns that they stand for.
+local lua_patterns = {}
+
 --- Whether the pattern matches the whole `name`.
 function glob.matches(pattern, name)
-    local lua = pattern:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*")
-    return name:match("^" .. lua .. "$") ~= nil
+    local lua = lua_patterns[pattern]
+    if not lua then
+        lua = "^" .. pattern:gsub("[%^%$%(%)%%%.%[%]%+%-%?]", "%%%0"):gsub("%*", ".*") .. "$"
+        lua_patterns[pattern] = lua
+    end
+    return name:match(lua) ~= nil
 end
 
 --- Whether the pattern matches a parameter { name, first, count }. A pattern that matches only some layers

@@ -125,7 +125,7 @@ local function repeated(e)
     local function look(part)
         local n = expr.count(part)
         if n < 2 then return end
-        local text = expr.text(part)
+        local text = expr.plain_text(part)
         if seen[text] and n > most then best, most = text, n end
         seen[text] = true
         for _, child in ipairs(part) do look(child) end
@@ -136,7 +136,7 @@ end
 
 -- e with a variable in the place of each part with this text; the part.
 local function replace(e, text, name)
-    if expr.text(e) == text then return expr.var(name), e end
+    if expr.plain_text(e) == text then return expr.var(name), e end
     local node, found = setmetatable({ op = e.op, value = e.value, name = e.name }, getmetatable(e)), nil
     for i, child in ipairs(e) do
         local part
@@ -159,7 +159,7 @@ function statements.split(e, result, word)
     end
     -- a part that was found later may be inside an earlier one
     for i = 1, #list do
-        for j = i + 1, #list do list[i][2] = replace(list[i][2], expr.text(list[j][2]), list[j][1]) end
+        for j = i + 1, #list do list[i][2] = replace(list[i][2], expr.plain_text(list[j][2]), list[j][1]) end
     end
     local out, names = {}, {}
     for i, part in ipairs(list) do names[part[1]] = expr.var(word .. #list + 1 - i) end

@@ -113,10 +113,10 @@ return function(t)
         end)
     end
 
-    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi",
-    --- probe = true (train-probe too), lib = true (its library too), sources = more C files, ldflags,
-    --- whole = true (make as it stands, with its own runtime), level = "-O3" (as users compile; "-O0": most
-    --- programs of tests run for milliseconds, and compiling them is most of the time), options = words for gagen.
+    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
+    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (make as it
+    --- stands, with its own runtime), options = words for gagen, level = "-O3" (as users compile; "-O0": most programs
+    --- of tests run for milliseconds, and compiling them is most of the time).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
