@@ -114,9 +114,8 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
-    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (make as it
-    --- stands, with its own runtime), options = words for gagen, level = "-O3" (as users compile; "-O0": most programs
-    --- of tests run for milliseconds, and compiling them is most of the time).
+    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (with its own
+    --- runtime), options = words for gagen, level = "-O3" ("-O0": to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
