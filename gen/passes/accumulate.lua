@@ -14,8 +14,8 @@ local ordered = require "base.ordered"
 
 local accumulate = { name = "accumulate", doc = "sums over the micro-steps, with what they round off" }
 
--- What writes each gradient in a body: { outs, last }: the Outs, those in loops too, and the last node of the body that
--- has one.
+-- The writers of each gradient in a body, as { outs, last }: all Outs of the gradient, those inside loops too, and the
+-- last node of the body that has one.
 local function writers_of(body)
     local writers = {}
     for _, node in ipairs(body) do

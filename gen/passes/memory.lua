@@ -26,7 +26,7 @@ local function touch(blocks, index, key, size, position)
     block.to = position
 end
 
--- Calls f(tensor) for what a node touches, everything inside a region included.
+-- Calls f(tensor) for each tensor that a node reads or writes, also inside a region.
 local function each_touched(node, f)
     for _, t in ipairs(graph.reads(node)) do f(t) end
     for _, out in ipairs(graph.writes(node)) do f(out.tensor) end

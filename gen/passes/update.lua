@@ -172,7 +172,7 @@ local function runs_of(g)
     return list
 end
 
--- What kernels read of a run beside its arrays.
+-- Numbers of a range that kernels read, beside the places of its arrays.
 local function numbers_of(s)
     local numbers = { layer = s.layer }
     if s.group.rule.scope == "matrix" then

@@ -12,14 +12,14 @@ local OF_RANK = { [0] = "scalars", "vectors", "matrices" }
 -- Ends of the names of kernels: no word may look like a group and a kernel of it.
 local PARTS = { "sums", "scales", "start", "rows", "columns", "factors" }
 
--- What the spec says that the group takes; nil: it is not in the spec's list.
+-- A word for the parameters that an entry of the spec's `groups` takes; nil for a group without an entry.
 local function chosen_by(entry)
     if not entry then return nil end
     if entry.rank then return OF_RANK[entry.rank] or "rank_" .. entry.rank end
     return (graph.identifier((entry.glob:gsub("%*", "."))):gsub("__+", "_"):gsub("^_", ""):gsub("_$", ""))
 end
 
--- What the parameters of a group are that the spec does not list.
+-- A word for the parameters of a group without an entry: by their rank.
 local function made_of(params)
     local rank = #params[1].shape
     for _, param in ipairs(params) do

@@ -27,8 +27,8 @@ typedef struct conv_places {
     bool *run;
 } conv_places;
 
-/* Finds what the taps of columns first .. first + count - 1 of a part read, counted from the image of the first
- * column. count is a multiple of VEC_LANES; columns from `end` on are outside. */
+/* Finds the elements that the taps of columns first .. first + count - 1 of a part read, as distances from the image
+ * of the first column. count is a multiple of VEC_LANES; columns from `end` on are outside. */
 static __attribute__((noinline)) void conv_locate(conv_places p, const conv_part *part, const conv_planes *planes,
                                                   int64_t first, int64_t end, int count) {
     const conv_planes x = *planes;

@@ -106,7 +106,7 @@ $sum = ga_block_sum($sum, scratch);
 //% end
 
 //@ decide(threads, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
-/* decide: what the update is to be, in double, by one thread. A skipped update changes neither
+/* decide: the decision about the update, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
 GA_KERNEL($threads) decide(step *s, const double *partials) {
     __shared__ double scratch[GA_LANES];

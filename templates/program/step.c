@@ -19,9 +19,9 @@ static void forward(ga_worker *w, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
+/* An evaluation: losses and metrics are computed for some rows at a time. */
 //% else
-/* An evaluation: the losses, and what is measured beside them. */
+/* An evaluation: the losses and the metrics. */
 //% end
 static void evaluate(ga_worker *w, model *m, const batch *b) {
     forward(w, m, b);
@@ -32,8 +32,8 @@ static void evaluate(ga_worker *w, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
- * goes from the loss straight into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time. The logits of these rows go from
+ * the loss straight into the gradients; the whole logits are never in memory. */
 //% end
 //% if buckets > 0 then
 /* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)

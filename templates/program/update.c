@@ -1,5 +1,5 @@
-// update: update.c, the boundary of a program whose kernels are called by workers; its ranges and what the decision
-// makes of the norm are those of all targets.
+// update: update.c, the boundary of a program whose workers call kernels. All targets use its blocks for the ranges
+// and for the clipping by the norm.
 
 //@ head(header, scaler)
 $header
@@ -69,7 +69,7 @@ s->rows = m->sums[SUM_ROWS];
 //% end
 //% if by_sum then
 s->loss = losses;
-const double mean = 1$divisor; /* the sum of the losses is what is minimised */
+const double mean = 1$divisor; /* the sum of the losses is minimised */
 //% else
 s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */

@@ -30,7 +30,7 @@ static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void
 }
 
 //@ order()
-/* What is sent to `then` from here on waits for all that has been sent to `first`. */
+/* Later work on the stream `then` waits for all earlier work on the stream `first`. */
 static void order(queue *q, ga_event event, ga_cuda_stream first, ga_cuda_stream then) {
     if (q->code == 0) q->code = ga_device_record(q->device, event, first, q->e);
     if (q->code == 0) q->code = ga_device_wait(q->device, then, event, q->e);
@@ -54,9 +54,9 @@ static void forward(queue *q, model *m, const batch *b) {
 }
 
 //% if chunked then
-/* An evaluation: losses and what is measured beside them are computed for some rows at a time. */
+/* An evaluation: losses and metrics are computed for some rows at a time. */
 //% else
-/* An evaluation: the losses, and what is measured beside them. */
+/* An evaluation: the losses and the metrics. */
 //% end
 static void evaluate(queue *q, model *m, const batch *b) {
     forward(q, m, b);
@@ -94,8 +94,8 @@ static void small_sum(queue *q, model *m) {
 
 //@ backward(backward, chunked)
 //% if chunked then
-/* The last layer and its losses are computed here, for some rows at a time: what the layer makes of them
- * goes from the loss straight into the gradients, and is never whole in memory. */
+/* The last layer and its losses are computed here, for some rows at a time. The logits of these rows go from
+ * the loss straight into the gradients; the whole logits are never in memory. */
 //% end
 /* The first micro-step of a cycle (GA_ONLY, GA_FIRST) writes the gradients. All others (GA_NEXT, GA_LAST)
  * add to them, each kernel to those that it computes, so nothing is ever set to zero. */

@@ -22,7 +22,7 @@ local NUMBERS = {
     { "tall", "int", "rows of a tile" }, { "tiles", "int64_t", "of a layer, each with its own sums" },
 }
 
--- What a kernel reads of its row beside places, and of the layer l.
+-- C expressions of the numbers that a kernel reads from its row r and its layer l; offsets are not among them.
 local READ = { count = "r->count", n = "(double)r->count", layer = "r->layer + l" }
 for _, number in ipairs(NUMBERS) do READ[number[1]] = READ[number[1]] or "r->" .. number[1] end
 
@@ -185,7 +185,7 @@ end
 --- How often a loop of the boundary runs: the layers of its range; nil of another loop.
 function ranges.layers(region) return region.range and ("RANGES.%s.layers"):format(region.range.row.name) end
 
---- What the call of a kernel over a run hands over behind its first arguments.
+--- Arguments in the call of a kernel over a range that follow those of the target.
 function ranges.arguments(g, kernel, target)
     local node, known = kernel.node, {}
     local list = { "&RANGES." .. node.attrs.range.row.name, node.scope and "l" or "0" }

@@ -75,7 +75,7 @@ local function spelled(e, kernel, layered)
         end })
 end
 
--- Whether a number is one for each layer: with layer_decay, what reads the rate.
+-- Whether each layer has its own value of e: with layer_decay, if e reads the rate.
 local function is_layered(rates, e) return rates ~= nil and ordered.find(expr.variables(e), "lr") ~= nil end
 
 -- Whether the number of this name is.
@@ -86,9 +86,9 @@ local function reads_layer(g, hoisted, name)
     return false
 end
 
--- What lowers the expressions of one group: hoisted collects what is computed once, by name. The same number of two
--- groups is one; of other numbers that want one name, those of later groups end in the word of their group. numbers:
--- what all groups compute, by its text in C, and the names in use.
+-- Lowers the expressions of one group. `hoisted` collects the numbers that decide computes once, by name. Groups share
+-- equal numbers. If two different numbers want one name, the later group's number ends in the group's word. `numbers`:
+-- the numbers of all groups by their text in C, and the names in use.
 local function lowering(g, config, group, context, numbers)
     local suffix = g.groups:size() > 1 and "_" .. group.word or ""
     local l = { hoisted = {}, named = ordered.map(), flops = 0, group = group }

@@ -1,4 +1,4 @@
--- loss: the template arguments of losses and of what is counted of them, as far as all targets have them.
+-- loss: template arguments of losses, hits and tallies that all targets share.
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"

@@ -16,7 +16,7 @@ function arguments.rmsnorm(_, node, _, dtype, target)
     return list
 end
 
---- What a layernorm adds to element c of a row, in C.
+--- The bias term of element c of a row, in C; empty without a bias.
 function norm.shift(node) return node.ins.bias and " + bias[c]" or "" end
 
 function arguments.layernorm(kernel, node, op, dtype, target)

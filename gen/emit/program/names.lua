@@ -1,4 +1,4 @@
--- names: what the emitted C calls the fields of its structures, how often a loop runs, and the distances between its
+-- names: names in the emitted C, of the fields of its structures, of the counts of loops, and of the distances between
 -- iterations.
 --
 --   transformer.h.%d.ln_1.weight    ->    m->w.h_ln_1_weight + l * H_PARAMS       for l < H_LAYERS
@@ -68,13 +68,13 @@ local function constant(name)
     return (TAKEN[name:match("^[^_]*")] or name:find("^%d")) and "LOOP_" .. name or name
 end
 
--- "H_LAYERS": what a constant of a loop is called.
+-- The name of a constant of a loop, such as "H_LAYERS".
 local function of_loop(region, prefix, what)
     local loop = region.name:gsub("[^%w_]+", "_") .. "_"
     return constant((loop:sub(1, #prefix) == prefix and loop:sub(#prefix + 1) or loop) .. what)
 end
 
--- What a distance is called: after the loop for parameters, or after what lies there.
+-- The wanted name of a distance: H_PARAMS for parameters of the loop h, else the name of the array.
 local function wanted_name(t, prefix)
     return FLAT[t.place.arena] and of_loop(t.scope, prefix, "PARAMS") or constant(t.place.field)
 end

@@ -167,7 +167,7 @@ local SKIP = {
     skip = "s->nonfinite > 0 || s->weight == 0",
 }
 
---- What step.c of all targets has of the passes over a micro-batch and of the cycles.
+--- Template arguments of step.c for the passes over a micro-batch and for the cycles, the same for all targets.
 function step.passes(g, config, context)
     local target = context.target
     local function lines(body, otherwise)
@@ -180,7 +180,7 @@ function step.passes(g, config, context)
     }
 end
 
---- What all targets have of the boundary; buckets: nil without ranks.
+--- Template arguments of the boundary, the same for all targets; buckets is nil without ranks.
 function step.boundary(g, context)
     local target = context.target
     local function lines(body, pad) return lines_of(body, false, pad, {}, target) end

@@ -28,8 +28,8 @@ function ops.add(list, name, more)
     end
 end
 
--- How a target spells what an op's arguments have: a number, a function of the math library, an element read as a
--- number, the statement that stores or adds an element of the first result.
+-- A target's spelling of the parts of an op's arguments: a number, a function of the math library, the read of an
+-- element, the statement that stores or adds an element of the first result.
 local function spelling(kernel, dtype, target)
     return {
         number = function(x) return text.number(x, dtype) end,

@@ -130,12 +130,12 @@ c.services = {
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
 
---- How a kernel over a run finds its operands: what it is given, where the elements of a layer are, a number.
+--- Operands of a kernel over a range, in C: the parameter, the place of a layer's elements, a number.
 function c.operand_parameter(parameter) return parameter end
 function c.operand_place(parameter, all, place) return ("%s = %s + %s;"):format(parameter, all, place) end
 function c.operand_number(parameter, value) return ("const %s = %s;"):format(parameter, value) end
 
---- The parameters of a kernel over a run and its first lines; what the call begins with.
+--- The parameters of a kernel over a range, its first lines, and the first arguments of a call.
 function c.over_run(kernel)
     local all, own = { "ga_worker *worker", kernel.reads_step and "const step *s" or nil }, kernel.over_run
     return table.move(own.parameters, 1, #own.parameters, #all + 1, all), own.lines

@@ -90,7 +90,7 @@ cuda.services = {
 
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
 
---- What the host hands over for a parameter of a kernel.
+--- The declaration of a kernel's parameter in the host function that launches the kernel.
 function cuda.operand_parameter(parameter)
     local is_address = parameter:find("*", 1, true)
     return (is_address and "ga_address " or HOST_TYPE[parameter:match "^[%w_]+"] .. " ") .. parameter:match "[%w_]+$"
