@@ -62,7 +62,7 @@ static int native_run(lua_State *L) {
     lua_getfield(L, 1, "cwd");
     c.cwd = lua_tostring(L, -1);
     lua_getfield(L, 1, "timeout");
-    c.seconds = luaL_optnumber(L, -1, 60);
+    c.seconds = luaL_optnumber(L, -1, 600);
     int failed = ga_command_run(&c, &o);
     if (failed) return luaL_error(L, "%s: %s", c.argv[0], strerror(failed));
     lua_createtable(L, 0, 5);
@@ -72,8 +72,8 @@ static int native_run(lua_State *L) {
     lua_setfield(L, -2, "out");
     lua_pushlstring(L, o.err ? o.err : "", o.err_size);
     lua_setfield(L, -2, "err");
-    lua_pushnumber(L, o.seconds);
-    lua_setfield(L, -2, "seconds");
+    lua_pushnumber(L, o.cpu_seconds);
+    lua_setfield(L, -2, "cpu_seconds");
     lua_pushboolean(L, o.timed_out);
     lua_setfield(L, -2, "timed_out");
     ga_outcome_free(&o);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,21 +104,25 @@ static int collect(stream s[2], double deadline) {
     return 0;
 }
 
-/* Waits for the process; kills its group at the deadline (0: no deadline). */
-static int await(pid_t child, double deadline, int *timed_out) {
+static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
+
+/* Waits for the process; kills its group at the deadline (0: no deadline). Sets status, timed_out, cpu_seconds. */
+static void await(pid_t child, double deadline, ga_outcome *o) {
     int status = 0;
+    struct rusage used = { 0 };
     for (;;) {
-        pid_t done = waitpid(child, &status, deadline > 0 && !*timed_out ? WNOHANG : 0);
+        pid_t done = wait4(child, &status, deadline > 0 && !o->timed_out ? WNOHANG : 0, &used);
         if (done == child || (done < 0 && errno != EINTR)) break;
         if (done != 0) continue;
         if (now() >= deadline) {
             kill(-child, SIGKILL);
-            *timed_out = 1;
+            o->timed_out = 1;
         } else {
             nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
         }
     }
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    o->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    o->cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 static void close_pair(int ends[2]) {
@@ -159,7 +164,7 @@ int ga_command_run(const ga_command *c, ga_outcome *o) {
         close_pair(out);
         return failed;
     }
-    double began = now(), deadline = c->seconds > 0 ? began + c->seconds : 0;
+    const double deadline = c->seconds > 0 ? now() + c->seconds : 0;
     pid_t child = launch(c, out[1], c->capture == 2 ? out[1] : err[1], &failed);
     if (out[1] >= 0) close(out[1]);
     if (err[1] >= 0) close(err[1]);
@@ -171,7 +176,7 @@ int ga_command_run(const ga_command *c, ga_outcome *o) {
             kill(-child, SIGKILL);
             o->timed_out = 1;
         }
-        o->status = await(child, deadline, &o->timed_out);
+        await(child, deadline, o);
         if (c->seconds == 0) end_quiet(before);
     }
     for (int i = 0; i < 2; i++) {
@@ -181,7 +186,6 @@ int ga_command_run(const ga_command *c, ga_outcome *o) {
     o->out_size = s[0].size;
     o->err = s[1].text;
     o->err_size = s[1].size;
-    o->seconds = now() - began;
     return child > 0 ? 0 : failed;
 }
 

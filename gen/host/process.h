@@ -14,7 +14,7 @@ typedef struct {
 typedef struct {
     int status; /* exit status, 128 + n after signal n */
     int timed_out;
-    double seconds;
+    double cpu_seconds; /* processor time of the command and of the children that it waited for */
     char *out, *err; /* captured, each ends with a zero byte; NULL if not */
     size_t out_size, err_size;
 } ga_outcome;

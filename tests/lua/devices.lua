@@ -14,7 +14,7 @@ end
 function devices.open(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     if devices.gpus(t) > 0 then
-        return programs, function() return { "GAGEN_TIMEOUT=60" } end,
+        return programs, function() return { "GAGEN_TIMEOUT=300" } end,
             t.root .. "/" .. t.build
     end
     local build = t.root .. "/" .. t.build
@@ -22,7 +22,7 @@ function devices.open(t)
     local stamp = host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
         .. host.read(library .. "/shim.h")):sub(1, 16)
     local function environment(settings)
-        local env = { "GAGEN_TIMEOUT=30", "LD_LIBRARY_PATH=" .. library }
+        local env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. library }
         local kind = "plain"
         for _, setting in ipairs(settings or {}) do
             env[#env + 1] = setting

@@ -78,7 +78,7 @@ return function(t)
     function formats.run(p, ...)
         local folder = t.temp()
         local file, log = folder .. "/batches", folder .. "/log"
-        programs.train(p, { "--log", log, "--threads", 2, env = { "GAGEN_PRINT=" .. file, "GAGEN_TIMEOUT=30" },
+        programs.train(p, { "--log", log, "--threads", 2, env = { "GAGEN_PRINT=" .. file, "GAGEN_TIMEOUT=300" },
             ... })
         local seen = { train = {}, eval = {} }
         for line in host.read(file, 2 ^ 28):gmatch("[^\n]+") do

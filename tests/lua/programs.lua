@@ -178,7 +178,7 @@ return function(t)
             checkpoint = t.temp()
             table.move({ "--checkpoint", checkpoint }, 1, 2, #command + 1, command)
         end
-        command.env, command.timeout = environment(o.env or { "GAGEN_TIMEOUT=30" }), 240
+        command.env = environment(o.env or { "GAGEN_TIMEOUT=300" })
         local result = t.run(command)
         if o.status ~= false and result.status ~= (o.status or 0) then
             error(("%s: status %d, expected %d\n%s%s"):format(table.concat(command, " "),

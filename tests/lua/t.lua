@@ -4,8 +4,8 @@
 --   t.match(text, pattern)       a Lua pattern; returns the captures
 --   t.contains(text, part)       plain text
 --   t.fails(f [, pattern])       f raises an error; returns its text (a diagnostic: as printed)
---   t.run { argv..., cwd =, env = { "A=b" }, timeout = 60 }
---                                { status, out, err, seconds, timed_out }; no shell
+--   t.run { argv..., cwd =, env = { "A=b" }, timeout = 600 }
+--                                { status, out, err, cpu_seconds, timed_out }; no shell
 --   t.shell(command)             the same for `sh -c`
 --   t.temp()                     a fresh folder
 --   t.write(path, text)          writes a file, making its folders

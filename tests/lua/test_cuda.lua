@@ -195,7 +195,7 @@ add("two ranks equal one of twice the micro-steps", function(t)
         local folder, log = t.temp(), t.temp() .. "/log.jsonl"
         local env = environment(seed > 0 and checked(seed) or nil)
         local command = { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--cycles",
-            tostring(CYCLES), "--checkpoint", t.temp(), "--dump", folder, "--log", log, env = env, timeout = 60 }
+            tostring(CYCLES), "--checkpoint", t.temp(), "--dump", folder, "--log", log, env = env }
         local result = t.run(command)
         t.equal(result.status, 0, result.err)
         programs.close(folder, expected, 1e-12, { "parameters", "gradients", "state" })
@@ -276,7 +276,7 @@ add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t
     local programs, _, build = open(t)
     for _, case in ipairs { { "cuda_digits_cuda", digits() }, { "cuda_regions64_cuda", regions(4, 4, F64) } } do
         local p = programs.build(case[1], case[2] .. CUDA)
-        local result = t.run { build .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "80", "90a", timeout = 300 }
+        local result = t.run { build .. "/device/nvrtc_check", p.folder .. "/kernels.cu", "80", "90a" }
         if result.status == 77 then t.not_run("no libnvrtc here") end
         t.equal(result.status, 0, result.out .. result.err)
         t.match(result.out, "sm_80 decide%s+%d+ registers")

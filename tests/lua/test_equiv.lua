@@ -23,7 +23,7 @@ local function equiv(t, arguments)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path, folder = programs.folder() .. "/equiv.lua", t.temp()
     t.write(path, SPEC)
-    local command = { "check", path, "--json", timeout = 300, env = { "TMPDIR=" .. t.root .. "/" .. folder } }
+    local command = { "check", path, "--json", env = { "TMPDIR=" .. t.root .. "/" .. folder } }
     local result = programs.gagen(table.move(arguments, 1, #arguments, #command + 1, command))
     t.equal(#host.list(folder), 0, "files are left in the temporary folder")
     local facts = result.out ~= "" and t.load("tests/lua/json.lua").read(result.out)
@@ -73,7 +73,7 @@ end
 add("the printed table", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     equiv(t, { "--equiv", "A=5,1" })
-    local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2", timeout = 300 }
+    local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2" }
     t.equal(result.status, 0, result.err)
     t.match(result.out, "f64, 3 cycles of 12 rows, seed 5; all compared with A = 1\n")
     t.match(result.out, "\n +1 +12   %-\n +2 +6   [%d.e-]+")
@@ -96,7 +96,7 @@ add("dropout is the same for any number of micro-steps", function(t)
     t.equal(count, 1)
     t.write(path, text)
     local result = programs.gagen { "check", path, "--equiv", "A=3,1", "--set",
-        'accumulate={ tail = "flush" }', timeout = 300 }
+        'accumulate={ tail = "flush" }' }
     t.equal(result.status, 0, result.err .. result.out)
 end)
 
@@ -113,7 +113,7 @@ add("large cycles are cut to the rows that the numbers of micro-steps need", fun
     local text, count = host.read("gen/command/equiv.lua"):gsub("WORK = 2e12", "WORK = 1e6")
     t.equal(count, 1)
     t.write(folder .. "/gen/command/equiv.lua", text)
-    local result = programs.gagen { "check", path, "--equiv", "A=2,1,4", "--dev", folder, timeout = 300 }
+    local result = programs.gagen { "check", path, "--equiv", "A=2,1,4", "--dev", folder }
     t.equal(result.status, 0, result.err .. result.out)
     t.contains(result.out, "f64, 1 cycle of 4 rows (the spec's have 24), seed 5; all compared with A = 2")
     t.contains(result.err, "A = 4: 1 cycle of 4 x 1 rows")
@@ -129,7 +129,7 @@ local function word_pieces(t, data)
     for _, part in ipairs { { "train", "sst2_train" }, { "train", "sst2_16000" }, { "dev", "sst2_dev" } } do
         local result = t.run { t.root .. "/" .. t.gagen, "tokenize", "bert", ("%s/sst2/%s.tsv"):format(data, part[1]),
             ("%s/%s.safetensors"):format(folder, part[2]), "--vocab", vocabulary, "--length", "64", "--types",
-            "--first", part[1] == "dev" and "872" or "16000", timeout = 300 }
+            "--first", part[1] == "dev" and "872" or "16000" }
         t.equal(result.status, 0, result.err)
     end
     return folder

@@ -41,8 +41,7 @@ local function drive(t, programs, p, what, o)
         tostring(o.ranks) } or {}
     table.move({ p.drive, what, tostring(o.cycles or CYCLES), folder }, 1, o.bare and 2 or 4, #command + 1, command)
     local data = t.root .. "/" .. programs.folder() .. "/data"
-    command.env = { "ROWS_FILE=" .. data .. "/tiny.csv", "GAGEN_DATA=" .. data, "GAGEN_TIMEOUT=30" }
-    command.timeout = 60
+    command.env = { "ROWS_FILE=" .. data .. "/tiny.csv", "GAGEN_DATA=" .. data, "GAGEN_TIMEOUT=300" }
     local result = t.run(command)
     t.equal(result.status, 0, what .. "\n" .. result.out .. result.err)
     t.contains(result.out, "ok\n")

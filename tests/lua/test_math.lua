@@ -17,7 +17,7 @@ local function prepare(t, name, more)
     t.write(folder .. "/math.c", math_file.render("ga_expf ga_logf ga_tanhf ga_erff",
         { profile = machine, real = "f32", template = read_template },
         function(file) return "/* " .. file .. " */\n" end))
-    local command = { "cc", "-I" .. folder, timeout = 120 }
+    local command = { "cc", "-I" .. folder }
     for _, list in ipairs { FLAGS, machine.flags, more, { t.root .. "/tests/numeric/functions.c", "-lm" } } do
         table.move(list, 1, #list, #command + 1, command)
     end

@@ -1,5 +1,5 @@
 -- Wrong specs (by gagen), options and data files (by the program) are refused with their place, the value found and the
--- value expected. A refusal is exit 1 and quick.
+-- value expected. A refusal is exit 1 and takes little processor time.
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -21,7 +21,7 @@ local function refuse(t, programs, name)
     end
     t.equal(result.out, "")
     t.equal(host.exists(out), false, path .. ": a folder was written")
-    assert(result.seconds < LIMIT, ("%s: %.2f s"):format(path, result.seconds))
+    assert(result.cpu_seconds < LIMIT, ("%s: %.2f s"):format(path, result.cpu_seconds))
     return result.err
 end
 

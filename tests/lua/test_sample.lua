@@ -55,14 +55,14 @@ add("a device generates the same text", function(t)
     local checkpoint = programs.train(p, { "--cycles", 150 }).checkpoint
     local device = programs.build("sample_cuda", spec('target "cuda"\n'))
     local text = programs.train(device, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", 24,
-        "--temperature", 0, env = { "GAGEN_TIMEOUT=60", "LD_LIBRARY_PATH=" .. t.root .. "/"
+        "--temperature", 0, env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. t.root .. "/"
         .. t.build .. "/device/lib", "GAGEN_KERNEL_CACHE=" .. t.temp() } }).out
     t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
 end)
 
 add("a failed write ends sampling, and so does a signal", function(t)
     local _, p = build(t, "sample", spec())
-    local function shell(script) return t.run { "timeout", "20", "bash", "-c", (script:gsub("TRAIN", p.train
+    local function shell(script) return t.run { "timeout", "300", "bash", "-c", (script:gsub("TRAIN", p.train
         .. " --sample 100000000")) } end
     local gone = shell "TRAIN | head -c 9; exit ${PIPESTATUS[0]}"
     t.equal(gone.status, 3)

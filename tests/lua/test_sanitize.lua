@@ -39,11 +39,11 @@ local function build(t, flags, spec, edit)
         t.write(path, edit(host.read(path)))
     end
     local made = t.run { "make", "-s", "-C", folder .. "/out", "CFLAGS=-O1 -g " .. flags,
-        env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL" }, timeout = 180 }
+        env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL" } }
     t.equal(made.err, "")
     return function()
         return t.run { folder .. "/out/train", "--threads", "3", "--checkpoint",
-            folder .. "/checkpoints", env = { "TSAN_OPTIONS=exitcode=66" }, timeout = 120 }
+            folder .. "/checkpoints", env = { "TSAN_OPTIONS=exitcode=66" } }
     end
 end
 

@@ -339,7 +339,7 @@ add("on two devices an overflow on one counts for both", function(t)
         :gsub("batch      %(4%)", "batch (2)")) .. 'target "cuda"\n')
     local log = t.temp() .. "/log.jsonl"
     local result = t.run { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--checkpoint", t.temp(),
-        "--log", log, env = environment(devices.checked(1)), timeout = 100 }
+        "--log", log, env = environment(devices.checked(1)) }
     t.equal(result.status, 0, result.err)
     local found = {}
     for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do

@@ -68,7 +68,7 @@ for _, spec in ipairs(SPECS) do
             { level = "-O1", ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
         for _, threads in ipairs { 1, 4 } do
             local result = programs.train(p, { "--threads", threads,
-                env = { "STOP_AT_READY=1", "GAGEN_TIMEOUT=120" } })
+                env = { "STOP_AT_READY=1", "GAGEN_TIMEOUT=300" } })
             local bytes, calls = t.match(result.err, "counted: (%d+) bytes in %d+ mappings, (%d+) calls")
             local plan = programs.plan(p, "--threads", tostring(threads))
             t.equal(tonumber(bytes), plan.totals.bytes, "bytes mapped against the plan")

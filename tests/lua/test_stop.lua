@@ -39,7 +39,7 @@ add("a program for MPI refuses a launcher that its MPI does not know", function(
     local p = programs.build("stop_mpi", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
     local result = programs.train(p, { "--cycles", 1, env = { "WORLD_SIZE=2" }, status = 1 })
     t.match(result.err, "^stop_mpi: started as one of 2 processes %(WORLD_SIZE=2%), but MPI knows of fewer: ")
-    programs.train(p, { ranks = 2, "--cycles", 1, "--threads", 1, env = { "WORLD_SIZE=2", "GAGEN_TIMEOUT=30" } })
+    programs.train(p, { ranks = 2, "--cycles", 1, "--threads", 1, env = { "WORLD_SIZE=2", "GAGEN_TIMEOUT=300" } })
 end)
 
 -- The processes of a run with two ranks get the signal while they train.
@@ -86,7 +86,7 @@ add("a signal ends an evaluation at once", function(t)
     local text = changed("model [^\n]*", 'local shared = linear "q" { 64 }\n'
         .. 'model { linear "in" { 64 }, times(65536) "h" { shared, tanh {} }, linear "out" { 3 } }')
     local p = programs.build("eval_long", (text:gsub("batch %b()", "batch (1)")))
-    local result = t.run { "timeout", "60", "bash", "-c", ("coproc exec %s --eval --threads 1 --checkpoint %s 2>&1; "
+    local result = t.run { "timeout", "300", "bash", "-c", ("coproc exec %s --eval --threads 1 --checkpoint %s 2>&1; "
         .. "read -r line <&${COPROC[0]}; echo $line; kill -TERM $COPROC_PID; wait $COPROC_PID"):format(p.train, t.temp()) }
     t.equal(result.out, "ready\n")
     t.equal(result.status, 128 + 15)

@@ -166,7 +166,7 @@ add("the CUDA target equals the C target, also when stopped around a tail", func
     local text = spec(TEXT .. ", stream = true", '4, tail = "flush", drain = "consume"', sequence(11, 6), 4,
         'precision  "f64"\n')
     local p = programs.build("stream_device", text .. 'target "cuda"\n')
-    local device = { env = { "GAGEN_TIMEOUT=30", "LD_LIBRARY_PATH=" .. build .. "/device/lib", "GAGEN_DEVICE_LAZY=1",
+    local device = { env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. build .. "/device/lib", "GAGEN_DEVICE_LAZY=1",
         "GAGEN_DEVICE_SEED=4", "GAGEN_KERNEL_CACHE=" .. build .. "/tests/kernels-streams" } }
     local start = t.temp() .. "/start.safetensors"
     local expected, known = run(t, programs, programs.build("stream_host", text), { "--cycles", 6, "--save-init", start })
@@ -181,7 +181,7 @@ end)
 
 -- Library of tests/faults: the calls of the system that `faults` names fail.
 local function failing(t, faults, counts)
-    return { "GAGEN_TIMEOUT=30", "LD_PRELOAD=" .. t.root .. "/" .. t.build
+    return { "GAGEN_TIMEOUT=300", "LD_PRELOAD=" .. t.root .. "/" .. t.build
         .. "/tests/faults/faults.so", "GA_FAIL_AT=" .. (faults or ""), counts and "GA_FAIL_COUNTS=" .. counts or nil }
 end
 
