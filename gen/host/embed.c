@@ -1,7 +1,8 @@
-/* embed: writes files as one C file, the table of embedded.h. gagen's own Lua is compiled here, not at each start; its
- * functions keep the names of files and the numbers of lines.
+/* embed: writes files as one C file, the table of embedded.h. gagen's own Lua and the templates are compiled here, not
+ * at each start; their functions keep the names of files and the numbers of lines.
  * usage: embed FILE... > embedded_files.c    (names sorted by byte; written as given) */
 #include <lauxlib.h>
+#include <lualib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,33 +14,58 @@ static int print_bytes(lua_State *L, const void *bytes, size_t size, void *count
     return 0;
 }
 
-/* 0: the file could not be read. */
-static int print_text(const char *name) {
+/* Leaves the text of the file on the stack; 0: the file could not be read. */
+static int push_text(lua_State *L, const char *name) {
     FILE *f = fopen(name, "rb");
-    size_t count = 0;
-    char buffer[4096];
+    luaL_Buffer text;
     if (!f) return 0;
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;) print_bytes(NULL, buffer, n, &count);
+    luaL_buffinit(L, &text);
+    for (size_t n = 1; n > 0;) {
+        char *room = luaL_prepbuffer(&text);
+        n = fread(room, 1, LUAL_BUFFERSIZE, f);
+        luaL_addsize(&text, n);
+    }
+    luaL_pushresult(&text);
     int done = !ferror(f);
     fclose(f);
     return done;
 }
 
-static int print_chunk(lua_State *L, const char *name) {
-    size_t count = 0;
-    if (luaL_loadfilex(L, name, "t") != LUA_OK) {
-        fprintf(stderr, "%s\n", lua_tostring(L, -1));
-        return 0;
+static int is_in(const char *name, const char *folder) { return strncmp(name, folder, strlen(folder)) == 0; }
+
+/* Whether the text has a line that opens a block. */
+static int is_template(const char *text) {
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, "//@", 3) == 0 || strncmp(line, "#@", 2) == 0) return 1;
     }
-    int done = lua_dump(L, print_bytes, &count, 0) == 0;
-    lua_pop(L, 1);
-    return done;
+    return 0;
+}
+
+/* Replaces the text of a template by that of its Lua chunk. */
+static int push_template_code(lua_State *L) {
+    if (luaL_dofile(L, "gen/base/template_code.lua") != LUA_OK) return 0;
+    lua_insert(L, -2);
+    return lua_pcall(L, 1, 1, 0) == LUA_OK;
+}
+
+/* Writes the text on top of the stack, or the chunk that it is compiled to. */
+static int print_content(lua_State *L, const char *name) {
+    size_t count = 0, size;
+    const int templated = is_in(name, "templates/") && is_template(lua_tostring(L, -1));
+    if (templated && !push_template_code(L)) return 0;
+    const char *text = lua_tolstring(L, -1, &size);
+    if (!templated && !is_in(name, "gen/")) return print_bytes(L, text, size, &count) == 0;
+    lua_pushfstring(L, "@%s", name);
+    if (luaL_loadbufferx(L, text, size, lua_tostring(L, -1), "t") != LUA_OK) return 0;
+    return lua_dump(L, print_bytes, &count, 0) == 0;
 }
 
 static int print_file(lua_State *L, const char *name, int number) {
     printf("static const unsigned char file_%d[] = {", number);
-    int done = strncmp(name, "gen/", 4) == 0 ? print_chunk(L, name) : print_text(name);
-    if (!done) fprintf(stderr, "embed: %s is not to be had\n", name);
+    lua_settop(L, 0);
+    int read = push_text(L, name), done = read && print_content(L, name);
+    if (!done) fprintf(stderr, "embed: %s: %s\n", name, read ? lua_tostring(L, -1) : "cannot be read");
     printf("\n0};\n");
     return done;
 }
@@ -47,6 +73,7 @@ static int print_file(lua_State *L, const char *name, int number) {
 int main(int argc, char **argv) {
     lua_State *L = luaL_newstate();
     if (!L) return 1;
+    luaL_openlibs(L);
     printf("/* Made by gen/host/embed.c. */\n#include \"embedded.h\"\n");
     for (int i = 1; i < argc; i++) {
         if (!print_file(L, argv[i], i)) return 1;

@@ -2,6 +2,7 @@
  * modules, strict globals, and the printing of errors. Invariant: the environment and the disk do
  * not change which Lua code runs: LUA_PATH, LUA_INIT and the current folder are ignored. */
 #include "host.h"
+#include "memory.h"
 
 #include <lualib.h>
 #include <stdlib.h>
@@ -136,7 +137,7 @@ static int open_state(lua_State *L) {
 }
 
 lua_State *ga_host_open(const ga_host *host) {
-    lua_State *L = luaL_newstate();
+    lua_State *L = lua_newstate(ga_memory_resize, NULL);
     if (!L) return NULL;
     lua_pushcfunction(L, open_state);
     lua_pushlightuserdata(L, (void *)host);

@@ -20,8 +20,8 @@
  *                          are not finite become "nan", "inf", "-inf"
  *   parse_json(text)       the value: objects and arrays are tables, null is nil
  *   temporary()            a new folder below $TMPDIR or /tmp, for this user alone
- *   embedded(name)         text of gen/..., templates/..., runtime/... or specs/...; raises
- *                          if unknown
+ *   embedded(name)         content of gen/..., templates/..., runtime/... or specs/...; raises if unknown.
+ *                          Lua and templates are compiled chunks, texts under --dev
  *   embedded_names(prefix) sorted array of the names that start with prefix
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
  *   data_scan { kind=, files=, targets=, real=, target=, header=, scale=, allowed= }

@@ -143,7 +143,7 @@ add("processes", function(t)
 end)
 
 add("modules and globals", function(t)
-    t.match(host.embedded "templates/program/step.c", "^// step: ")
+    t.match(host.embedded "templates/cuda/prelude.cu", "^// Plain CUDA")
     t.match(debug.getinfo(require "base.diag".fail, "S").source, "^@gen/base/diag.lua$")
     t.fails(function() host.embedded "gen/none.lua" end, "no file 'gen/none.lua'")
     t.fails(function() host.embedded "gen/../Makefile" end, "no file")
@@ -157,6 +157,20 @@ add("modules and globals", function(t)
     t.equal(package.path .. package.cpath, "")
     assert(#host.cpu() > 0)
     t.equal(host.environment "GAGEN_NO_SUCH", nil)
+end)
+
+add("templates are compiled when gagen is built", function(t)
+    local compiled = 0
+    for _, name in ipairs(host.embedded_names "templates/") do
+        local text, content = assert(host.read(name)), host.embedded(name)
+        if ("\n" .. text):find "\n[/#]/?@" then
+            t.equal(content, string.dump(assert(load(require "base.template_code"(text), "@" .. name))), name)
+            compiled = compiled + 1
+        else
+            t.equal(content, text, name)
+        end
+    end
+    assert(compiled > 40, compiled)
 end)
 
 add("data_scan", function(t)

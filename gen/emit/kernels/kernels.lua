@@ -324,9 +324,8 @@ local function address(node, name, tensor, target)
     return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
 end
 
---- The call of a kernel in step.c; `behind` is the text after the call on its line. The comment has the shape of the
---- result, the place in the spec, and node.why, if set.
-function kernels.call(kernel, pad, target, behind)
+-- The call of a kernel, and its comment: the shape of the result, the place in the spec, and node.why, if set.
+local function call_text(kernel, pad, target, behind)
     local node, list, shape = kernel.node, { target.worker }, nil
     for _, name in ipairs(node.signature.outs) do
         local tensor = node.outs[name] and node.outs[name].tensor
@@ -350,6 +349,14 @@ function kernels.call(kernel, pad, target, behind)
     local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")
     local call = target.wrap(pad, kernel.fn.name .. "(", list, ");" .. behind)
     return c_text.commented(pad, call, text.comment(comment).text)
+end
+
+--- The call of a kernel in step.c, and again in the library; `behind` is the text after the call on its line.
+function kernels.call(kernel, pad, target, behind)
+    local key = pad .. "|" .. behind
+    kernel.calls = kernel.calls or {}
+    kernel.calls[key] = kernel.calls[key] or call_text(kernel, pad, target, behind)
+    return kernel.calls[key]
 end
 
 return kernels

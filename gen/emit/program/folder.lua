@@ -30,7 +30,7 @@ end
 local function edited_files(folder, manifest, files)
     local list = ordered.collect(files.keys, function(name)
         local now = host.exists(folder .. "/" .. name) and host.read(folder .. "/" .. name)
-        if now and host.sha256(now) ~= manifest:get(name) and now ~= files:get(name) then
+        if now and now ~= files:get(name) and host.sha256(now) ~= manifest:get(name) then
             return name
         end
     end)

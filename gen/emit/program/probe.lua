@@ -11,11 +11,13 @@ local probe = {}
 
 local block_of = sections.lines
 
+local NONE = {}
+
 -- The results that are looked at: values of the program's type; not sums, not copies of weights. Rows of a
 -- tensor that a kernel writes run by run are a result of their own. key: what they are known by.
-local function results_of(kernel, real)
+local function find_results(kernel, real)
     local list, node = {}, kernel.node
-    if not node or kernel.section == "views" or kernel.section == "boundary" then return list end
+    if not node or kernel.section == "views" or kernel.section == "boundary" then return NONE end
     for _, name in ipairs(node.signature.outs) do
         local t = node.outs[name] and node.outs[name].tensor
         if t then
@@ -28,6 +30,13 @@ local function results_of(kernel, real)
     return list
 end
 
+-- find_results, once for each kernel.
+local function results_of(found, kernel)
+    local list = found.results[kernel] or find_results(kernel, found.real)
+    found.results[kernel] = list
+    return list
+end
+
 -- Gradients are called after the parameter as the spec has it, all else as in step.c.
 local function name_of(result)
     local t = result.tensor
@@ -36,10 +45,10 @@ local function name_of(result)
 end
 
 -- Numbers the results, those of `sections`' kernels, from 0.
-local function number_results(kernels, real, evaluation, found)
+local function number_results(kernels, evaluation, found)
     for _, kernel in ipairs(kernels) do
         if (kernel.section == "evaluation") == evaluation then
-            for _, result in ipairs(results_of(kernel, real)) do
+            for _, result in ipairs(results_of(found, kernel)) do
                 if result.seen and not found.number[result.key] then
                     found.number[result.key] = #found.list
                     found.list[#found.list + 1] = result
@@ -72,7 +81,7 @@ local function call_rows(g, kernels, found)
         graph.walk(body, function(node)
             if not (node.kernel and node.kernel.fn) then return end
             local seen = {}
-            for _, result in ipairs(results_of((node.twin or node).kernel, g.real)) do
+            for _, result in ipairs(results_of(found, (node.twin or node).kernel)) do
                 seen[#seen + 1] = ("{%d, %s}"):format(result.seen and found.number[result.key] or -1,
                     result.scope and "true" or "false")
             end
@@ -122,10 +131,10 @@ end
 
 --- probes.h and probes.c, in a map of files. `kernels`: all that step.c calls, in its order.
 function probe.render(g, config, context, kernels, header, files)
-    local found = { list = {}, number = {} }
-    number_results(kernels, g.real, false, found)
+    local found = { real = g.real, list = {}, number = {}, results = {} }
+    number_results(kernels, false, found)
     local dumped = #found.list
-    number_results(kernels, g.real, true, found)
+    number_results(kernels, true, found)
     local rows, macros, known, most = {}, {}, {}, 1
     for i, kernel in ipairs(kernels) do
         local at = kernel.at or kernel.node and kernel.node.at or "the boundary"
@@ -134,7 +143,7 @@ function probe.render(g, config, context, kernels, header, files)
         if not kernel.fn then
             macros[#macros + 1] = macro_of_boundary(kernel, i, context.target.worker)
         elseif not known[kernel.fn] then
-            local results = #results_of(kernel, g.real)
+            local results = #results_of(found, kernel)
             known[kernel.fn], most = true, math.max(most, results)
             macros[#macros + 1] = macro_of(kernel.fn.name, results, context.target.worker)
         end

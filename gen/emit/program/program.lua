@@ -26,15 +26,7 @@ local text = require "base.text"
 
 local program = {}
 
-local loaded = {}
-
-local function template_of(name)
-    if not loaded[name] then
-        local file = "templates/" .. name
-        loaded[name] = template.load(host.embedded(file), file)
-    end
-    return loaded[name]
-end
+local function template_of(name) return (template.embedded("templates/" .. name)) end
 
 -- First lines of every emitted file: what, from what, how to get it again, whose it is.
 local function header_of(config, facts, open, middle, close)

@@ -5,6 +5,7 @@
 --   launch = function(node) return { over = node.size.N } end,    -- or { rows =, width = }, { blocks =, threads = }
 --   helper = "scan",                                                -- block scan of templates/TARGET/scan.*
 local ordered = require "base.ordered"
+local template = require "base.template"
 local text = require "base.text"
 
 local ops = {}
@@ -50,12 +51,11 @@ local function of_catalog(op, target)
     }
 end
 
--- The blocks of a target's template files: { [file] = { [block] = true } }.
+-- The blocks of a target's template files: { [file] = { [block] = function } }.
 local function blocks_of(target)
     local found = {}
     for _, file in ipairs(host.embedded_names("templates/" .. target.folder .. "/")) do
-        found[file] = {}
-        for name in ("\n" .. host.embedded(file)):gmatch("\n[/#]/?@%s*([%a_][%w_]*)") do found[file][name] = true end
+        found[file] = select(2, template.embedded(file))
     end
     return found
 end
