@@ -208,7 +208,7 @@ local function whole(t, programs, model, how, cycles)
     while #list < CYCLES * WHOLE do list[#list + 1] = EMPTY end
     local folder = t.temp()
     write(t, folder, model, "accumulate_whole", list)
-    return programs.dump(p, { "--data", folder, "--cycles", #cycles })
+    return programs.dump(p, { "--data", folder, "--cycles", #cycles, "--threads", 1 })
 end
 
 -- Cycles of these numbers of rows, of several micro-steps each, must give the parameters and state of whole batches.
@@ -273,8 +273,9 @@ for _, model in ipairs { "mlp", "gpt", "llama", "vit" } do
     -- and adds nothing to an update of several.
     add(model .. ": weight micro is the mean of the micro-steps' means", function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
-        local p = built(t, programs, model, { rows = 12, count = 1, later = { { 4, 4 } }, weight = "micro", shuffle = false,
-            drop = "0", optimizer = '{ "sgd", lr = 0, momentum = 1 }', data = "accumulate_micro" }, run_of(1, 48))
+        local p = built(t, programs, model, { rows = 12, count = 1, later = { { 4, 4 } }, weight = "micro",
+            shuffle = false, drop = "0", optimizer = '{ "sgd", lr = 0, momentum = 1 }', data = "accumulate_micro" },
+            run_of(1, 48))
         local function sums(cycles)
             return programs.tensors(programs.dump(p, { "--cycles", cycles }) .. "/state.safetensors")
         end
