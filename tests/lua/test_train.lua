@@ -8,7 +8,7 @@ local FOLDS, LEAST = 5, 0.97
 local function digits(t, programs, fold)
     local text, count = host.read(t.root .. "/specs/digits_mlp.lua"):gsub("fold = 1", "fold = " .. fold)
     t.equal(count, 1)
-    return programs.build("digits_fold" .. fold, text, { level = "-O1" })
+    return programs.build("digits_fold" .. fold, text, { level = fold == 1 and "-O3" or "-O1" })
 end
 
 local function of_kind(events, kind)
