@@ -32,86 +32,82 @@ train      { updates = 40, seed = 7 }
 %s]]):format(rows, count, MODELS[model], OPTIMIZERS[optimizer], more or "")
 end
 
--- The dump after some cycles of a program with A = count micro-steps.
-local function trained(programs, name, text, how, options)
-    return programs.dump(programs.build(name, text, how), table.move({ "--cycles", CYCLES }, 1, 2,
-        #(options or {}) + 1, options or {}))
+-- The dump after some cycles of the program of a spec(); the same text is one program for all tests.
+local function trained(programs, text, how, options)
+    local p = programs.build("exact_" .. host.sha256(text):sub(1, 12), text, how)
+    return programs.dump(p, table.move({ "--cycles", CYCLES }, 1, 2, #(options or {}) + 1, options or {})), p
 end
 
-local function four_is_one(t, name, model, optimizer, more)
+local function four_is_one(t, model, optimizer, more)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local four = trained(programs, name .. "_a4", spec(model, optimizer, 4, 4, more))
-    local one = trained(programs, name .. "_a1", spec(model, optimizer, 16, 1, more))
+    local log = t.temp() .. "/log"
+    local four = trained(programs, spec(model, optimizer, 4, 4, more), nil, { "--log", log })
+    local one = trained(programs, spec(model, optimizer, 16, 1, more))
     programs.close(four, one, BOUND, { "parameters", "gradients", "state" })
+    return t.load("tests/lua/json.lua").lines(host.read(log))
 end
 
 add("four micro-steps of 4 rows are one of 16: sgd with momentum", function(t)
-    four_is_one(t, "exact_momentum", "plain", "momentum")
+    four_is_one(t, "plain", "momentum")
 end)
 
 add("four micro-steps of 4 rows are one of 16: adamw", function(t)
-    four_is_one(t, "exact_adamw", "plain", "adamw")
+    four_is_one(t, "plain", "adamw")
 end)
 
 add("four micro-steps of 4 rows are one of 16: adamw with clip", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    four_is_one(t, "exact_clip", "plain", "adamw", "clip (0.05)")
     -- the clip must be active for this test
-    local p = programs.build("exact_clip_a4", spec("plain", "adamw", 4, 4, "clip (0.05)"))
-    for _, event in ipairs(programs.events(p, { "--cycles", CYCLES })) do
+    for _, event in ipairs(four_is_one(t, "plain", "adamw", "clip (0.05)")) do
         if event.event == "update" then assert(event.grad_norm > 0.1, "clip (0.05) is not active") end
     end
 end)
 
 add("four micro-steps of 4 rows are one of 16: times and residual", function(t)
-    four_is_one(t, "exact_times", "times", "momentum")
+    four_is_one(t, "times", "momentum")
 end)
 
 add("four micro-steps of 4 rows are one of 16: sgd with clip, times and residual", function(t)
-    four_is_one(t, "exact_times_clip", "times", "momentum", "clip (0.1)")
+    four_is_one(t, "times", "momentum", "clip (0.1)")
 end)
 
 add("four micro-steps of 4 rows are one of 16: dropout", function(t)
-    four_is_one(t, "exact_dropout", "dropout", "adamw")
+    four_is_one(t, "dropout", "adamw")
 end)
 
 -- The same rows on one rank with a micro-steps, and on `ranks` with a / ranks.
-local function ranks_are_one(t, ranks, name, model, optimizer, more)
+local function ranks_are_one(t, ranks, model, optimizer, more)
     local programs = t.load("tests/lua/programs.lua")(t)
     local ddp = 'parallel "ddp"\n' .. (more or "")
-    local many = trained(programs, name .. "_w", spec(model, optimizer, 4, 2, ddp), { comm = "mpi" },
+    local many = trained(programs, spec(model, optimizer, 4, 2, ddp), { comm = "mpi" },
         { ranks = ranks, "--threads", 1 })
-    local one = trained(programs, name .. "_" .. 2 * ranks,
-        spec(model, optimizer, 4, 2 * ranks, more))
-    programs.close(many, one, BOUND)
+    programs.close(many, trained(programs, spec(model, optimizer, 4, 2 * ranks, more)), BOUND)
 end
 
 add("two ranks of 2 micro-steps are one of 4", function(t)
-    ranks_are_one(t, 2, "ranks", "plain", "adamw")
+    ranks_are_one(t, 2, "plain", "adamw")
 end)
 
 add("two ranks of 2 micro-steps are one of 4: clip, times and residual", function(t)
-    ranks_are_one(t, 2, "ranks_clip", "times", "momentum", "clip (0.1)")
+    ranks_are_one(t, 2, "times", "momentum", "clip (0.1)")
 end)
 
 add("two ranks of 2 micro-steps are one of 4: dropout", function(t)
-    ranks_are_one(t, 2, "ranks_dropout", "dropout", "adamw")
+    ranks_are_one(t, 2, "dropout", "adamw")
 end)
 
 add("three ranks of 2 micro-steps are one of 6: clip", function(t)
-    ranks_are_one(t, 3, "ranks", "plain", "adamw", "clip (0.05)")
+    ranks_are_one(t, 3, "times", "momentum", "clip (0.1)")
 end)
 
 add("the size of buckets changes nothing", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local function run(name, bucket)
-        local text = spec("times", "adamw", 4, 2, ('parallel { "ddp", bucket = %q }'):format(bucket))
-        local p = programs.build(name, text, { comm = "mpi" })
-        local plan = programs.plan(p)
-        return programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", CYCLES }), #plan.collectives
+    local function run(parallel)
+        local dump, p = trained(programs, spec("times", "momentum", 4, 2, parallel .. "\nclip (0.1)"),
+            { comm = "mpi" }, { ranks = 2, "--threads", 1 })
+        return dump, #programs.plan(p).collectives
     end
-    local whole, one = run("bucket_large", "25MiB")
-    local parts, many = run("bucket_small", "1KiB")
+    local whole, one = run 'parallel "ddp"'     -- 25 MiB
+    local parts, many = run 'parallel { "ddp", bucket = "1KiB" }'
     t.equal(one, 2)
     assert(many > 3, ("%d collectives with small buckets"):format(many))
     programs.identical(parts, whole)
@@ -122,9 +118,9 @@ add("any number of threads gives the same bits", function(t)
     local text = host.read(t.root .. "/specs/digits_mlp.lua"):gsub("batch      %(16%)", "batch (64)")
         :gsub("{ 64 }", "{ 200 }"):gsub("accumulate %(4%)", "accumulate (3)\nclip (0.5)")
     local p = programs.build("threads", text)
-    local one = programs.dump(p, { "--cycles", 12, "--threads", 1 })
+    local one = programs.dump(p, { "--cycles", 4, "--threads", 1 })
     for threads = 2, 4 do
-        programs.identical(programs.dump(p, { "--cycles", 12, "--threads", threads }), one,
+        programs.identical(programs.dump(p, { "--cycles", 4, "--threads", threads }), one,
             { "parameters", "gradients", "state" })
     end
 end)

@@ -159,7 +159,7 @@ end)
 
 add("a schedule that depends on evaluations equals torch's", function(t, numeric)
     for _, plateau in ipairs(figures.plateaus) do
-        local program = numeric.build { model = ' { linear "a" { 3 } }', optimizer = sgd(0.1), flags = "-O1 -DREPORTS",
+        local program = numeric.build { model = ' { linear "a" { 3 } }', optimizer = sgd(0.1), flags = "-O0 -DREPORTS",
             schedule = ('{ "plateau"%s }'):format(plateau.fields), more = "eval { every = 5 }" }
         local file = program.folder .. "/metrics"
         t.write(file, table.concat(figures.metrics, "\n") .. "\n")
