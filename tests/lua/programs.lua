@@ -1,6 +1,16 @@
 -- Programs for the end-to-end tests: generates and builds a spec once for each text and each gagen, runs the
 -- program, and reads its dumps and logs.
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
+
+-- The files that `make train` of the program in `folder` compiles and links beside its runtime: the program as one file,
+-- which takes three quarters of the time of its three, and the engine for processes.
+local function parts_of(t, folder, comm)
+    comm = comm or host.read(folder .. "/Makefile"):match("\nCOMM = (%w+)\n")
+    local engine = ("runtime/ranks/comm_%s"):format(comm)
+    local made = ("%s/%s/%s.o"):format(t.root, t.build, engine)
+    return ("%s/tests/include/program.c %s"):format(t.root, comm == "self" and made or engine .. ".c")
+end
+
 return function(t)
     local json = t.load("tests/lua/json.lua")
     local store = t.load("tests/lua/store.lua")(t)
@@ -55,8 +65,7 @@ return function(t)
     end
 
     -- The runtime of the program in `folder` as one object, from the objects of the tests' build, and a text that
-    -- stands for its content. The engine for processes is not in it, each program compiles its own, and the
-    -- probes only train-probe.
+    -- stands for its content. The engines for processes are not in it, and the probes are in train-probe only.
     local function runtime_object(folder)
         local objects, content = {}, { host.sha256(host.read(t.build .. "/libruntime.a")) }
         for _, room in ipairs(host.list(folder .. "/runtime")) do
@@ -102,6 +111,7 @@ return function(t)
                 sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
             end
             make[#make + 1] = "SOURCES=" .. sources
+            make[#make + 1] = ("PARTS=%s %s"):format(parts_of(t, folder, how.comm), sources)
         end
         store.fetch(folder, inputs, function()
             check_run(t.run(make), name .. ": make")
