@@ -11,6 +11,12 @@ local function parts_of(t, folder, comm)
     return ("%s/tests/include/program.c %s"):format(t.root, comm == "self" and made or engine .. ".c")
 end
 
+-- The hash of a file that does not change while tests run.
+local function hash_of(t, path)
+    t.kept[path] = t.kept[path] or host.sha256(assert(host.read(path)))
+    return t.kept[path]
+end
+
 return function(t)
     local json = t.load("tests/lua/json.lua")
     local store = t.load("tests/lua/store.lua")(t)
@@ -67,7 +73,7 @@ return function(t)
     -- The runtime of the program in `folder` as one object, from the objects of the tests' build, and a text that
     -- stands for its content. The engines for processes are not in it, and the probes are in train-probe only.
     local function runtime_object(folder)
-        local objects, content = {}, { host.sha256(host.read(t.build .. "/libruntime.a")) }
+        local objects, content = {}, { hash_of(t, t.build .. "/libruntime.a") }
         for _, room in ipairs(host.list(folder .. "/runtime")) do
             for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
                 local name = file:match("^(.*)%.c$")
@@ -135,7 +141,7 @@ return function(t)
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
         local options = how.options or {}
-        local key = { host.read(t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole),
+        local key = { hash_of(t, t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole),
             table.concat(options, " ") }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))
