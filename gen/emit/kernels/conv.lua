@@ -14,8 +14,8 @@ end
 --- The same with the names of fields, in two lines; C++ before 2020 has none.
 function conv.named_part_text(part, number)
     local function axis(x)
-        return ("{.place = %d, .places = %d, .tap = %d, .taps = %d, .from = %d}"):format(x.place, x.places, x.tap, x.taps,
-            x.from)
+        local form = "{.place = %d, .places = %d, .tap = %d, .taps = %d, .from = %d}"
+        return form:format(x.place, x.places, x.tap, x.taps, x.from)
     end
     return ("{.h = %s,\n .w = %s, .weight = %d, .tiles = %d}"):format(axis(part.h), axis(part.w), part.weight, number)
 end
