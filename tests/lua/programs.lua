@@ -225,29 +225,33 @@ return function(t)
         return json.read(check_run(programs.gagen { "plan", "--json", p.spec, ... }, p.name).out)
     end
 
-    local UNPACK = { F32 = "<f", F64 = "<d" }
+    local UNPACK, BYTES = { F32 = "<f", F64 = "<d" }, { F32 = 4, F64 = 8 }
 
-    -- A bf16 element is the upper half of an f32 one.
-    local function widened(text)
-        return (text:gsub("..", "\0\0%0"))
+    -- The tensors of a safetensors file, by name: { dtype, element = dtype of the elements in bytes, bytes, count }.
+    local function stored(path)
+        local text = assert(host.read(path))
+        local start, list = 8 + string.unpack("<I8", text), {}
+        for name, entry in next, json.read(text:sub(9, start)) do
+            if name ~= "__metadata__" then
+                local bytes = text:sub(start + entry.data_offsets[1] + 1, start + entry.data_offsets[2])
+                local element = entry.dtype
+                if element == "BF16" then       -- the upper half of an f32
+                    element, bytes = "F32", bytes:gsub("..", "\0\0%0")
+                end
+                if not BYTES[element] then error(name .. ": dtype " .. element) end
+                list[name] = { dtype = entry.dtype, element = element, bytes = bytes, count = #bytes // BYTES[element] }
+            end
+        end
+        return list
     end
 
     --- The tensors of a safetensors file, by name: { dtype, count, values }.
     function programs.tensors(path)
-        local text = assert(host.read(path))
-        local length = string.unpack("<I8", text)
-        local start, list = 8 + length, {}
-        for name, entry in next, json.read(text:sub(9, start)) do
-            if name ~= "__metadata__" then
-                local first, last = entry.data_offsets[1], entry.data_offsets[2]
-                local bytes = text:sub(start + first + 1, start + last)
-                if entry.dtype == "BF16" then bytes = widened(bytes) end
-                local format = entry.dtype == "BF16" and "<f" or UNPACK[entry.dtype]
-                    or error(name .. ": dtype " .. entry.dtype)
-                local values, at = {}, 1
-                while at <= #bytes do values[#values + 1], at = string.unpack(format, bytes, at) end
-                list[name] = { dtype = entry.dtype, count = #values, values = values }
-            end
+        local list = stored(path)
+        for _, tensor in next, list do
+            local values, at, format = {}, 1, UNPACK[tensor.element]
+            for i = 1, tensor.count do values[i], at = string.unpack(format, tensor.bytes, at) end
+            tensor.values = values
         end
         return list
     end
@@ -255,16 +259,13 @@ return function(t)
     --- The largest of max|a - b| / max|b| over the tensors of two files, and the tensor's name. Other
     --- names or shapes, and values that are not finite, are an error.
     function programs.difference(a, b)
-        local x, y, worst, where, names = programs.tensors(a), programs.tensors(b), -1, nil, 0
+        local x, y, worst, where, names = stored(a), stored(b), -1, nil, 0
         for name in next, x do assert(y[name], b .. ": has no " .. name) end
         for name, tensor in next, y do
             local other = assert(x[name], a .. ": has no " .. name)
             assert(other.count == tensor.count and other.dtype == tensor.dtype, name .. ": other shape")
-            local gap, size = 0, 0
-            for i, v in ipairs(tensor.values) do
-                assert(v - v == 0 and other.values[i] - other.values[i] == 0, name .. ": not finite")
-                gap, size = math.max(gap, math.abs(v - other.values[i])), math.max(size, math.abs(v))
-            end
+            local gap, size = host.distance(tensor.element, other.bytes, 1, tensor.bytes, 1, tensor.count)
+            assert(gap - gap == 0 and size - size == 0, name .. ": not finite")
             local relative = gap == 0 and 0 or gap / size
             if relative > worst then worst, where = relative, name end
             names = names + 1
