@@ -2,6 +2,7 @@
  * from the binary; all other arguments go to gagen.lua. */
 #include "host.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ int main(int argc, char **argv) {
         fputs("gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n", stderr);
         return GA_EXIT_USER;
     }
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails and is reported */
     lua_State *L = ga_host_open(&host);
     if (!L) {
         fprintf(stderr, "gagen: not enough memory\n");

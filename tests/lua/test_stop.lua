@@ -107,6 +107,21 @@ add("50 skipped updates in a row end the run, the last one in the log", function
     t.equal({ list[52].event, list[52].reason, list[52].skipped }, { "end", "nonfinite", 50 })
 end)
 
+add("a file that grows beyond its limit is an error, not a signal", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_large", changed("{ 8 }", "{ 800 }"))
+    local folder = t.temp()
+    local function limited(command)
+        return t.run { "bash", "-c", 'ulimit -f "$0"; exec "$@"', "1", table.unpack(command) }
+    end
+    local result = limited { p.train, "--cycles", "1", "--quiet", "--checkpoint", folder .. "/c" }
+    t.match(result.err, "/c/%.tmp[^\n]*: File too large\n$")
+    t.equal(result.status, 3)
+    result = limited { t.gagen, p.spec, "-o", folder .. "/program" }
+    t.match(result.err, "^[^\n]*/program/[%w_./]+: File too large\n$")
+    t.equal(result.status, 3)
+end)
+
 add("a warning says at once that non-finite values are ignored", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("stop_ignore", changed("seed = 3", 'seed = 3, on_nonfinite = "ignore"')
