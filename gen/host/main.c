@@ -1,5 +1,6 @@
 /* main.c: gagen. `--dev DIR` reads gagen's Lua, templates and runtime from a checkout instead of
  * from the binary; all other arguments go to gagen.lua. */
+#include "base/ga.h"
 #include "host.h"
 
 #include <signal.h>
@@ -29,6 +30,11 @@ int main(int argc, char **argv) {
     if (host.dev && !is_checkout(host.dev)) {
         fputs("gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n", stderr);
         return GA_EXIT_USER;
+    }
+    ga_err e = {0};
+    if (ga_stack_open(&e) < 0) {
+        fprintf(stderr, "gagen: %s\n", e.msg);
+        return GA_EXIT_ENVIRONMENT;
     }
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails and is reported */
     lua_State *L = ga_host_open(&host);

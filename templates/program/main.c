@@ -228,6 +228,10 @@ int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
     ga_options o;
+    if (ga_stack_open(&e) < 0) {
+        ga_say("$name: %s", e.msg);
+        return 3;
+    }
     if (ga_options_parse(&o, argc, argv, &e) < 0) {
         ga_say("$name: %s", e.msg);
         return 1;
