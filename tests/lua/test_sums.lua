@@ -17,14 +17,14 @@ local COLUMNS = {
     function(k) return math.sin(k) * 1.005 ^ k * 1e-3 + k * 1e-7 end,
 }
 
--- The file of rows, and the sums of its values, read as f32.
-local function write_rows(t, programs)
+-- The file of rows, and the sums of the values, read as f32, of its first `count` rows.
+local function write_rows(t, programs, count)
     local lines, sums = {}, { 0, 0, 0, 0 }
     for k = 0, ROWS - 1 do
         local row = {}
         for c, value in ipairs(COLUMNS) do
             row[c] = ("%.9g"):format(f32(value(k)))
-            sums[c] = sums[c] + f32(tonumber(row[c]))
+            if k < (count or ROWS) then sums[c] = sums[c] + f32(tonumber(row[c])) end
         end
         row[5] = tostring(k % 2)
         lines[k + 1] = table.concat(row, ",")
@@ -33,18 +33,18 @@ local function write_rows(t, programs)
     return sums
 end
 
--- The derivative of the loss by each weight is the sum of its column.
+-- The derivative of the loss by each weight is the sum of its column. a: a count of micro-steps, or text.
 local function spec(precision, a, more)
     return ([[
 data       { "csv", train = "sums.csv", target = "last", shuffle = false }
 batch      (1)
-accumulate (%d)
+accumulate %s
 model      { linear "w" { 1, bias = false } }
 loss       { function(out, batch) return sum(out) end, weight = "sum" }
 optimizer  { "sgd", lr = 1e-3 }
 precision  %s
 train      { updates = 1 }
-]]):format(a, precision) .. (more or "")
+]]):format(math.type(a) and ("(%d)"):format(a) or a, precision) .. (more or "")
 end
 
 local function gradient(programs, p, o)
@@ -58,19 +58,12 @@ for _, target in ipairs { "c", "cuda" } do
     add("4,096 micro-steps: the sum of f64, rounded once: " .. target, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
         local a = target == "c" and ROWS or 1024
-        local sums = write_rows(t, programs)
-        if a < ROWS then
-            sums = { 0, 0, 0, 0 }
-            for k = 0, a - 1 do
-                for c, value in ipairs(COLUMNS) do sums[c] = sums[c] + f32(value(k)) end
-            end
+        local sums = write_rows(t, programs, a)
+        local function found(name, precision)
+            local p = programs.build(name .. target, spec(precision, a, ("target     %q\n"):format(target)))
+            return gradient(programs, p, { "--no-graph", "--threads", 1, env = environment() })
         end
-        local more = ("target     %q\n"):format(target)
-        local env = target == "cuda" and environment() or nil
-        local kahan = gradient(programs, programs.build("sums_kahan_" .. target,
-            spec('{ accum = "kahan" }', a, more)), { "--no-graph", env = env })
-        local plain = gradient(programs, programs.build("sums_plain_" .. target, spec('"f32"', a, more)),
-            { "--no-graph", env = env })
+        local kahan, plain = found("sums_kahan_", '{ accum = "kahan" }'), found("sums_plain_", '"f32"')
         local worst = 0
         for c, sum in ipairs(sums) do
             if math.abs(kahan[c] - sum) > 0.5001 * ulp(sum) then
@@ -83,23 +76,33 @@ for _, target in ipairs { "c", "cuda" } do
     end)
 end
 
+-- A spec that is only to be read, as programs.plan takes it.
+local function described(t, programs, name, text)
+    local p = { name = name, spec = ("%s/%s.lua"):format(programs.folder(), name) }
+    t.write(p.spec, text)
+    return p
+end
+
 add("a cycle of one micro-step, and a program of such cycles", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_rows(t, programs)
-    local p = programs.build("sums_one", spec('{ accum = "kahan" }', 1))
-    assert(not host.read(p.folder .. "/kernels.c"):find("accumulate", 1, true), "nothing is to be added")
-    t.equal(programs.plan(p).totals.bytes, programs.plan(programs.build("sums_one_plain", spec('"f32"', 1))).totals.bytes)
+    local p = described(t, programs, "sums_one", spec('{ accum = "kahan" }', 1))
+    local plain = described(t, programs, "sums_one_plain", spec('"f32"', 1))
+    local made = programs.gagen { "show", p.spec, "kernels.c" }
+    t.contains(made.out, "linear")
+    assert(not made.out:find("accumulate", 1, true), "nothing is to be added")
+    t.equal(programs.plan(p).totals.bytes, programs.plan(plain).totals.bytes)
 end)
 
 -- Layers in a loop, a head tied to the embedding, layers shared by all iterations: gradients with several writers.
 local MODELS = {
     mlp = [[
-data       { "csv", train = "tiny.csv", target = "last" }
+data       { "csv", train = "sums_few.csv", target = "last" }
 model      { linear "in" { 12 }, times(3) "h" { residual { linear "fc1" { 20 }, gelu {}, linear "fc2" { 12 } } },
              linear "out" { 3 } }
 ]],
     shared = [[
-data       { "csv", train = "tiny.csv", target = "last" }
+data       { "csv", train = "sums_few.csv", target = "last" }
 model      (function(batch)
     local mix = linear "mix" { 8 }
     local x = times(3) "h" (function(x) return tanh(mix(x)) + linear "own" { 8 } (x) end) (linear "in" { 8 } (batch.input))
@@ -111,17 +114,24 @@ end)
 -- The head writes the gradient of the tied table, in runs of rows, and then the embedding adds to it. Keys have no
 -- bias: its gradient is 0 except for rounding, and adamw would turn that into steps.
 MODELS.tied = [[
-data       { "text", train = "sums.txt", context = 8 }
+data       { "text", train = "sums_few.txt", context = 8 }
 model      { embedding "wte" { 23, 16 }, positions "wpe" { 8 },
              times(2) "h" { residual { layernorm "ln" {}, linear "qkv" { 48, bias = false }, attend { heads = 2, causal = true },
                                        linear "proj" { 16 } } }, unembed { "wte" } }
 memory     { logits = "chunked", logits_rows = 10 }
 ]]
 
+-- 18 rows, for the text too: six micro-batches of an epoch, a cycle of four and one of two.
 local function write_text(t, programs)
-    local bytes = {}
-    for i = 1, 400 do bytes[i] = string.char(97 + (i * i + i // 7) % 23) end
-    t.write(programs.folder() .. "/data/sums.txt", table.concat(bytes))
+    local bytes, lines = {}, {}
+    for i = 1, 145 do bytes[i] = string.char(97 + (i <= 23 and i - 1 or (i * i + i // 7) % 23)) end
+    t.write(programs.folder() .. "/data/sums_few.txt", table.concat(bytes))
+    for i = 1, 18 do
+        local row = {}
+        for k = 1, 4 do row[k] = ("%.3f"):format(math.sin(i * k + i % 3) + (k == i % 3 and 1 or 0)) end
+        lines[i] = table.concat(row, ",") .. "," .. i % 3
+    end
+    t.write(programs.folder() .. "/data/sums_few.csv", table.concat(lines, "\n") .. "\n")
 end
 
 local function model(name, precision, more)
@@ -141,7 +151,7 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
         local programs = t.load("tests/lua/programs.lua")(t)
         write_text(t, programs)
         local plain = programs.dump(programs.build("sums_f64_" .. name, model(name, '"f64"')), {})
-        local p = programs.build("sums_f64_kahan_" .. name, model(name, '{ "f64", accum = "kahan" }'))
+        local p = programs.build(("sums_%s_c"):format(name), model(name, '{ "f64", accum = "kahan" }'))
         programs.close(programs.dump(p, { "--threads", 2 }), plain, 1e-12, { "parameters", "state", "gradients" })
         programs.identical(programs.dump(p, { "--threads", 1 }), programs.dump(p, { "--threads", 3 }),
             { "parameters", "state", "gradients" })
@@ -150,15 +160,15 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
     add("a device equals the C target: " .. name, function(t)
         local devices = dofile "tests/lua/devices.lua"
         write_text(t, devices.open(t))
-        devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, { cycles = 8 })
+        devices.same_as_c(t, "sums_" .. name, model(name, '{ "f64", accum = "kahan" }'), 1e-12, { cycles = 3 })
     end)
 end
 
 add("closer to f64 than plain sums", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function gradients(name, precision)
-        local text = model("mlp", precision):gsub("batch      %(3%)", "batch (1)"):gsub("accumulate %b{}", "accumulate (90)")
-            :gsub("clip [^\n]*\n", ""):gsub("updates = 9", "updates = 1")
+        local text = model("mlp", precision):gsub("sums_few.csv", "tiny.csv"):gsub("batch      %(3%)", "batch (1)")
+            :gsub("accumulate %b{}", "accumulate (90)"):gsub("clip [^\n]*\n", ""):gsub("updates = 9", "updates = 1")
         return programs.dump(programs.build("sums_close_" .. name, text), {}) .. "/gradients.safetensors"
     end
     local exact = programs.tensors(gradients("f64", '"f64"'))
@@ -176,6 +186,7 @@ end)
 -- Only the order of the last roundings differs: the gradient of a micro-step itself is not 16 bits.
 add("with activations of 16 bits", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    write_text(t, programs)
     for _, kind in ipairs { "bf16", "f16" } do
         local plain = programs.build("sums_plain_" .. kind, model("mlp", ("%q"):format(kind)))
         local p = programs.build("sums_kahan_" .. kind, model("mlp", ('{ %q, accum = "kahan" }'):format(kind)))
@@ -185,11 +196,12 @@ end)
 
 -- On both targets, stopped at some micro-steps: the same bits as without a stop.
 local function resumes(t, programs, environment, name, precision)
-    for i, more in ipairs { "", 'target "cuda"\n' } do
-        local p = programs.build(name .. i, model("mlp", precision, more))
-        local env = i == 2 and environment() or nil
+    write_text(t, programs)
+    for _, target in ipairs { "c", "cuda" } do
+        local p = programs.build(name .. target, model("mlp", precision, ("target %q\n"):format(target)))
+        local env = target == "cuda" and environment() or nil
         local whole = programs.dump(p, { env = env })
-        for _, k in ipairs(i == 1 and { 2, 3, 4, 29, 30 } or { 3 }) do
+        for _, k in ipairs(target == "c" and { 2, 3, 4, 5, 6, 26 } or { 3 }) do
             local folder = t.temp() .. "/checkpoints"
             programs.train(p, { "--stop-micro", k, "--checkpoint", folder, status = 75, env = env })
             programs.identical(programs.dump(p, { "--checkpoint", folder, "--resume", "latest", env = env }), whole,
@@ -200,17 +212,18 @@ end
 
 add("resumed inside a cycle: the same bits", function(t)
     local programs, environment = dofile "tests/lua/devices.lua".open(t)
-    resumes(t, programs, environment, "sums_resumed", '{ accum = "kahan" }')
+    resumes(t, programs, environment, "sums_resumed_", '{ accum = "kahan" }')
     -- a checkpoint with a partial sum but no residue is refused
-    local plain, folder = programs.build("sums_plain_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
+    local plain, folder = programs.build("sums_f32_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
     programs.train(plain, { "--stop-micro", 3, "--checkpoint", folder, status = 75 })
-    local p = programs.build("sums_resumed1", model("mlp", '{ accum = "kahan" }'))
+    local p = programs.build("sums_resumed_c", model("mlp", '{ accum = "kahan" }', 'target "c"\n'))
     local result = programs.train(p, { "--checkpoint", folder, "--resume", "latest", status = 1 })
     t.contains(result.err, "in.weight.residue")
 end)
 
 add("two ranks, stopped inside a cycle and not", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    write_text(t, programs)
     local text = model("mlp", '{ "f64", accum = "kahan" }', 'parallel "ddp"\n'):gsub("batch      %(3%)", "batch (1)")
     local two = programs.build("sums_two", text, { comm = "mpi" })
     local plain = programs.build("sums_two_plain", (text:gsub(', accum = "kahan"', "")), { comm = "mpi" })
@@ -231,14 +244,15 @@ local function bf16(x, drawn)
     return (string.unpack("<f", string.pack("<I4", bits // 65536 * 65536)))
 end
 
--- The gradient of a cycle of `a` rows by definition, column by column: each sum rounded. draw(row, element): or nil.
-local function summed(a, width, draw)
+-- The gradient of a cycle of `a` rows from row `first` on by definition, column by column: each sum rounded.
+-- draw(row, element): or nil.
+local function summed(first, a, width, draw)
     local out = {}
     for c, value in ipairs(COLUMNS) do
         for j = 0, width - 1 do
             local sum = 0
             for k = 0, a - 1 do
-                local row = f32(tonumber(("%.9g"):format(f32(value(k)))))
+                local row = f32(tonumber(("%.9g"):format(f32(value(first + k)))))
                 sum = bf16(f32(sum + row), draw and draw(k, j * #COLUMNS + c - 1))
             end
             out[j * #COLUMNS + c] = sum
@@ -262,18 +276,23 @@ for _, target in ipairs { "c", "cuda" } do
         local draw = t.load("tests/lua/rng.lua")
         write_rows(t, programs)
         local env = target == "cuda" and environment() or nil
-        for _, a in ipairs { 1, 4, 50 } do
-            for _, name in ipairs { "nearest", "drawn" } do
-                local drawn = name == "drawn"
+        for _, name in ipairs { "nearest", "drawn" } do
+            local drawn = name == "drawn"
+            -- the gradient after `done` cycles must be that of the last one: `a` rows from `first` on
+            local function check(counts, done, first, a)
                 local precision = ('{ accum = "bf16", stochastic = %s }'):format(drawn)
-                local text = wide(spec(precision, a, ("target     %q\n"):format(target)), 3)
-                local p = programs.build(("sums_%s_%d_%s"):format(name, a, target),
-                    (text:gsub("updates = 1", "%0, seed = 11")))
-                local expected = summed(a, 3, drawn and function(row, element)
-                    return draw(11, "sum of w.weight", 0, 0, row, element)
+                local text = wide(spec(precision, counts, ("target     %q\n"):format(target)), 3)
+                    :gsub("updates = 1", "updates = 2, seed = 11")
+                local p = programs.build(("sums_%s_%d_%s"):format(name, #counts, target), text)
+                local expected = summed(first, a, 3, drawn and function(row, element)
+                    return draw(11, "sum of w.weight", 0, done - 1, row, element)
                 end or nil)
-                same_values(t, gradient(programs, p, { env = env }), expected)
+                same_values(t, gradient(programs, p, { "--cycles", done, "--threads", 1, env = env }), expected)
             end
+            local two = "{ 4, later = { [1] = 50 } }"
+            check("(1)", 1, 0, 1)
+            check(two, 1, 0, 4)
+            check(two, 2, 4, 50)
         end
     end)
 end
@@ -290,8 +309,7 @@ add("stochastic rounding keeps contributions too small for bf16", function(t)
         return gradient(programs, programs.build("sums_small_" .. name, text), {})
     end
     for _, value in ipairs(values("nearest", '{ accum = "bf16" }')) do t.equal(value, 1.0) end
-    local sum, different = 0, {}
-    local list = values("drawn", '{ accum = "bf16", stochastic = true }')
+    local sum, different, list = 0, {}, values("drawn", '{ accum = "bf16", stochastic = true }')
     for _, value in ipairs(list) do sum, different[value] = sum + value, true end
     t.equal(#list, 256)
     t.near(sum / 256, 2, 0.055)
@@ -304,6 +322,7 @@ local STOCHASTIC = '{ accum = "bf16", stochastic = true }'
 
 add("in bf16 any number of threads gives the same bits", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    write_text(t, programs)
     for _, precision in ipairs { STOCHASTIC, '{ "bf16", accum = "bf16" }' } do
         local text = model("mlp", precision):gsub("12", "120")
         local p = programs.build("sums_threads" .. #precision, text)
@@ -335,74 +354,96 @@ for _, name in ipairs { "mlp", "shared", "tied" } do
     end)
 end
 
--- The norm is taken of the stored sums; an update changes parameters as in f32, within a part of the change.
+-- A layer and those of a loop read the data, so each gradient is a sum of rows.
+local RULES = { sgd = '"sgd", lr = 1e-2, momentum = 0.9', adamw = '"adamw", lr = 1e-2', lamb = '"lamb", lr = 1e-2',
+    adafactor = '"adafactor", lr = 1e-2', muon = '"muon", lr = 1e-2, rest = { "sgd", lr = 1e-2 }' }
+
+-- A file of 40 rows.
+local function write_40(t, path, format, row)
+    local lines = {}
+    for k = 0, 39 do lines[k + 1] = format:format(row(k)) end
+    t.write(path, table.concat(lines, "\n") .. "\n")
+end
+
+local function of_rows(t, programs, name, precision, target)
+    write_40(t, programs.folder() .. "/data/whole.csv", "%d,%d,%d,%d,0", function(k)
+        return k % 7, k * k % 11 - 5, k % 3 * 9, k * 5 % 13 - 6
+    end)
+    local text = spec(precision, 4, ("clip (3)\ntarget %q\n"):format(target)):gsub("sums.csv", "whole.csv")
+        :gsub('"sgd", lr = 1e%-3', RULES[name]):gsub("updates = 1", "updates = 5"):gsub("model [^\n]*", [[
+model(function(batch)
+    return times(2) "h" (function(x) return x + linear "fc" { 6 } (batch.input) end) (linear "w" { 6 } (batch.input))
+end)]])
+    return programs.build(("sums_rows%d_%s_%s"):format(#precision, name, target), text)
+end
+
+-- The logged norm must be that of the dumped, rounded gradients; parameters change as `before` to `after`, nearly.
+local function by_stored_sums(t, programs, folder, log, before, after)
+    local squares, norm = 0, nil
+    for _, tensor in next, programs.tensors(folder .. "/gradients.safetensors") do
+        t.equal(tensor.dtype, "BF16")
+        for _, value in ipairs(tensor.values) do squares = squares + value * value end
+    end
+    for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do norm = event.grad_norm or norm end
+    t.near(norm, math.sqrt(squares), 1e-6 * norm)
+    for key, tensor in next, programs.tensors(folder .. "/parameters.safetensors") do
+        local moved, gap = 0, 0
+        for i, value in ipairs(tensor.values) do
+            moved = moved + (after[key].values[i] - before[key].values[i]) ^ 2
+            gap = gap + (after[key].values[i] - value) ^ 2
+        end
+        if not (moved > 0 and gap < moved / 1000) then error(("%s: %g of %g"):format(key, gap, moved)) end
+    end
+end
+
+-- sgd with the models of above and sums to nearest, the others with drawn ones.
 for _, name in ipairs { "sgd", "lamb", "adafactor" } do
     add("in bf16 the boundary reads the stored sums: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
-        local function text(precision, more)
-            return (model("mlp", precision, more):gsub("adamw", name):gsub("clip [^\n]*\n", ""))
+        write_text(t, programs)
+        local function build(precision, target)
+            if name ~= "sgd" then return of_rows(t, programs, name, precision and STOCHASTIC or '"f32"', target) end
+            local text = model("mlp", precision or '"f32"', ("target %q\n"):format(target))
+            return programs.build(("sums_%s_sgd_%s"):format(precision and "half" or "f32", target),
+                (text:gsub("adamw", name):gsub("clip [^\n]*\n", "")))
         end
-        local start = t.temp() .. "/start.safetensors"
-        local plain = programs.dump(programs.build("sums_f32_" .. name, text '"f32"'),
-            { "--cycles", 1, "--save-init", start })
+        local data, start = programs.folder() .. "/data", t.temp() .. "/start.safetensors"
+        if name ~= "sgd" then
+            data = t.temp()
+            write_40(t, data .. "/whole.csv", "%.6f,%.6f,%.6f,%.6f,0", function(k)
+                return math.sin(k + 2) + 0.3, math.sin(4 * k) + 0.3, math.sin(9 * k) - 0.4, math.sin(16 * k) + 1
+            end)
+        end
+        local plain = programs.dump(build(nil, "c"), { "--cycles", 1, "--save-init", start, "--data", data })
         local before, after = programs.tensors(start), programs.tensors(plain .. "/parameters.safetensors")
         for _, target in ipairs { "c", "cuda" } do
-            local p = programs.build(("sums_half_%s_%s"):format(name, target),
-                text('{ accum = "bf16" }', ("target %q\n"):format(target)))
-            local env = target == "cuda" and environment() or nil
             local folder, log = t.temp(), t.temp() .. "/log"
-            programs.train(p, { "--cycles", 1, "--dump", folder, "--log", log, env = env })
-            local squares, norm = 0, nil
-            for _, tensor in next, programs.tensors(folder .. "/gradients.safetensors") do
-                for _, value in ipairs(tensor.values) do squares = squares + value * value end
-            end
-            for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
-                norm = event.event == "update" and event.grad_norm or norm
-            end
-            t.near(norm, math.sqrt(squares), 1e-6 * norm)
-            for key, tensor in next, programs.tensors(folder .. "/parameters.safetensors") do
-                local moved, gap = 0, 0
-                for i, value in ipairs(tensor.values) do
-                    moved = moved + (after[key].values[i] - before[key].values[i]) ^ 2
-                    gap = gap + (after[key].values[i] - value) ^ 2
-                end
-                if not (moved > 0 and gap < moved / 1000) then
-                    error(("%s %s: %g of %g"):format(target, key, gap, moved))
-                end
-            end
+            programs.train(build('{ accum = "bf16" }', target), { "--cycles", 1, "--dump", folder, "--log", log,
+                "--data", data, env = target == "cuda" and environment() or nil })
+            by_stored_sums(t, programs, folder, log, before, after)
         end
     end)
 end
 
 -- Small whole numbers and their sums are exact in bf16, so nothing is rounded, for any draw.
-local WHOLE = { sgd = '"sgd", lr = 1e-2, momentum = 0.9', adamw = '"adamw", lr = 1e-2', lamb = '"lamb", lr = 1e-2',
-    adafactor = '"adafactor", lr = 1e-2', muon = '"muon", lr = 1e-2, rest = { "sgd", lr = 1e-2 }' }
 for _, name in ipairs { "sgd", "adamw", "lamb", "adafactor", "muon" } do
     add("in bf16 sums that need no rounding train as in f32, bit for bit: " .. name, function(t)
         local programs, environment = dofile "tests/lua/devices.lua".open(t)
-        local lines = {}
-        for k = 0, 39 do lines[k + 1] = ("%d,%d,%d,%d,0"):format(k % 7, k * k % 11 - 5, k % 3 * 9, k * 5 % 13 - 6) end
-        t.write(programs.folder() .. "/data/whole.csv", table.concat(lines, "\n") .. "\n")
         for _, target in ipairs { "c", "cuda" } do
-            local env, dumps = target == "cuda" and environment() or nil, {}
-            for i, precision in ipairs { '"f32"', STOCHASTIC } do
-                local text = wide(spec(precision, 4, ("clip (3)\ntarget %q\n"):format(target)), 6)
-                    :gsub("sums.csv", "whole.csv"):gsub('"sgd", lr = 1e%-3', WHOLE[name])
-                    :gsub("bias = false", "bias = true"):gsub("updates = 1", "updates = 5")
-                local p = programs.build(("sums_whole%d_%s_%s"):format(i, name, target), text)
-                dumps[i] = programs.dump(p, { env = env })
+            local function trained(precision)
+                return programs.dump(of_rows(t, programs, name, precision, target), { env = environment() })
             end
-            programs.identical(dumps[2], dumps[1])
+            programs.identical(trained(STOCHASTIC), trained '"f32"')
         end
     end)
 end
 
 add("in bf16 resumed inside a cycle: the same bits; a sum of f32 is refused by name", function(t)
     local programs, environment = dofile "tests/lua/devices.lua".open(t)
-    resumes(t, programs, environment, "sums_half_resumed", STOCHASTIC)
-    local plain, folder = programs.build("sums_plain_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
+    resumes(t, programs, environment, "sums_half_mlp_", STOCHASTIC)
+    local plain, folder = programs.build("sums_f32_mlp", model("mlp", '"f32"')), t.temp() .. "/checkpoints"
     programs.train(plain, { "--stop-micro", 3, "--checkpoint", folder, status = 75 })
-    local p = programs.build("sums_half_resumed1", model("mlp", STOCHASTIC))
+    local p = programs.build("sums_half_mlp_c", model("mlp", STOCHASTIC, 'target "c"\n'))
     local result = programs.train(p, { "--checkpoint", folder, "--resume", "latest", status = 1 })
     t.contains(result.err, "in.weight")
     t.contains(result.err, "is F32, which BF16 would round")
@@ -413,6 +454,7 @@ local WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=mmap,--wrap=
 
 add("in bf16 the gradient takes half the bytes, and the planned bytes are mapped", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    write_text(t, programs)
     local function large(precision) return (model("mlp", precision):gsub("12", "512")) end
     local p = programs.build("sums_large_half", large '{ accum = "bf16" }',
         { ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
@@ -423,7 +465,7 @@ add("in bf16 the gradient takes half the bytes, and the planned bytes are mapped
             if arena.name == name then return arena.bytes end
         end
     end
-    local plain = programs.build("sums_large", large '"f32"')
+    local plain = described(t, programs, "sums_large", large '"f32"')
     local whole, half = arenas(plain, "gradients"), arenas(p, "gradients")
     assert(whole > 100000 and half >= whole // 2 and half < whole // 2 + 4096, ("%d, %d"):format(whole, half))
     t.equal(arenas(p, "parameters"), arenas(plain, "parameters"))
@@ -431,6 +473,7 @@ end)
 
 add("sums of bf16 refuse wrong combinations", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
+    write_text(t, programs)
     local path = programs.folder() .. "/sums_refused.lua"
     local function refused(precision, more, expected, name)
         t.write(path, (model(name or "mlp", precision, more):gsub("clip [^\n]*\n", "", 1)))
