@@ -94,8 +94,14 @@ add("stopped at every micro-step", function(t)
     end })
 end)
 
+-- Cycles of 2, 2, 4, 4, 1, 1 and then of 3, of which 5 are in the rest of the epoch.
+local function table_of_counts(t)
+    return other(t, "table", { ["accumulate %(4%)"] = "accumulate { 2, later = { [2] = 4, [4] = 1, [6] = 3 } }",
+        ["tanh {},"] = "tanh {}, dropout(0.4)," })
+end
+
 add("stopped inside a cycle with dropout", function(t)
-    stop_at(t, other(t, "dropout", { ["tanh {},"] = "tanh {}, dropout(0.4)," }), CYCLES, range(4, 9))
+    stop_at(t, table_of_counts(t), CYCLES, range(4, 9))
 end)
 
 -- The 90 rows of tiny.csv are 30 micro-batches: 7 cycles an epoch and 2 left.
@@ -104,24 +110,19 @@ add("stopped in later epochs, with another number of threads", function(t)
     stop_at(t, p, 16, { 27, 28, 29, 47, 56, 57 }, { threads = 2 })
 end)
 
-add("stopped around a tail that is flushed", function(t)
-    stop_at(t, other(t, "flush", { ["accumulate %(4%)"] = 'accumulate { 4, tail = "flush" }' }), 10, range(26, 34))
-end)
-
 -- 30 micro-batches an epoch: cycles of 2, then of 5; the last one of an epoch has 3, or 3 and 2 of the next epoch.
 local function lengths(t, tail)
     return other(t, tail .. "_later", { ["accumulate %(4%)"] =
         ('accumulate { 2, later = { [1] = 5 }, tail = %q }'):format(tail) })
 end
 
+add("stopped around a tail that is flushed", function(t)
+    stop_at(t, lengths(t, "flush"), 9, range(26, 34))
+end)
+
 add("stopped around a tail that is carried into the next epoch", function(t)
     stop_at(t, lengths(t, "carry"), 8, range(26, 35))
 end)
-
--- Cycles of 2, 2, 4, 4, 1, 1 and then of 3, of which 5 are in the rest of the epoch.
-local function table_of_counts(t)
-    return other(t, "table", { ["accumulate %(4%)"] = "accumulate { 2, later = { [2] = 4, [4] = 1, [6] = 3 } }" })
-end
 
 add("stopped where the number of micro-steps changes", function(t)
     stop_at(t, table_of_counts(t), 8, range(1, 18))
