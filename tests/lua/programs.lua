@@ -1,5 +1,7 @@
 -- Programs for the end-to-end tests: generates and builds a spec once for each text and each gagen, runs the
 -- program, and reads its dumps and logs.
+-- They are compiled with -fexpensive-optimizations, which clears upper halves of vectors before calls: else exp and tanh
+-- can take ten times as long.
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
 return function(t)
     local json = t.load("tests/lua/json.lua")
@@ -76,7 +78,6 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
-    -- That option clears upper halves of vectors before calls: else exp and tanh can take ten times as long.
     local function make_command(folder, how)
         local own = how.whole and "" or " -I" .. t.root .. "/tests/include"
         local make = { "make", "-s", "-C", folder, "LDFLAGS=" .. (how.ldflags or ""),
