@@ -65,7 +65,7 @@ for _, spec in ipairs(SPECS) do
         local programs = open(t, folder)
         if folder == "sst2" then tokenize(t, programs) end
         local p = programs.build("spec_" .. name, text_of(t, name),
-            { level = "-O1", ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
+            { ldflags = WRAP, sources = { "tests/e2e/count_memory.c" } })
         for _, threads in ipairs { 1, 4 } do
             local result = programs.train(p, { "--threads", threads,
                 env = { "STOP_AT_READY=1", "GAGEN_TIMEOUT=300" } })
