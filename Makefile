@@ -72,8 +72,10 @@ $(BUILD)/embedded_files.o: $(BUILD)/embedded_files.c
 include tests/device/build.mk
 include tests/crash/build.mk
 include tests/faults/build.mk
+NUMERIC := $(call object,tests/numeric/main.c tests/numeric/differences.c)
+$(NUMERIC): INCLUDES += -I.
 
-for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) device
+for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUMERIC) device
 
 # all of them in as many processes as JOBS says, those of a PATTERN in one
 run-test: for-test

@@ -6,15 +6,19 @@ local reference = require "command.reference"
 
 local help = {}
 
-local function option_line(option)
-    return ("  %-30s%s\n"):format(commands.option_usage(option), option.doc)
+-- A line of two columns; a long first one has a line of its own.
+local function row(left, right)
+    if #left < 30 then return ("  %-30s%s\n"):format(left, right) end
+    return ("  %s\n  %-30s%s\n"):format(left, "", right)
 end
+
+local function option_line(option) return row(commands.option_usage(option), option.doc) end
 
 --- The text of `gagen help`.
 function help.all()
     local out = { "gagen writes the training program for a spec.\n\n" }
     for _, command in ipairs(commands.list) do
-        out[#out + 1] = ("  gagen %-24s%s\n"):format(commands.usage(command), command.doc)
+        out[#out + 1] = row("gagen " .. commands.usage(command), command.doc)
     end
     out[#out + 1] = "\n"
     for _, option in ipairs(commands.options) do out[#out + 1] = option_line(option) end

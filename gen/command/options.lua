@@ -6,12 +6,15 @@ local ordered = require "base.ordered"
 
 local options = {}
 
-local function find(name)
+-- The option of this name; `command`: the first plain word before it, or nil.
+local function find(name, command)
     local option = commands.option(name)
     if option then return option end
     local names = ordered.collect(commands.options, function(o) return o.name end)
+    local known = commands.find(command)
     diag.fail("gagen", ("unknown option '%s'"):format(name), { hint = diag.suggest(name, names),
-        notes = { "gagen help lists the options" } })
+        notes = { "gagen help lists the options", known and known.rest
+            and ("options of the program stand behind --: gagen %s SPEC -- %s"):format(known.name, name) or nil } })
 end
 
 local function take(o, option, value)
@@ -50,7 +53,7 @@ local function split(arguments)
         elseif word == "--version" then
             return o, { "version" }
         elseif word:sub(1, 1) == "-" and #word > 1 then
-            local option = find(word)
+            local option = find(word, plain[1])
             if option.value then i = i + 1 end
             take(o, option, arguments[i])
         else
@@ -74,13 +77,43 @@ local function check_options(o, command)
     o.rest = o.rest or {}
 end
 
+-- A spec whose path was probably meant by `word`: with the ending .lua, among the shipped specs, or of a similar name
+-- in the same folder.
+local function similar_spec(word)
+    for _, path in ipairs { word .. ".lua", "specs/" .. word, "specs/" .. word .. ".lua" } do
+        if host.exists(path) == "file" then return path end
+    end
+    local folder, name = word:match("^(.*/)([^/]*)$")
+    folder, name = folder or "", name or word
+    local names = ordered.collect(host.list(folder == "" and "." or folder) or {}, function(file)
+        return file:find("%.lua$") and file or nil
+    end)
+    local found = diag.suggest(name, names)
+    return found and folder .. found
+end
+
+-- How to get a shipped spec of this name, if there is one.
+local function shipped_note(word)
+    local name = word:gsub("^.*/", ""):gsub("%.lua$", "")
+    if not ordered.find(host.embedded_names "specs/", "specs/" .. name .. ".lua") then return nil end
+    return ("a spec of this name comes with gagen: gagen new my_%s --like %s copies it"):format(name, name)
+end
+
 local function check_spec(o, command)
     o.spec = table.remove(o.arguments, 1)
     if not host.exists(o.spec) then
-        local hint = command.name == "generate" and diag.suggest(o.spec, commands.names()) or nil
+        local name = command.name == "generate" and diag.suggest(o.spec, commands.names()) or nil
         diag.fail(o.spec, "there is no such file, expected a spec" ..
-            (hint and " or a command" or ""), { hint = hint })
+            (name and " or a command" or ""), { hint = name or similar_spec(o.spec), notes = { shipped_note(o.spec) } })
     end
+end
+
+-- Several words without a command: the first one is probably a command with an error in its name.
+local function check_command(o, command)
+    local word = o.arguments[1]
+    if command.name ~= "generate" or #o.arguments < 2 or host.exists(word) then return end
+    diag.fail("gagen", ("unknown command '%s'"):format(word), { hint = diag.suggest(word, commands.names()),
+        notes = { "gagen help lists the commands" } })
 end
 
 local function check_arguments(o, command)
@@ -107,6 +140,7 @@ function options.parse(arguments)
     local command = plain[1] ~= "generate" and commands.find(plain[1]) or commands.find("generate")
     if command.name ~= "generate" then table.remove(plain, 1) end
     o.command, o.arguments = command.name, plain
+    check_command(o, command)
     check_options(o, command)
     check_arguments(o, command)
     return o

@@ -38,7 +38,7 @@ static bool close_all_but_first(void) {
 
 /* Resets the parent's signal handlers, so that a crash ends this process. */
 static void restore_signals(void) {
-    const int signals[] = { SIGSEGV, SIGBUS,  SIGILL, SIGFPE,  SIGABRT, SIGSYS,  SIGXCPU, SIGPIPE,
+    const int signals[] = { SIGSEGV, SIGBUS,  SIGILL, SIGFPE,  SIGABRT, SIGSYS,  SIGXCPU, SIGXFSZ, SIGPIPE,
                             SIGINT,  SIGTERM, SIGHUP, SIGQUIT, SIGALRM, SIGUSR1, SIGUSR2 };
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) signal(signals[i], SIG_DFL);
 }

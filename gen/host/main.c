@@ -1,7 +1,9 @@
 /* main.c: gagen. `--dev DIR` reads gagen's Lua, templates and runtime from a checkout instead of
  * from the binary; all other arguments go to gagen.lua. */
+#include "base/ga.h"
 #include "host.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +31,12 @@ int main(int argc, char **argv) {
         fputs("gagen: --dev: no gen/gagen.lua is in that folder, expected a checkout of gagen\n", stderr);
         return GA_EXIT_USER;
     }
+    ga_err e = {0};
+    if (ga_stack_open(&e) < 0) {
+        fprintf(stderr, "gagen: %s\n", e.msg);
+        return GA_EXIT_ENVIRONMENT;
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of a file's size fails and is reported */
     lua_State *L = ga_host_open(&host);
     if (!L) {
         fprintf(stderr, "gagen: not enough memory\n");

@@ -60,6 +60,7 @@ static void start(const ga_command *c, int out, int err, int started) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGXFSZ, SIG_DFL); /* gagen ignores it */
     if (c->seconds > 0) setpgid(0, 0);
     int failed = (out >= 0 && dup2(out, 1) < 0) || (err >= 0 && dup2(err, 2) < 0)
                  || (c->cwd && chdir(c->cwd) != 0);

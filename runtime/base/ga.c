@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -97,6 +98,17 @@ void ga_open_streams(void) {
     do fd = open("/dev/null", O_RDWR);
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO) close(fd);
+}
+
+int ga_stack_open(ga_err *e) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= GA_STACK) return GA_OK;
+    const unsigned long long found = limit.rlim_cur;
+    limit.rlim_cur = GA_STACK;
+    if (limit.rlim_max < GA_STACK) limit.rlim_max = GA_STACK; /* root may */
+    if (setrlimit(RLIMIT_STACK, &limit) == 0) return GA_OK;
+    return ga_fail(e, GA_ENVIRONMENT, "the stack is limited to %llu KB (ulimit -s), %d KB expected", found / 1024,
+                   GA_STACK / 1024);
 }
 
 #define CLEAR "\r\033[K" /* to the first column, then clear to the end of the line */

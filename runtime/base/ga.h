@@ -65,6 +65,11 @@ double ga_clock(void);
  * checkpoint, would take its descriptor and receive the printed lines. */
 void ga_open_streams(void);
 
+/* Lets the stack of the main thread grow to GA_STACK bytes where `ulimit -s` is lower. GA_ENVIRONMENT where the system
+ * does not allow that. */
+enum { GA_STACK = 4 << 20 };
+int ga_stack_open(ga_err *e);
+
 /* Writes one line of at most 1,023 bytes to stderr with one write(2); never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

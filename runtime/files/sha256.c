@@ -20,25 +20,23 @@ static uint32_t rotate(uint32_t x, int n) {
 
 /* The compression function, applied to the full block. */
 static void absorb(ga_sha256 *h) {
-    uint32_t w[64], s[8];
+    uint32_t w[64], *s = h->state;
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)h->block[4 * i] << 24 | (uint32_t)h->block[4 * i + 1] << 16 |
                (uint32_t)h->block[4 * i + 2] << 8 | h->block[4 * i + 3];
     for (int i = 16; i < 64; i++)
         w[i] = w[i - 16] + (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
                w[i - 7] + (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
-    memcpy(s, h->state, sizeof s);
+    uint32_t a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], last = s[7];
     for (int i = 0; i < 64; i++) {
-        uint32_t a = s[0], e = s[4];
-        uint32_t t = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                     ((e & s[5]) ^ (~e & s[6])) + round_constants[i] + w[i];
-        uint32_t u = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
-                     ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t;
-        s[0] = t + u;
+        const uint32_t t = last + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+                           ((e & f) ^ (~e & g)) + round_constants[i] + w[i];
+        const uint32_t u = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
+                           ((a & b) ^ (a & c) ^ (b & c));
+        last = g, g = f, f = e, e = d + t;
+        d = c, c = b, b = a, a = t + u;
     }
-    for (int i = 0; i < 8; i++) h->state[i] += s[i];
+    s[0] += a, s[1] += b, s[2] += c, s[3] += d, s[4] += e, s[5] += f, s[6] += g, s[7] += last;
 }
 
 void ga_sha256_add(ga_sha256 *h, const void *data, size_t bytes) {

@@ -26,8 +26,9 @@ int ga_stop_open(ga_err *e) {
         if (sigaction(numbers[i], &action, NULL))
             return ga_fail(e, GA_ENVIRONMENT, "signals: %s", strerror(errno));
     }
-    action.sa_handler = SIG_IGN;
+    action.sa_handler = SIG_IGN; /* the failed write is reported instead */
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
     requested = 0;
     return GA_OK;
 }

@@ -3,16 +3,16 @@
 
 //@ conv2d(fn, params, source, shape, step, parts, tile, x, half, type, bias, store)
 //% local s = shape
-/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
- * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
+/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
+ * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups)
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
     enum { PLANE = $(shape.height) * $(shape.width), RESULTS = $(shape.rows) * $(shape.columns) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
     enum { DOWN = (OUT + TALL - 1) / TALL, PARTS = $(parts.count) };
-    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE,
-                                       $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
+        .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
@@ -73,6 +73,7 @@ static void $fn($params) {
  * $source */
 static void $fn($params) {
     enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), PARTS = $(parts.count) };
+    enum { HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w), TAP_H = $(step.tap_h), TAP_W = $(step.tap_w) };
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
@@ -81,10 +82,10 @@ static void $fn($params) {
         const int g = (int)t.index / IN % GROUPS, c = (int)t.index % IN;
         $type *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
         for (int o = 0; o < OUT; o++) {
-            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * $(shape.window_h * shape.window_w);
+            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * HEIGHT * WIDTH;
             for (int h = 0; h < part->h.taps; h++) {
-                const $type *row = from + (part->h.tap + h * $(step.tap_h)) * $(shape.window_w) + part->w.tap;
-                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * $(step.tap_w)];
+                const $type *row = from + (part->h.tap + h * TAP_H) * WIDTH + part->w.tap;
+                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * TAP_W];
             }
         }
     }
@@ -101,9 +102,10 @@ static void $fn($params) {
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
     enum { ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
     enum { PARTIALS = $partials, RUN = (B * PLACES + PARTIALS * DEPTH - 1) / (PARTIALS * DEPTH) * DEPTH };
-    static const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN * PLANE,
-                                       $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
-    static const conv_part part = $part;
+    static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
+        .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+    static const conv_part part =
+        $part
     for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * ACROSS); ga_tile_next(&t);) {
         const int j0 = (int)(t.index % ACROSS) * COLUMNS, j1 = j0 + COLUMNS < OUT ? j0 + COLUMNS : OUT;
         const int g = (int)(t.index / ACROSS % GROUPS);

@@ -30,7 +30,7 @@ static int measure_batch($name *p, const $(name)_batch *b, bool needs_target, do
     GA_TRY(take_batch(p, b, false, needs_target, e));
     memcpy(kept, m->sums, sizeof kept);
     memset(m->sums, 0, sizeof m->sums);
-    const int code = run(m, own_evaluation, p, e);
+    const int code = run_team(m, own_evaluation, p, e);
     memcpy(sums, m->sums, sizeof kept);
     memcpy(m->sums, kept, sizeof kept);
     return code;

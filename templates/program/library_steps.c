@@ -135,7 +135,7 @@ static int begin_micro($name *p, bool by_grad, ga_err *e) {
 static int own_micro($name *p, const $(name)_batch *b, bool by_grad, ga_err *e) {
     GA_TRY(begin_micro(p, by_grad, e));
     GA_TRY(take_batch(p, b, true, !by_grad, e));
-    GA_TRY(run(&p->m, own_step, p, e));
+    GA_TRY(run_team(&p->m, own_step, p, e));
     if (by_grad) p->m.sums[SUM_WEIGHT] = BY_GRAD;
     return ga_cycle_micro_done(&p->m.count, e);
 }
@@ -199,7 +199,7 @@ static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e)
         m->sums[SUM_WEIGHT] = m->nominal / ga_comm_size(m->comm);
         m->sums[SUM_LOSS] = 0;
     }
-    GA_TRY(run(m, body, m, e));
+    GA_TRY(run_team(m, body, m, e));
     GA_TRY(commit(m, e));
 //% if stops_at_nonfinite then
     GA_TRY(check_finite(m, e));

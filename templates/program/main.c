@@ -62,7 +62,7 @@ static void log_update(model *m, double start, ga_comm_counts before) {
 }
 
 //@ evaluate(name)
-static int evaluate(model *m, ga_err *e) {
+static int log_evaluation(model *m, ga_err *e) {
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
@@ -72,7 +72,7 @@ static int evaluate(model *m, ga_err *e) {
 
 //@ evaluate_for_plateau(name, metric)
 /* due: the schedule looks at it too. */
-static int evaluate(model *m, bool due, ga_err *e) {
+static int log_evaluation(model *m, bool due, ga_err *e) {
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
@@ -202,9 +202,9 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     }
     if (o->eval) {
 //% if plateau then
-        GA_TRY(evaluate(m, false, e));
+        GA_TRY(log_evaluation(m, false, e));
 //% else
-        GA_TRY(evaluate(m, e));
+        GA_TRY(log_evaluation(m, e));
 //% end
         return DONE;
     }
@@ -228,6 +228,10 @@ int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
     ga_options o;
+    if (ga_stack_open(&e) < 0) {
+        ga_say("$name: %s", e.msg);
+        return 3;
+    }
     if (ga_options_parse(&o, argc, argv, &e) < 0) {
         ga_say("$name: %s", e.msg);
         return 1;

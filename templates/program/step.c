@@ -100,9 +100,9 @@ static void forward_step(ga_worker *w, void *arg) {
 
 //% end
 
-//@ run()
+//@ run_team()
 /* Runs body on the team; an error of worker 0 is in m->error. */
-static int run(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
+static int run_team(model *m, void (*body)(ga_worker *, void *), void *arg, ga_err *e) {
     const int code = ga_team_run(m->team, body, arg);
     if (code < 0) *e = m->error;
     return code;
@@ -126,16 +126,16 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
 
 int $(name)_model_micro(model *m, int k, ga_err *e) {
     micro_call call = {m, k, ga_cycle_role(&m->count)};
-    GA_TRY(run(m, micro_step, &call, e));
+    GA_TRY(run_team(m, micro_step, &call, e));
     return ga_cycle_micro_done(&m->count, e);
 }
 
 int $(name)_model_boundary(model *m, ga_err *e) {
-    GA_TRY(run(m, boundary_step, m, e));
+    GA_TRY(run_team(m, boundary_step, m, e));
     return commit(m, e);
 }
 
-int $(name)_model_refresh(model *m, ga_err *e) { return run(m, refresh_step, m, e); }
+int $(name)_model_refresh(model *m, ga_err *e) { return run_team(m, refresh_step, m, e); }
 
 //@ averages(name)
 static void exchange_step(ga_worker *w, void *arg) {
@@ -145,14 +145,14 @@ static void exchange_step(ga_worker *w, void *arg) {
     pack_views(w, m);
 }
 
-int $(name)_model_exchange(model *m, ga_err *e) { return run(m, exchange_step, m, e); }
+int $(name)_model_exchange(model *m, ga_err *e) { return run_team(m, exchange_step, m, e); }
 
 
 //@ evaluations(name, chunked)
-int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run(m, evaluate_step, m, e); }
+int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run_team(m, evaluate_step, m, e); }
 //% if chunked then
 
-int $(name)_model_forward_batch(model *m, ga_err *e) { return run(m, forward_step, m, e); }
+int $(name)_model_forward_batch(model *m, ga_err *e) { return run_team(m, forward_step, m, e); }
 //% end
 
 #include "library.c" /* `make lib`: $(name).h; else nothing */

@@ -156,7 +156,7 @@ static int capture(model *m, int what, ga_err *e) {
     return q.code < 0 ? q.code : code;
 }
 
-static int run(model *m, int what, ga_err *e) {
+static int run_graph(model *m, int what, ga_err *e) {
     queue q = queue_of(m, e);
     if (!m->eager) return ga_device_graph_launch(m->device, m->graphs[what], m->stream, e);
     play(&q, m, what);
@@ -219,7 +219,7 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
     m->transfer->stop = ga_stop_requested() != 0;
     if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
     GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
-    GA_TRY(run(m, graph + slot, e));
+    GA_TRY(run_graph(m, graph + slot, e));
     GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
     m->slot = !slot;
     const int next = ga_loader_ahead(m->loader);
@@ -240,7 +240,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
     m->transfer->stop = ga_stop_requested() != 0;
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
                           ga_loader_field(m->loader, k, 0), BATCH_BYTES, e));
-    GA_TRY(run(m, what, e));
+    GA_TRY(run_graph(m, what, e));
     GA_TRY(finish(m, e));
     return ga_cycle_micro_done(&m->count, e);
 }

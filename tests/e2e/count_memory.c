@@ -3,6 +3,7 @@
  * environment that is at `ready`. */
 #define _GNU_SOURCE
 #include "runtime/base/ga.h"
+#include "runtime/base/rng.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,17 @@ void __wrap_ga_say(const char *fmt, ...) {
     dprintf(STDERR_FILENO, "\n");
     va_end(args);
     if (counted.ready && getenv("STOP_AT_READY")) exit(0);
+}
+
+/* Large specs wrap this too: a tensor's first values are drawn, the others stay 0. */
+__attribute__((weak)) void __real_ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed,
+                                                 const char *name, double deviation);
+void __wrap_ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
+                           double deviation);
+
+void __wrap_ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
+                           double deviation) {
+    __real_ga_init_normal(data, t, count < 4096 ? count : 4096, seed, name, deviation);
 }
 
 __attribute__((destructor)) static void say_counts(void) {

@@ -18,6 +18,7 @@
 --   t.clock()                    seconds of the monotonic clock
 --   t.not_run(reason)            ends the test as not run
 --   t.environment(name)          text or nil
+--   t.kept                       a table that outlives a test: for answers that are the same in all tests of a process
 -- Invariant: no helper changes anything outside the folder of t.temp() but t.write and t.run.
 
 local function show(value, depth)
@@ -52,7 +53,7 @@ end
 
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
-                isolated = native.isolated,
+                isolated = native.isolated, kept = {},
                 environment = host.environment }
 
     function t.equal(a, b, what)

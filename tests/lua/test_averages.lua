@@ -19,10 +19,11 @@ end
 
 -- Programs of both targets, and the environment of each.
 local function both(t, name, optimizer)
+    local how = { probe = name == "averages" }
     local programs = t.load("tests/lua/programs.lua")(t)
     local _, environment = t.load("tests/lua/devices.lua").open(t)
-    local list = { { programs.build(name .. "_c", spec(optimizer)), nil },
-        { programs.build(name .. "_cuda", spec(optimizer, 'target "cuda"\n')), environment() } }
+    local list = { { programs.build(name .. "_c", spec(optimizer), how), nil },
+        { programs.build(name .. "_cuda", spec(optimizer, 'target "cuda"\n'), how), environment() } }
     return programs, list
 end
 
@@ -59,34 +60,55 @@ local function evaluations(programs, program, o)
     return list
 end
 
--- An average that hardly changes stays at the initial values, and so do the figures of evaluations.
+-- A file of the averages in a dump, as values of the parameters.
+local function averages_of(t, dump)
+    local text, list = host.read(dump .. "/state.safetensors"), {}
+    local start = 8 + string.unpack("<I8", text)
+    for name, entry in next, t.load("tests/lua/json.lua").read(text:sub(9, start)) do
+        local parameter = name:match "^(.*)%.ema$"
+        if parameter then
+            local values = {}
+            for at = entry.data_offsets[1], entry.data_offsets[2] - 1, 8 do
+                values[#values + 1] = string.unpack("<d", text, start + at + 1)
+            end
+            list[#list + 1] = { parameter, entry.dtype, entry.shape, values }
+        end
+    end
+    local path = t.temp() .. "/averages.safetensors"
+    t.write(path, t.load("tests/numeric/rows.lua").file(list))
+    return path
+end
+
+-- The figures are those of a program without averages that has the averages as values of its parameters.
 add("evaluations use the averages, also after a resume", function(t)
-    local programs, list = both(t, "averages_slow", ", ema = 0.999999999999")
+    local programs, list = both(t, "averages", ", ema = 0.75")
+    local plain = programs.build("averages_plain", spec "")
+    local without = evaluations(programs, plain, {})
     for _, way in ipairs(list) do
-        local initial = evaluations(programs, way[1], { "--eval", env = way[2] })
+        local wanted = {}
+        for i, cycle in ipairs { 6, 12 } do
+            local dump = programs.dump(way[1], { "--cycles", cycle, env = way[2] })
+            wanted[i] = evaluations(programs, plain, { "--eval", "--init", averages_of(t, dump) })[1]
+            assert(math.abs(wanted[i] - without[i]) > 1e-3, "without averages an evaluation finds something else")
+        end
         local found, folder = evaluations(programs, way[1], { env = way[2] }), t.temp()
-        t.equal({ #initial, #found }, { 1, 2 })
-        for _, loss in ipairs(found) do t.near(loss, initial[1], 1e-8) end
+        t.equal(#found, 2)
+        for i, loss in ipairs(found) do t.near(loss, wanted[i], 1e-8) end
+        t.near(evaluations(programs, way[1], { "--eval", env = way[2] })[1],
+            evaluations(programs, plain, { "--eval" })[1], 1e-8)
         programs.train(way[1], { "--stop-micro", 14, "--checkpoint", folder, status = 75, env = way[2] })
         local resumed = evaluations(programs, way[1], { "--resume", "latest", "--checkpoint", folder, env = way[2] })
         t.equal(resumed, { found[2] })
     end
-    local plain = evaluations(programs, programs.build("averages_plain", spec ""), {})
-    local slow = evaluations(programs, list[1][1], { "--eval" })
-    assert(math.abs(plain[2] - slow[1]) > 1e-3, "without averages an evaluation finds something else")
 end)
 
 add("averages are the same in train-probe", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    local _, environment = t.load("tests/lua/devices.lua").open(t)
-    for target, env in next, { c = false, cuda = environment() } do
-        local p = programs.build("averages_probed_" .. target, spec(", ema = 0.75", ('target "%s"\n'):format(target)),
-            { probe = true })
-        local plain, probed = programs.dump(p, { env = env or nil }), programs.dump({ train = p.probe },
-            { env = env or nil })
+    local programs, list = both(t, "averages", ", ema = 0.75")
+    for _, way in ipairs(list) do
+        local p, env = way[1], way[2]
+        local plain, probed = programs.dump(p, { env = env }), programs.dump({ train = p.probe }, { env = env })
         programs.identical(probed, plain)
-        t.equal(evaluations(programs, { train = p.probe }, { env = env or nil }),
-            evaluations(programs, p, { env = env or nil }))
+        t.equal(evaluations(programs, { train = p.probe }, { env = env }), evaluations(programs, p, { env = env }))
     end
 end)
 
@@ -124,7 +146,7 @@ model      { linear "in" { 20 }, %s, linear "mid" { 20 }, %s, linear "out" { 10 
 loss       "cross_entropy"
 optimizer  { "%s", lr = 0.02, weight_decay = 0.1, %s }
 precision  "f64"
-train      { updates = 8 }
+train      { updates = 4 }
 ]]):format(model[1], model[2], rule, how)
 end
 

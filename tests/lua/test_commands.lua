@@ -95,12 +95,27 @@ add("wrong words on the command line", function(t)
         { "unexpected word 'step.c'", "kernels", SPEC, "step.c" },
         { "what goes to the program stands behind --", "run", SPEC, "100" },
         { "--without: no pass 'fusio' there", "plan", SPEC, "--without", "fusio" },
+        { "unknown command 'plna'\ndid you mean 'plan'?", "plna", SPEC },
+        { "options of the program stand behind --: gagen run SPEC -- --cycles", "run", SPEC, "--cycles", "3" },
+        { "digits_mlp: there is no such file, expected a spec\ndid you mean 'specs/digits_mlp.lua'?", "digits_mlp" },
+        { "gagen new my_digits_mlp --like digits_mlp copies it", "plan", "no/digits_mlp.lua" },
+        { "did you mean 'specs/mnist_mlp.lua'?", "check", "specs/mnist_mpl.lua" },
     } do
         local result = programs.gagen { table.unpack(case, 2) }
         t.equal(result.status, 1, table.concat(case, " "))
         t.contains(result.err, case[1])
         t.equal(result.out, "")
     end
+end)
+
+add("help keeps its columns apart", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local text, lines = programs.gagen({ "help" }).out:match("^(.-)\n\ngagen help WORD"), 0
+    for line in text:gmatch("\n(  [^\n]+)") do
+        t.equal(#line > 40 and line:sub(32, 32) or " ", " ", line)
+        lines = lines + 1
+    end
+    assert(lines > 30, lines)
 end)
 
 -- a signal reaches the program, which saves and exits with 75; gagen waits for it and exits with 75 too

@@ -31,7 +31,7 @@ model (function(batch)
 end)
 loss      "cross_entropy"
 optimizer { "sgd", lr = 0.1 }
-train     { updates = 4 }
+train     { updates = 2 }
 ]]):format(how.batch or "{ 128 }", how.accumulate or "(2)", body) .. (how.more or "")
 end
 
@@ -101,16 +101,16 @@ add("the smallest budget is accepted, one byte less is refused", function(t)
     end
 end)
 
--- Logits of 128 rows x 3000 classes in runs of 16, and a width that the rest of the model has little of.
+-- Logits of 128 rows x 1000 classes in runs of 16, and a width that the rest of the model has little of.
 local function classes(how)
-    return (spec(how):gsub('linear "out" { 10 }', 'linear "out" { 3000 }'))
+    return (spec(how):gsub('linear "out" { 10 }', 'linear "out" { 1000 }'))
 end
 
 add("logits are whole as long as they fit, then chunked", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local whole = bytes_of(t, classes {})
     local chunked = bytes_of(t, classes { more = 'memory { logits = "chunked", logits_rows = 16 }\n' })
-    assert(chunked < whole - 128 * 3000 * 4, ("%d of %d bytes"):format(chunked, whole))
+    assert(chunked < whole - 128 * 1000 * 4, ("%d of %d bytes"):format(chunked, whole))
     local function auto(budget, more)
         return classes { more = ('memory { budget = "%dB", logits = "auto", logits_rows = 16%s }\n'):format(budget,
             more or "") }

@@ -31,17 +31,32 @@ local function check_report(t, list, report)
 end
 
 -- Several programs of some ops each: every difference computes a whole loss anew.
-local PROGRAMS = 16
-for _, options in ipairs { {}, { "--without", "fusion" }, { "--without", "layout" } } do
-    add("samples of all ops " .. table.concat(options, " "), function(t, numeric)
-        local samples = t.load("tests/numeric/samples.lua")
-        for part = 1, PROGRAMS do
-            local list = samples.models(part, PROGRAMS)
-            local case = samples.case(list)
-            case.options = options
-            local _, report = numeric.differences(case)
-            check_report(t, list, report)
-        end
+local PROGRAMS = 8
+local function each_program(samples, f)
+    for part = 1, PROGRAMS do
+        local list = samples.models(part, PROGRAMS)
+        f(list, samples.case(list))
+    end
+end
+
+add("samples of all ops ", function(t, numeric)
+    each_program(t.load("tests/numeric/samples.lua"), function(list, case)
+        local _, report = numeric.differences(case)
+        check_report(t, list, report)
+    end)
+end)
+
+-- Without a pass the gradient is that of the program above, which equals differences, to far more digits.
+for _, pass in ipairs { "fusion", "layout" } do
+    add("samples of all ops --without " .. pass, function(t, numeric)
+        each_program(t.load("tests/numeric/samples.lua"), function(list, case)
+            local checked = numeric.build(case):gradient()
+            case.options = { "--without", pass }
+            local found, names = numeric.build(case):gradient(), {}
+            for _, tensor in ipairs(found) do names[tensor.name] = true end
+            for _, sample in ipairs(list) do assert(names["op_" .. sample.name .. ".before.weight"], sample.name) end
+            t.near(numeric.distance(found, checked), 0, 1e-12)
+        end)
     end)
 end
 

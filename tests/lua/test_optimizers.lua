@@ -10,7 +10,7 @@ local ALL = os.getenv "GAGEN_TEST_ALL"
 local MODELS = { mlp = 'linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 }',
     conv = 'reshape { 1, 2, 2 }, conv2d "conv" { 5, 2, padding = 1 }, tanh {}, flatten {}, linear "fc" { 3 }' }
 
-local function spec(run, accumulate, precision)
+local function spec(run, accumulate, precision, updates)
     return ([[
 data       { "csv", train = "tiny.csv", target = "last", shuffle = false }
 batch      (%d)
@@ -20,9 +20,10 @@ loss       "cross_entropy"
 optimizer  { "%s"%s, groups = { %s{ rank = 1, lr_scale = 2, weight_decay = 0 } } }
 schedule   %s
 precision  "%s"
-train      { updates = 50, seed = 1 }
+train      { updates = %d, seed = 1 }
 ]]):format(16 // accumulate, accumulate, MODELS[run.model or "mlp"], run.rule, run.fields,
-        run.heads and run.heads .. ", " or "", run.schedule or '"constant"', precision)
+        run.heads and run.heads .. ", " or "", run.schedule or '"constant"', precision,
+        updates or 50)
 end
 
 local function distance(a, b)
@@ -51,7 +52,7 @@ local function compare(t, number, run, accumulate, precision)
     local programs = t.load("tests/lua/programs.lua")(t)
     local program = programs.build(("optimizer_%d_%d_%s"):format(number, accumulate, precision),
         spec(run, accumulate, precision))
-    local dump = programs.dump(program, { "--threads", 2 })
+    local dump = programs.dump(program, { "--threads", accumulate == 1 and 2 or 1 })
     local found = programs.tensors(dump .. "/parameters.safetensors")
     for name, wanted in next, run.parameters do
         local off, bound = distance(found[name].values, wanted), bound_of(run, precision, wanted)
@@ -92,19 +93,22 @@ end }
 local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true, muon_conv = true,
     adafactor_conv = true }
 
+-- Eight updates: radam's rectification begins at the sixth, a schedule's momentum turns at the fourth.
 local function on_device(t, number, run)
     local devices = t.load("tests/lua/devices.lua")
     local programs, environment = devices.open(t)
-    local text = spec(run, 4, "f64")
-    local expected = programs.dump(programs.build(("optimizer_%d_4_f64"):format(number), text), {})
+    local env = environment(devices.checked(1))
+    local text = spec(run, 4, "f64", run.schedule and 8)
+    local expected = programs.dump(programs.build(("optimizer_%d_%s"):format(number, run.schedule and "short"
+        or "4_f64"), text), { "--cycles", 8 })
     local program = programs.build(("optimizer_%d_cuda"):format(number), text .. 'target "cuda"\n')
-    local found = programs.dump(program, { env = environment(devices.checked(1)) })
+    local found = programs.dump(program, { "--cycles", 8, env = env })
     local files = { "parameters", host.exists(expected .. "/state.safetensors") and "state" or nil }
     programs.close(found, expected, 1e-11, files)
     local half = t.temp()
-    programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75, env = environment() })
-    programs.close(programs.dump(program, { "--resume", "latest", "--checkpoint", half, env = environment() }),
-        expected, 1e-11, files)
+    programs.train(program, { "--stop-micro", 25, "--checkpoint", half, status = 75, env = env })
+    programs.close(programs.dump(program, { "--cycles", 8, "--resume", "latest", "--checkpoint", half,
+        env = env }), expected, 1e-11, files)
 end
 
 local tried = {}
@@ -118,15 +122,22 @@ for number, run in ipairs(figures) do
     tried[kind] = true
 end
 
+-- The program of the first figures of a rule.
+local function figure(programs, rule)
+    for number, run in ipairs(figures) do
+        if run.rule == rule then
+            return programs.build(("optimizer_%d_4_f64"):format(number), spec(run, 4, "f64"))
+        end
+    end
+end
+
 tests[#tests + 1] = { "a resumed run has its scalar state: nadam continues bit by bit", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local run = { rule = "nadam", fields = "" }
-    local program = programs.build("optimizer_numbers", spec(run, 4, "f64"))
+    local program = figure(programs, "nadam")
     local straight, half = programs.dump(program, {}), t.temp()
     programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75 })
     programs.identical(programs.dump(program, { "--resume", "latest", "--checkpoint", half }), straight)
-    local other = programs.build("optimizer_no_numbers", spec({ rule = "adamw", fields = "" }, 4, "f64"))
-    local refused = programs.train(other, { "--resume", "latest", "--checkpoint", half, status = 1 })
+    local refused = programs.train(figure(programs, "adamw"), { "--resume", "latest", "--checkpoint", half, status = 1 })
     t.contains(refused.err, "keeps u0_mu_product where this program keeps nothing: written with another optimizer")
 end }
 
@@ -139,7 +150,7 @@ model      { linear "in" { 70 }, %s, linear "out" { 10 } }
 loss       "cross_entropy"
 optimizer  { "lamb", lr = 0.05, weight_decay = 0.1, groups = { { rank = 1, weight_decay = 0 } } }
 precision  "f64"
-train      { updates = 8 }
+train      { updates = 3 }
 ]]):format(model)
 end
 

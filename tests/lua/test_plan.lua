@@ -39,6 +39,7 @@ local function memory_case(t, name, text, options)
     t.equal(tonumber(late), 0, "allocations after ready")
     t.equal(tonumber(calls), 0, "allocations before ready")
     t.equal(t.load("tests/lua/json.lua").lines(host.read(folder .. "/log"))[1].planned_bytes, plan.totals.bytes)
+    return plan
 end
 
 add("the planned bytes are mapped, and nothing after ready", function(t)
@@ -48,7 +49,7 @@ end)
 
 add("the planned bytes hold for a long cycle and without eval", function(t)
     local text = spec(40, 'memory { recompute = { "*tanh*" } }\nlog { every = 2 }\n'):gsub("\neval[^\n]*", "")
-    memory_case(t, "memory_long", text)
+    memory_case(t, "memory_long", text, { "--cycles", 3 })
 end)
 
 add("the planned bytes hold for images of several files", function(t)
@@ -56,8 +57,7 @@ add("the planned bytes hold for images of several files", function(t)
     formats.cifar_files()
     local text = spec(2):gsub("data [^\n]*", 'data { "cifar10", train = "formats/cifar_*.bin", eval = '
         .. '"formats/test.bin", crop = { 32, padding = 4 } }'):gsub("model      { ", "%0flatten {}, ")
-    memory_case(t, "memory_images", text)
-    for _, arena in ipairs(formats.programs.plan(formats.programs.build("memory_images_plan", text)).arenas) do
+    for _, arena in ipairs(memory_case(t, "memory_images", text).arenas) do
         local rows = 31 * 3073             -- besides, two tables of 3 x 256 values and what describes them
         if arena.name == "data" then
             assert(arena.bytes >= rows + 6144 and arena.bytes <= rows + 6144 + 2 * 4096, arena.bytes)
@@ -113,7 +113,8 @@ local function counted(t, err, ranks)
     return table.unpack(list[1])
 end
 
-local function collectives_case(t, count, bucket, ranks)
+-- A program over the network; calls and bytes of its plan.
+local function networked(t, count, bucket, ranks)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec(count, ddp(bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
     local p = programs.build(("network_a%d_%s"):format(count, bucket:lower()), text, MPI)
@@ -122,6 +123,12 @@ local function collectives_case(t, count, bucket, ranks)
     t.equal(bytes, plan.totals.comm_bytes_per_cycle)
     t.equal(small, 1)
     t.equal(plan.ranks, ranks)
+    return programs, p, buckets, bytes
+end
+
+local function collectives_case(t, count, bucket, ranks)
+    local programs, p, buckets, bytes = networked(t, count, bucket, ranks)
+    local small = 1
     local log = t.temp() .. "/log"
     local result = programs.train(p, { ranks = ranks, "--threads", 1, "--cycles", 3, "--log", log })
     local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
@@ -133,21 +140,21 @@ local function collectives_case(t, count, bucket, ranks)
     end
     t.equal(updates, 3)
     t.equal({ counted(t, result.err, ranks) }, { 3 * buckets, 3 * bytes, 3 * small })
-    return programs, p, buckets, bytes
+    return buckets
 end
 
 add("collectives of every cycle are those of the plan", function(t)
     for _, count in ipairs { 1, 4, 16 } do
-        local _, _, one = collectives_case(t, count, "25MiB", 2)
+        local one = collectives_case(t, count, "25MiB", 2)
         t.equal(one, 1)
         collectives_case(t, count, "25MiB", 1)
     end
-    local _, _, many = collectives_case(t, 4, "2KiB", 2)
+    local many = collectives_case(t, 4, "2KiB", 2)
     assert(many > 2, many .. " buckets")
 end)
 
 add("no collective outside the boundary", function(t)
-    local programs, p, buckets, bytes = collectives_case(t, 4, "2KiB", 2)
+    local programs, p, buckets, bytes = networked(t, 4, "2KiB", 2)
     for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
         local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
         t.equal({ counted(t, result.err, 2) }, { case[2] * buckets, case[2] * bytes, case[2] },
@@ -157,8 +164,7 @@ end)
 
 add("the plan of cycles of an epoch, and of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("network_a4_25mib", (spec(4, ddp "25MiB"):gsub("\neval[^\n]*", "")
-        :gsub("\ncheckpoint[^\n]*", "")), MPI)
+    local _, p = networked(t, 4, "25MiB", 2)
     local one, two = programs.plan(p), programs.plan(p, "--ranks", "2")
     -- 1497 rows: 187 micro-batches of 8 are 46 cycles of 4; two ranks have 93 each, 23 cycles
     t.equal({ one.cycle.rows, one.cycle.global_rows, one.cycle.updates_per_epoch, one.cycle.tail_rows },

@@ -94,8 +94,14 @@ add("stopped at every micro-step", function(t)
     end })
 end)
 
+-- Cycles of 2, 2, 4, 4, 1, 1 and then of 3, of which 5 are in the rest of the epoch.
+local function table_of_counts(t)
+    return other(t, "table", { ["accumulate %(4%)"] = "accumulate { 2, later = { [2] = 4, [4] = 1, [6] = 3 } }",
+        ["tanh {},"] = "tanh {}, dropout(0.4)," })
+end
+
 add("stopped inside a cycle with dropout", function(t)
-    stop_at(t, other(t, "dropout", { ["tanh {},"] = "tanh {}, dropout(0.4)," }), CYCLES, range(4, 9))
+    stop_at(t, table_of_counts(t), CYCLES, range(4, 9))
 end)
 
 -- The 90 rows of tiny.csv are 30 micro-batches: 7 cycles an epoch and 2 left.
@@ -104,17 +110,22 @@ add("stopped in later epochs, with another number of threads", function(t)
     stop_at(t, p, 16, { 27, 28, 29, 47, 56, 57 }, { threads = 2 })
 end)
 
+-- 30 micro-batches an epoch: cycles of 2, then of 5; the last one of an epoch has 3, or 3 and 2 of the next epoch.
+local function lengths(t, tail)
+    return other(t, tail .. "_later", { ["accumulate %(4%)"] =
+        ('accumulate { 2, later = { [1] = 5 }, tail = %q }'):format(tail) })
+end
+
 add("stopped around a tail that is flushed", function(t)
-    stop_at(t, other(t, "flush", { ["accumulate %(4%)"] = 'accumulate { 4, tail = "flush" }' }), 10, range(26, 34))
+    stop_at(t, lengths(t, "flush"), 9, range(26, 34))
 end)
 
 add("stopped around a tail that is carried into the next epoch", function(t)
-    stop_at(t, other(t, "carry", { ["accumulate %(4%)"] = 'accumulate { 4, tail = "carry" }' }), 10, range(26, 35))
+    stop_at(t, lengths(t, "carry"), 8, range(26, 35))
 end)
 
 add("stopped where the number of micro-steps changes", function(t)
-    stop_at(t, other(t, "table", { ["accumulate %(4%)"] = "accumulate { 2, later = { [2] = 4, [4] = 1, [6] = 3 } }" }),
-        8, range(1, 18))
+    stop_at(t, table_of_counts(t), 8, range(1, 18))
 end)
 
 add("stopped in an epoch with a last micro-batch that is not full", function(t)
@@ -123,19 +134,17 @@ add("stopped in an epoch with a last micro-batch that is not full", function(t)
         range(20, 26))
 end)
 
--- 30 micro-batches an epoch: cycles of 2, then of 5; the last one of an epoch has 3, or 3 and 2 of the
--- next epoch.
 for _, tail in ipairs { "drop", "flush", "carry" } do
     add("stopped in cycles of other lengths: tail " .. tail, function(t)
         local programs = t.load("tests/lua/programs.lua")(t)
-        local p = programs.build("resume_" .. tail, (spec():gsub("accumulate %(4%)",
-            ('accumulate { 2, later = { [1] = 5 }, tail = %q }'):format(tail))))
-        local straight = programs.dump(p, { "--cycles", 9 })
+        local p, cycles = lengths(t, tail), 9
+        if tail == "drop" then p, cycles = table_of_counts(t), 13 end
+        local straight = programs.dump(p, { "--cycles", cycles })
         for _, k in ipairs { 1, 2, 6, 27, 28, 29, 30, 31, 34 } do
             local checkpoint = t.temp()
-            programs.train(p, { "--cycles", 9, "--stop-micro", k, "--checkpoint", checkpoint, status = 75 })
-            programs.identical(programs.dump(p, { "--cycles", 9, "--resume", "latest", "--checkpoint", checkpoint }),
-                straight, FILES)
+            programs.train(p, { "--cycles", cycles, "--stop-micro", k, "--checkpoint", checkpoint, status = 75 })
+            programs.identical(programs.dump(p, { "--cycles", cycles, "--resume", "latest", "--checkpoint",
+                checkpoint }), straight, FILES)
         end
     end)
 end
@@ -353,14 +362,16 @@ add("a manifest has all fields", function(t)
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
 end)
 
+local RATE = { ["lr = 1e%-2"] = "lr = 1e-3" }
+
 -- Another program would delete those checkpoints one after the other.
 add("a folder with checkpoints of another program is refused and not changed", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--cycles", 2, "--checkpoint", folder })
-    local another = other(t, "another", {})
+    local another = other(t, "rate", RATE)
     local result = programs.train(another, { "--cycles", 1, "--checkpoint", folder, status = 1 })
-    t.contains(result.err, folder .. ": holds checkpoints of 'resume' (cycle-000000002), which 'resume_another' "
+    t.contains(result.err, folder .. ": holds checkpoints of 'resume' (cycle-000000002), which 'resume_rate' "
         .. "would replace by its own: name another folder with --checkpoint, or go on from one with --resume")
     t.equal(host.list(folder), { ".lock", "cycle-000000002" })
     programs.train(another, { "--cycles", 3, "--resume", "latest", "--checkpoint", folder })
@@ -392,7 +403,7 @@ add("differences from the spec of a checkpoint that are allowed", function(t)
         t.match(result.err, "^resume: spec_sha256 is '%x+', the checkpoint has '%x+'\n" .. said .. "ready\n$")
         t.match(host.read(log), '"event":"update","cycle":3,"update":3,' .. place)
     end
-    resumed("rate", { ["lr = 1e%-2"] = "lr = 1e-3" }, "", '"micro":12,"epoch":0,"rows":12,')
+    resumed("rate", RATE, "", '"micro":12,"epoch":0,"rows":12,')
     resumed("more", { ["accumulate %(4%)"] = "accumulate (5)" },
         "resume: accumulate is 5, the checkpoint has 4\n", '"micro":13,"epoch":0,"rows":15,')
     resumed("rows", { ["batch      %(3%)"] = "batch      (6)" },

@@ -107,6 +107,39 @@ add("50 skipped updates in a row end the run, the last one in the log", function
     t.equal({ list[52].event, list[52].reason, list[52].skipped }, { "end", "nonfinite", 50 })
 end)
 
+add("a file that grows beyond its limit is an error, not a signal", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_large", changed("{ 8 }", "{ 800 }"))
+    local folder = t.temp()
+    local function limited(command)
+        return t.run { "bash", "-c", 'ulimit -f "$0"; exec "$@"', "1", table.unpack(command) }
+    end
+    local result = limited { p.train, "--cycles", "1", "--quiet", "--checkpoint", folder .. "/c" }
+    t.match(result.err, "/c/%.tmp[^\n]*: File too large\n$")
+    t.equal(result.status, 3)
+    result = limited { t.gagen, p.spec, "-o", folder .. "/program" }
+    t.match(result.err, "^[^\n]*/program/[%w_./]+: File too large\n$")
+    t.equal(result.status, 3)
+end)
+
+add("a stack that is too small is made larger, or named", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("stop_large", changed("{ 8 }", "{ 800 }"))
+    local function limited(limit, command)
+        return t.run { "bash", "-c", 'ulimit $0 128 && exec "$@"', limit, table.unpack(command) }
+    end
+    local train = { p.train, "--cycles", "1", "--quiet", "--checkpoint", t.temp() }
+    local gagen = { t.gagen, "check", p.spec }
+    for name, command in next, { stop_large = train, gagen = gagen } do
+        t.equal(limited("-Ss", command).status, 0, name)
+        local result = limited("-s", command)
+        if result.status ~= 0 then      -- 0: this user may raise it
+            t.equal({ result.status, result.err },
+                { 3, name .. ": the stack is limited to 128 KB (ulimit -s), 4096 KB expected\n" })
+        end
+    end
+end)
+
 add("a warning says at once that non-finite values are ignored", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p = programs.build("stop_ignore", changed("seed = 3", 'seed = 3, on_nonfinite = "ignore"')

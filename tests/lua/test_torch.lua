@@ -51,7 +51,7 @@ local function compare(t, name, precision, text, cycles, init)
     local log, losses = t.temp() .. "/log.jsonl", {}
     local options = { "--cycles", cycles, "--threads", 2, "--log", log }
     if init then table.move({ "--init", init }, 1, 2, #options + 1, options) end
-    local dump = programs.dump(programs.build("torch_" .. name, text, { level = "-O3" }), options)
+    local dump = programs.dump(programs.build("torch_" .. name, text), options)
     local worst, where = programs.difference(dump .. "/parameters.safetensors",
         FIGURES .. name .. ".safetensors")
     if not (worst <= BOUND[precision]) then

@@ -111,8 +111,7 @@ local function compare(t, model, optimizer, accumulate, precision)
     t.write(programs.folder() .. "/data/formula_tokens.bin", token_file())
     t.write(programs.folder() .. "/data/formula_images.bin", image_file())
     local figures, log = FIGURES .. model .. "/", t.temp() .. "/log.jsonl"
-    local p = programs.build("torch_" .. model .. "_" .. run, spec(model, optimizer, accumulate, precision),
-        { level = "-O1" })
+    local p = programs.build("torch_" .. model .. "_" .. run, spec(model, optimizer, accumulate, precision))
     local dump = programs.dump(p, { "--threads", 2, "--log", log, "--init", figures .. "init.safetensors" })
     local worst, where = programs.difference(dump .. "/parameters.safetensors",
         figures .. run .. ".safetensors")

@@ -33,8 +33,8 @@ static double part(const line *l, int64_t i) {
 
 /* Mean loss with the parameters moved by `step` along the line. */
 static int loss_at(model *m, const line *l, double step, double *loss, ga_err *e) {
-    real *w = m->flat_w + l->t.at;
-    double old[FLAT];
+    double *w = drive_weights(m) + l->t.at;
+    double old[l->t.n];
     for (int64_t i = 0; i < l->t.n; i++) {
         old[i] = w[i];
         w[i] += step * part(l, i);
@@ -52,12 +52,13 @@ static int central(model *m, const line *l, double h, double *d, ga_err *e) {
     return 0;
 }
 
-static line line_of(const model *m, tensor t, int64_t element, uint64_t direction) {
+static line line_of(model *m, tensor t, int64_t element, uint64_t direction) {
     line l = {.t = t, .element = element, .direction = direction, .size = 1};
+    const double *weights = drive_weights(m) + t.at, *gradients = drive_gradients(m) + t.at;
     double sum = 0;
     for (int64_t i = 0; i < t.n; i++) {
-        const double g = t.trained ? m->flat_g[t.at + i] : 0, p = part(&l, i);
-        if (p != 0) l.size = fmax(l.size, fabs(m->flat_w[t.at + i]));
+        const double g = t.trained ? gradients[i] : 0, p = part(&l, i);
+        if (p != 0) l.size = fmax(l.size, fabs(weights[i]));
         l.gradient += g * p;
         l.terms += fabs(g * p);
         sum += fabs(g);
@@ -111,7 +112,7 @@ static int check_tensor(model *m, tensor t, double loss, findings *f, ga_err *e)
         GA_TRY(check_line(m, &l, loss, f, e));
     }
     f->checked = t.n > ALL ? n + DIRECTIONS : n;
-    for (int64_t i = 0; t.trained && i < t.n; i++) f->nonzero += m->flat_g[t.at + i] != 0;
+    for (int64_t i = 0; t.trained && i < t.n; i++) f->nonzero += drive_gradients(m)[t.at + i] != 0;
     if (t.trained && 2 * f->nonzero < t.n) {
         printf("%s: %lld of %lld elements of the gradient are not 0: too few for a check\n", t.name,
                (long long)f->nonzero, (long long)t.n);

@@ -1,5 +1,6 @@
-/* drive.c: see drive.h. It includes the emitted step.c, so that its static functions can be called. */
+/* drive.c: see drive.h. It includes the emitted program, so that its static functions can be called. */
 #include "step.c"
+#include "model.c"
 
 #include "drive.h"
 
@@ -7,7 +8,27 @@
 
 #include "runtime/base/rng.h"
 
+_Static_assert(sizeof(real) == sizeof(double), "the checks need a program of precision f64");
+
 enum { POISON = 0xff }; /* doubles of these bytes are NaN */
+
+model *drive_model(void) {
+    static model only;
+    return &only;
+}
+
+void drive_close(model *m) { probe_model_close(m); }
+int64_t drive_trained(void) { return TRAINED; }
+int drive_states(void) { return STATES; }
+
+double *drive_weights(model *m) { return m->flat_w; }
+double *drive_gradients(model *m) { return m->flat_g; }
+double *drive_state(model *m, int i) { return m->saved.state[i].base; }
+const char *drive_suffix(const model *m, int i) { return m->saved.state[i].suffix; }
+
+scalars drive_scalars(const model *m) {
+    return (scalars){m->nominal, m->step.weight, m->step.grad_norm, m->step.factor, m->step.lr};
+}
 
 double drive_random(uint64_t seed, uint64_t index) {
     return 2 * ga_uniform(ga_rng(seed, 0, index)) - 1;
@@ -158,5 +179,19 @@ int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e) {
     (void)m;
     return ga_fail(e, GA_BUG, "[%lld, %lld): compiled without STATE_ARRAYS", (long long)from,
                    (long long)to);
+}
+#endif
+
+#ifdef REPORTS
+int drive_report(model *m, double metric, double *lr, ga_err *e) {
+    GA_TRY(probe_model_report(m, metric, e));
+    *lr = probe_model_lr(m, 0);
+    return 0;
+}
+#else
+int drive_report(model *m, double metric, double *lr, ga_err *e) {
+    (void)m;
+    *lr = metric;
+    return ga_fail(e, GA_BUG, "compiled without REPORTS");
 }
 #endif

@@ -1,11 +1,15 @@
 /* drive.h: drives an emitted f64 program named "probe": sets parameters and batches, runs the roles of
- * one cycle, reads loss and gradient. */
+ * one cycle, reads loss and gradient. drive.c is compiled with the program; nothing here depends on it. */
 #ifndef DRIVE_H
 #define DRIVE_H
 
-#include "model.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-_Static_assert(sizeof(real) == sizeof(double), "the checks need a program of precision f64");
+#include "runtime/base/ga.h"
+#include "runtime/files/layout.h"
+
+typedef struct model model;
 
 /* One tensor: a parameter, or one iteration of a parameter of a region. */
 typedef struct tensor {
@@ -13,6 +17,22 @@ typedef struct tensor {
     int64_t at, n; /* elements at .. at + n - 1 of the flat space */
     bool trained;  /* has a gradient; else the loss must not depend on it */
 } tensor;
+
+/* The scalars of the last boundary. */
+typedef struct scalars {
+    double nominal, weight, grad_norm, factor, lr;
+} scalars;
+
+model *drive_model(void); /* the only one; closed by drive_close */
+void drive_close(model *m);
+int64_t drive_trained(void); /* elements of the flat space with a gradient: the first ones */
+int drive_states(void);      /* arrays of optimizer state */
+
+double *drive_weights(model *m);
+double *drive_gradients(model *m);
+double *drive_state(model *m, int i);
+const char *drive_suffix(const model *m, int i); /* name of state i, behind a dot */
+scalars drive_scalars(const model *m);
 
 int drive_tensors(const model *m); /* number of tensors */
 tensor drive_tensor(const model *m, int i);
@@ -42,5 +62,8 @@ int drive_boundary(model *m, ga_err *e);
  * parameter group, compiled with -DSTATE_ARRAYS="m->state_buf + from" (all state arrays, separated by
  * commas). */
 int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e);
+
+/* Tells the schedule a metric; the rate of the next update. For programs compiled with -DREPORTS. */
+int drive_report(model *m, double metric, double *lr, ga_err *e);
 
 #endif

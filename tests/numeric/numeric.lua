@@ -14,8 +14,11 @@ local function csv(rows, width)
     return table.concat(lines, "\n") .. "\n"
 end
 
+-- The second word clears the upper halves of vectors before calls: see programs.lua.
+local FAST = "-O0 -fexpensive-optimizations"
+
 return function(t)
-    local numeric = {}
+    local numeric, store, made = {}, t.load("tests/lua/store.lua")(t), {}
 
     --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more
     -- (texts); ids = true: batch.ids are three whole numbers 0..3 per row.
@@ -32,11 +35,29 @@ return function(t)
         }, "\n")
     end
 
-    -- The library of the runtime is next to the folder of the tests.
-    local function compile(folder, case)
-        return t.run { "make", "-s", "-j2", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
-            "SOURCE=" .. t.root .. "/tests/numeric", "LIBRARY=" .. t.root .. "/" .. t.build .. "/libruntime.a",
-            "OPTIONS=" .. (case.flags or "-O0"), timeout = 300 }
+    -- The objects that every check is linked with, and all texts that `check` is made of.
+    local build = t.root .. "/" .. t.build
+    local objects = ("%s/tests/numeric/main.o %s/tests/numeric/differences.o %s/libruntime.a"):format(build, build, build)
+    local texts
+    local function inputs_of(folder, flags)
+        if not texts then
+            texts = { host.read("tests/numeric/build.mk"), host.read("tests/numeric/drive.c"),
+                host.read("tests/numeric/drive.h"), objects }
+            for path in objects:gmatch("%S+") do texts[#texts + 1] = host.sha256(assert(host.read(path), path)) end
+        end
+        return table.move(texts, 1, #texts, 3, { flags, store.sources(folder) })
+    end
+
+    -- nil, or the outcome of a make that failed
+    local function compile(folder, flags)
+        local built
+        local done, message = pcall(store.fetch, folder, inputs_of(folder, flags), function()
+            built = t.run { "make", "-s", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
+                "SOURCE=" .. t.root .. "/tests/numeric", "OBJECTS=" .. objects, "OPTIONS=" .. flags, timeout = 300 }
+            return built.status == 0 and { "check" } or error("make", 0)
+        end)
+        if done then return nil end
+        return built and built.status ~= 0 and built or error(message, 0)
     end
 
     local Program = {}
@@ -63,31 +84,35 @@ return function(t)
         return list
     end
 
-    --- Generates and builds; case.options: gagen's options; case.flags: the compiler's, -O1.
+    --- Generates and builds; case.options: gagen's options; case.flags: the compiler's, FAST.
     -- Returns the program, or nil, the stage that failed ("gagen" or "cc"), its outcome.
     function numeric.try(case)
-        local temporary = t.temp()
-        local folder = t.root .. "/" .. temporary .. "/out"
+        local temporary = t.root .. "/" .. t.temp()
         t.write(temporary .. "/probe.lua", numeric.spec(case))
         local rows, width = case.rows or 64, case.width or 4
         t.write(temporary .. "/data/rows.csv", csv(rows, width))
         t.write(temporary .. "/data/rows.safetensors", t.load("tests/numeric/rows.lua").sample(rows, width))
-        local command = { t.gagen, temporary .. "/probe.lua", "-o", folder, timeout = 60 }
+        -- from its own folder: a spec's text has no other part in the program's
+        local command = { t.root .. "/" .. t.gagen, "probe.lua", "-o", "out", cwd = temporary, timeout = 60 }
         for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
         local outcome = t.run(command)
         if outcome.status ~= 0 then return nil, "gagen", outcome end
-        local built = compile(folder, case)
-        if built.status ~= 0 then return nil, "cc", built end
-        return setmetatable({ folder = folder, warnings = outcome.err }, Program)
+        local failed = compile(temporary .. "/out", case.flags or FAST)
+        if failed then return nil, "cc", failed end
+        return setmetatable({ folder = temporary .. "/out", warnings = outcome.err }, Program)
     end
 
-    --- The same; a failure fails the test.
+    --- The same; a failure fails the test. One test gets one program for the same case.
     function numeric.build(case)
+        local key = table.concat({ numeric.spec(case), case.rows or 64, case.width or 4, case.flags or "",
+            table.unpack(case.options or {}) }, "\0")
+        if made[key] then return made[key] end
         local program, stage, outcome = numeric.try(case)
         if not program then
             error(("%s: status %d\n%s\n%s"):format(stage, outcome.status, outcome.err,
                 numeric.spec(case)), 2)
         end
+        made[key] = program
         return program
     end
 

@@ -5,14 +5,19 @@ local text = require "base.text"
 local conv = { arguments = {} }
 local arguments = conv.arguments
 
--- "{place, places, tap, taps, from}".
-local function axis_text(axis)
-    return ("{%d, %d, %d, %d, %d}"):format(axis.place, axis.places, axis.tap, axis.taps, axis.from)
-end
-
 --- A part of the places as a C initializer; `number` is a count that the target computes for it.
 function conv.part_text(part, number)
-    return ("{%s, %s, %d, %d}"):format(axis_text(part.h), axis_text(part.w), part.weight, number)
+    local function axis(x) return ("{%d, %d, %d, %d, %d}"):format(x.place, x.places, x.tap, x.taps, x.from) end
+    return ("{%s, %s, %d, %d}"):format(axis(part.h), axis(part.w), part.weight, number)
+end
+
+--- The same with the names of fields, in two lines; C++ before 2020 has none.
+function conv.named_part_text(part, number)
+    local function axis(x)
+        local form = "{.place = %d, .places = %d, .tap = %d, .taps = %d, .from = %d}"
+        return form:format(x.place, x.places, x.tap, x.taps, x.from)
+    end
+    return ("{.h = %s,\n .w = %s, .weight = %d, .tiles = %d}"):format(axis(part.h), axis(part.w), part.weight, number)
 end
 
 local function most_taps(parts)

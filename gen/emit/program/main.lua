@@ -21,9 +21,9 @@ end
 local function evaluations(config)
     local eval = config.eval
     if not eval then return text.block("") end
-    if not config.schedule.rule.plateau then return periodic(eval.every, "GA_TRY(evaluate(m, e));") end
+    if not config.schedule.rule.plateau then return periodic(eval.every, "GA_TRY(log_evaluation(m, e));") end
     local due = eval.every == "epoch" and "epoch_ends" or ("m->count.cycle %% %d == 0"):format(eval.every)
-    return text.block(("const bool due = %s;\nif (due || last) GA_TRY(evaluate(m, due, e));"):format(due))
+    return text.block(("const bool due = %s;\nif (due || last) GA_TRY(log_evaluation(m, due, e));"):format(due))
 end
 
 local function log_section(config)

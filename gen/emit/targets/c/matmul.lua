@@ -48,10 +48,15 @@ function matmul.sizes(M, N, K, size, profile)
         tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
 end
 
--- "(size_t)i * 64 + k" for strides 64 and 1.
+-- The C text of a stride: the name of the length that it equals, else its number.
+local function stride_text(stride, length, name)
+    return stride > 1 and stride == length and name or tostring(stride)
+end
+
+-- "(size_t)i * K + k" for strides "K" and "1".
 local function index_text(i, i_stride, j, j_stride)
     local function term(name, stride)
-        return stride == 1 and name or ("(size_t)%s * %d"):format(name, stride)
+        return stride == "1" and name or ("(size_t)%s * %s"):format(name, stride)
     end
     return text.block(term(i, i_stride) .. " + " .. term(j, j_stride))
 end
@@ -80,27 +85,30 @@ end
 --   tile.strips                   the calls that compute a strip
 --   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
 --   b.pack, b.stride              the function that copies a panel; elements between the rows that it reads
+--   a.strides                     elements of A between rows and between terms
 local function arguments_of(g, s, kernel, start)
     local by_rows, name = g.b_col == 1, kernel.half and "pack_half_" or "pack_"
+    local a_row, a_col = stride_text(g.a_row, g.K, "K"), stride_text(g.a_col, g.M, "M")
+    local b_row, b_col = stride_text(g.b_row, g.N, "N"), stride_text(g.b_col, g.K, "K")
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, depth = s.depth,
             narrow = g.N > s.columns and g.N % s.columns > 0,
             strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N") },
-        a = { at = index_text("i", g.a_row, "k", g.a_col) },
-        b = { at = index_text("k", g.b_row, "j", g.b_col), stride = by_rows and g.b_row or g.b_col,
+        a = { at = index_text("i", a_row, "k", a_col), strides = text.block(a_row .. ", " .. a_col),
+            stride = text.block(g.a_col == 1 and a_row or a_col) },
+        b = { at = index_text("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
             pack = text.ident(name .. (by_rows and "rows" or "columns")) },
         start = text.block(start) }
 end
 
 -- The arguments of the template for a product of 16-bit operands. For each strip a part of A is widened.
 --   part.rows, part.columns       of the part, as it lies in memory
---   a.stride, part.stride         elements between those rows: of A, of the widened part
+--   a.stride, part.stride         elements between these rows: of A, of the widened part
 --   part.strides                  elements of the widened part between rows and between terms of the strip
 local function half_arguments(g, kernel, has_bias)
     local across = g.a_col == 1
     local s = matmul.sizes(g.M, g.N, g.K, 4, kernel.profile)
     local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL")
-    list.a.stride = across and g.a_row or g.a_col
     list.part = { stride = text.ident(across and "DEPTH" or "ROWS"), rows = text.ident(across and "rows" or "depth"),
         columns = text.ident(across and "depth" or "rows"), strides = text.block(across and "DEPTH, 1" or "1, ROWS") }
     list.store = c_text.store(kernel, "c[at]", "value")
@@ -108,7 +116,6 @@ local function half_arguments(g, kernel, has_bias)
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
----   a.strides                     elements of A between rows and between terms
 ---   start_row                     elements of `start` between rows
 function matmul.product(g, kernel, has_bias, dtype)
     if kernel.half then return half_arguments(g, kernel, has_bias) end
@@ -117,7 +124,7 @@ function matmul.product(g, kernel, has_bias, dtype)
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
     local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile)
     local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start))
-    list.a.strides, list.start_row = text.block(("%d, %d"):format(g.a_row, g.a_col)), text.block(start_row)
+    list.start_row = text.block(start_row)
     return list
 end
 

@@ -21,7 +21,7 @@ local function parts_of(parts, tiles_of)
     local rows, tiles = {}, 0
     for i, part in ipairs(parts) do
         tiles = tiles + tiles_of(part)
-        rows[i] = conv.part_text(part, tiles) .. ","
+        rows[i] = conv.named_part_text(part, tiles) .. ","
     end
     return { count = #parts, rows = text.block(table.concat(rows, "\n")) }
 end
@@ -53,7 +53,7 @@ local function weight_gradient(kernel, node, op, dtype)
     list.type = c_text.type_of(node.ins.x)
     local tall, depth = ceil(math.min(K, TALL_TERMS), s.rows) * s.rows, ceil(math.min(s.depth, PLACES), lanes) * lanes
     list.tile = tile_of(s, tall, depth, matmul.strip_calls(K, shape.out, s, "i + ROWS > K", "j0 + COLUMNS > OUT"))
-    list.part = text.block(conv.part_text(op.gather(node).parts[1], 0))
+    list.part = text.block(conv.named_part_text(op.gather(node).parts[1], 0) .. ";")
     return list
 end
 

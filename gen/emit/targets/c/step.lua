@@ -18,9 +18,9 @@ local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 -- The cases of a switch over the micro-steps of a cycle.
 local function cycle_cases(g)
     local list = ordered.collect(g.sizes, function(a)
-        return ("case %d: GA_TRY(run(m, cycle_%d, m, e)); break;"):format(a, a)
+        return ("case %d: GA_TRY(run_team(m, cycle_%d, m, e)); break;"):format(a, a)
     end)
-    list[#list + 1] = g.longest_tail and "default: GA_TRY(run(m, cycle_tail, m, e));"
+    list[#list + 1] = g.longest_tail and "default: GA_TRY(run_team(m, cycle_tail, m, e));"
         or "default: return ga_fail(e, GA_BUG, \"a cycle of %d micro-steps\", r);"
     return block_of(list)
 end
@@ -75,7 +75,7 @@ local function step_text(g, config, context, header)
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
             buckets = #g.collectives } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", { chunked = chunked } },
-        { "run", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
+        { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
         config.optimizer.own.ema and { "averages", { name = name } } or false,
         { "evaluations", { name = name, chunked = chunked } },
     })
