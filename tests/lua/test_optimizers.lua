@@ -93,7 +93,8 @@ end }
 local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true, muon_conv = true,
     adafactor_conv = true }
 
--- Eight updates: radam's rectification begins at the sixth, a schedule's momentum turns at the fourth.
+-- Eight updates, stopped behind the first micro-step of the seventh and resumed: six in one run, then two in another.
+-- Radam's rectification begins at the sixth, a schedule's momentum turns at the fourth.
 local function on_device(t, number, run)
     local devices = t.load("tests/lua/devices.lua")
     local programs, environment = devices.open(t)
@@ -102,9 +103,7 @@ local function on_device(t, number, run)
     local expected = programs.dump(programs.build(("optimizer_%d_%s"):format(number, run.schedule and "short"
         or "4_f64"), text), { "--cycles", 8 })
     local program = programs.build(("optimizer_%d_cuda"):format(number), text .. 'target "cuda"\n')
-    local found = programs.dump(program, { "--cycles", 8, env = env })
     local files = { "parameters", host.exists(expected .. "/state.safetensors") and "state" or nil }
-    programs.close(found, expected, 1e-11, files)
     local half = t.temp()
     programs.train(program, { "--stop-micro", 25, "--checkpoint", half, status = 75, env = env })
     programs.close(programs.dump(program, { "--cycles", 8, "--resume", "latest", "--checkpoint", half,

@@ -362,7 +362,8 @@ add("a manifest has all fields", function(t)
         { 1, "tiny.csv", #host.read(programs.folder() .. "/data/tiny.csv") })
 end)
 
-local RATE = { ["lr = 1e%-2"] = "lr = 1e-3" }
+-- Another rate, and another weight, which counts inside a cycle only.
+local RATE = { ["lr = 1e%-2"] = "lr = 1e-3", ['"cross_entropy"'] = '{ %0, weight = "micro" }' }
 
 -- Another program would delete those checkpoints one after the other.
 add("a folder with checkpoints of another program is refused and not changed", function(t)
@@ -382,7 +383,7 @@ add("mid-cycle the weight of a cycle may not differ", function(t)
     local programs, p = small(t)
     local folder = t.temp()
     programs.train(p, { "--stop-micro", 6, "--checkpoint", folder, status = 75 })
-    local other_weight = other(t, "weight", { ['"cross_entropy"'] = '{ %0, weight = "micro" }' })
+    local other_weight = other(t, "rate", RATE)
     local result = programs.train(other_weight, { "--resume", "latest", "--checkpoint", folder, status = 1 })
     t.contains(result.err, "lies inside a cycle whose weight is 12 when it is full, and 4 in this run: "
         .. "use the same loss.weight and accumulate, or a checkpoint of a whole cycle")
@@ -404,10 +405,9 @@ add("differences from the spec of a checkpoint that are allowed", function(t)
         t.match(host.read(log), '"event":"update","cycle":3,"update":3,' .. place)
     end
     resumed("rate", RATE, "", '"micro":12,"epoch":0,"rows":12,')
-    resumed("more", { ["accumulate %(4%)"] = "accumulate (5)" },
-        "resume: accumulate is 5, the checkpoint has 4\n", '"micro":13,"epoch":0,"rows":15,')
-    resumed("rows", { ["batch      %(3%)"] = "batch      (6)" },
-        "resume: rows of a micro%-step is 6, the checkpoint has 3\n", '"micro":12,"epoch":0,"rows":24,')
+    resumed("more", { ["accumulate %(4%)"] = "accumulate (5)", ["batch      %(3%)"] = "batch      (6)" },
+        "resume: rows of a micro%-step is 6, the checkpoint has 3\nresume: accumulate is 5, the checkpoint has 4\n",
+        '"micro":13,"epoch":0,"rows":30,')
     local function refused(name, changes, pattern)
         local result = programs.train(other(t, name, changes), { "--resume", copy, status = 1 })
         t.match(result.err, pattern)
