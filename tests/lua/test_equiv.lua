@@ -19,12 +19,27 @@ clip (0.5)
 train { epochs = 3, seed = 5 }
 ]]
 
+-- gagen with a compiler that leaves out optimizations, which would take most of the time, and a cache of its own.
+local function gagen(t, programs, command)
+    local folder = ("%s/%s/tests/equiv"):format(t.root, t.build)
+    local path, text = folder .. "/cc", '#!/bin/sh\nexec cc "$@" -O0 -fexpensive-optimizations -I'
+        .. t.root .. "/tests/include\n"
+    assert(host.folder(folder))
+    t.locked(folder .. ".lock", function()
+        if host.exists(path) == "file" and host.read(path) == text then return end
+        t.write(path, text)
+        t.equal(t.run { "chmod", "+x", path }.status, 0)
+    end)
+    command.env = table.move(command.env or {}, 1, #(command.env or {}), 3, { "CC=" .. path, "XDG_CACHE_HOME=" .. folder })
+    return programs.gagen(command)
+end
+
 local function equiv(t, arguments)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path, folder = programs.folder() .. "/equiv.lua", t.temp()
     t.write(path, SPEC)
     local command = { "check", path, "--json", env = { "TMPDIR=" .. t.root .. "/" .. folder } }
-    local result = programs.gagen(table.move(arguments, 1, #arguments, #command + 1, command))
+    local result = gagen(t, programs, table.move(arguments, 1, #arguments, #command + 1, command))
     t.equal(#host.list(folder), 0, "files are left in the temporary folder")
     local facts = result.out ~= "" and t.load("tests/lua/json.lua").read(result.out)
     return result, facts
@@ -73,7 +88,7 @@ end
 add("the printed table", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     equiv(t, { "--equiv", "A=5,1" })
-    local result = programs.gagen { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2" }
+    local result = gagen(t, programs, { "check", programs.folder() .. "/equiv.lua", "--equiv", "A=1,2" })
     t.equal(result.status, 0, result.err)
     t.match(result.out, "f64, 3 cycles of 12 rows, seed 5; all compared with A = 1\n")
     t.match(result.out, "\n +1 +12   %-\n +2 +6   [%d.e-]+")
@@ -95,8 +110,8 @@ add("dropout is the same for any number of micro-steps", function(t)
     local text, count = SPEC:gsub('    return linear "out"', '    x = dropout(0.3)(x)\n    return linear "out"')
     t.equal(count, 1)
     t.write(path, text)
-    local result = programs.gagen { "check", path, "--equiv", "A=3,1", "--set",
-        'accumulate={ tail = "flush" }' }
+    local result = gagen(t, programs, { "check", path, "--equiv", "A=3,1", "--set",
+        'accumulate={ tail = "flush" }' })
     t.equal(result.status, 0, result.err .. result.out)
 end)
 
@@ -113,7 +128,7 @@ add("large cycles are cut to the rows that the numbers of micro-steps need", fun
     local text, count = host.read("gen/command/equiv.lua"):gsub("WORK = 2e12", "WORK = 1e6")
     t.equal(count, 1)
     t.write(folder .. "/gen/command/equiv.lua", text)
-    local result = programs.gagen { "check", path, "--equiv", "A=2,1,4", "--dev", folder }
+    local result = gagen(t, programs, { "check", path, "--equiv", "A=2,1,4", "--dev", folder })
     t.equal(result.status, 0, result.err .. result.out)
     t.contains(result.out, "f64, 1 cycle of 4 rows (the spec's have 24), seed 5; all compared with A = 2")
     t.contains(result.err, "A = 4: 1 cycle of 4 x 1 rows")

@@ -46,8 +46,7 @@ local function build(t, model, accumulate, precision, more)
     t.write(programs.folder() .. "/data/formula_train.bin", records(0, ROWS))
     t.write(programs.folder() .. "/data/formula_eval.bin", records(ROWS, EVAL))
     local name = ("resnet_%s_a%d_%s"):format(model, accumulate, precision)
-    return programs, programs.build(name .. (more and "_more" or ""), spec(model, accumulate, precision) .. (more or ""),
-        { level = "-O1" })
+    return programs, programs.build(name .. (more and "_more" or ""), spec(model, accumulate, precision) .. (more or ""))
 end
 
 -- ||a - b|| / ||b|| of each tensor.

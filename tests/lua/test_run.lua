@@ -2,6 +2,19 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
+-- A compiler that writes down its arguments and takes the objects of the tests' build for sources of the runtime.
+local COMPILER = [[
+#!/bin/sh
+echo "$@" >> %s
+for word; do
+    shift
+    object=%s/${word%%%%.c}.o
+    if [ "${word%%%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
+    set -- "$@" "$word"
+done
+exec cc "$@"
+]]
+
 -- Tools of a test: run(o) makes and starts a program in a new folder with the cache `cache`, and returns the files of
 -- the runtime that were compiled for it.
 local function open(t)
@@ -10,7 +23,7 @@ local function open(t)
     local spec, cc, log = programs.folder() .. "/kept.lua", folder .. "/cc", folder .. "/log"
     t.write(spec, 'data { "csv", train = "tiny.csv", target = "last" }\nbatch (9)\nmodel { linear "fc" { 3 } }\n'
         .. 'loss "cross_entropy"\noptimizer { "sgd", lr = 0.1 }\ntrain { updates = 3, seed = 1 }\n')
-    t.write(cc, ('#!/bin/sh\necho "$@" >> %s\nexec cc "$@"\n'):format(log))
+    t.write(cc, COMPILER:format(log, t.root .. "/" .. t.build))
     t.equal(t.run { "chmod", "+x", cc }.status, 0)
     local function run(o)
         host.remove(log)
@@ -60,7 +73,7 @@ add("two runs at once leave one complete runtime", function(t)
     local command = ("%s/%s run %s/%s -o %s/%%s -- --quiet --checkpoint %s/c%%s"):format(t.root, t.gagen, t.root, spec,
         folder, folder)
     local result = t.run { "sh", "-c", command:format(1, 1) .. " & " .. command:format(2, 2) .. " && wait $!",
-        env = { "-u", "MAKEFLAGS", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
+        env = { "-u", "MAKEFLAGS", "CC=" .. folder .. "/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
     t.equal(result.status, 0, result.err)
     t.equal(#objects(folder), 1)
 end)
