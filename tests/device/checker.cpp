@@ -5,6 +5,8 @@
 // Two accesses of one launch are in order if one thread made them, if a barrier of their block lies
 // between, or if they are in one warp with __syncwarp between. Two launches are in order if the
 // streams, events and waits of the host say so. Anything else that overlaps and writes is a race.
+//
+// Half of a checked run is spent here, most of it with accesses that change nothing: leaves_it() finds them.
 #include <dlfcn.h>
 #include <sys/mman.h>
 
@@ -16,167 +18,236 @@
 
 #include "device.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NEVER_INLINE __attribute__((noinline))
+
 namespace device {
 
-struct Cell {
-    uint32_t write_launch, write_block, write_barrier, write_warp;
-    uint32_t read_launch, read_block, read_barrier, read_warp;
-    uint16_t write_thread, read_thread;
-    uint8_t write_mask, read_mask, readers, flags;  // masks: one bit per byte
+// The last write or the last reads of four bytes: who and when, as Now has them. The lowest ten bits of `when` are a
+// mask, one bit per byte, and the bits below. The shadow of a memory is all its writes, then all its reads: reads that
+// change nothing, most accesses, see the second half only.
+struct Mark {
+    uint64_t who, when;
 };
-static_assert(sizeof(Cell) == 40, "the shadow is ten times the memory");
 
 namespace {
 
-enum { NOBODY, ONE_THREAD, ONE_WARP, ONE_BLOCK, MANY_BLOCKS };  // Cell::readers
-enum { INITIALISED = 15, ATOMIC = 16 };                         // Cell::flags
-enum class Kind { read, write, atomic };
-
-struct Access {
-    Kind kind;
-    bool global;
-    const void *counter;  // program counter; null for copies
-    Position at;
-    uint32_t launch;
+struct Cell {
+    Mark &write, &read;
 };
 
+enum : uint64_t {  // bits of Mark::when
+    BYTES = 15,
+    INITIALISED = BYTES << 4,  // write: one bit per byte
+    ATOMIC = 1 << 8,
+    READERS = 7 << 4,  // read
+    SETTLED = 1 << 7,  // no read of one thread, warp, block or launch, as the readers are, clashes with the last write
+    FOUND = 1 << 8,    // something was reported: every access is checked
+};
+enum Readers { NOBODY, ONE_THREAD, ONE_WARP, ONE_BLOCK, MANY_BLOCKS };
+enum class Kind { read, write, atomic };
+
+constexpr uint64_t LAUNCH = ~0ull << 32, BARRIER = ~0ull << Now::BARRIER, THREAD = 1023ull << Now::THREAD,
+                   WARP = THREAD & ~(31ull << Now::THREAD),
+                   WARP_BARRIER = (1ull << Now::BARRIER) - (1ull << Now::WARP_BARRIER);
+
+// Bits of the last reads that must be those of the running thread, FOUND not set and SETTLED set, so that
+// one more read by it leaves the cell as it is. By readers.
+constexpr struct {
+    uint64_t who, when;
+} SAME_READERS[8] = {{~0ull, ~0ull},
+                     {~0ull, BARRIER | WARP_BARRIER | THREAD | FOUND},
+                     {~0ull, BARRIER | WARP_BARRIER | WARP | FOUND | SETTLED},
+                     {~0ull, BARRIER | FOUND | SETTLED},
+                     {LAUNCH, FOUND | SETTLED}};
+
+size_t cells_of(size_t bytes) {
+    return bytes / 4 + 1;
+}
+
+struct Area {  // of memory with a shadow
+    uintptr_t begin;
+    size_t bytes;
+    Mark *writes, *reads;
+    size_t room[5];  // [n]: offsets below are of accesses of 1 << n bytes that end in it
+};
+Area area_of(uintptr_t begin, size_t bytes, Mark *shadow) {
+    Area a = {begin, bytes, shadow, shadow + cells_of(bytes), {}};
+    for (size_t n = 0; n < 5; n++) a.room[n] = bytes >> n ? bytes - (1u << n) + 1 : 0;
+    return a;
+}
+
 struct Checker {
-    Cell *dynamic = nullptr, *fixed = nullptr;  // shadows of shared memory
+    Mark *dynamic = nullptr, *fixed = nullptr;  // shadows of shared memory
     size_t fixed_bytes = 0;
-    Allocation last{};
     std::set<std::pair<std::string, const void *>> reported;
     std::map<const void *, std::string> lines;
-    uint32_t asked_launch = 0,
-             asked_by = 0;  // the last answer of happened_before, kept because most questions repeat
-    bool answer = false;
 };
 Checker &checker() {
     static Checker c;
     return c;
 }
 
-bool happened_before(uint32_t launch) {
-    Checker &c = checker();
-    uint32_t me = current_operation->launch;
-    if (c.asked_launch == launch && c.asked_by == me) return c.answer;
-    Place p = place_of(launch);
-    const Clock &known = current_operation->clock;
-    c.asked_launch = launch;
-    c.asked_by = me;
-    return c.answer = p.lane < known.size() && known[p.lane] >= p.sequence;
+// Of the present launch: static and dynamic shared memory, and by address the areas of global memory last used.
+// Between allocations lies more than a page, so that a page is of one area.
+constexpr unsigned PAGES = 256;
+Area fixed_area, dynamic_area, pages[PAGES];
+Area &page_of(uintptr_t address) {
+    return pages[address >> 12 & (PAGES - 1)];
 }
 
-bool in_order(const Position &now, uint32_t barrier, uint32_t warp_barrier, unsigned thread) {
-    return thread == now.thread || barrier < now.barrier ||
-           (thread / 32 == now.thread / 32u && warp_barrier < now.warp_barrier);
+// Whether all of an operation happened before the running one. Answers are kept: most questions repeat.
+struct {
+    uint32_t by;
+    uint32_t before[64];
+} answers;
+bool happened_before(uint32_t launch) {
+    uint32_t me = current_operation->launch, &known = answers.before[launch % 64];
+    if (answers.by != me) {
+        answers = {};
+        answers.by = me;
+    }
+    if (known == launch) return true;
+    Place p = place_of(launch);
+    const Clock &clock = current_operation->clock;
+    if (p.lane >= clock.size() || clock[p.lane] < p.sequence) return false;
+    known = launch;
+    return true;
+}
+
+// Two accesses of one block.
+bool in_order(uint64_t before, uint64_t when) {
+    uint64_t other = before ^ when;
+    return !(other & THREAD) || before >> Now::BARRIER < when >> Now::BARRIER ||
+           (!(other & WARP) && (before & WARP_BARRIER) < (when & WARP_BARRIER));
 }
 
 // One report per kind and place; the place of a copy is its operation.
-bool is_new(const char *kind, const Access &a) {
-    const void *place = a.counter ? a.counter : (const void *)(uintptr_t)a.launch;
+bool is_new(const char *kind, Now now, const void *counter) {
+    const void *place = counter ? counter : (const void *)(uintptr_t)(now.who >> 32);
     return checker().reported.insert({kind, place}).second;
 }
 
-void report_race(const Access &a, const char *order, uint32_t launch, uint32_t block,
-                 unsigned thread) {
-    if (!is_new("race", a)) return;
-    std::string line = a.counter ? " at " + source_line(a.counter) : "";
-    if (launch != a.launch)
+void report_race(Now now, const void *counter, bool global, const char *order, uint64_t who, uint64_t when) {
+    if (!is_new("race", now, counter)) return;
+    std::string line = counter ? " at " + source_line(counter) : "";
+    uint32_t launch = (uint32_t)(who >> 32), block = (uint32_t)who, thread = (uint32_t)((when & THREAD) >> Now::THREAD);
+    if (launch != now.who >> 32)
         report("race", "%s, %s and %s: no wait orders them%s%s", order, name_of(launch),
-               name_of(a.launch), line.c_str(), where().c_str());
-    else if (block != a.at.block)
+               name_of((uint32_t)(now.who >> 32)), line.c_str(), where().c_str());
+    else if (block != (uint32_t)now.who)
         report("race", "%s in global memory, between blocks; the other is block %u%s%s", order,
                block, line.c_str(), where().c_str());
     else
         report("race", "%s in %s memory; the other is thread %u%s%s", order,
-               a.global ? "global" : "shared", thread, line.c_str(), where().c_str());
+               global ? "global" : "shared", thread, line.c_str(), where().c_str());
 }
 
-// Reports a race of the last write with this access.
-bool clashes_with_write(const Cell &c, const Access &a) {
-    if (c.write_launch != a.launch)
-        return a.global && c.write_launch && !happened_before(c.write_launch);
-    if (a.kind == Kind::atomic && c.flags & ATOMIC) return false;
-    if (c.write_block != a.at.block) return a.global;
-    return !in_order(a.at, c.write_barrier, c.write_warp, c.write_thread);
+// Whether the last write and this access are a race.
+template <bool global> ALWAYS_INLINE bool clashes_with_write(Cell c, Kind kind, Now now) {
+    uint64_t other = c.write.who ^ now.who;
+    if (other & LAUNCH) return global && c.write.who >> 32 && !happened_before((uint32_t)(c.write.who >> 32));
+    if (kind == Kind::atomic && c.write.when & ATOMIC) return false;
+    if (other) return global;
+    return !in_order(c.write.when, now.when);
 }
 
-// Reports a race of the last reads with this write.
-bool clashes_with_reads(const Cell &c, const Access &a) {
-    if (c.read_launch != a.launch)
-        return a.global && c.read_launch && !happened_before(c.read_launch);
-    if (c.read_block != a.at.block || c.readers == MANY_BLOCKS) return a.global;
-    if (c.readers == ONE_THREAD) return !in_order(a.at, c.read_barrier, c.read_warp, c.read_thread);
-    bool same_warp = c.readers == ONE_WARP && c.read_thread / 32 == a.at.thread / 32;
-    return c.read_barrier >= a.at.barrier && !(same_warp && c.read_warp < a.at.warp_barrier);
+// Whether the last reads and this write are a race.
+template <bool global> ALWAYS_INLINE bool clashes_with_reads(Cell c, Now now) {
+    uint64_t other = c.read.who ^ now.who, readers = (c.read.when & READERS) >> 4;
+    if (other & LAUNCH) return global && c.read.who >> 32 && !happened_before((uint32_t)(c.read.who >> 32));
+    if (other || readers == MANY_BLOCKS) return global;
+    if (readers == ONE_THREAD) return !in_order(c.read.when, now.when);
+    bool same_warp = readers == ONE_WARP && !((c.read.when ^ now.when) & WARP);
+    return c.read.when >> Now::BARRIER >= now.when >> Now::BARRIER &&
+           !(same_warp && (c.read.when & WARP_BARRIER) < (now.when & WARP_BARRIER));
 }
 
-void note_read(Cell &c, const Access &a, unsigned mask) {
-    bool same_launch = c.read_launch == a.launch && c.read_mask;
-    if (!same_launch)
-        c.readers = ONE_THREAD;
-    else if (c.read_block != a.at.block || c.readers == MANY_BLOCKS)
-        c.readers = a.global ? MANY_BLOCKS : ONE_THREAD;
-    else if (c.read_barrier < a.at.barrier)
-        c.readers = ONE_THREAD;
-    else if (c.read_thread / 32 != a.at.thread / 32)
-        c.readers = ONE_BLOCK;
-    else if (c.read_thread != a.at.thread && c.readers == ONE_THREAD)
-        c.readers = ONE_WARP;
-    c.read_mask = (uint8_t)(same_launch ? c.read_mask | mask : mask);
-    c.read_launch = a.launch;
-    c.read_block = a.at.block;
-    c.read_barrier = a.at.barrier;
-    c.read_warp = a.at.warp_barrier;
-    c.read_thread = a.at.thread;
+// Whether the last write is in order with all of these readers: another launch wrote, or their block did in front of
+// its last barrier.
+template <bool global> ALWAYS_INLINE bool is_settled(Cell c, uint64_t readers, Now now) {
+    if ((c.write.who ^ now.who) & LAUNCH) return !clashes_with_write<global>(c, Kind::read, now);
+    return readers != MANY_BLOCKS && c.write.who == now.who && c.write.when >> Now::BARRIER < now.when >> Now::BARRIER;
 }
 
-void note_write(Cell &c, const Access &a, unsigned mask) {
-    bool same = c.write_launch == a.launch && c.write_block == a.at.block;
-    if (!a.global && !same) c.flags = 0;  // shared memory of an earlier block
-    bool again = same && c.write_thread == a.at.thread && c.write_barrier == a.at.barrier;
-    c.write_mask = (uint8_t)(again ? c.write_mask | mask : mask);
-    c.read_mask &= (uint8_t)~mask;
-    c.flags = (uint8_t)((c.flags & INITIALISED) | mask | (a.kind == Kind::atomic ? ATOMIC : 0));
-    c.write_launch = a.launch;
-    c.write_block = a.at.block;
-    c.write_barrier = a.at.barrier;
-    c.write_warp = a.at.warp_barrier;
-    c.write_thread = a.at.thread;
+template <bool global> ALWAYS_INLINE void note_read(Cell c, Now now, uint64_t mask, bool found) {
+    uint64_t other = c.read.who ^ now.who, readers = (c.read.when & READERS) >> 4;
+    uint64_t bits = mask | (c.read.when & (BYTES | FOUND));
+    if (other & LAUNCH || !(c.read.when & BYTES) || (!global && other))
+        readers = ONE_THREAD, bits = mask;
+    else if (other || readers == MANY_BLOCKS)
+        readers = MANY_BLOCKS;
+    else if (c.read.when >> Now::BARRIER < now.when >> Now::BARRIER)
+        readers = ONE_THREAD;
+    else if ((c.read.when ^ now.when) & WARP)
+        readers = ONE_BLOCK;
+    else if ((c.read.when ^ now.when) & THREAD && readers == ONE_THREAD)
+        readers = ONE_WARP;
+    if (found)
+        bits |= FOUND;
+    else if (is_settled<global>(c, readers, now))
+        bits |= SETTLED;
+    c.read.who = now.who;
+    c.read.when = now.when | readers << 4 | bits;
 }
 
-// Whether this read leaves the cell as it is: threads of several warps of this block have read all its bytes since
-// the last barrier, and nobody has written since then.
-bool is_known_read(const Cell &c, const Access &a, unsigned mask) {
-    if (a.kind != Kind::read || c.read_launch != a.launch || c.read_block != a.at.block) return false;
-    if (c.read_barrier != a.at.barrier || c.readers != ONE_BLOCK || (c.read_mask & mask) != mask) return false;
-    return c.write_launch != a.launch || (c.write_block == a.at.block && c.write_barrier < a.at.barrier);
+template <bool global> ALWAYS_INLINE void note_write(Cell c, Now now, uint64_t mask, bool atomic) {
+    bool same = c.write.who == now.who;
+    uint64_t bits = mask | mask << 4 | (atomic ? (uint64_t)ATOMIC : 0);
+    if (global || same) bits |= c.write.when & INITIALISED;  // shared memory of an earlier block is not initialised
+    if (same && !((c.write.when ^ now.when) & (THREAD | BARRIER))) bits |= c.write.when & BYTES;
+    c.read.when &= ~(mask | SETTLED);
+    c.write.who = now.who;
+    c.write.when = now.when | bits;
 }
 
-void check_cell(Cell &c, const Access &a, unsigned mask) {
-    if (is_known_read(c, a, mask)) return;
-    bool fresh = !a.global && (c.write_launch != a.launch || c.write_block != a.at.block);
-    unsigned initialised = fresh ? 0 : c.flags & INITIALISED;
-    bool uninitialised = a.kind != Kind::write && (initialised & mask) != mask;
-    if (uninitialised && a.counter &&
-        is_new("uninitialised", a))  // a copy may include gaps
-        report("uninitialised read", "%s memory at %s%s", a.global ? "global" : "shared",
-               source_line(a.counter).c_str(), where().c_str());
-    if (c.write_mask & mask && clashes_with_write(c, a))
-        report_race(a, a.kind == Kind::read ? "read after write" : "write after write",
-                    c.write_launch, c.write_block, c.write_thread);
-    else if (a.kind != Kind::read && c.read_mask & mask && clashes_with_reads(c, a))
-        report_race(a, "write after read", c.read_launch, c.read_block, c.read_thread);
-    if (a.kind == Kind::read)
-        note_read(c, a, mask);
+template <bool global> NEVER_INLINE void report_uninitialised(Now now, const void *counter) {
+    if (is_new("uninitialised", now, counter))
+        report("uninitialised read", "%s memory at %s%s", global ? "global" : "shared",
+               source_line(counter).c_str(), where().c_str());
+}
+
+template <bool global, Kind kind>
+NEVER_INLINE void check_cell(Cell c, uint64_t mask, Now now, const void *counter) {
+    bool found = false, fresh = !global && c.write.who != now.who;
+    if (kind != Kind::write && counter && (fresh || mask << 4 & ~c.write.when)) {  // a copy may include gaps
+        found = true;
+        report_uninitialised<global>(now, counter);
+    }
+    if (c.write.when & mask && clashes_with_write<global>(c, kind, now)) {
+        found = true;
+        report_race(now, counter, global, kind == Kind::read ? "read after write" : "write after write", c.write.who,
+                    c.write.when);
+    } else if (kind != Kind::read && c.read.when & mask && clashes_with_reads<global>(c, now))
+        report_race(now, counter, global, "write after read", c.read.who, c.read.when);
+    if (kind == Kind::read)
+        note_read<global>(c, now, mask, found);
     else
-        note_write(c, a, mask);
+        note_write<global>(c, now, mask, kind == Kind::atomic);
 }
 
-void check_cells(Cell *cells, size_t offset, size_t bytes, const Access &a) {
+// Whether an access of these bytes leaves the cell as it is: the same thread, or another one of all that have read
+// them, was here, found nothing, and nobody has written since.
+template <Kind kind> ALWAYS_INLINE bool leaves_it(Cell c, uint64_t mask, Now now) {
+    if (kind == Kind::atomic) return false;
+    if (kind == Kind::write)
+        return c.write.who == now.who && (c.write.when & ~(BYTES | INITIALISED)) == now.when &&
+               !((mask | mask << 4) & ~c.write.when) && !(c.read.when & mask);
+    auto same = SAME_READERS[(c.read.when & READERS) >> 4];
+    uint64_t when = c.read.when;
+    return !(((c.read.who ^ now.who) & same.who) | ((when ^ (now.when | SETTLED)) & same.when) | (mask & ~when));
+}
+
+template <bool global, Kind kind>
+ALWAYS_INLINE void check_one(Cell c, uint64_t mask, Now now, const void *counter) {
+    if (!leaves_it<kind>(c, mask, now)) check_cell<global, kind>(c, mask, now, counter);
+}
+
+template <bool global, Kind kind>
+void check_cells(const Area &area, size_t offset, size_t bytes, Now now, const void *counter) {
     for (size_t at = offset; at < offset + bytes;) {
         size_t first = at % 4, last = std::min<size_t>(4, first + (offset + bytes - at));
-        check_cell(cells[at / 4], a, (1u << last) - (1u << first));
+        check_one<global, kind>({area.writes[at / 4], area.reads[at / 4]}, (1u << last) - (1u << first), now, counter);
         at += last - first;
     }
 }
@@ -186,13 +257,13 @@ void check_cells(Cell *cells, size_t offset, size_t bytes, const Access &a) {
     abandon_launch();
 }
 
-const Allocation *allocation_of(uintptr_t address, size_t bytes) {
-    Allocation &last = checker().last;
-    if (address < last.address || address + bytes > last.address + last.bytes) {
-        if (!contains(address, bytes)) return nullptr;
-        last = *find(address);
-    }
-    return &last;
+// The area of these bytes, which is kept, or null.
+Area *allocated_area(uintptr_t address, size_t bytes) {
+    if (!contains(address, bytes)) return nullptr;
+    const Allocation *a = find(address);
+    Area &area = page_of(address);
+    area = area_of(a->address, a->bytes, a->shadow);
+    return &area;
 }
 
 [[noreturn]] void fail_global(uintptr_t address, size_t bytes, bool write, const void *counter) {
@@ -208,10 +279,10 @@ const Allocation *allocation_of(uintptr_t address, size_t bytes) {
     fail_access("out of bounds", text, counter);
 }
 
-void check_access(uintptr_t address, size_t bytes, Kind kind, const void *counter) {
+// An access that the areas at hand do not hold.
+template <Kind kind> NEVER_INLINE void check_elsewhere(uintptr_t address, size_t bytes, const void *counter) {
     if (!dev_current || is_private(address)) return;
     const SharedArea &s = shared_area();
-    Access a = {kind, false, counter, position(), current_operation->launch};
     size_t offset = address - s.dynamic;
     if (offset < s.dynamic_capacity) {
         if (offset + bytes > s.dynamic_bytes)
@@ -219,47 +290,78 @@ void check_access(uintptr_t address, size_t bytes, Kind kind, const void *counte
                         "dynamic shared memory, byte " + std::to_string(offset) + " of " +
                             std::to_string(s.dynamic_bytes),
                         counter);
-        if (!checker().dynamic) checker().dynamic = new_shadow(s.dynamic_capacity);
-        return check_cells(checker().dynamic, offset, bytes, a);
+        return check_cells<false, kind>(dynamic_area, offset, bytes, running_now, counter);
     }
-    const Module &m = *s.module;
-    offset = address - (uintptr_t)m.shared_begin;
-    size_t fixed = (size_t)(m.shared_end - m.shared_begin);
-    if (offset < fixed) {
-        if (fixed > checker().fixed_bytes) {
-            free_shadow(checker().fixed, checker().fixed_bytes);
-            checker().fixed = new_shadow(fixed);
-            checker().fixed_bytes = fixed;
-        }
-        return check_cells(checker().fixed, offset, bytes, a);
-    }
-    if (const Allocation *g = allocation_of(address, bytes)) {
-        a.global = true;
-        return check_cells(g->shadow, address - g->address, bytes, a);
-    }
-    if (address < m.begin || address >= m.end)  // a table or a variable of the module
+    offset = address - fixed_area.begin;
+    if (offset < fixed_area.bytes)
+        return check_cells<false, kind>(fixed_area, offset, bytes, running_now, counter);
+    if (Area *g = allocated_area(address, bytes))
+        return check_cells<true, kind>(*g, address - g->begin, bytes, running_now, counter);
+    if (address < s.module->begin || address >= s.module->end)  // a table or a variable of the module
         fail_global(address, bytes, kind != Kind::read, counter);
+}
+
+// The cells of 1 << log bytes from `offset` on.
+template <bool global, Kind kind, unsigned log>
+ALWAYS_INLINE void check_aligned(const Area &area, size_t offset, const void *counter) {
+    constexpr size_t bytes = 1u << log;
+    Mark *write = &area.writes[offset / 4], *read = &area.reads[offset / 4];
+    if (bytes >= 4 && offset % 4 == 0)
+        for (size_t i = 0; i < bytes / 4; i++)
+            check_one<global, kind>({write[i], read[i]}, BYTES, running_now, counter);
+    else if (bytes < 4 && offset % bytes == 0)
+        check_one<global, kind>({*write, *read}, ((1u << bytes) - 1) << offset % 4, running_now, counter);
+    else
+        check_cells<global, kind>(area, offset, bytes, running_now, counter);
+}
+
+template <Kind kind, unsigned log> ALWAYS_INLINE void check_access(uintptr_t address, const void *counter) {
+    if (address - stacks_begin < STACKS_BYTES) return;
+    size_t offset = address - fixed_area.begin;
+    if (offset < fixed_area.room[log]) return check_aligned<false, kind, log>(fixed_area, offset, counter);
+    const Area &g = page_of(address);
+    offset = address - g.begin;
+    if (offset < g.room[log]) return check_aligned<true, kind, log>(g, offset, counter);
+    offset = address - dynamic_area.begin;
+    if (offset < dynamic_area.room[log]) return check_aligned<false, kind, log>(dynamic_area, offset, counter);
+    check_elsewhere<kind>(address, 1u << log, counter);
 }
 
 }  // namespace
 
-Cell *new_shadow(size_t bytes) {
-    void *p = mmap(nullptr, (bytes / 4 + 1) * sizeof(Cell), PROT_READ | PROT_WRITE,
+Mark *new_shadow(size_t bytes) {
+    void *p = mmap(nullptr, 2 * cells_of(bytes) * sizeof(Mark), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? nullptr : (Cell *)p;
+    return p == MAP_FAILED ? nullptr : (Mark *)p;
 }
 
-void free_shadow(Cell *cells, size_t bytes) {
-    checker().last = {};
-    if (cells) munmap(cells, (bytes / 4 + 1) * sizeof(Cell));
+void free_shadow(Mark *shadow, size_t bytes) {
+    for (Area &page : pages) page = {};
+    if (shadow) munmap(shadow, 2 * cells_of(bytes) * sizeof(Mark));
+}
+
+void check_launch() {
+    Checker &c = checker();
+    const SharedArea &s = shared_area();
+    size_t fixed = (size_t)(s.module->shared_end - s.module->shared_begin);
+    if (!c.dynamic) c.dynamic = new_shadow(s.dynamic_capacity);
+    if (fixed > c.fixed_bytes) {
+        free_shadow(c.fixed, c.fixed_bytes);
+        c.fixed = new_shadow(fixed);
+        c.fixed_bytes = fixed;
+    }
+    dynamic_area = area_of(s.dynamic, s.dynamic_bytes, c.dynamic);
+    fixed_area = area_of((uintptr_t)s.module->shared_begin, fixed, c.fixed);
 }
 
 void touch(uintptr_t address, size_t bytes, bool write) {
-    const Allocation *g = switches.check && bytes ? allocation_of(address, bytes) : nullptr;
+    Area *g = switches.check && bytes ? allocated_area(address, bytes) : nullptr;
     if (!g) return;
-    Access a = {
-        write ? Kind::write : Kind::read, true, nullptr, {~0u, 0, 0, 0}, current_operation->launch};
-    check_cells(g->shadow, address - g->address, bytes, a);
+    Now now = {(uint64_t)current_operation->launch << 32 | ~0u, 0};
+    if (write)
+        check_cells<true, Kind::write>(*g, address - g->begin, bytes, now, nullptr);
+    else
+        check_cells<true, Kind::read>(*g, address - g->begin, bytes, now, nullptr);
 }
 
 std::string source_line(const void *counter) {
@@ -282,39 +384,35 @@ std::string source_line(const void *counter) {
 
 using namespace device;
 
-void dev_atomic(void *address, unsigned bytes) {
-    if (switches.check)
-        check_access((uintptr_t)address, bytes, Kind::atomic, __builtin_return_address(0));
-}
-
 // ---- functions that g++ calls with -fsanitize=thread and -fsanitize=alignment,bounds
 #define COUNTER __builtin_return_address(0)
-#define READ(p, n) check_access((uintptr_t)(p), n, Kind::read, COUNTER)
-#define WRITE(p, n) check_access((uintptr_t)(p), n, Kind::write, COUNTER)
-#define HOOKS(n)                              \
-    void __tsan_read##n(void *p) {            \
-        READ(p, n);                           \
-    }                                         \
-    void __tsan_write##n(void *p) {           \
-        WRITE(p, n);                          \
-    }                                         \
-    void __tsan_unaligned_read##n(void *p) {  \
-        READ(p, n);                           \
-    }                                         \
-    void __tsan_unaligned_write##n(void *p) { \
-        WRITE(p, n);                          \
+#define HOOKS(n, log)                                                 \
+    void __tsan_read##n(void *p) {                                    \
+        check_access<Kind::read, log>((uintptr_t)p, COUNTER);         \
+    }                                                                 \
+    void __tsan_write##n(void *p) {                                   \
+        check_access<Kind::write, log>((uintptr_t)p, COUNTER);        \
+    }                                                                 \
+    void __tsan_unaligned_read##n(void *p) {                          \
+        check_access<Kind::read, log>((uintptr_t)p, COUNTER);         \
+    }                                                                 \
+    void __tsan_unaligned_write##n(void *p) {                         \
+        check_access<Kind::write, log>((uintptr_t)p, COUNTER);        \
     }
 extern "C" {
-HOOKS(1)
-HOOKS(2)
-HOOKS(4)
-HOOKS(8)
-HOOKS(16)
+HOOKS(1, 0)
+HOOKS(2, 1)
+HOOKS(4, 2)
+HOOKS(8, 3)
+HOOKS(16, 4)
 void __tsan_read_range(void *p, unsigned long n) {
-    READ(p, n);
+    check_elsewhere<Kind::read>((uintptr_t)p, n, COUNTER);
 }
 void __tsan_write_range(void *p, unsigned long n) {
-    WRITE(p, n);
+    check_elsewhere<Kind::write>((uintptr_t)p, n, COUNTER);
+}
+void dev_atomic(void *address, unsigned bytes) {
+    if (switches.check) check_elsewhere<Kind::atomic>((uintptr_t)address, bytes, COUNTER);
 }
 void __tsan_init() {
 }

@@ -58,11 +58,11 @@ double seconds();
 
 // ---- memory.cpp
 constexpr size_t ALIGNMENT = 256;
-struct Cell;
+struct Mark;
 struct Allocation {
     uintptr_t address;
     size_t bytes;
-    Cell *shadow;  // per 4 bytes; only with the checker
+    Mark *shadow;  // two per 4 bytes; only with the checker
 };
 int allocate(size_t bytes, uintptr_t *out);
 int release(uintptr_t address);
@@ -130,13 +130,19 @@ std::string where();  // ", kernel k, block (0,0,0), thread (1,0,0)", or nothing
 extern Module *loading;
 
 // ---- checker.cpp
-struct Position {  // of the running thread
-    uint32_t block, barrier, warp_barrier;
-    uint16_t thread;
+#define DEV_OWN __attribute__((visibility("hidden")))  // reached without a table
+struct Now {        // of the running thread, packed as the checker keeps it
+    uint64_t who;   // launch, block: 32 bits each
+    uint64_t when;  // barriers passed: 24 bits, those of its warp: 20, thread: 10, zeros: 10
+    enum { THREAD = 10, WARP_BARRIER = 20, BARRIER = 40 };  // first bits
 };
-Position position();
-Cell *new_shadow(size_t bytes);
-void free_shadow(Cell *cells, size_t bytes);
+extern DEV_OWN Now running_now;
+constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
+constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
+extern DEV_OWN uintptr_t stacks_begin;
+void check_launch();  // a kernel starts
+Mark *new_shadow(size_t bytes);
+void free_shadow(Mark *shadow, size_t bytes);
 bool is_private(uintptr_t address);  // of the executor: stacks and indices
 struct SharedArea {
     uintptr_t dynamic;

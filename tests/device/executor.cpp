@@ -14,6 +14,10 @@ dev_thread *dev_current;
 dev_block dev_current_block;
 
 namespace device {
+
+Now running_now;
+uintptr_t stacks_begin;
+
 namespace {
 
 enum class State { ready, at_barrier, at_warp, finished };
@@ -32,17 +36,14 @@ struct Fiber : dev_thread {
     int vote;
 };
 
-constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr uint64_t STACK_MARK = 0x5ca1ab1e0ddba11ull;
 
 struct Executor {
-    char *stacks = nullptr;
     SharedArea shared{};
     Fiber fibers[THREADS_LIMIT];
     unsigned order[THREADS_LIMIT], threads, next, live;
     void *main_stack;
     const Launch *launch;
-    uint32_t block;    // linear
     uint32_t barrier;  // barriers passed by this block
     bool abandoned;
     struct {
@@ -58,6 +59,11 @@ Fiber *running() {
     return static_cast<Fiber *>(dev_current);
 }
 
+void set_now(const Fiber *f) {
+    running_now.when = (uint64_t)x.barrier << Now::BARRIER |
+                       (uint64_t)x.warp_barrier[f->warp] << Now::WARP_BARRIER | f->linear << Now::THREAD;
+}
+
 void switch_to_next(void **save) {
     for (unsigned i = 0; i < x.threads; i++) {
         if (x.next >= x.threads) {
@@ -66,6 +72,7 @@ void switch_to_next(void **save) {
         }
         Fiber *f = &x.fibers[x.order[x.next++]];
         if (f->state != State::ready) continue;
+        set_now(f);
         if (f == dev_current && save == &f->stack_pointer) return;
         dev_current = f;
         dev_switch(save, f->stack_pointer);
@@ -105,7 +112,7 @@ void thread_main() {
 }
 
 char *stack_bottom(unsigned thread) {
-    return x.stacks + STACK_BYTES * thread;
+    return (char *)stacks_begin + STACK_BYTES * thread;
 }
 
 void start_threads() {
@@ -115,7 +122,6 @@ void start_threads() {
         // Staggered: tops that are a power of two apart would compete for the same cache lines.
         f->stack_pointer =
             fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
-        memcpy(stack_bottom(i), &STACK_MARK, sizeof STACK_MARK);
     }
     x.live = x.threads;
     x.next = x.threads;  // shuffles before the first switch
@@ -159,32 +165,27 @@ void poison_shared(bool first_block) {
 
 bool run_block(uint32_t block, bool first) {
     const unsigned *grid = x.launch->grid;
-    x.block = block;
+    running_now.who = (uint64_t)current_operation->launch << 32 | block;
     dev_current_block.index = {block % grid[0], block / grid[0] % grid[1],
                                block / (grid[0] * grid[1])};
     start_threads();
     poison_shared(first);
     switch_to_next(&x.main_stack);
-    for (unsigned i = 0; i < x.threads; i++)
-        if (memcmp(stack_bottom(i), &STACK_MARK, sizeof STACK_MARK) != 0) {
-            report("stack", "kernel %s: a thread needs more than %zu bytes of stack",
-                   x.launch->function->kernel->name, STACK_BYTES);
-            return false;
-        }
     if (x.live > 0 && !x.abandoned) report_dead_lock();
     dev_current = nullptr;
     return x.live == 0;
 }
 
 void prepare_once() {
-    if (x.stacks) return;
-    x.stacks = (char *)mmap(nullptr, STACK_BYTES * THREADS_LIMIT, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stacks_begin) return;
+    void *stacks = mmap(nullptr, STACKS_BYTES, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     void *dynamic = nullptr;
-    if (x.stacks == MAP_FAILED || posix_memalign(&dynamic, 1024, SHARED_LIMIT)) {
+    if (stacks == MAP_FAILED || posix_memalign(&dynamic, 1024, SHARED_LIMIT)) {
         fprintf(stderr, "device: no host memory for the threads of a block\n");
         abort();
     }
+    stacks_begin = (uintptr_t)stacks;
     x.shared.dynamic = (uintptr_t)dynamic;
     x.shared.dynamic_capacity = SHARED_LIMIT;
 }
@@ -198,6 +199,13 @@ void clear_upper_halves() {
 #endif
 }
 
+void check_stacks() {
+    for (unsigned i = 0; i < x.threads; i++)
+        if (memcmp(stack_bottom(i), &STACK_MARK, sizeof STACK_MARK) != 0)
+            return report("stack", "kernel %s: a thread needs more than %zu bytes of stack",
+                          x.launch->function->kernel->name, STACK_BYTES);
+}
+
 }  // namespace
 
 void run_launch(const Launch &launch) {
@@ -209,6 +217,7 @@ void run_launch(const Launch &launch) {
     x.threads = b[0] * b[1] * b[2];
     x.shared.dynamic_bytes = launch.dynamic_bytes;
     x.shared.module = launch.function->module;
+    if (switches.check) check_launch();
     dev_current_block.threads = {b[0], b[1], b[2]};
     dev_current_block.grid = {g[0], g[1], g[2]};
     for (unsigned i = 0; i < x.threads; i++) {
@@ -219,11 +228,13 @@ void run_launch(const Launch &launch) {
     std::vector<uint32_t> blocks((size_t)g[0] * g[1] * g[2]);
     for (size_t i = 0; i < blocks.size(); i++) blocks[i] = (uint32_t)i;
     shuffle(blocks.data(), (unsigned)blocks.size());
+    for (unsigned i = 0; i < x.threads; i++) memcpy(stack_bottom(i), &STACK_MARK, sizeof STACK_MARK);
     bool first = true;
     for (uint32_t block : blocks) {
         if (!run_block(block, first)) break;
         first = false;
     }
+    check_stacks();
     x.launch = nullptr;
 }
 
@@ -243,16 +254,12 @@ std::string where() {
     return text;
 }
 
-Position position() {
-    return {x.block, x.barrier, x.warp_barrier[dev_current->warp], (uint16_t)dev_current->linear};
-}
-
 const SharedArea &shared_area() {
     return x.shared;
 }
 
 bool is_private(uintptr_t address) {
-    return address - (uintptr_t)x.stacks < STACK_BYTES * THREADS_LIMIT ||
+    return address - stacks_begin < STACKS_BYTES ||
            address - (uintptr_t)&x < sizeof x ||
            address - (uintptr_t)&dev_current_block < sizeof dev_current_block ||
            address - (uintptr_t)&dev_current < sizeof dev_current;
@@ -280,6 +287,12 @@ int dev_barrier(int vote, int predicate, int site, int line) {
     open_barrier();
     switch_to_next(&f->stack_pointer);
     return f->vote;
+}
+
+// A number too large would be an order that there is not; from the last one on a race is reported too many.
+static void pass_warp_barrier(const Fiber *f) {
+    if (x.warp_barrier[f->warp] < (1u << (Now::BARRIER - Now::WARP_BARRIER)) - 1) x.warp_barrier[f->warp]++;
+    set_now(f);
 }
 
 static Rendezvous *find_rendezvous(unsigned warp, unsigned lane, unsigned mask, int operation) {
@@ -320,7 +333,7 @@ void dev_warp(unsigned mask, int operation, void *record, void (*serve)(void **,
     }
     serve(r->records, mask);
     if (operation == DEV_WARP_SYNC)  // the only one that orders memory
-        x.warp_barrier[warp]++;
+        pass_warp_barrier(f);
     r->arrived = 0;
     for (unsigned other = 0; other < 32; other++)
         if (other != lane && mask >> other & 1) x.fibers[warp * 32 + other].state = State::ready;

@@ -1,16 +1,47 @@
 // shim.h: CUDA's built-in names for g++, included before every kernel text.
 #pragma once
-#include <math.h>
-#include <string.h>
-#include <type_traits>
-#include <utility>
 #include "kernel_abi.h"
-// NVRTC has no headers, so a kernel that uses their macros must not compile here either.
-#undef INFINITY
-#undef NAN
-#undef HUGE_VAL
-#undef M_PI
-#undef NULL
+
+// Declared here as NVRTC does it: the standard library's headers take longer to compile than most kernels, and their
+// macros would be there.
+typedef decltype(sizeof 0) size_t;
+extern "C" {
+void *memcpy(void *to, const void *from, size_t bytes) noexcept;
+void *memset(void *at, int value, size_t bytes) noexcept;
+double ldexp(double, int) noexcept, frexp(double, int *) noexcept;
+float ldexpf(float, int) noexcept, frexpf(float, int *) noexcept;
+int abs(int) noexcept;
+}
+static inline long abs(long v) { return v < 0 ? -v : v; }
+static inline long long abs(long long v) { return v < 0 ? -v : v; }
+// Of whole numbers a function is the double's, as in C++.
+#define DEV_MATH1(name)                                      \
+    extern "C" double name(double) noexcept;                 \
+    extern "C" float name##f(float) noexcept;                \
+    static inline float name(float v) { return name##f(v); } \
+    template <class T> static inline double name(T v) { return name((double)v); }
+#define DEV_MATH2(name)                                                  \
+    extern "C" double name(double, double) noexcept;                     \
+    extern "C" float name##f(float, float) noexcept;                     \
+    static inline float name(float a, float b) { return name##f(a, b); } \
+    template <class A, class B> static inline double name(A a, B b) { return name((double)a, (double)b); }
+DEV_MATH1(acos) DEV_MATH1(acosh) DEV_MATH1(asin) DEV_MATH1(asinh) DEV_MATH1(atan) DEV_MATH1(atanh) DEV_MATH1(cbrt)
+DEV_MATH1(ceil) DEV_MATH1(cos) DEV_MATH1(cosh) DEV_MATH1(erf) DEV_MATH1(erfc) DEV_MATH1(exp) DEV_MATH1(exp2)
+DEV_MATH1(expm1) DEV_MATH1(fabs) DEV_MATH1(floor) DEV_MATH1(lgamma) DEV_MATH1(log) DEV_MATH1(log10) DEV_MATH1(log1p)
+DEV_MATH1(log2) DEV_MATH1(logb) DEV_MATH1(nearbyint) DEV_MATH1(rint) DEV_MATH1(round) DEV_MATH1(sin) DEV_MATH1(sinh)
+DEV_MATH1(sqrt) DEV_MATH1(tan) DEV_MATH1(tanh) DEV_MATH1(tgamma) DEV_MATH1(trunc)
+DEV_MATH2(atan2) DEV_MATH2(copysign) DEV_MATH2(fdim) DEV_MATH2(fmax) DEV_MATH2(fmin) DEV_MATH2(fmod) DEV_MATH2(hypot)
+DEV_MATH2(nextafter) DEV_MATH2(pow) DEV_MATH2(remainder)
+extern "C" double fma(double, double, double) noexcept;
+extern "C" float fmaf(float, float, float) noexcept;
+static inline float fma(float a, float b, float c) { return fmaf(a, b, c); }
+static inline float abs(float v) { return fabsf(v); }
+static inline double abs(double v) { return fabs(v); }
+static inline float ldexp(float v, int exponent) { return ldexpf(v, exponent); }
+#define DEV_TEST(name)                                               \
+    static inline bool name(float v) { return __builtin_##name(v); } \
+    static inline bool name(double v) { return __builtin_##name(v); }
+DEV_TEST(isnan) DEV_TEST(isinf) DEV_TEST(isfinite) DEV_TEST(signbit)
 
 #define __device__
 #define __host__
@@ -58,7 +89,7 @@ DEV_VECTOR4(uint4, unsigned)
 template <class To, class From> static inline To dev_bits(From v) {
     static_assert(sizeof(To) == sizeof(From), "sizes differ");
     To to;
-    memcpy(&to, &v, sizeof to);
+    __builtin_memcpy(&to, &v, sizeof to);
     return to;
 }
 static inline float __uint_as_float(unsigned v) { return dev_bits<float>(v); }
@@ -214,16 +245,16 @@ DEV_ATOMIC(atomicAdd, double, old + v)
 DEV_ATOMIC(atomicExch, float, v)
 
 // One per kernel, appended to the text: DEV_KERNEL(name, bound).
+template <size_t...> struct dev_indices {};
 template <class F> struct dev_signature;
 template <class... A> struct dev_signature<void (*)(A...)> {
     static constexpr unsigned bytes[sizeof...(A) + 1] = {(unsigned)sizeof(A)..., 0};
     static constexpr int count = sizeof...(A);
-    template <void (*kernel)(A...), size_t... I>
-    DEV_PLAIN static void unpack(void **p, std::index_sequence<I...>) {
-        kernel(*(std::remove_cv_t<A> *)p[I]...);
+    template <void (*kernel)(A...), size_t... I> DEV_PLAIN static void unpack(void **p, dev_indices<I...>) {
+        kernel(*(A *)p[I]...);
     }
     template <void (*kernel)(A...)> DEV_PLAIN static void call(void **p) {
-        unpack<kernel>(p, std::index_sequence_for<A...>());
+        unpack<kernel>(p, dev_indices<__integer_pack(sizeof...(A))...>());
     }
 };
 #define DEV_KERNEL(name, bound)                                                             \

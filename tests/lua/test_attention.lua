@@ -6,49 +6,70 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local ROWS, CLASSES = 3, 3
 
--- A data file of rows with numbers in -1 .. 1, a mask of `positions` keys and a class.
-local function data_file(t, positions, visible)
-    local input, mask, class = {}, {}, {}
+-- A data file of rows with numbers in -1 .. 1, a class, and for each of `masks` { positions, visible } a mask of keys.
+local function data_file(t, masks)
+    local input, class = {}, {}
     for r = 1, ROWS do
         for k = 1, 4 do input[#input + 1] = math.sin(3.7 * r + 1.3 * k * k) end
-        for j = 1, positions do mask[#mask + 1] = visible(r, j) and 1 or 0 end
         class[r] = r % CLASSES
     end
-    return t.load("tests/numeric/rows.lua").file { { "input", "F64", { ROWS, 4 }, input },
-        { "mask", "I32", { ROWS, positions }, mask }, { "class", "I32", { ROWS }, class } }
+    local list = { { "input", "F64", { ROWS, 4 }, input }, { "class", "I32", { ROWS }, class } }
+    for _, case in ipairs(masks) do
+        local mask = {}
+        for r = 1, ROWS do
+            for j = 1, case.positions do mask[#mask + 1] = case.visible(r, j) and 1 or 0 end
+        end
+        list[#list + 1] = { "mask" .. case.positions, "I32", { ROWS, case.positions }, mask }
+    end
+    return t.load("tests/numeric/rows.lua").file(list)
 end
 
--- Builds the model, runs one cycle, and returns the values of every tensor by name, and `parameters`.
-local function values_of(t, name, o)
+-- The values of the f64 tensors of a safetensors file, by name, read when asked for.
+local function values_in(t, path)
+    local text = assert(host.read(path))
+    local length = string.unpack("<I8", text)
+    local start = 8 + length
+    local entries = t.load("tests/lua/json.lua").read(text:sub(9, start))
+    return setmetatable({}, { __index = function(list, name)
+        local entry, values = assert(entries[name], name), {}
+        t.equal(entry.dtype, "F64", name)
+        for at = start + entry.data_offsets[1] + 1, start + entry.data_offsets[2], 8 do
+            values[#values + 1] = string.unpack("<d", text, at)
+        end
+        list[name] = values
+        return values
+    end })
+end
+
+-- Builds a model of `outputs`, tensors of the rows of the batch, runs one cycle, and returns the values of every
+-- tensor by name, and `parameters`. of(name, positions, width): an input of an output. masks: as for data_file.
+local function values_of(t, name, outputs, masks)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local data = '"csv", train = "tiny.csv", target = "last"'
-    programs.folder()
-    if o.visible then
-        local file = name .. ".safetensors"
-        t.write(programs.folder() .. "/data/" .. file, data_file(t, o.positions, o.visible))
-        data = ('"tensors", train = "%s", target = "class"'):format(file)
-    end
+    local file = name .. ".safetensors"
+    t.write(programs.folder() .. "/data/" .. file, data_file(t, masks or {}))
     local p = programs.build("attend_" .. name, ([[
-data      { %s }
+data      { "tensors", train = "%s", target = "class" }
 batch     (%d)
 model     (function(batch)
-    local function of(name, width) return reshape { %d, width } (linear(name) { %d * width } (batch.input)) end
-    local y = %s
-    return linear "out" { %d } (flatten {} (y))
+    local function of(name, T, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
+    local sum
+    for i, y in ipairs { %s } do
+        local part = linear("out" .. i) { %d } (flatten {} (y))
+        sum = sum and sum + part or part
+    end
+    return sum * 0.02
 end)
 loss      "cross_entropy"
 optimizer { "sgd", lr = 0.1 }
 init      { { "*", uniform = 0.9 } }
 precision "f64"
 train     { updates = 1, seed = 3 }
-]]):format(data, ROWS, o.positions, o.positions, o.model, CLASSES), { probe = true })
+]]):format(file, ROWS, table.concat(outputs, ",\n        "), CLASSES), { probe = true })
     p.train = p.probe
     local start = t.temp() .. "/start.safetensors"
     local folder = programs.dump(p, { "--cycles", 1, "--save-init", start })
-    local list = { parameters = programs.tensors(start) }
-    for tensor, content in next, programs.tensors(folder .. "/micro-0.safetensors") do
-        list[tensor] = content.values
-    end
+    local list = values_in(t, folder .. "/micro-0.safetensors")
+    list.parameters = values_in(t, start)
     return list
 end
 
@@ -127,24 +148,59 @@ local CASES = {
       visible = function(r, j) return r == 1 and j % 3 ~= 1 or r == 2 and j >= 70 end },
 }
 
+-- The rotary positions { positions, heads, elements of a head, base } of the model of all cases.
+local ROTARY = { { 5, 3, 8, 10000 }, { 37, 2, 6, 50 }, { 2, 1, 2, 7 } }
+
+-- Cases of several tiles and the others, which run in a tenth of the time, are a model each.
+local GROUPS = { small = {}, tiles = {} }
+for _, case in ipairs(CASES) do
+    case.group = case.positions > 100 and "tiles" or "small"
+    local group = GROUPS[case.group]
+    group[#group + 1] = case
+    case.number = #group
+end
+
+-- The values of the model of a group; in the small one, behind the cases, also queries, keys and values in one tensor,
+-- rotary positions and norms. Names of tensors: number() of the output.
+local function values_of_group(t, name)
+    local outputs, masks = {}, {}
+    for i, case in ipairs(GROUPS[name]) do
+        local T, H, K, d = case.positions, case.heads, case.kv_heads, case.d
+        if case.visible then masks[#masks + 1] = case end
+        outputs[i] = ('attend { heads = %d, kv_heads = %d, causal = %s } (of("q%d", %d, %d), of("k%d", %d, %d), '
+            .. 'of("v%d", %d, %d)%s)'):format(H, K, tostring(case.causal or false), i, T, H * d, i, T, K * d, i, T,
+            K * d, case.visible and ", batch.mask" .. T or "")
+    end
+    if name == "tiles" then return values_of(t, name, outputs, masks) end
+    outputs[#outputs + 1] = 'attend { heads = 4, kv_heads = 2, causal = true } (of("qkv", 6, 24))'
+    for i, case in ipairs(ROTARY) do
+        local positions, heads, d, base = table.unpack(case)
+        outputs[#outputs + 1] = ('rotary { heads = %d, base = %d } (of("x%d", %d, %d))')
+            :format(heads, base, i, positions, heads * d)
+    end
+    outputs[#outputs + 1] =
+        '(layernorm "ln" { eps = 0.01 } (of("x", 2, 23))) + (rmsnorm "rms" { eps = 0.02 } (of("z", 2, 23)))'
+    return values_of(t, name, outputs, masks)
+end
+
+-- The name of the i-th output of one op.
+local function number(name, i) return i == 1 and name or name .. "_" .. i end
+
 for _, case in ipairs(CASES) do
     add("attention against its definition: " .. case[1], function(t)
-        local H, K, d = case.heads, case.kv_heads, case.d
-        local options = ("heads = %d, kv_heads = %d, causal = %s"):format(H, K, tostring(case.causal or false))
-        local mask = case.visible and ", batch.mask" or ""
-        local found = values_of(t, case[1]:gsub("[^%w]+", "_"), { positions = case.positions,
-            visible = case.visible, model = ('attend { %s } (of("q", %d), of("k", %d), of("v", %d)%s)')
-            :format(options, H * d, K * d, K * d, mask) })
-        local reference = { positions = case.positions, heads = H, kv_heads = K, d = d,
-            sees = function(row, i, j)
-                return not (case.causal and j > i) and (not case.visible or case.visible(row, j))
+        local found, i = values_of_group(t, case.group), case.number
+        local reference = { positions = case.positions, heads = case.heads, kv_heads = case.kv_heads, d = case.d,
+            sees = function(row, query, key)
+                return not (case.causal and key > query) and (not case.visible or case.visible(row, key))
             end }
-        local y, dq, dk, dv = attention(reference, found.q_y, found.k_y, found.v_y, found.d_attend_out)
-        close(t, found.attend_out, y, "y")
-        close(t, found.d_v_y, dv, "dv")
+        local function input(name, prefix) return found[(prefix or "") .. name .. i .. "_y"] end
+        local out = number("attend_out", i)
+        local y, dq, dk, dv = attention(reference, input "q", input "k", input "v", found["d_" .. out])
+        close(t, found[out], y, "y")
+        close(t, input("v", "d_"), dv, "dv")
         if case.positions > 1 then      -- with one position p is 1 for all q and k
-            close(t, found.d_q_y, dq, "dq")
-            close(t, found.d_k_y, dk, "dk")
+            close(t, input("q", "d_"), dq, "dq")
+            close(t, input("k", "d_"), dk, "dk")
         end
     end)
 end
@@ -165,12 +221,11 @@ end
 add("attention against its definition: queries, keys and values in one tensor", function(t)
     local o = { positions = 6, heads = 4, kv_heads = 2, d = 3,
         sees = function(_, i, j) return j <= i end }
-    local found = values_of(t, "packed", { positions = 6,
-        model = 'attend { heads = 4, kv_heads = 2, causal = true } (of("qkv", 24))' })
+    local found, out = values_of_group(t, "small"), number("attend_out", #GROUPS.small + 1)
     local widths = { 12, 6, 6 }
     local q, k, v = split(found.qkv_y, widths)
-    local y, dq, dk, dv = attention(o, q, k, v, found.d_attend_out)
-    close(t, found.attend_out, y, "y")
+    local y, dq, dk, dv = attention(o, q, k, v, found["d_" .. out])
+    close(t, found[out], y, "y")
     local found_q, found_k, found_v = split(found.d_qkv_y, widths)
     close(t, found_q, dq, "dq")
     close(t, found_k, dk, "dk")
@@ -189,8 +244,8 @@ end
 add("dropout of attention against the draws of each row, head, query and key", function(t)
     local o = { positions = 70, heads = 2, kv_heads = 1, d = 3, sees = function(_, i, j) return j <= i end,
         kept = drops(t, "attend", 0, 0.3, 70) }
-    local found = values_of(t, "dropout", { positions = 70, model = 'attend { heads = 2, kv_heads = 1, '
-        .. 'causal = true, dropout = 0.3 } (of("q", 6), of("k", 3), of("v", 3))' })
+    local found = values_of(t, "dropout", { 'attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.3 } '
+        .. '(of("q", 70, 6), of("k", 70, 3), of("v", 70, 3))' })
     local y, dq, dk, dv = attention(o, found.q_y, found.k_y, found.v_y, found.d_attend_out)
     close(t, found.attend_out, y, "y")
     close(t, found.d_q_y, dq, "dq")
@@ -219,8 +274,8 @@ train     { updates = 9, seed = 3 }
 end)
 
 add("dropout of attention differs from iteration to iteration", function(t)
-    local found = values_of(t, "dropout_times", { positions = 5, model = [[times(2) "h" (function(x)
-        return attend { heads = 2, dropout = 0.5 } (linear "qkv" { 12 } (x)) end) (of("x", 4))]] })
+    local found = values_of(t, "dropout_times", { [[times(2) "h" (function(x)
+        return attend { heads = 2, dropout = 0.5 } (linear "qkv" { 12 } (x)) end) (of("x", 5, 4))]] })
     for l = 0, 1 do
         local q, k, v = split(found["h_qkv_y." .. l], { 4, 4, 4 })
         close(t, found["h_attend_out." .. l], attention({ positions = 5, heads = 2, kv_heads = 2, d = 2,
@@ -245,18 +300,17 @@ local function rotated(x, positions, heads, d, base, sign)
 end
 
 add("rotary positions against their definition; their gradient rotates back", function(t)
-    for _, case in ipairs { { "rotary", 5, 3, 8, 10000 }, { "rotary_tiles", 37, 2, 6, 50 }, { "rotary_pair", 2, 1, 2, 7 } } do
-        local name, positions, heads, d, base = table.unpack(case)
-        local found = values_of(t, name, { positions = positions,
-            model = ('rotary { heads = %d, base = %d } (of("x", %d))'):format(heads, base, heads * d) })
-        close(t, found.rotary_out, rotated(found.x_y, positions, heads, d, base, 1), "y")
-        close(t, found.d_x_y, rotated(found.d_rotary_out, positions, heads, d, base, -1), "dx")
+    local found = values_of_group(t, "small")
+    for i, case in ipairs(ROTARY) do
+        local positions, heads, d, base = table.unpack(case)
+        local out, x = number("rotary_out", i), "x" .. i .. "_y"
+        close(t, found[out], rotated(found[x], positions, heads, d, base, 1), "y")
+        close(t, found["d_" .. x], rotated(found["d_" .. out], positions, heads, d, base, -1), "dx")
     end
 end)
 
 add("norms against their definition", function(t)
-    local found = values_of(t, "norms", { positions = 2, model =
-        '(layernorm "ln" { eps = 0.01 } (of("x", 23))) + (rmsnorm "rms" { eps = 0.02 } (of("z", 23)))' })
+    local found = values_of_group(t, "small")
     local function normalised(x, centred, eps)
         local y = {}
         for at = 1, #x, 23 do
@@ -271,8 +325,8 @@ add("norms against their definition", function(t)
     local ln, rms = normalised(found.x_y, true, 0.01), normalised(found.z_y, false, 0.02)
     for i = 1, #ln do
         local c = (i - 1) % 23 + 1
-        ln[i] = ln[i] * start["ln.weight"].values[c] + start["ln.bias"].values[c]
-        rms[i] = rms[i] * start["rms.weight"].values[c]
+        ln[i] = ln[i] * start["ln.weight"][c] + start["ln.bias"][c]
+        rms[i] = rms[i] * start["rms.weight"][c]
     end
     close(t, found.ln_y, ln, "layernorm")
     close(t, found.rms_y, rms, "rmsnorm")
