@@ -107,7 +107,7 @@ static void forward_cycle(ga_worker *w, void *arg) {
 
 int drive_loss(model *m, double *loss, ga_err *e) {
     clear_sums(m);
-    GA_TRY(run(m, forward_cycle, m, e));
+    GA_TRY(run_team(m, forward_cycle, m, e));
     *loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT];
     clear_sums(m);
     return 0;
@@ -172,7 +172,7 @@ static void sweep_step(ga_worker *w, void *arg) {
 
 int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e) {
     sweep_call call = {m, from, to};
-    return run(m, sweep_step, &call, e);
+    return run_team(m, sweep_step, &call, e);
 }
 #else
 int drive_sweep(model *m, int64_t from, int64_t to, ga_err *e) {
