@@ -136,7 +136,8 @@ tests[#tests + 1] = { "a resumed run has its scalar state: nadam continues bit b
     local straight, half = programs.dump(program, {}), t.temp()
     programs.train(program, { "--stop-micro", 101, "--checkpoint", half, status = 75 })
     programs.identical(programs.dump(program, { "--resume", "latest", "--checkpoint", half }), straight)
-    local refused = programs.train(figure(programs, "adamw"), { "--resume", "latest", "--checkpoint", half, status = 1 })
+    local refused = programs.train(figure(programs, "adamw"), { "--resume", "latest", "--checkpoint", half,
+        status = 1 })
     t.contains(refused.err, "keeps u0_mu_product where this program keeps nothing: written with another optimizer")
 end }
 
