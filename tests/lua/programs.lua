@@ -94,9 +94,8 @@ return function(t)
     end
 
     local function make_command(folder, how)
-        local own = how.whole and "" or " -I" .. t.root .. "/tests/include"
         local make = { "make", "-s", "-C", folder, "LDFLAGS=" .. (how.ldflags or ""),
-            ("CFLAGS=%s -Werror%s"):format(how.level or "-O0 -fexpensive-optimizations", own), "train" }
+            ("CFLAGS=%s -Werror -I%s/tests/include"):format(how.level or "-O0 -fexpensive-optimizations", t.root), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
@@ -112,15 +111,13 @@ return function(t)
     local function compile(name, folder, how)
         local make = make_command(folder, how)
         local inputs = { table.concat(make, " ", 5), store.sources(folder) }
-        if not how.whole then
-            local sources, content = runtime_object(folder)
-            inputs[#inputs + 1] = content
-            for _, source in ipairs(how.sources or {}) do
-                sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
-            end
-            make[#make + 1] = "SOURCES=" .. sources
-            make[#make + 1] = ("PARTS=%s %s"):format(parts_of(t, folder, how.comm), sources)
+        local sources, content = runtime_object(folder)
+        inputs[#inputs + 1] = content
+        for _, source in ipairs(how.sources or {}) do
+            sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
         end
+        make[#make + 1] = "SOURCES=" .. sources
+        make[#make + 1] = ("PARTS=%s %s"):format(parts_of(t, folder, how.comm), sources)
         store.fetch(folder, inputs, function()
             check_run(t.run(make), name .. ": make")
             local made = {}
@@ -132,8 +129,8 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
-    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, whole = true (with its own
-    --- runtime), options = words for gagen, level = "-O3" ("-O0": to compile takes longer than most programs run).
+    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, options = words for gagen,
+    --- level = "-O3" (else none: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
@@ -143,7 +140,7 @@ return function(t)
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
         local options = how.options or {}
-        local key = { hash_of(t, t.gagen), text, table.concat(make_command(folder, how), " "), tostring(how.whole),
+        local key = { hash_of(t, t.gagen), text, table.concat(make_command(folder, how), " "),
             table.concat(options, " ") }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))
