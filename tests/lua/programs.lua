@@ -93,8 +93,9 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
+    -- With -B, since PARTS (below) hides the program's files from make.
     local function make_command(folder, how)
-        local make = { "make", "-s", "-C", folder, "LDFLAGS=" .. (how.ldflags or ""),
+        local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. (how.ldflags or ""),
             ("CFLAGS=%s -Werror -I%s/tests/include"):format(how.level or "-O0 -fexpensive-optimizations", t.root), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
@@ -110,7 +111,7 @@ return function(t)
     -- Compiles the program in `folder`, or takes the same from the store.
     local function compile(name, folder, how)
         local make = make_command(folder, how)
-        local inputs = { table.concat(make, " ", 5), store.sources(folder) }
+        local inputs = { table.concat(make, " ", 6), store.sources(folder) }
         local sources, content = runtime_object(folder)
         inputs[#inputs + 1] = content
         for _, source in ipairs(how.sources or {}) do
