@@ -11,7 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SLOTS = 64, SPIN = 2000, STACK = 1 << 20 };
+/* How often a worker looks before it sleeps; fewer times where other programs want the same cores. */
+#ifndef GA_SPIN
+#define GA_SPIN 2000
+#endif
+
+enum { SLOTS = 64, STACK = 1 << 20 };
 
 /* Tile counter of one kernel call: the call's sequence number in the upper half, the next tile in the
  * lower half. */
@@ -74,7 +79,7 @@ static void restore_control(uint64_t old) {
 
 /* Waits until the phase is no longer `old`: spins, then sleeps. */
 static void wait_for_phase(ga_team *t, uint32_t old) {
-    for (int i = 0; i < SPIN; i++) {
+    for (int i = 0; i < GA_SPIN; i++) {
         if ((atomic_load_explicit(&t->phase, memory_order_acquire) & ~1u) != old) return;
         pause_cpu();
     }
