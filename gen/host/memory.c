@@ -16,7 +16,7 @@ static char *next, *end;         /* the rest of the newest chunk */
 /* 0: the block is malloc's. */
 static size_t class_of(size_t size) { return size <= CLASSES * STEP ? (size + STEP - 1) / STEP : 0; }
 
-/* What is left of the chunk before is lost: less than one block. */
+/* The rest of the older chunk, smaller than one block, stays unused. */
 static int add_chunk(void) {
     next = aligned_alloc(CHUNK, CHUNK); /* as large as a huge page, and as aligned */
     end = next ? next + CHUNK : NULL;

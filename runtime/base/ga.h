@@ -65,9 +65,10 @@ double ga_clock(void);
  * checkpoint, would take its descriptor and receive the printed lines. */
 void ga_open_streams(void);
 
+enum { GA_STACK = 4 << 20 };
+
 /* Lets the stack of the main thread grow to GA_STACK bytes where `ulimit -s` is lower. GA_ENVIRONMENT where the system
  * does not allow that. */
-enum { GA_STACK = 4 << 20 };
 int ga_stack_open(ga_err *e);
 
 /* Writes one line of at most 1,023 bytes to stderr with one write(2); never fails, never allocates. */

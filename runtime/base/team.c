@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How often a worker looks before it sleeps; fewer times where other programs want the same cores. */
+/* A waiting worker looks this often before it sleeps. -DGA_SPIN=20 suits cores that have other work too. */
 #ifndef GA_SPIN
 #define GA_SPIN 2000
 #endif

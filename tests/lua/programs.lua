@@ -1,7 +1,5 @@
 -- Programs for the end-to-end tests: generates and builds a spec once for each text and each gagen, runs the
 -- program, and reads its dumps and logs.
--- They are compiled with -fexpensive-optimizations, which clears upper halves of vectors before calls: else exp and tanh
--- can take ten times as long.
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
 
 -- The files that `make train` of the program in `folder` compiles and links beside its runtime: the program as one file,
@@ -99,10 +97,10 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
-    -- With -B, since PARTS (below) hides the program's files from make.
+    -- -B: with PARTS, make does not know that `train` depends on the program's files.
     local function make_command(folder, how)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
-            ("CFLAGS=%s -Werror -I%s/tests/include"):format(how.level or "-O0 -fexpensive-optimizations", t.root), "train" }
+            ("CFLAGS=%s -Werror -I%s/tests/include"):format(how.level or t.quick, t.root), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
@@ -119,7 +117,8 @@ return function(t)
         local make = make_command(folder, how)
         local inputs = { table.concat(make, " ", 6), store.sources(folder, how.probe) }
         local sources, content = runtime_object(folder)
-        inputs[#inputs + 1] = content
+        table.move({ content, hash_of(t, "tests/include/program.c"), hash_of(t, "tests/include/immintrin.h") }, 1, 3,
+            #inputs + 1, inputs)
         for _, source in ipairs(how.sources or {}) do
             sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
         end
@@ -137,7 +136,7 @@ return function(t)
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
     --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, options = words for gagen,
-    --- level = "-O3" (else none: to compile takes longer than most programs run).
+    --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then

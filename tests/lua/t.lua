@@ -18,6 +18,8 @@
 --   t.clock()                    seconds of the monotonic clock
 --   t.not_run(reason)            ends the test as not run
 --   t.environment(name)          text or nil
+--   t.quick                      options of a quick compiler. The second one clears upper halves of vectors before
+--                                calls: else exp and tanh can take ten times as long
 --   t.kept                       a table that outlives a test: for answers that are the same in all tests of a process
 -- Invariant: no helper changes anything outside the folder of t.temp() but t.write and t.run.
 
@@ -53,7 +55,7 @@ end
 
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
-                isolated = native.isolated, kept = {},
+                isolated = native.isolated, kept = {}, quick = "-O0 -fexpensive-optimizations",
                 environment = host.environment }
 
     function t.equal(a, b, what)

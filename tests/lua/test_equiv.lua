@@ -22,7 +22,7 @@ train { epochs = 3, seed = 5 }
 -- gagen with a compiler that leaves out optimizations, which would take most of the time, and a cache of its own.
 local function gagen(t, programs, command)
     local folder = ("%s/%s/tests/equiv"):format(t.root, t.build)
-    local path, text = folder .. "/cc", '#!/bin/sh\nexec cc "$@" -O0 -fexpensive-optimizations -I'
+    local path, text = folder .. "/cc", '#!/bin/sh\nexec cc "$@" ' .. t.quick .. " -I"
         .. t.root .. "/tests/include\n"
     assert(host.folder(folder))
     t.locked(folder .. ".lock", function()

@@ -14,9 +14,6 @@ local function csv(rows, width)
     return table.concat(lines, "\n") .. "\n"
 end
 
--- The second word clears the upper halves of vectors before calls: see programs.lua.
-local FAST = "-O0 -fexpensive-optimizations"
-
 return function(t)
     local numeric, store, made = {}, t.load("tests/lua/store.lua")(t), {}
 
@@ -42,7 +39,7 @@ return function(t)
     local function inputs_of(folder, flags)
         if not texts then
             texts = { host.read("tests/numeric/build.mk"), host.read("tests/numeric/drive.c"),
-                host.read("tests/numeric/drive.h"), objects }
+                host.read("tests/numeric/drive.h"), host.read("tests/include/immintrin.h"), objects }
             for path in objects:gmatch("%S+") do texts[#texts + 1] = host.sha256(assert(host.read(path), path)) end
         end
         return table.move(texts, 1, #texts, 3, { flags, store.sources(folder) })
@@ -53,7 +50,7 @@ return function(t)
         local built
         local done, message = pcall(store.fetch, folder, inputs_of(folder, flags), function()
             built = t.run { "make", "-s", "-C", folder, "-f", t.root .. "/tests/numeric/build.mk",
-                "SOURCE=" .. t.root .. "/tests/numeric", "OBJECTS=" .. objects, "OPTIONS=" .. flags, timeout = 300 }
+                "SOURCE=" .. t.root .. "/tests/numeric", "OBJECTS=" .. objects, "OPTIONS=" .. flags }
             return built.status == 0 and { "check" } or error("make", 0)
         end)
         if done then return nil end
@@ -65,7 +62,7 @@ return function(t)
 
     --- Runs the harness: check "gradients" and so on; environment is a list of "NAME=value".
     function Program:check(command, argument, environment)
-        return t.run { self.folder .. "/check", command, argument, timeout = 300,
+        return t.run { self.folder .. "/check", command, argument,
             env = environment }
     end
 
@@ -84,7 +81,7 @@ return function(t)
         return list
     end
 
-    --- Generates and builds; case.options: gagen's options; case.flags: the compiler's, FAST.
+    --- Generates and builds; case.options: gagen's options; case.flags: the compiler's, t.quick.
     -- Returns the program, or nil, the stage that failed ("gagen" or "cc"), its outcome.
     function numeric.try(case)
         local temporary = t.root .. "/" .. t.temp()
@@ -93,11 +90,11 @@ return function(t)
         t.write(temporary .. "/data/rows.csv", csv(rows, width))
         t.write(temporary .. "/data/rows.safetensors", t.load("tests/numeric/rows.lua").sample(rows, width))
         -- from its own folder: a spec's text has no other part in the program's
-        local command = { t.root .. "/" .. t.gagen, "probe.lua", "-o", "out", cwd = temporary, timeout = 60 }
+        local command = { t.root .. "/" .. t.gagen, "probe.lua", "-o", "out", cwd = temporary }
         for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
         local outcome = t.run(command)
         if outcome.status ~= 0 then return nil, "gagen", outcome end
-        local failed = compile(temporary .. "/out", case.flags or FAST)
+        local failed = compile(temporary .. "/out", case.flags or t.quick)
         if failed then return nil, "cc", failed end
         return setmetatable({ folder = temporary .. "/out", warnings = outcome.err }, Program)
     end
