@@ -10,6 +10,7 @@
 #include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -53,7 +54,36 @@ static int take_strings(lua_State *L, char ***argv) {
     return n > 0;
 }
 
-/* run { argv..., cwd =, timeout = } */
+static bool is_set(const char *variable, const char *name) {
+    const size_t length = strcspn(name, "=");
+    return strncmp(variable, name, length) == 0 && variable[length] == '=';
+}
+
+/* The environment of this process, changed by the words of the array at index -1: NAME=VALUE, or NAME to leave it
+ * out. It belongs to Lua. */
+static char **changed_environment(lua_State *L) {
+    const size_t words = lua_rawlen(L, -1);
+    size_t own = 0, n = 0;
+    while (environ[own]) own++;
+    char **list = lua_newuserdatauv(L, (own + words + 1) * sizeof *list, 0);
+    memcpy(list, environ, own * sizeof *list);
+    n = own;
+    for (size_t k = 1; k <= words; k++) {
+        size_t kept_so_far = 0;
+        lua_rawgeti(L, -2, (lua_Integer)k);
+        const char *word = luaL_checkstring(L, -1);
+        for (size_t i = 0; i < n; i++) {
+            if (!is_set(list[i], word)) list[kept_so_far++] = list[i];
+        }
+        n = kept_so_far;
+        if (strchr(word, '=')) list[n++] = (char *)word; /* the table keeps it */
+        lua_pop(L, 1);
+    }
+    list[n] = NULL;
+    return list;
+}
+
+/* run { argv..., cwd =, timeout =, env = } */
 static int native_run(lua_State *L) {
     ga_command c = { .capture = 1 };
     ga_outcome o;
@@ -63,6 +93,7 @@ static int native_run(lua_State *L) {
     c.cwd = lua_tostring(L, -1);
     lua_getfield(L, 1, "timeout");
     c.seconds = luaL_optnumber(L, -1, 600);
+    if (lua_getfield(L, 1, "env") == LUA_TTABLE) c.environment = changed_environment(L);
     int failed = ga_command_run(&c, &o);
     if (failed) return luaL_error(L, "%s: %s", c.argv[0], strerror(failed));
     lua_createtable(L, 0, 5);
@@ -154,6 +185,29 @@ static int native_locked(lua_State *L) {
     return status == LUA_OK ? 1 : 2;
 }
 
+/* Answers that outlive a test, for all tests of this process. */
+static struct {
+    char *key, *value;
+} *kept;
+static size_t kept_count;
+
+static int native_kept(lua_State *L) {
+    const char *key = luaL_checkstring(L, 1);
+    for (size_t i = 0; i < kept_count; i++) {
+        if (strcmp(kept[i].key, key) == 0) return lua_pushstring(L, kept[i].value), 1;
+    }
+    return 0;
+}
+
+/* keep(key, value): texts; a key is kept once. */
+static int native_keep(lua_State *L) {
+    const char *key = luaL_checkstring(L, 1), *value = luaL_checkstring(L, 2);
+    kept = realloc(kept, (kept_count + 1) * sizeof *kept);
+    if (!kept || !(kept[kept_count].key = strdup(key)) || !(kept[kept_count].value = strdup(value))) abort();
+    kept_count++;
+    return 0;
+}
+
 static int native_clock(lua_State *L) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -182,6 +236,8 @@ static int push_helpers(lua_State *L) {
                                        { "clock", native_clock },
                                        { "isolated", native_isolated },
                                        { "locked", native_locked },
+                                       { "kept", native_kept },
+                                       { "keep", native_keep },
                                        { NULL, NULL } };
     char *root = getcwd(NULL, 0);
     int status = luaL_loadfilex(L, "tests/lua/t.lua", "t");

@@ -1,5 +1,4 @@
-/* process.c: see process.h. A pipe that closes on exec distinguishes a program that cannot be started
- * from one that fails. */
+/* process.c: see process.h. */
 #define _GNU_SOURCE
 #include "process.h"
 #include "host.h"
@@ -8,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -53,22 +53,6 @@ static void wait_quietly(struct sigaction before[SIGNALS], pid_t child) {
 static void end_quiet(const struct sigaction before[SIGNALS]) {
     for (int i = 0; i < SIGNALS; i++) sigaction(signals[i], &before[i], NULL);
     running = 0;
-}
-
-/* In the child: never returns. */
-static void start(const ga_command *c, int out, int err, int started) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGXFSZ, SIG_DFL); /* gagen ignores it */
-    if (c->seconds > 0) setpgid(0, 0);
-    int failed = (out >= 0 && dup2(out, 1) < 0) || (err >= 0 && dup2(err, 2) < 0)
-                 || (c->cwd && chdir(c->cwd) != 0);
-    if (!failed) execvp(c->argv[0], c->argv);
-    int code = errno;
-    ssize_t ignored = write(started, &code, sizeof code);
-    (void)ignored;
-    _exit(127);
 }
 
 /* Reads the available bytes; closes the stream at its end. */
@@ -132,28 +116,37 @@ static void close_pair(int ends[2]) {
     ends[0] = ends[1] = -1;
 }
 
-/* Forks the command; *failed becomes the errno value of a program that could not be started. */
+/* What the command has otherwise than this process; 0 or an errno value. */
+static int describe(const ga_command *c, int out, int err, posix_spawn_file_actions_t *actions, posix_spawnattr_t *how) {
+    sigset_t none, usual;
+    int failed = 0;
+    sigemptyset(&none);
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGXFSZ); /* gagen ignores it */
+    if (out >= 0) failed = posix_spawn_file_actions_adddup2(actions, out, 1);
+    if (!failed && err >= 0) failed = posix_spawn_file_actions_adddup2(actions, err, 2);
+    if (!failed && c->cwd) failed = posix_spawn_file_actions_addchdir_np(actions, c->cwd);
+    if (!failed) failed = posix_spawnattr_setsigmask(how, &none);
+    if (!failed) failed = posix_spawnattr_setsigdefault(how, &usual);
+    if (failed) return failed;
+    return posix_spawnattr_setflags(how, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
+                                                 | (c->seconds > 0 ? POSIX_SPAWN_SETPGROUP : 0)));
+}
+
+/* Starts the command; -1, and *failed becomes an errno value, if it cannot be started. */
 static pid_t launch(const ga_command *c, int out, int err, int *failed) {
-    int started[2];
-    *failed = 0;
-    if (pipe2(started, O_CLOEXEC) != 0) {
-        *failed = errno;
-        return -1;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t how;
+    pid_t child = -1;
+    if ((*failed = posix_spawn_file_actions_init(&actions)) != 0) return -1;
+    if ((*failed = posix_spawnattr_init(&how)) == 0) {
+        *failed = describe(c, out, err, &actions, &how);
+        if (!*failed)
+            *failed = posix_spawnp(&child, c->argv[0], &actions, &how, c->argv, c->environment ? c->environment : environ);
+        posix_spawnattr_destroy(&how);
     }
-    pid_t child = fork();
-    if (child == 0) start(c, out, err, started[1]);
-    if (child < 0) *failed = errno;
-    close(started[1]);
-    started[1] = -1;
-    ssize_t n = 0;
-    while (child > 0 && (n = read(started[0], failed, sizeof *failed)) < 0 && errno == EINTR)
-        continue;
-    close_pair(started);
-    if (child > 0 && n > 0) {
-        waitpid(child, NULL, 0);
-        return -1;
-    }
-    return child;
+    posix_spawn_file_actions_destroy(&actions);
+    return *failed ? -1 : child;
 }
 
 int ga_command_run(const ga_command *c, ga_outcome *o) {

@@ -7,6 +7,7 @@
 typedef struct {
     char **argv;     /* ends with NULL; argv[0] is looked up in PATH */
     const char *cwd; /* NULL: this process's folder */
+    char **environment; /* ends with NULL; NULL: this process's */
     int capture;     /* 1: both outputs are kept apart; 2: both together in out */
     double seconds;  /* limit of wall-clock time, after which the group is killed; 0: none */
 } ga_command;

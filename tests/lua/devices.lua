@@ -19,8 +19,10 @@ function devices.open(t)
     end
     local build = t.root .. "/" .. t.build
     local library = build .. "/device/lib"
-    local stamp = host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
-        .. host.read(library .. "/shim.h")):sub(1, 16)
+    local stamp = t.kept("device library", function()
+        return host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
+            .. host.read(library .. "/shim.h")):sub(1, 16)
+    end)
     local function environment(settings)
         local env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. library }
         local kind = "plain"

@@ -13,14 +13,20 @@ end
 
 -- The hash of a file that does not change while tests run.
 local function hash_of(t, path)
-    t.kept[path] = t.kept[path] or host.sha256(assert(host.read(path)))
-    return t.kept[path]
+    return t.kept(path, function() return host.sha256(assert(host.read(path))) end)
+end
+
+local function has_mpi(t)
+    return t.kept("mpi", function()
+        return t.shell("mpirun --version && pkg-config --exists ompi-c").status == 0 and "yes" or "no"
+    end)
 end
 
 -- gold, where it is installed, links in half the time.
 local function linker(t)
-    t.kept.linker = t.kept.linker or t.shell("command -v ld.gold").status == 0 and "-fuse-ld=gold " or ""
-    return t.kept.linker
+    return t.kept("linker", function()
+        return t.shell("command -v ld.gold").status == 0 and "-fuse-ld=gold " or ""
+    end)
 end
 
 return function(t)
@@ -37,7 +43,7 @@ return function(t)
     end
 
     -- Without the options of the `make` that runs the tests, and with a separate cache folder.
-    local CLEAN = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "GAGEN_DATA" }
+    local CLEAN = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GAGEN_DATA" }
 
     local function environment(more)
         local list = table.move(CLEAN, 1, #CLEAN, 1, {})
@@ -139,7 +145,7 @@ return function(t)
     --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}
-        if how.comm == "mpi" and t.shell("mpirun --version && pkg-config --exists ompi-c").status ~= 0 then
+        if how.comm == "mpi" and has_mpi(t) == "no" then
             t.not_run("mpirun and the files to build against MPI are not installed")
         end
         local folder = programs.folder() .. "/" .. name

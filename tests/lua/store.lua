@@ -9,10 +9,8 @@ return function(t)
         error(("%s: status %d\n%s%s"):format(what, result.status, result.out, result.err), 0)
     end
 
-    local compiler
     local function version_of_compiler()
-        compiler = compiler or t.shell("${CC:-cc} --version").out
-        return compiler
+        return t.kept("compiler", function() return t.shell("${CC:-cc} --version").out end)
     end
 
     -- The text of a file of an emitted program. Its comments name the spec, which each process of the tests has for

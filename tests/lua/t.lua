@@ -4,7 +4,7 @@
 --   t.match(text, pattern)       a Lua pattern; returns the captures
 --   t.contains(text, part)       plain text
 --   t.fails(f [, pattern])       f raises an error; returns its text (a diagnostic: as printed)
---   t.run { argv..., cwd =, env = { "A=b" }, timeout = 600 }
+--   t.run { argv..., cwd =, env = { "A=b", "C" }, timeout = 600 }    env: A is b, and C is not set
 --                                { status, out, err, cpu_seconds, timed_out }; no shell
 --   t.shell(command)             the same for `sh -c`
 --   t.temp()                     a fresh folder
@@ -20,7 +20,7 @@
 --   t.environment(name)          text or nil
 --   t.quick                      options of a quick compiler. The second one clears upper halves of vectors before
 --                                calls: else exp and tanh can take ten times as long
---   t.kept                       a table that outlives a test: for answers that are the same in all tests of a process
+--   t.kept(key, f)               the text f(), asked once for all tests of a process
 -- Invariant: no helper changes anything outside the folder of t.temp() but t.write and t.run.
 
 local function show(value, depth)
@@ -55,7 +55,7 @@ end
 
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
-                isolated = native.isolated, kept = {}, quick = "-O0 -fexpensive-optimizations",
+                isolated = native.isolated, quick = "-O0 -fexpensive-optimizations",
                 environment = host.environment }
 
     function t.equal(a, b, what)
@@ -94,14 +94,15 @@ return function(native)
         return text
     end
 
-    function t.run(command)
-        local argv = { cwd = command.cwd, timeout = command.timeout }
-        if command.env then
-            argv[1] = "env"
-            for _, setting in ipairs(command.env) do argv[#argv + 1] = setting end
+    t.run = native.run
+
+    function t.kept(key, f)
+        local value = native.kept(key)
+        if not value then
+            value = f()
+            native.keep(key, value)
         end
-        for _, word in ipairs(command) do argv[#argv + 1] = word end
-        return native.run(argv)
+        return value
     end
 
     function t.shell(command)

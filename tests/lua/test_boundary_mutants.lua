@@ -14,7 +14,7 @@ end
 
 local function run(t, folder, pattern)
     return t.run { "make", "-C", folder, "run-test", "PATTERN=" .. pattern, timeout = 900,
-        env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "-u", "BUILD", "-u", "GAGEN" } }
+        env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "BUILD", "GAGEN" } }
 end
 
 -- The text of a file before and after the only occurrence of `from`.

@@ -39,7 +39,7 @@ local function build(t, flags, spec, edit)
         t.write(path, edit(host.read(path)))
     end
     local made = t.run { "make", "-s", "-C", folder .. "/out", "CFLAGS=-O1 -g " .. flags,
-        env = { "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL" } }
+        env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL" } }
     t.equal(made.err, "")
     return function()
         return t.run { folder .. "/out/train", "--threads", "3", "--checkpoint",
