@@ -1,26 +1,13 @@
--- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files.
-local annotations = require "command.annotations"
+-- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files. A module that only
+-- one command needs is loaded by that command.
 local compile = require "command.compile"
-local completion = require "command.completion"
 local diag = require "base.diag"
-local diff = require "command.diff"
-local doctor = require "emit.program.doctor"
-local equiv = require "command.equiv"
-local help = require "command.help"
-local list = require "command.list"
-local manual = require "command.manual"
-local new = require "command.new"
 local options = require "command.options"
 local plan = require "emit.program.plan"
-local print_graph = require "graph.print"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
-local run = require "command.run"
-local show = require "command.show"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
-local schedule = require "spec.schedule"
-local tokenize = require "command.tokenize"
 local expr = require "base.expr"
 
 local COMMANDS = {}
@@ -28,7 +15,7 @@ local COMMANDS = {}
 local function generate(o)
     local g, c = compile(o.spec, o)
     if o.stop_after then
-        io.write(print_graph(g))
+        io.write(require "graph.print" (g))
         return nil
     end
     local files, facts = program.render(g, c)
@@ -49,11 +36,12 @@ end
 
 function COMMANDS.run(o)
     local folder, _, files, flags = generate(o)
-    return folder and run(folder, files, flags, o.rest) or 0
+    return folder and require "command.run" (folder, files, flags, o.rest) or 0
 end
 
 function COMMANDS.check(o)
-    local numbers = o.equiv and equiv.parse(o.equiv)
+    local equiv = o.equiv and require "command.equiv"
+    local numbers = equiv and equiv.parse(o.equiv)
     if o.json and not numbers then diag.fail("gagen", "check: --json needs --equiv", {}) end
     local g, c = compile(o.spec, o)
     local _, facts = program.render(g, c)
@@ -71,6 +59,7 @@ function COMMANDS.plan(o)
 end
 
 function COMMANDS.lr(o)
+    local schedule = require "spec.schedule"
     local _, c = compile(o.spec, o)
     local rate, momentum = schedule.expressions(c)
     for cycle = 0, c.cycles - 1 do
@@ -90,43 +79,43 @@ end
 
 function COMMANDS.show(o)
     local files, facts = program.render(compile(o.spec, o))
-    io.write(show(files, facts, o.arguments[1] or "step.c"))
+    io.write(require "command.show" (files, facts, o.arguments[1] or "step.c"))
     return 0
 end
 
 function COMMANDS.new(o)
-    new(o.arguments[1], o.like)
+    require "command.new" (o.arguments[1], o.like)
     return 0
 end
 
 function COMMANDS.diff(o)
-    diff.run(o)
+    require "command.diff".run(o)
     return 0
 end
 
 function COMMANDS.tokenize(o)
-    tokenize.run(o)
+    require "command.tokenize".run(o)
     return 0
 end
 
 function COMMANDS.list(o)
-    io.write(list(o.arguments[1]))
+    io.write(require "command.list" (o.arguments[1]))
     return 0
 end
 
-function COMMANDS.doctor() return doctor.run() end
+function COMMANDS.doctor() return require "emit.program.doctor".run() end
 
 function COMMANDS.help(o)
     local word, made = o.arguments[1], nil
-    if o.man then
-        made = manual.man()
-    elseif o.markdown then
-        made = manual.markdown()
+    if o.man or o.markdown then
+        local manual = require "command.manual"
+        made = o.man and manual.man() or manual.markdown()
     elseif o.annotations then
-        made = annotations()
+        made = require "command.annotations" ()
     elseif o.completion then
-        made = completion(o.completion)
+        made = require "command.completion" (o.completion)
     else
+        local help = require "command.help"
         made = word and help.word(word) or help.all()
     end
     io.write(made)
