@@ -117,7 +117,8 @@ static void close_pair(int ends[2]) {
 }
 
 /* What the command has otherwise than this process; 0 or an errno value. */
-static int describe(const ga_command *c, int out, int err, posix_spawn_file_actions_t *actions, posix_spawnattr_t *how) {
+static int describe(const ga_command *c, int out, int err, posix_spawn_file_actions_t *actions,
+                    posix_spawnattr_t *how) {
     sigset_t none, usual;
     int failed = 0;
     sigemptyset(&none);
@@ -142,7 +143,8 @@ static pid_t launch(const ga_command *c, int out, int err, int *failed) {
     if ((*failed = posix_spawnattr_init(&how)) == 0) {
         *failed = describe(c, out, err, &actions, &how);
         if (!*failed)
-            *failed = posix_spawnp(&child, c->argv[0], &actions, &how, c->argv, c->environment ? c->environment : environ);
+            *failed = posix_spawnp(&child, c->argv[0], &actions, &how, c->argv,
+                                   c->environment ? c->environment : environ);
         posix_spawnattr_destroy(&how);
     }
     posix_spawn_file_actions_destroy(&actions);
