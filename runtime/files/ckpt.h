@@ -96,11 +96,12 @@ int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e);
 /* GA_INPUT if the open folder, at `path`, has a checkpoint of a program with another name. */
 int ga_ckpt_check_owner(int folder, const char *path, const char *program, ga_err *e);
 
-/* Finds the checkpoint of `--resume what`. "latest" is the checkpoint of `folder` with the highest micro
- * whose manifest, sizes and checksums are right; stderr names each one rejected. Otherwise `what` is a
- * path, and is checked too. Rank 0 decides; all ranks get the same path (GA_PATH_MAX bytes). GA_INPUT if
- * there is none. */
-int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path, ga_err *e);
+/* Finds the checkpoint of `folder` with the highest micro whose manifest, sizes and checksums are right; stderr names
+ * each one rejected. path gets GA_PATH_MAX bytes. GA_INPUT if there is none. Not collective. */
+int ga_ckpt_find_newest(const char *folder, char *path, ga_err *e);
+
+/* Checks the checkpoint at `what` in the same way; path gets `what`, and may be `what`. Not collective. */
+int ga_ckpt_find_path(const char *what, char *path, ga_err *e);
 
 /* Reads and checks the manifest of a checkpoint, not its files. */
 int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);

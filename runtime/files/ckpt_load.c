@@ -386,7 +386,7 @@ static int find_newest(search *s, ga_err *e) {
     }
 }
 
-static int find_latest(const char *folder, char *path, ga_err *e) {
+int ga_ckpt_find_newest(const char *folder, char *path, ga_err *e) {
     search s = {.folder = open_folder(AT_FDCWD, folder, e), .path = folder, .first = true, .e = e};
     GA_TRY(s.folder);
     int code = find_newest(&s, e);
@@ -397,23 +397,12 @@ static int find_latest(const char *folder, char *path, ga_err *e) {
     return GA_OK;
 }
 
-static int find_path(const char *what, char *path, ga_err *e) {
+int ga_ckpt_find_path(const char *what, char *path, ga_err *e) {
     ga_ckpt_state state;
     ga_err why;
     if (strlen(what) >= GA_PATH_MAX) return ga_fail(e, GA_INPUT, "--resume: the path is too long");
     if (verify(AT_FDCWD, what, true, &state, &why) < 0)
         return ga_fail(e, (ga_status)why.code, "--resume: %.200s: %.250s", what, why.msg);
-    snprintf(path, GA_PATH_MAX, "%s", what);
+    memmove(path, what, strlen(what) + 1);
     return GA_OK;
-}
-
-int ga_ckpt_find(const char *folder, const char *what, ga_comm *comm, char *path, ga_err *e) {
-    char found[GA_PATH_MAX] = ""; /* what may lie in path */
-    int code = GA_OK;
-    if (ga_comm_rank(comm) == 0)
-        code =
-            strcmp(what, "latest") == 0 ? find_latest(folder, found, e) : find_path(what, found, e);
-    GA_TRY(ga_comm_agree(comm, code, e));
-    memcpy(path, found, sizeof found);
-    return ga_comm_broadcast(comm, path, GA_PATH_MAX, 0, e);
 }

@@ -23,12 +23,16 @@ typedef struct {
 static const option options[] = {
     {"cycles", "N", "end when N cycles are done", NUMBER, AT(cycles), 1, INT64_MAX},
     {"data", "DIR", "folder of the data", TEXT, AT(data), 0, 0},
-    {"checkpoint", "DIR", "folder of the checkpoints", TEXT, AT(checkpoint), 0, 0},
-    {"resume", "latest|PATH", "go on from a checkpoint", TEXT, AT(resume), 0, 0},
+    {"run", "NAME", "name of the run's folder in runs; default: the next number", TEXT, AT(run), 0, 0},
+    {"checkpoint", "DIR", "folder of the checkpoints; default: checkpoints in the run's folder", TEXT, AT(checkpoint),
+     0, 0},
+    {"resume", "latest|RUN|PATH", "go on from a checkpoint: the newest, a run's newest, this one", TEXT, AT(resume), 0,
+     0},
     {"init", "FILE.safetensors", "initial parameters; the file may hold more tensors", TEXT, AT(init), 0, 0},
     {"fresh", "GLOB,...", "of --init: parameters that the file may lack: 'classifier.*'", TEXT, AT(fresh), 0, 0},
     {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
-    {"log", "FILE.jsonl", "append one JSON object per event", TEXT, AT(log), 0, 0},
+    {"log", "FILE.jsonl", "append one JSON object per event; default: log.jsonl in the run's folder", TEXT, AT(log), 0,
+     0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
      0},
     {"dump", "DIR", "at the end write parameters, state and the last gradients, over a full cycle's weight", TEXT,
@@ -45,7 +49,7 @@ static const option options[] = {
     {"check-finite", NULL, "train-probe: stop at the first value that is not finite", FLAG,
      AT(check_finite), 0, 0},
     {"profile", NULL, "train-probe: time, GFLOP/s and GB/s of each kernel", FLAG, AT(profile), 0, 0},
-    {"save-init", "FILE", "write the initial parameters as safetensors", TEXT, AT(save_init), 0, 0},
+    {"save-init", "FILE", "write the initial parameters as safetensors, and make no run", TEXT, AT(save_init), 0, 0},
     {"help", NULL, "show this", FLAG, AT(help), 0, 0},
 };
 
@@ -156,14 +160,16 @@ static bool given(const bool *seen, const char *name) {
 
 /* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
-    static const char *const training[] = {"watch", "dump", "stop-micro"}, *const instead[] = {"eval", "sample"};
+    static const char *const training[] = {"watch", "dump", "stop-micro", "run"}, *const instead[] = {"eval", "sample"};
     if (given(seen, "fresh") && !given(seen, "init"))
         return ga_fail(e, GA_INPUT, "--fresh: given without --init, expected both");
     if (given(seen, "temperature") && !given(seen, "sample"))
         return ga_fail(e, GA_INPUT, "--temperature: given without --sample, expected both");
     if (given(seen, "eval") && given(seen, "sample"))
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
-    for (int i = 0; i < 6; i++)
+    if (given(seen, "run") && given(seen, "save-init"))
+        return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
+    for (int i = 0; i < 8; i++)
         if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
             return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
                            instead[i % 2]);
@@ -172,7 +178,7 @@ static int check_together(const bool *seen, ga_err *e) {
 
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
     bool seen[OPTIONS] = {false};
-    *o = (ga_options){.seed = -1, .temperature = 1};
+    *o = (ga_options){.seed = -1, .temperature = 1, .argc = argc, .argv = argv};
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (strcmp(argument, "-h") == 0) argument = "--help";

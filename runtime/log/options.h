@@ -9,7 +9,8 @@ typedef struct ga_options {
     int64_t cycles;         /* [0] end after this cycle */
     const char *data;       /* folder of the data */
     const char *checkpoint; /* folder of the checkpoints */
-    const char *resume;     /* "latest" or a checkpoint's path */
+    const char *resume;     /* "latest", the name of a run, or a checkpoint's path */
+    const char *run;        /* name of a new run */
     const char *init;       /* .safetensors with the parameters */
     const char *fresh;      /* globs of parameters that `init` may lack */
     const char *log;        /* file for JSON lines */
@@ -27,6 +28,8 @@ typedef struct ga_options {
     bool profile;           /* train-probe: measure the time of each kernel */
     bool no_graph;          /* launch the device's kernels one by one, without a graph */
     bool eval, quiet, help;
+    int argc;               /* words of the command line */
+    char *const *argv;
 } ga_options;
 
 /* Fills o from the command line. GA_INPUT: the message names the option, its value and its range. */

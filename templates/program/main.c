@@ -223,6 +223,18 @@ static const char *missing_feature(void) {
     return NULL;
 }
 
+//@ stopped(name)
+/* How to go on after a stop on request. */
+static void say_stopped(const model *m, const ga_options *o) {
+    if (ga_comm_rank(m->comm) != 0) return;
+    if (!m->checkpoint)
+        ga_say("$name: stopped, and nothing was saved: --save-init makes no run");
+    else if (o->checkpoint)
+        ga_say("$name: stopped; it goes on with: %s --checkpoint %s --resume latest", o->argv[0], o->checkpoint);
+    else
+        ga_say("$name: stopped; it goes on with: %s --resume %s", o->argv[0], m->run.name);
+}
+
 //@ main(name, tests_cpu, device)
 int main(int argc, char **argv) {
     ga_open_streams();
@@ -255,6 +267,11 @@ int main(int argc, char **argv) {
     if (m.started) log_device(&m);
 //% end
     if (m.started) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
+    if (m.started)
+        ga_run_close(&m.run, &(ga_run_end){reason, m.count.cycle, m.count.update, m.count.skipped});
+    else
+        ga_run_drop(&m.run);
+    if (code == STOPPED) say_stopped(&m, &o);
     $(name)_probe_report(&m);
     if (code < 0) {
         ga_say("$name: %s", e.msg);

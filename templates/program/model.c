@@ -92,7 +92,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, scale_started, numbers_started)
+//@ open_run(name)
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
     if (!o->eval && !o->sample && m->count.cycle > m->cycles)
@@ -104,6 +104,28 @@ static int check_end(const model *m, const ga_options *o, const char *resumed, g
     return 0;
 }
 
+/* The checkpoint to begin with, the folder of the run, the files that are written. Only training makes a run. */
+static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
+    ga_arena *runtime = &m->memory[ARENA_RUNTIME];
+    const bool trains = !o->eval && !o->sample;
+    if (o->resume) {
+        GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, resumed, e));
+        GA_TRY(check_end(m, o, resumed, e));
+    }
+    if (trains)
+        GA_TRY(ga_run_open(&m->run, &(ga_run_start){
+            .folder = m->folder, .program = "$name", .command = COMMAND, .spec_sha256 = SPEC_SHA256,
+            .resumed = resumed, .cycle = m->count.cycle, .seed = m->seed, .options = o}, m->comm, e));
+    const bool in_run = *m->run.name != 0;
+    GA_TRY(ga_log_open(&m->log, o->log ? o->log : in_run ? m->run.log : NULL, o->quiet || o->sample,
+                       ga_comm_rank(m->comm), runtime, e));
+    ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->run.checkpoints);
+    c.resumes = o->resume != NULL;
+    if (!trains || (!in_run && !o->checkpoint)) return 0;
+    return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
+}
+
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
@@ -126,7 +148,6 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% else
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
-    GA_TRY(ga_log_open(&m->log, o->log, o->quiet || o->sample, ga_comm_rank(m->comm), runtime, e));
     GA_TRY(open_data(m, o, e));
     $length
     $schedule_lines
@@ -143,15 +164,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //% if ema then
     memcpy(m->state_ema, m->flat_w, sizeof(real) * FLAT);
 //% end
-    GA_TRY(ga_program_folder(m->folder, sizeof m->folder - 16, e));
-    strcat(m->folder, "/checkpoints");
-    ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->folder);
-    c.resumes = o->resume != NULL;
-    if (o->resume) {
-        GA_TRY($(name)_model_load(m, c.folder, o->resume, resumed, e));
-        GA_TRY(check_end(m, o, resumed, e));
-    }
-    if (!o->eval && !o->sample) GA_TRY(ga_ckpt_open(&m->checkpoint, &c, runtime, e));
+    GA_TRY(open_run(m, o, resumed, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
     return $(name)_model_refresh(m, e);
@@ -164,6 +177,8 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     memset(m, 0, sizeof *m);
     if (o->watch) GA_TRY(find_watched(o, watched, &i, &l, e));
     if (o->dump) GA_TRY(ga_file_folder(o->dump, "--dump", e));
+    GA_TRY(ga_program_folder(m->folder, sizeof m->folder, e));
+    GA_TRY(ga_run_use(m->folder, e));
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
     GA_TRY(open_parts(m, o, resumed, e));
@@ -177,6 +192,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
 //% end
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
     m->started = true;
+    ga_run_begin(&m->run, o->quiet);
     return 0;
 }
 

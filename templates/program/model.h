@@ -16,7 +16,7 @@ $header
 //% if parallel then
 #include "runtime/device/device_nccl.h"
 //% end
-#include "runtime/files/ckpt.h"
+#include "runtime/log/run.h"
 #include "runtime/log/log.h"
 #include "runtime/log/options.h"
 #include "runtime/loop/cycle.h"
@@ -116,7 +116,7 @@ typedef struct step {
 /* What goes between host and device beside batches; pinned memory. */
 typedef struct transfer {
     step step;
-    double stop;             /* above 0: this rank was asked to stop */
+    double stop;             /* what this rank was asked for: ga_stop_requests */
 } transfer;
 
 //@ step(sum_names, times, grad_norm, rewrites, over, factor, groups)
@@ -195,8 +195,9 @@ typedef struct model {
     ga_log *log;
     struct ga_probe *probe;  /* train-probe only */
     saved saved;
-    char folder[GA_PATH_MAX]; /* of the checkpoints */
-    ga_ckpt *checkpoint;     /* NULL with --eval: nothing is saved */
+    char folder[GA_PATH_MAX]; /* of the program */
+    ga_run run;              /* of this training */
+    ga_ckpt *checkpoint;     /* NULL: nothing is saved */
     ga_data_file files[DATA_FILES]; /* what the rows were read from */
     char *eval_batch;        /* one micro-batch of the evaluation */
     uint64_t seed;
@@ -206,7 +207,7 @@ typedef struct model {
     int64_t epoch_cycles;    /* cycles of an epoch; micro-batches where they are carried over */
 //% end
     bool started;            /* the log has said so */
-    bool stop;               /* a rank was asked to stop; known after the boundary */
+    bool stop, save;         /* a rank was asked to; known after the boundary */
 //% if not device then
     ga_err error;            /* of worker 0 inside a cycle */
 //% end

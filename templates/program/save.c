@@ -40,10 +40,11 @@ static ga_ckpt_state state_of(const model *m) {
 }
 
 //@ load(name, numbers_loaded, scale_loaded)
-/* what: "latest" of the folder, or a path; the path that was loaded is left in path[GA_PATH_MAX]. */
+/* what: "latest" of the folder (NULL: of the runs), the name of a run, or a path; the path that was loaded is left in
+ * path[GA_PATH_MAX]. */
 int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e) {
     const ga_ckpt_config c = checkpoint_config(m, folder);
-    GA_TRY(ga_ckpt_find(folder, what, m->comm, path, e));
+    GA_TRY(ga_run_find(m->folder, folder, what, m->comm, path, e));
     const ga_ckpt_state now = state_of(m);
     ga_ckpt_state s;
     GA_TRY(ga_ckpt_load(path, &c, &now, &s, e));

@@ -45,17 +45,17 @@ static void pack_views(ga_worker *w, model *m) {
 }
 
 //@ small_sum()
-/* The one small sum over the ranks: loss, weight, rows, a request to stop. */
+/* The one small sum over the ranks: loss, weight, rows, requests to stop or save. */
 static void small_sum(ga_worker *w, model *m) {
     if (w->index != 0) return;
     step *s = &m->step;
-    double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS], ga_stop_requested() != 0};
+    double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS], ga_stop_requests()};
     const int code = ga_comm_small(m->comm, sums, 8, &m->error);
     if (code < 0) ga_team_fail(w, code);
     s->loss = sums[0];
     s->weight = sums[1];
     s->rows = sums[2];
-    m->stop = sums[3] > 0;
+    m->stop = ga_stop_agreed(sums[3], &m->save);
 }
 
 //@ totals(ranks, by_sum, divisor, full)
@@ -63,7 +63,7 @@ static void small_sum(ga_worker *w, model *m) {
 const double losses = s->loss; /* of all ranks: see small_sum */
 //% else
 const double losses = m->sums[SUM_LOSS];
-m->stop = ga_stop_requested() != 0;
+m->stop = ga_stop_agreed(ga_stop_requests(), &m->save);
 s->weight = m->sums[SUM_WEIGHT];
 s->rows = m->sums[SUM_ROWS];
 //% end

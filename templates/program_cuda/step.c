@@ -82,7 +82,7 @@ static void bucket_start(queue *q, model *m, int i) {
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
-/* The one small sum over the ranks: loss, weight, a request to stop. */
+/* The one small sum over the ranks: loss, weight, requests to stop or save. */
 static void small_sum(queue *q, model *m) {
     const ga_address small = m->block + offsetof(step, small);
     small_values(q, m->block);
@@ -192,10 +192,10 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
 /* Counts the cycle; its sums are cleared on the device. */
 static int commit(model *m, ga_err *e) {
 //% if parallel then
-    m->stop = m->step.stop > 0;
+    m->stop = ga_stop_agreed(m->step.stop, &m->save);
     m->small_sums++;
 //% else
-    m->stop = ga_stop_requested() != 0;
+    m->stop = ga_stop_agreed(ga_stop_requests(), &m->save);
 //% end
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
@@ -216,7 +216,7 @@ int $(name)_model_cycle(model *m, int r, ga_err *e) {
         for (int k = 0; k < r; k++) GA_TRY($(name)_model_micro(m, k, e));
         return commit(m, e);
     }
-    m->transfer->stop = ga_stop_requested() != 0;
+    m->transfer->stop = ga_stop_requests();
     if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
     GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
     GA_TRY(run_graph(m, graph + slot, e));
@@ -237,7 +237,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
     };
     const int what = MICRO[ga_cycle_role(&m->count)];
     m->ahead = false;
-    m->transfer->stop = ga_stop_requested() != 0;
+    m->transfer->stop = ga_stop_requests();
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
                           ga_loader_field(m->loader, k, 0), BATCH_BYTES, e));
     GA_TRY(run_graph(m, what, e));

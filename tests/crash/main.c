@@ -66,7 +66,7 @@ static int64_t load(run *r, const char *folder) {
     char path[GA_PATH_MAX];
     ga_ckpt_state now = r->state, back;
     memset(r->w, 0, sizeof r->w);
-    if (ga_ckpt_find(folder, "latest", r->comm, path, NULL) < 0) return FOUND_NONE;
+    if (ga_ckpt_find_newest(folder, path, NULL) < 0) return FOUND_NONE;
     if (ga_ckpt_load(path, &r->config, &now, &back, NULL) < 0) return FOUND_DAMAGED;
     int64_t id = (int64_t)r->w[0];
     if (id < 1 || !holds(r, id, back.r > 0)) return FOUND_DAMAGED;

@@ -73,7 +73,7 @@ local function run(t, programs, p, scenario, faults)
     o.env = { "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
         "GA_FAIL_COUNTS=" .. folder .. "/counts", "GA_FAIL_AT=" .. (faults or "") }
     local result = programs.train(p, o)
-    result.folder = folder
+    result.folder, result.err = folder, result.err:gsub(folder, "FOLDER")
     return result
 end
 

@@ -64,7 +64,7 @@ static void round_trip(void **state) {
     memcpy(w, r.w, sizeof w);
     set_values(&r, 1);
     ga_ckpt_state now = r.state;
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     for (int i = 0; i < 28; i++) assert_true(r.w[i] == w[i]);
     assert_true(r.w[28] != w[28]); /* padding between the layers is not written */
@@ -79,7 +79,7 @@ static void round_trip(void **state) {
     assert_string_equal(back.data[0].path, "digits/\"x\".csv");
     assert_true(back.data[0].checksum == 0xdeadbeef);
     save_cycle(&r, 1000); /* a second save of the cycle replaces the first */
-    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_path(path, path, &e), 0);
     run_end(&r);
 }
 
@@ -97,7 +97,7 @@ static void mid_cycle(void **state) {
     assert_true(there(folder, "cycle-000000007-r3/gradient-1of1.safetensors"));
     memset(r.g, 0, sizeof r.g);
     ga_ckpt_state now = r.state;
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), 0);
     assert_true(r.g[3] == 1.0 / 11 && back.r == 3 && back.micro == 31 && back.sums[GA_SAVED_WEIGHT] == 48);
     assert_true(back.sums[GA_SAVED_LOSS] == 0.1 + 0.2);
@@ -152,7 +152,7 @@ static void other_ranks(void **state) {
     r.state.r = 2;
     r.state.position = 14;
     save_cycle(&r, 3);
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     change_manifest(path, "\"world\":1", "\"world\":3");
     for (int rank = 0; rank < 3; rank++) write_gradient(&r, path, rank, 3);
     memset(r.g, 0, sizeof r.g);
@@ -175,13 +175,13 @@ static void other_formats(void **state) {
     ga_err e = {0};
     run_start(&r, folder);
     save_cycle(&r, 2);
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     change_manifest(path, "\"format\":1", "\"format\":7");
-    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), GA_INPUT);
+    assert_int_equal(ga_ckpt_find_path(path, path, &e), GA_INPUT);
     assert_has(e.msg, "manifest.json: format 7 found, 1 expected: written by another version (1.0)");
     change_manifest(path, "\"format\":7", "\"format\":1");
     change_manifest(path, "\"cycle\":2", "\"cycle\":-2");
-    assert_int_equal(ga_ckpt_find(folder, path, r.comm, path, &e), GA_INPUT);
+    assert_int_equal(ga_ckpt_find_path(path, path, &e), GA_INPUT);
     assert_has(e.msg, "a field is missing or out of range");
     run_end(&r);
 }
@@ -195,7 +195,7 @@ static void resume_table(void **state) {
     run_start(&r, folder);
     r.state.position = 8;
     save_cycle(&r, 2);
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     now = r.state;
     now.data[0].bytes = 124;
     assert_int_equal(ga_ckpt_load(path, &r.config, &now, &back, &e), GA_INPUT);
@@ -219,8 +219,8 @@ static void resume_table(void **state) {
     assert_int_equal(ga_ckpt_load(path, &r.config, &r.state, &back, &e), GA_INPUT);
     assert_has(e.msg, "'a.weight.m' has shape (4, 5), (5, 4) expected");
     assert_true(r.w[0] == before); /* the valid file was not loaded either */
-    assert_int_equal(ga_ckpt_find("/nowhere", "latest", r.comm, path, &e), GA_INPUT);
-    assert_int_equal(ga_ckpt_find(folder, "/nowhere/x", r.comm, path, &e), GA_INPUT);
+    assert_int_equal(ga_ckpt_find_newest("/nowhere", path, &e), GA_INPUT);
+    assert_int_equal(ga_ckpt_find_path("/nowhere/x", path, &e), GA_INPUT);
     run_end(&r);
 }
 
@@ -255,18 +255,18 @@ static void flip_every_byte(void **state) {
         for (size_t i = 0; i < n; i++) {
             data[i] ^= (char)(1 << i % 8);
             put_file(file, data, n);
-            int code = ga_ckpt_find(folder, "latest", r.comm, path, &e);
+            int code = ga_ckpt_find_newest(folder, path, &e);
             if (code != 0 || !strstr(path, "cycle-000000001"))
                 fail_msg("flip of byte %zu of %s not seen", i, file);
             data[i] ^= (char)(1 << i % 8);
         }
         put_file(file, data, n - 1);
-        assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+        assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
         assert_has(path, "cycle-000000001");
         put_file(file, data, n);
         free(data);
     }
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     assert_has(path, "cycle-000000002");
     back_to(saved);
     size_t n;
@@ -318,7 +318,7 @@ static void copied_folder(void **state) {
     snprintf(from, sizeof from, "%s/cycle-000000001", folder);
     snprintf(to, sizeof to, "%s/cycle-000000009", folder);
     assert_int_equal(rename(from, to), 0); /* the manifest decides, not the name */
-    assert_int_equal(ga_ckpt_find(folder, "latest", r.comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     assert_has(path, "cycle-000000002");
     run_end(&r);
 }
@@ -397,7 +397,7 @@ static void kill_while_saving(void **state) {
         ga_ckpt_state back;
         ga_err e = {0};
         run_start(&r, folder); /* the killed child's lock is free, its leftovers are removed */
-        if (ga_ckpt_find(folder, "latest", r.comm, path, &e) < 0) fail_msg("%s", e.msg);
+        if (ga_ckpt_find_newest(folder, path, &e) < 0) fail_msg("%s", e.msg);
         ga_ckpt_state now = r.state;
         if (ga_ckpt_load(path, &r.config, &now, &back, &e) < 0) fail_msg("%s", e.msg);
         assert_true(back.cycle == last || back.cycle == last + 1);

@@ -126,7 +126,7 @@ static void checkpoint(void **state) {
     if (ga_ckpt_save(c, &s, path, &e) < 0) fail_msg("%s", e.msg);
     memset(w, 0, sizeof w);
     memset(gradient, 0, sizeof gradient);
-    assert_int_equal(ga_ckpt_find(folder, "latest", g->comm, path, &e), 0);
+    assert_int_equal(ga_ckpt_find_newest(folder, path, &e), 0);
     if (ga_ckpt_load(path, &config, &s, &back, &e) < 0) fail_msg("%s", e.msg);
     assert_true(w[7] == 7 && gradient[7] == (float)(g->rank * 100 + 7));
     for (int i = 0; i < GA_SAVED_SUMS; i++) assert_true(back.sums[i] == s.sums[i]);

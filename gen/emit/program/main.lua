@@ -8,12 +8,12 @@ local text = require "base.text"
 
 local main = {}
 
--- A call made each `every` cycles (a number, "epoch" or nil) and after the last one.
-local function periodic(every, call)
+-- A call made each `every` cycles (a number, "epoch" or nil), after the last one, and where `asked` holds (C, or nil).
+local function periodic(every, call, asked)
     if every == 1 then return text.block(call) end
     local due = every == "epoch" and "epoch_ends || "
         or every and ("m->count.cycle %% %d == 0 || "):format(every) or ""
-    return text.block(("if (%slast) %s"):format(due, call))
+    return text.block(("if (%s%slast) %s"):format(due, asked and asked .. " || " or "", call))
 end
 
 -- The evaluations. A schedule that looks at them looks at those that are due: that of a shortened run's
@@ -41,7 +41,7 @@ local function train_section(config, name)
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         log = periodic(config.log.every, "log_update(m, start, before);"), evaluate = evaluations(config),
         checkpoint = periodic(config.checkpoint and config.checkpoint.every,
-            "GA_TRY(checkpoint(m, last, &failures, e));") }) }
+            "GA_TRY(checkpoint(m, last, &failures, e));", "m->save") }) }
 end
 
 -- A line of missing_feature for each feature of the CPU that the program was built for.
@@ -70,6 +70,7 @@ function main.render(g, config, context, header)
         { "run", { name = name, sample = sample.possible(g, config), ema = config.optimizer.own.ema ~= nil,
             plateau = plateau } },
         #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
+        { "stopped", { name = name } },
         { "main", { name = name, tests_cpu = #tests > 0, device = own.device } },
     })
 end

@@ -53,6 +53,7 @@ local function facts_text(config, facts, target)
     local train = config.train
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
+        ("#define COMMAND %s"):format(text.string(config.shown_command).text),
         ("#define SPEC_SHA256 %s"):format(text.string(config.sha256).text),
         ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
             config.sha256:sub(1, 16)),
@@ -92,6 +93,7 @@ function model.render(g, config, facts, context, updates, header)
             f1 = config.measures_f1, measured = text.block(measured(config)) } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
+        { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel } },

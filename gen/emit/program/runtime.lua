@@ -8,9 +8,10 @@ local runtime = {}
 
 -- The runtime that every program has.
 local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data", "data/loader", "files/ckpt",
-    "files/ckpt_load", "files/ckpt_resume", "files/file", "files/folder", "files/layout", "files/safetensors",
-    "files/safetensors_file", "files/safetensors_load", "files/safetensors_names", "log/log", "log/options",
-    "log/progress", "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
+    "files/ckpt_load", "files/ckpt_resume", "files/file", "files/folder", "files/layout",
+    "files/safetensors", "files/safetensors_file", "files/safetensors_load",
+    "files/safetensors_names", "log/log", "log/options", "log/progress", "log/run", "log/run_record",
+    "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
 
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)

@@ -36,7 +36,7 @@ local function step_rows(g, config, scalars)
         { "double", "grad_norm", clip.norm_text(config), 1 },
         { "double", "lr", "of the update", 1 },
         { "double", "nonfinite", "elements of the gradient that are not finite", 1 },
-        { "double", "stop", "above 0: a rank was asked to stop", 1 },
+        { "double", "stop", "sum of the ranks' requests to stop or save", 1 },
         { "long long", "update, cycle", "updates done, cycles done", 2 },
         { "long long", "skip", "not 0: leave parameters and state as they are", 1 },
     }

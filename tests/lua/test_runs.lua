@@ -1,0 +1,238 @@
+-- Runs of a program: each start has a folder of its own, an earlier run keeps every byte, a resumed run goes on in its
+-- folder, and run.json says how it was started, how it differs from the run before, and how it ended.
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local SPEC = [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (4)
+accumulate (4)
+model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 0.05 }
+checkpoint { every = 4, keep = 3 }
+train      { updates = 30, seed = 1 }
+]]
+
+local function open(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("runs", SPEC)
+    t.run { "rm", "-rf", p.folder .. "/runs" }
+    return programs, p, t.load("tests/lua/json.lua")
+end
+
+-- Starts the program without --checkpoint, so that its run has the checkpoints.
+local function start(t, p, ...)
+    local words = { p.train, "--quiet", ... }
+    words.env = { "GAGEN_TIMEOUT=300", "GAGEN_DATA" }
+    return t.run(words)
+end
+
+local function record(json, p, name) return json.read(host.read(("%s/runs/%s/run.json"):format(p.folder, name))) end
+local function log(json, p, name) return json.lines(host.read(("%s/runs/%s/log.jsonl"):format(p.folder, name))) end
+
+-- All files below a folder with their contents' hashes.
+local function contents(t, folder)
+    return t.shell(("cd %s && find . -type f -not -name .lock | sort | xargs sha256sum"):format(folder)).out
+end
+
+local function checkpoints(p, name)
+    local list = {}
+    for _, file in ipairs(host.list(("%s/runs/%s/checkpoints"):format(p.folder, name))) do
+        if file:find "^cycle%-" then list[#list + 1] = file end
+    end
+    return list
+end
+
+add("a second run leaves every byte of the first", function(t)
+    local _, p, json = open(t)
+    t.equal(start(t, p, "--cycles", "6").status, 0)
+    local first = contents(t, p.folder .. "/runs/001")
+    t.equal(start(t, p, "--cycles", "9", "--seed", "5").status, 0)
+    t.equal(contents(t, p.folder .. "/runs/001"), first)
+    t.equal(checkpoints(p, "001"), { "cycle-000000004", "cycle-000000006" })
+    t.equal(checkpoints(p, "002"), { "cycle-000000004", "cycle-000000008", "cycle-000000009" })
+    t.equal(host.read(p.folder .. "/runs/002/spec.lua"), SPEC)
+    local one, two = record(json, p, "001"), record(json, p, "002")
+    t.equal({ one.run, one.program, one.seed, one.differs }, { "001", "runs", 1, nil })
+    t.equal({ two.run, two.seed, two.differs }, { "002", 5, { "seed: 1 -> 5", "cycles: 6 -> 9" } })
+    t.equal({ one["end"].reason, one["end"].cycle, two["end"].cycle }, { "done", 6, 9 })
+    t.equal(log(json, p, "002")[1].seed, 5)
+    t.equal(t.run { "readlink", p.folder .. "/runs/latest" }.out, "002\n")
+end)
+
+add("a run is named, and the name is taken once", function(t)
+    local _, p, json = open(t)
+    t.equal(start(t, p, "--run", "wide-2", "--cycles", "2").status, 0)
+    t.equal(record(json, p, "wide-2")["end"].cycle, 2)
+    local again = start(t, p, "--run", "wide-2", "--cycles", "2")
+    t.equal(again.status, 1)
+    t.contains(again.err, "--run wide-2: there is a run of this name; --resume wide-2 goes on with it")
+    for _, name in ipairs { "a/b", "latest", "-x", ".hidden", ("n"):rep(64) } do
+        local refused = start(t, p, "--run=" .. name)
+        t.equal(refused.status, 1, name)
+        t.contains(refused.err, "--run: '")
+    end
+    t.equal(start(t, p, "--cycles", "2").status, 0)       -- numbers do not count names
+    t.equal(record(json, p, "001").differs, {})
+end)
+
+add("eight starts at once are eight runs", function(t)
+    local _, p, json = open(t)
+    local words = {}
+    for seed = 1, 8 do
+        words[seed] = ("%s --quiet --cycles 3 --threads 1 --seed %d &"):format(p.train, seed)
+    end
+    local result = t.run { "sh", "-c", table.concat(words, "\n") .. "\nwait", env = { "GAGEN_DATA" } }
+    t.equal(result.status, 0, result.err)
+    local seen = {}
+    for number = 1, 8 do
+        local name = ("%03d"):format(number)
+        local seed = record(json, p, name).seed
+        t.equal(log(json, p, name)[1].seed, seed)
+        assert(not seen[seed], "two runs of one seed")
+        seen[seed] = true
+    end
+end)
+
+add("a resumed run goes on in its folder, and its log is cut back to the checkpoint", function(t)
+    local programs, p, json = open(t)
+    local straight = programs.dump(p, { "--cycles", 12 })
+    t.run { "rm", "-rf", p.folder .. "/runs" }
+    t.equal(start(t, p, "--cycles", "10").status, 0)
+    t.equal(start(t, p, "--cycles", "2", "--seed", "3").status, 0)
+    local other = contents(t, p.folder .. "/runs/002")
+    -- run 001 was killed behind cycle 10: the checkpoint of cycle 8 is its newest
+    t.run { "rm", "-r", p.folder .. "/runs/001/checkpoints/cycle-000000010" }
+    local file = p.folder .. "/runs/001/log.jsonl"
+    t.write(file, host.read(file) .. '{"event":"upd')
+    local dump = t.temp()
+    local resumed = start(t, p, "--resume", "001", "--cycles", "12", "--dump", dump)
+    t.equal(resumed.status, 0, resumed.err)
+    programs.identical(dump, straight)
+    t.equal(contents(t, p.folder .. "/runs/002"), other)
+    local cycles, from = {}, nil
+    for _, event in ipairs(log(json, p, "001")) do
+        if event.event == "update" then cycles[#cycles + 1] = event.cycle end
+        if event.event == "start" then from = event.resumed_from end
+    end
+    t.equal(cycles, { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 })
+    t.match(from, "/runs/001/checkpoints/cycle%-000000008$")
+    local now = record(json, p, "001")
+    t.equal({ #now.resumed, now["end"].cycle, now["end"].reason }, { 1, 12, "done" })
+end)
+
+add("--resume latest takes the newest run that has a whole checkpoint", function(t)
+    local _, p, json = open(t)
+    t.equal(start(t, p, "--cycles", "4").status, 0)
+    t.equal(start(t, p, "--cycles", "4", "--seed", "2").status, 0)
+    t.equal(start(t, p, "--cycles", "4", "--seed", "3").status, 0)
+    t.run { "rm", "-r", p.folder .. "/runs/003/checkpoints" }
+    t.write(p.folder .. "/runs/002/checkpoints/cycle-000000004/model.safetensors", "short")
+    local result = start(t, p, "--resume", "latest", "--cycles", "5")
+    t.equal(result.status, 0, result.err)
+    t.contains(result.err, "runs/002/checkpoints/cycle-000000004 rejected: ")
+    t.equal(record(json, p, "001")["end"].cycle, 5)
+    t.run { "rm", "-rf", p.folder .. "/runs" }
+    result = start(t, p, "--resume", "latest")
+    t.equal(result.status, 1)
+    t.contains(result.err, "/runs has no run yet")
+end)
+
+add("an older checkpoint begins another run: the later ones stay", function(t)
+    local _, p, json = open(t)
+    t.equal(start(t, p, "--cycles", "8").status, 0)
+    local first = contents(t, p.folder .. "/runs/001")
+    local path = p.folder .. "/runs/001/checkpoints/cycle-000000004"
+    t.equal(start(t, p, "--resume", path, "--cycles", "6").status, 0)
+    t.equal(contents(t, p.folder .. "/runs/001"), first)
+    t.equal(record(json, p, "002")["end"].cycle, 6)
+    t.equal(log(json, p, "002")[2].cycle, 5)
+    path = p.folder .. "/runs/001/checkpoints/cycle-000000008"
+    t.equal(start(t, p, "--resume", path, "--cycles", "9").status, 0)
+    t.equal(record(json, p, "001")["end"].cycle, 9)
+end)
+
+add("evaluation, samples of initial values and failed starts make no run", function(t)
+    local _, p = open(t)
+    local file = t.temp() .. "/init.safetensors"
+    t.equal(start(t, p, "--eval").status, 0)
+    t.equal(start(t, p, "--save-init", file, "--cycles", "1").status, 0)
+    t.equal(start(t, p, "--init", "/nowhere.safetensors").status, 1)
+    t.equal(start(t, p, "--log", "/nowhere/log").status, 1)
+    t.equal(host.list(p.folder .. "/runs"), {})
+    t.equal(start(t, p, "--run", "x", "--eval").status, 1)
+end)
+
+add("--checkpoint and --log replace those of the run", function(t)
+    local _, p, json = open(t)
+    local folder = t.temp()
+    t.equal(start(t, p, "--checkpoint", folder .. "/c", "--log", folder .. "/log", "--cycles", "4").status, 0)
+    assert(host.exists(folder .. "/c/cycle-000000004") and host.exists(folder .. "/log"))
+    assert(not host.exists(p.folder .. "/runs/001/checkpoints") and not host.exists(p.folder .. "/runs/001/log.jsonl"))
+    t.equal(record(json, p, "001")["end"].cycle, 4)
+end)
+
+-- Waits until the log of a run has an event of this cycle.
+local function wait_for(t, file, cycle)
+    local deadline = t.clock() + 60
+    while not (host.exists(file) and host.read(file):find(('"cycle":%d,'):format(cycle), 1, true)) do
+        assert(t.clock() < deadline, "no cycle " .. cycle .. " in " .. file)
+        t.run { "sleep", "0.01" }
+    end
+end
+
+add("SIGUSR2 saves and goes on; Ctrl-C saves and says how to go on", function(t)
+    local programs, _, json = open(t)
+    local long = programs.build("runs_long", (SPEC:gsub("checkpoint {[^\n]*", ""):gsub("updates = 30", "updates = 100000000")))
+    t.run { "rm", "-rf", long.folder .. "/runs" }
+    local out = t.temp() .. "/out"
+    local pid = t.run { "sh", "-c", ("%s --quiet > %s 2>&1 & echo $!"):format(long.train, out),
+        env = { "GAGEN_DATA" } }.out:match "%d+"
+    local file = long.folder .. "/runs/001/log.jsonl"
+    wait_for(t, file, 3)
+    local busy = start(t, long, "--resume", "001")
+    t.equal(busy.status, 1)
+    t.run { "kill", "-USR2", pid }
+    local deadline = t.clock() + 60
+    while not host.read(file):find '"event":"checkpoint"' do assert(t.clock() < deadline, "no checkpoint") end
+    local cycle = tonumber(host.read(file):match '"event":"checkpoint","cycle":(%d+)')
+    wait_for(t, file, cycle + 2)
+    t.run { "kill", "-INT", pid }
+    while not host.read(file):find '"event":"end"' do assert(t.clock() < deadline, "no end") end
+    while not host.read(out):find "goes on" do assert(t.clock() < deadline, "no message: " .. host.read(out)) end
+    t.contains(host.read(out), ("stopped; it goes on with: %s --resume 001"):format(long.train))
+    t.equal(record(json, long, "001")["end"].reason, "signal")
+    t.equal(start(t, long, "--resume", "001", "--cycles", tostring(1 + record(json, long, "001")["end"].cycle)).status, 0)
+end)
+
+add("two ranks are one run", function(t)
+    local programs, json = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/json.lua")
+    local p = programs.build("runs_ddp", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
+    t.run { "rm", "-rf", p.folder .. "/runs" }
+    local function ranks(...)
+        return t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train, "--quiet",
+            "--threads", "1", env = { "GAGEN_TIMEOUT=300", "GAGEN_DATA" }, ... }
+    end
+    local result = ranks("--cycles", "4")
+    t.equal(result.status, 0, result.err)
+    result = ranks("--resume", "latest", "--cycles", "6")
+    t.equal(result.status, 0, result.err)
+    t.equal(host.list(p.folder .. "/runs"), { "001", "latest" })
+    t.equal(record(json, p, "001")["end"].cycle, 6)
+end)
+
+add("gagen and a program do not use a folder at once", function(t)
+    local _, p = open(t)
+    t.write(p.folder .. "/.lock", "")
+    local locked = t.shell("python3 --version")
+    if locked.status ~= 0 then t.not_run("python3 holds the lock here, and is not installed") end
+    local code = ("import fcntl,subprocess,sys\nf=open(%q,'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\n"
+        .. "r=subprocess.run([%q,'--cycles','1'],capture_output=True,text=True)\nsys.stdout.write(r.stderr)\n"
+        .. "sys.exit(r.returncode)"):format(p.folder .. "/.lock", p.train)
+    local result = t.run { "python3", "-c", code, env = { "GAGEN_DATA" } }
+    t.equal(result.status, 1, result.out .. result.err)
+    t.match(result.out, "is in use by process %d+: gagen writes its files; start again when that is done")
+end)
+
+return tests
