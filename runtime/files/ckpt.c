@@ -465,7 +465,19 @@ static int publish(save *v) {
     return GA_OK;
 }
 
+/* Opens the folder again if somebody has deleted it in mid-run. */
+static int restore_folder(ga_ckpt *c, ga_err *e) {
+    struct stat st;
+    int64_t gone = fstat(c->folder, &st) != 0 || st.st_nlink == 0; /* what rank 0 sees counts */
+    GA_TRY(ga_comm_broadcast(c->c.comm, &gone, sizeof gone, 0, e));
+    if (!gone) return GA_OK;
+    if (ga_comm_rank(c->c.comm) == 0) ga_say("%s: was deleted, and is made again", c->c.folder);
+    ga_ckpt_close(c);
+    return open_folder(c, e);
+}
+
 int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e) {
+    GA_TRY(restore_folder(c, e));
     save v = {.c = c, .s = s, .fd = -1, .e = e};
     ga_comm *comm = c->c.comm;
     bool first = ga_comm_rank(comm) == 0;

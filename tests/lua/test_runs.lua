@@ -182,7 +182,7 @@ local function wait_for(t, file, cycle)
     end
 end
 
-add("SIGUSR2 saves and goes on; Ctrl-C saves and says how to go on", function(t)
+add("SIGUSR2 saves and goes on; a deleted folder is made again; Ctrl-C saves and says how to go on", function(t)
     local programs, _, json = open(t)
     local long = programs.build("runs_long", (SPEC:gsub("checkpoint {[^\n]*", ""):gsub("updates = 30", "updates = 100000000")))
     t.run { "rm", "-rf", long.folder .. "/runs" }
@@ -198,9 +198,11 @@ add("SIGUSR2 saves and goes on; Ctrl-C saves and says how to go on", function(t)
     while not host.read(file):find '"event":"checkpoint"' do assert(t.clock() < deadline, "no checkpoint") end
     local cycle = tonumber(host.read(file):match '"event":"checkpoint","cycle":(%d+)')
     wait_for(t, file, cycle + 2)
+    t.run { "rm", "-rf", long.folder .. "/runs/001/checkpoints" }
     t.run { "kill", "-INT", pid }
     while not host.read(file):find '"event":"end"' do assert(t.clock() < deadline, "no end") end
     while not host.read(out):find "goes on" do assert(t.clock() < deadline, "no message: " .. host.read(out)) end
+    t.contains(host.read(out), "/runs/001/checkpoints: was deleted, and is made again")
     t.contains(host.read(out), ("stopped; it goes on with: %s --resume 001"):format(long.train))
     t.equal(record(json, long, "001")["end"].reason, "signal")
     t.equal(start(t, long, "--resume", "001", "--cycles", tostring(1 + record(json, long, "001")["end"].cycle)).status, 0)
