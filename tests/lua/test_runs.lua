@@ -237,4 +237,61 @@ add("gagen and a program do not use a folder at once", function(t)
     t.match(result.out, "is in use by process %d+: gagen writes its files; start again when that is done")
 end)
 
+-- The cycle of the newest checkpoint that a log reports, or -1.
+local function acknowledged(file)
+    local cycle = -1
+    for line in (host.exists(file) and host.read(file) or ""):gmatch "[^\n]+" do
+        cycle = tonumber(line:match '^{"event":"checkpoint","cycle":(%d+),') or cycle
+    end
+    return cycle
+end
+
+-- One run killed at a call of the system, and resumed. say(text): something is wrong.
+local function kill_at(t, p, json, call, say)
+    t.run { "rm", "-rf", p.folder .. "/runs" }
+    local words = { p.train, "--quiet", "--threads", "1", "--cycles", "9" }
+    words.env = { "GAGEN_DATA", "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
+        "GA_FAIL_AT=" .. call }
+    local killed = t.run(words)
+    if killed.status ~= 128 + 9 then return false end
+    local folder = p.folder .. "/runs/001"
+    local cycle = acknowledged(folder .. "/log.jsonl")
+    if host.exists(folder .. "/run.json") then json.read(host.read(folder .. "/run.json")) end
+    local resumed = start(t, p, "--resume", "latest", "--threads", "1", "--cycles", "12")
+    if resumed.status == 0 then
+        if record(json, p, "001")["end"].cycle ~= 12 then say("it ends elsewhere") end
+        local last = 0
+        for _, event in ipairs(log(json, p, "001")) do
+            if event.event == "update" and event.cycle ~= last + 1 then say("cycle " .. event.cycle .. " behind " .. last) end
+            if event.event == "update" then last = event.cycle end
+        end
+        local from = tonumber(host.read(folder .. "/log.jsonl"):match '"resumed_from":"[^"]*/cycle%-(%d+)')
+        if from < cycle then say(("cycle %d was reported, %d is resumed"):format(cycle, from)) end
+    elseif resumed.status ~= 1 or not resumed.err:find "has no run yet" and not resumed.err:find "has a whole checkpoint" then
+        say(resumed.err)
+    elseif cycle >= 0 then
+        say("cycle " .. cycle .. " was reported and is lost")
+    end
+    local fresh = start(t, p, "--threads", "1", "--cycles", "1")
+    if fresh.status ~= 0 then say("the next start: " .. fresh.err) end
+    return true
+end
+
+add("killed at any call of the system, a run is resumed from what it has reported", function(t)
+    local _, p, json = open(t)
+    local stride, problems, kills = t.environment "GAGEN_TEST_ALL" and 1 or 4, {}, 0
+    for _, class in ipairs { "open", "write", "fsync", "rename", "mkdir", "unlink", "close" } do
+        for _, effect in ipairs { "kill", "killed" } do
+            local n, alive = effect == "kill" and 1 or 2, true
+            while alive do
+                local call = ("%s:%d=%s"):format(class, n, effect)
+                alive = kill_at(t, p, json, call, function(text) problems[#problems + 1] = call .. ": " .. text end)
+                n, kills = n + 2 * stride, kills + (alive and 1 or 0)
+            end
+        end
+    end
+    if #problems > 0 then error(#problems .. " problems:\n" .. table.concat(problems, "\n", 1, math.min(#problems, 20)), 0) end
+    assert(kills >= 40, "only " .. kills .. " kills")
+end)
+
 return tests
