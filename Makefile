@@ -83,7 +83,7 @@ for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUME
 # all of them in one process more than JOBS says, since tests also wait; those of a PATTERN in one
 run-test: for-test
 	$(Q)rm -rf $(BUILD)/tests/tmp
-	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {} +
+	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -atime +7 -exec rm -rf {} +
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$$(( $(JOBS) + 1 )))
 
 run-test-all: export GAGEN_TEST_ALL := 1

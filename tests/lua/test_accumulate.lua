@@ -4,6 +4,8 @@
 -- accumulation, tails and shuffling. A test works out by the definition which rows each cycle has; they are the data of
 -- the program of whole batches. A shorter cycle is filled up with rows whose targets are all ignored.
 
+local ordered = require "base.ordered"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -259,9 +261,9 @@ for _, model in ipairs { "mlp", "gpt", "llama", "vit" } do
         same(t, model, { rows = 10, count = 2, later = { { 2, 4 }, { 5, 2 } } }, { 20, 20, 40, 40, 40, 20, 20 })
     end)
 
-    for _, weight in ipairs { "token", "sample", "sum" } do
+    for weight, orders in ordered.each { token = { true, false }, sample = { true }, sum = { false } } do
         add(("%s: weight %s over unequal masks and an empty micro-step"):format(model, weight), function(t)
-            for _, shuffle in ipairs { true, false } do
+            for _, shuffle in ipairs(orders) do
                 same(t, model, { rows = 12, count = 5, tail = "flush", weight = weight, shuffle = shuffle,
                     optimizer = weight == "sum" and '{ "sgd", lr = 1e-3, momentum = 0.9 }' or nil }, { 60, 60, 24, 60 })
             end
