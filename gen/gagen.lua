@@ -3,6 +3,7 @@
 local compile = require "command.compile"
 local diag = require "base.diag"
 local options = require "command.options"
+local output = require "command.output"
 local plan = require "emit.program.plan"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
@@ -19,7 +20,7 @@ local function generate(o)
         return nil
     end
     local files, facts = program.render(g, c)
-    local folder = o.output or "out/" .. c.name
+    local folder = output.folder(c.name, o)
     program_folder.write(folder, files, o.force)
     program_folder.link_data(o.spec, folder)
     return folder, facts, files, c.compiler_flags
