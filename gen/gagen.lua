@@ -13,7 +13,8 @@ local expr = require "base.expr"
 
 local COMMANDS = {}
 
-local function generate(o)
+-- Writes the program; build(folder, files, flags): what is made of it (program_folder.write), if given.
+local function generate(o, build)
     local g, c = compile(o.spec, o)
     if o.stop_after then
         io.write(require "graph.print" (g))
@@ -21,9 +22,9 @@ local function generate(o)
     end
     local files, facts = program.render(g, c)
     local folder = output.folder(c.name, o)
-    program_folder.write(folder, files, o.force)
-    program_folder.link_data(o.spec, folder)
-    return folder, facts, files, c.compiler_flags
+    program_folder.write(folder, files, { spec = o.spec, force = o.force,
+        build = build and build(folder, files, c.compiler_flags) })
+    return folder, facts, files
 end
 
 function COMMANDS.generate(o)
@@ -36,8 +37,8 @@ function COMMANDS.generate(o)
 end
 
 function COMMANDS.run(o)
-    local folder, _, files, flags = generate(o)
-    return folder and require "command.run" (folder, files, flags, o.rest) or 0
+    local run = require "command.run"
+    return run.start(generate(o, run.build), o.rest)
 end
 
 function COMMANDS.check(o)

@@ -73,4 +73,99 @@ add("options without -o write a folder beside that of the spec; the program keep
         "4 micro-steps and one update")
 end)
 
+-- Holds a lock of POSIX as a program would: HOLDER FILE r|w SECONDS. It says when it has the lock, and when it ends.
+local HOLDER = [[
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    struct flock l = { .l_type = argv[2][0] == 'r' ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET };
+    int fd = open(argv[1], argv[2][0] == 'r' ? O_RDONLY : O_RDWR);
+    if (argc != 4 || fcntl(fd, F_SETLK, &l) != 0) return 1;
+    puts("held");
+    fflush(stdout);
+    usleep((unsigned)(1e6 * atof(argv[3])));
+    puts("ends");
+    return 0;
+}
+]]
+
+-- gagen(...) in a new folder with the spec used.lua, written once to out/used; beside(script) runs a shell script there
+-- with `hold r|w SECONDS`, which returns once another process named train has that lock, and "$gagen".
+local function open_used(t)
+    local folder, gagen = open(t, "used")
+    local result = gagen "used.lua"
+    t.equal(result.status, 0, result.err)
+    t.write(folder .. "/holder.c", HOLDER)
+    t.equal(t.run { "cc", "-o", folder .. "/train", folder .. "/holder.c" }.status, 0)
+    local function beside(script)
+        return t.run { "bash", "-c", "hold() { coproc ./train out/used/.lock $1 $2; read -u ${COPROC[0]} -t 60 word; "
+            .. "holder=$COPROC_PID; }\nhas_ended() { ! kill -0 $holder 2> /dev/null; }\n" .. script, cwd = folder,
+            env = { "gagen=" .. t.root .. "/" .. t.gagen, "GAGEN_DATA", "MAKEFLAGS" } }
+    end
+    return folder, gagen, beside
+end
+
+local CHANGED = '"$gagen" used.lua -o out/used --set accumulate=4'
+
+add("a folder that a train uses is not changed", function(t)
+    local folder, gagen, beside = open_used(t)
+    t.equal(host.read(folder .. "/out/used/.lock"), "")
+    local before = host.read(folder .. "/out/used/step.c")
+    local result = beside("hold r 60\n" .. CHANGED .. "\nstatus=$?\necho $holder\nkill -9 $holder\nexit $status")
+    t.equal(result.status, 1, result.err)
+    t.equal(result.err:match "^[^\n]*", ("out/used is used by train (process %s): -o DIR for another folder, or wait")
+        :format(t.match(result.out, "^(%d+)\n$")))
+    t.equal(host.read(folder .. "/out/used/step.c"), before)
+    result = beside(CHANGED)                  -- nothing is left of a process that was killed
+    t.equal(result.status, 0, result.err)
+    assert(host.read(folder .. "/out/used/step.c") ~= before)
+    t.equal(gagen("used.lua").status, 0)
+    t.equal(host.read(folder .. "/out/used/step.c"), before)
+end)
+
+add("a folder in use is left alone where nothing would change", function(t)
+    local _, _, beside = open_used(t)
+    local result = beside('hold r 60\n"$gagen" used.lua\nstatus=$?\nkill -9 $holder\nexit $status')
+    t.equal(result.status, 0, result.err)
+    result = beside('rm out/used/data\nhold r 60\n"$gagen" used.lua\nstatus=$?\nkill -9 $holder\nexit $status')
+    t.equal(result.status, 1, "the link to the data would change")
+end)
+
+add("gagen waits for another one, and compares again", function(t)
+    local _, _, beside = open_used(t)
+    local result = beside("hold w 0.3\n" .. CHANGED .. " || exit\nhas_ended && echo waited")
+    t.equal({ result.status, result.out }, { 0, "waited\n" }, result.err)
+    result = beside("hold w 1.5\n" .. CHANGED .. " || exit\nhas_ended && echo waited")
+    t.equal({ result.status, result.out }, { 0, "waited\n" }, result.err)
+    t.match(result.err, "^out/used: waits for another gagen %(process %d+%)\n")
+end)
+
+add("a folder that cannot be locked is said to be so", function(t)
+    local folder, gagen = open(t, "locked")
+    local path = folder .. "/out/locked/.lock"
+    assert(host.folder(path))
+    local result = gagen "locked.lua"
+    t.equal(result.status, 3)
+    t.contains(result.err, "out/locked: cannot be locked: out/locked/.lock: is a link, folder or device, expected a "
+        .. "regular file\n")
+    assert(host.remove(path))
+    t.equal(gagen("locked.lua").status, 0)
+    t.equal(t.run { "chmod", "-R", "a-w,a+rX", folder }.status, 0)
+    local command = { t.root .. "/" .. t.gagen, "locked.lua", cwd = folder, env = { "GAGEN_DATA" } }
+    if t.run { "id", "-u" }.out == "0\n" then
+        table.move({ "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups" }, 1, 4, 1,
+            table.move(command, 1, 2, 5))
+    end
+    result = t.run(command)
+    if result.err:find "setpriv" then t.not_run "no other user may be taken" end
+    t.equal(result.status, 0, result.err)     -- a folder that needs no change needs no writing
+    table.move({ "--set", "accumulate=4", "-o", "out/locked" }, 1, 4, #command + 1, command)
+    result = t.run(command)
+    t.equal({ result.status, result.err:match "^[^\n]*" },
+        { 3, "out/locked: cannot be locked: out/locked/.lock: Permission denied" })
+    t.equal(t.run { "chmod", "-R", "u+w", folder }.status, 0)
+end)
+
 return tests

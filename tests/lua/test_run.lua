@@ -78,4 +78,27 @@ add("two runs at once leave one complete runtime", function(t)
     t.equal(#objects(folder), 1)
 end)
 
+add("two runs of one spec at once share one program; one that needs no change starts beside a running one", function(t)
+    local _, folder, spec = open(t)
+    local command = ("%s/%s run %s/%s -o %s/program -- --quiet --checkpoint %s/c"):format(t.root, t.gagen, t.root, spec,
+        folder, folder)
+    local environment = { "MAKEFLAGS", "CC=" .. folder .. "/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder }
+    local function links()
+        return select(2, host.read(folder .. "/log"):gsub("%-o train ", ""))
+    end
+    local result = t.run { "sh", "-c", ("%s1 & %s2 && wait $!"):format(command, command), env = environment }
+    t.equal(result.status, 0, result.err)
+    t.equal(links(), 1)
+    local lock = assert(host.lock(folder .. "/program/.lock"))
+    t.equal(lock:take "shared", true)
+    result = t.run { "sh", "-c", command .. "3", env = environment }
+    t.equal(result.status, 0, result.err)
+    t.equal(links(), 1)
+    host.remove(folder .. "/program/train")
+    result = t.run { "sh", "-c", command .. "3", env = environment }
+    t.equal(result.status, 1, result.err)
+    t.contains(result.err, " is used by ")
+    lock:close()
+end)
+
 return tests
