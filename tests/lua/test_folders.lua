@@ -73,6 +73,15 @@ add("options without -o write a folder beside that of the spec; the program keep
         "4 micro-steps and one update")
 end)
 
+add("a folder has the text of its spec, as MANIFEST says", function(t)
+    local folder, gagen = open(t, "kept")
+    local text = "-- \xc3\xa9\r\n" .. SPEC .. "-- no line end"
+    t.write(folder .. "/kept.lua", text)
+    t.equal(gagen("kept.lua", "--set", "accumulate=4", "-o", "p").status, 0)
+    t.equal(host.read(folder .. "/p/spec.lua"), text)
+    t.equal(t.run { "sh", "-c", "grep '  spec.lua$' MANIFEST | sha256sum -c --quiet", cwd = folder .. "/p" }.status, 0)
+end)
+
 -- Holds a lock of POSIX as a program would: HOLDER FILE r|w SECONDS. It says when it has the lock, and when it ends.
 local HOLDER = [[
 #include <fcntl.h>
