@@ -85,6 +85,11 @@ function COMMANDS.show(o)
     return 0
 end
 
+function COMMANDS.ls(o)
+    io.write(require "command.ls" (o.spec and require "spec.load".name(o.spec), o.json))
+    return 0
+end
+
 function COMMANDS.new(o)
     require "command.new" (o.arguments[1], o.like)
     return 0

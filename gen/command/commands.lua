@@ -114,6 +114,12 @@ commands.list = {
         details = "A and B are specs or folders of programs. With one spec and --set, the unchanged spec is "
             .. "compared with the changed one; with two specs, --set applies to both. Lines about the origin of "
             .. "a program are left out." },
+    { name = "ls", arguments = { "[SPEC]" }, options = { "--json" },
+        doc = "the training runs of a spec's programs, or of all programs below out",
+        details = "One line for each folder out/NAME/runs/RUN: when it began, in local time; running, done, stopped "
+            .. "(on request, or as evaluations grew no better) or failed; updates; the last and the least loss of its "
+            .. "evaluations; its size on disk; how it differs from the run before.",
+        example = "gagen ls specs/digits_mlp.lua" },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "

@@ -56,6 +56,7 @@ static const luaL_Reg host_functions[] = {
     { "exists", ga_files_exists },
     { "folder", ga_files_folder },
     { "list", ga_files_list },
+    { "disk_size", ga_files_disk_size },
     { "absolute", ga_files_absolute },
     { "remove", ga_files_remove },
     { "write", ga_write_file },

@@ -9,6 +9,7 @@
  *   exists(path)           "file", "folder", "other" or false
  *   folder(path)           makes the folder and its parents; true
  *   list(path)             array of names, sorted by byte
+ *   disk_size(path)        bytes that a file or a folder with all below it takes on disk; links are not followed
  *   absolute(path)         text; need not exist
  *   remove(path)           true: removed, false: was not there; a file, link or empty folder
  *   write(folder, name, text)   "written" or "unchanged"; name is x or runtime/folder/x;
@@ -105,6 +106,7 @@ int ga_files_read(lua_State *L);
 int ga_files_exists(lua_State *L);
 int ga_files_folder(lua_State *L);
 int ga_files_list(lua_State *L);
+int ga_files_disk_size(lua_State *L);
 int ga_files_absolute(lua_State *L);
 int ga_files_remove(lua_State *L);
 int ga_write_file(lua_State *L);
