@@ -148,7 +148,7 @@ add("gagen waits for another one, and compares again", function(t)
     t.equal({ result.status, result.out }, { 0, "waited\n" }, result.err)
     result = beside("hold w 1.5\n" .. CHANGED .. " || exit\nhas_ended && echo waited")
     t.equal({ result.status, result.out }, { 0, "waited\n" }, result.err)
-    t.match(result.err, "^out/used: waits for another gagen %(process %d+%)\n")
+    t.match(result.err, "^out/used: waits for another gagen, train %(process %d+%)\n")
 end)
 
 add("a folder that cannot be locked is said to be so", function(t)

@@ -14,20 +14,26 @@ local function is_gagen(holder)
     return holder.alone or holder.name ~= nil and holder.name .. "\n" == host.read "/proc/self/comm"
 end
 
--- Takes the lock; waits for another gagen, and refuses to wait for a train.
+local function text_of(holder)
+    if holder.process <= 0 then return "a process of another machine or container" end
+    local process = ("process %d"):format(holder.process)
+    return holder.name and ("%s (%s)"):format(holder.name, process) or process
+end
+
+-- Takes the lock; waits for another gagen, and refuses to wait for a train. A process without a name may just have
+-- ended.
 local function take(lock, kind, folder)
     local waited = 0
     while true do
         local taken, holder = lock:take(kind)
         if taken then return end
         if taken == nil then system_fails(folder, holder) end
-        local process = ("process %d"):format(holder.process)
-        if not is_gagen(holder) then
-            diag.fail(("%s is used by %s"):format(folder, holder.name and ("%s (%s)"):format(holder.name, process)
-                or process), "-o DIR for another folder, or wait")
+        local short = is_gagen(holder)
+        if not short and (holder.name or waited >= PATIENCE) then
+            diag.fail(("%s is used by %s"):format(folder, text_of(holder)), "-o DIR for another folder, or wait")
         end
-        if waited < PATIENCE and waited + PAUSE >= PATIENCE then
-            io.stderr:write(("%s: waits for another gagen (%s)\n"):format(folder, process))
+        if short and waited < PATIENCE and waited + PAUSE >= PATIENCE then
+            io.stderr:write(("%s: waits for another gagen, %s\n"):format(folder, text_of(holder)))
         end
         host.pause(PAUSE)
         waited = waited + PAUSE
