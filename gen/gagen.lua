@@ -3,6 +3,7 @@
 local compile = require "command.compile"
 local diag = require "base.diag"
 local options = require "command.options"
+local output = require "command.output"
 local plan = require "emit.program.plan"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
@@ -12,17 +13,18 @@ local expr = require "base.expr"
 
 local COMMANDS = {}
 
-local function generate(o)
+-- Writes the program; build(folder, files, flags): what is made of it (program_folder.write), if given.
+local function generate(o, build)
     local g, c = compile(o.spec, o)
     if o.stop_after then
         io.write(require "graph.print" (g))
         return nil
     end
     local files, facts = program.render(g, c)
-    local folder = o.output or "out/" .. c.name
-    program_folder.write(folder, files, o.force)
-    program_folder.link_data(o.spec, folder)
-    return folder, facts, files, c.compiler_flags
+    local folder = output.folder(c.name, o)
+    program_folder.write(folder, files, { spec = o.spec, force = o.force,
+        build = build and build(folder, files, c.compiler_flags) })
+    return folder, facts, files
 end
 
 function COMMANDS.generate(o)
@@ -35,8 +37,8 @@ function COMMANDS.generate(o)
 end
 
 function COMMANDS.run(o)
-    local folder, _, files, flags = generate(o)
-    return folder and require "command.run" (folder, files, flags, o.rest) or 0
+    local run = require "command.run"
+    return run.start(generate(o, run.build), o.rest)
 end
 
 function COMMANDS.check(o)
@@ -80,6 +82,11 @@ end
 function COMMANDS.show(o)
     local files, facts = program.render(compile(o.spec, o))
     io.write(require "command.show" (files, facts, o.arguments[1] or "step.c"))
+    return 0
+end
+
+function COMMANDS.ls(o)
+    io.write(require "command.ls" (o.spec and require "spec.load".name(o.spec), o.json))
     return 0
 end
 

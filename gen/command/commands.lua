@@ -20,7 +20,8 @@ end
 local MOST_TOKENS = 2147483647
 
 commands.options = {
-    { name = "-o", key = "output", value = "DIR", doc = "the program's own folder; default: out/NAME" },
+    { name = "-o", key = "output", value = "DIR", doc = "the program's own folder; default: out/NAME, or "
+        .. "out/NAME--WORD.FIELD=VALUE with --set, --target, --march, --ranks or --without" },
     { name = "--set", key = "set", value = "WORD.FIELD=LUA", many = true,
         doc = "replace a value of the spec: --set accumulate=8 --set optimizer.lr=1e-3" },
     { name = "--target", key = "target", value = "NAME", values = target_values("kind"),
@@ -72,9 +73,13 @@ commands.list = {
     { name = "generate", arguments = { "SPEC" }, options = with("-o", "--force", "--stop-after"),
         doc = "write the program to out/NAME; then make -C out/NAME and out/NAME/train",
         example = "gagen specs/digits_mlp.lua --set accumulate=8",
-        details = "A file that was edited since gagen wrote it stops the command; --force overwrites "
-            .. "it and keeps a copy in the folder edited. --set is part of the program's provenance: "
-            .. "the files show it and spec_sha256 covers it." },
+        details = "With --set, --target, --march, --ranks or --without and without -o the folder is "
+            .. "out/NAME--WORD.FIELD=VALUE, out/digits_mlp--accumulate=8--optimizer.lr=1e-3 for example: the same "
+            .. "values in any order give the same folder; a value that is long or has other signs than letters, "
+            .. "digits and ._+- is shown by a hash. A file that was edited since gagen wrote it stops the command; "
+            .. "--force overwrites it and keeps a copy in the folder edited. A folder in which a train runs "
+            .. "is not changed. --set is part of the program's provenance: the files show it and spec_sha256 "
+            .. "covers it." },
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
         example = "gagen run specs/digits_mlp.lua -- --cycles 100" },
@@ -109,6 +114,12 @@ commands.list = {
         details = "A and B are specs or folders of programs. With one spec and --set, the unchanged spec is "
             .. "compared with the changed one; with two specs, --set applies to both. Lines about the origin of "
             .. "a program are left out." },
+    { name = "ls", arguments = { "[SPEC]" }, options = { "--json" },
+        doc = "the training runs of a spec's programs, or of all programs below out",
+        details = "One line for each folder out/NAME/runs/RUN: when it began, in local time; running, done, stopped "
+            .. "(on request, or as evaluations grew no better) or failed; updates; the last and the least loss of its "
+            .. "evaluations; its size on disk; how it differs from the run before.",
+        example = "gagen ls specs/digits_mlp.lua" },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "

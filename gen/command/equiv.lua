@@ -68,8 +68,7 @@ local function write(path, o, c, temporary, rows, a)
         without = o.without }, changes(c, rows, a))
     local folder = temporary .. "/a" .. a
     local files = program.render(g, config)
-    program_folder.write(folder, files)
-    program_folder.link_data(path, folder)
+    program_folder.write(folder, files, { spec = path })
     return { a = a, rows = rows, folder = folder, files = files, flags = config.compiler_flags }
 end
 
@@ -86,7 +85,7 @@ local function build(programs, temporary, cflags)
     local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
     local lines = { "all: " .. table.concat(names, " ") }
     for _, p in ipairs(programs) do
-        local runtime = kept_runtime(p.folder, p.files, p.flags, cflags)
+        local runtime = kept_runtime.make(kept_runtime.path(p.files, p.flags, cflags), p.folder, cflags)
         lines[#lines + 1] = ("%s/train: ; @$(MAKE) -s -C %s CFLAGS=%s %s train"):format(p.folder, p.folder, cflags,
             runtime and "SOURCES=" .. runtime or "")
     end

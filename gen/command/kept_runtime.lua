@@ -1,6 +1,7 @@
 -- kept_runtime: the runtime of programs as one object. A compiler takes longer for the runtime than for a program, and
 -- many programs have the same: the object is kept in the user's cache folder, by the content of all that it is made
 -- from. A program's own `make` knows nothing of it.
+local kept_runtime = {}
 
 -- A path that make reads as one word, or nil.
 local function cache_folder()
@@ -26,18 +27,25 @@ end
 -- part of it.
 local KEEP = 'new=$(mktemp "$2/.new-XXXXXX") && cp "$1" "$new" && mv -f "$new" "$2/$3" || { rm -f "$new"; exit 1; }'
 
---- Returns the path of the runtime of the program in `folder`, or nil where none can be kept. files: those of the
---- program; flags: the compiler's, of the spec; cflags: CFLAGS of make, those of the environment if nil.
-return function(folder, files, flags, cflags)
+--- Where the runtime of a program is kept, or nil where none can be. files: those of the program; flags: the
+--- compiler's, of the spec; cflags: CFLAGS of make, those of the environment if nil.
+function kept_runtime.path(files, flags, cflags)
     local cache, name = cache_folder(), object_name(files, flags, cflags or host.environment "CFLAGS" or "")
-    if not cache or not name or not host.folder(cache) then return nil end
-    local path = cache .. "/" .. name
-    if host.exists(path) == "file" then return path end
+    return cache and name and host.folder(cache) and cache .. "/" .. name or nil
+end
+
+--- Makes the runtime at `path`, which kept_runtime.path gave for the program in `folder`, if it is not there. Returns
+--- the path, or nil where it cannot be made.
+function kept_runtime.make(path, folder, cflags)
+    if not path or host.exists(path) == "file" then return path end
     local make = { "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", folder, "runtime.o",
         quiet = true } -- nothing else may tell the compiler what the name does not know
     if cflags then make[#make + 1] = "CFLAGS=" .. cflags end
+    local cache, name = path:match("^(.*)/([^/]*)$")
     local made = host.run(make) == 0
         and host.run { "sh", "-c", KEEP, "keep", folder .. "/runtime.o", cache, name, quiet = true } == 0
     host.remove(folder .. "/runtime.o")
     return made and path or nil
 end
+
+return kept_runtime

@@ -128,7 +128,8 @@ local function check_arguments(o, command)
         diag.fail("gagen", ("unexpected word '%s'"):format(extra), { notes = { command.rest
             and "what goes to the program stands behind --" or "usage: gagen " .. commands.usage(command) } })
     end
-    if command.arguments[1] == "SPEC" then check_spec(o, command) end
+    local first = command.arguments[1]
+    if first == "SPEC" or first == "[SPEC]" and o.arguments[1] then check_spec(o, command) end
 end
 
 --- Parses the arguments of the command line.

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,23 @@ int ga_files_list(lua_State *L) {
     closedir(folder);
     if (failed) return ga_host_refuse(L, "%s: %s", path, strerror(failed));
     sort_names(L, n);
+    return 1;
+}
+
+int ga_files_disk_size(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    char *paths[] = { (char *)path, NULL };
+    FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (!walk) return refuse_errno(L, path);
+    lua_Integer blocks = 0;
+    int failed = 0;
+    for (FTSENT *entry; (entry = fts_read(walk));) {
+        if (entry->fts_info == FTS_NS && entry->fts_level == 0) failed = entry->fts_errno;
+        else if (entry->fts_info != FTS_NS && entry->fts_info != FTS_DP) blocks += entry->fts_statp->st_blocks;
+    }
+    fts_close(walk);
+    if (failed) return ga_host_refuse(L, "%s: %s", path, strerror(failed));
+    lua_pushinteger(L, 512 * blocks);
     return 1;
 }
 

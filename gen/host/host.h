@@ -9,11 +9,19 @@
  *   exists(path)           "file", "folder", "other" or false
  *   folder(path)           makes the folder and its parents; true
  *   list(path)             array of names, sorted by byte
+ *   disk_size(path)        bytes that a file or a folder with all below it takes on disk; links are not followed
  *   absolute(path)         text; need not exist
  *   remove(path)           true: removed, false: was not there; a file, link or empty folder
  *   write(folder, name, text)   "written" or "unchanged"; name is x or runtime/folder/x;
  *                          through a temporary name and rename; never follows a link
  *   link(target, path)     "written" or "unchanged"; replaces only a symbolic link
+ *   lock(path)             the file, made if it is not there, as an object: take("shared") or take("alone") locks it
+ *                          for this process: true; false, holder if another process has it. release() gives the
+ *                          lock back until the next take(), close() for good, as does the end of the process; so
+ *                          does, by the rules of POSIX, whatever else opens and closes the file in this process
+ *   lock_holder(path)      the process that keeps others from having the file alone, or false: { process = its
+ *                          number, name = of its program, or nil, alone = boolean }
+ *   pause(seconds)         waits
  *   sha256(text)           64 hexadecimal digits
  *   json(value)            text, keys sorted, two spaces; a table with [1] is an array, an empty
  *                          one is an object unless its metatable has array = true; numbers that
@@ -98,10 +106,14 @@ int ga_files_read(lua_State *L);
 int ga_files_exists(lua_State *L);
 int ga_files_folder(lua_State *L);
 int ga_files_list(lua_State *L);
+int ga_files_disk_size(lua_State *L);
 int ga_files_absolute(lua_State *L);
 int ga_files_remove(lua_State *L);
 int ga_write_file(lua_State *L);
 int ga_write_link(lua_State *L);
+int ga_lock_open(lua_State *L);
+int ga_lock_holder(lua_State *L);
+int ga_lock_pause(lua_State *L);
 int ga_sha256_hex(lua_State *L);
 int ga_files_temporary(lua_State *L);
 int ga_json_encode(lua_State *L);

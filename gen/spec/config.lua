@@ -305,21 +305,22 @@ end
 local TAKEN = text.KEYWORDS .. "a b e m o p w activations batch bf16 f16 field gradients main offsets out own "
     .. "parameters range ranges real saved step train views "
 
-local function check_name(c, given, path)
-    local at = path
+local function name_of(given, path, default)
+    local at, name = path, default
     if given:has("name") then
         local fields
         fields, at = simple(given, path, "name")
-        c.name = fields.name
+        name = fields.name
     end
-    if not c.name:match("^[a-z][a-z0-9_]*$") or #c.name > 48 or c.name:find("__", 1, true) then
+    if not name:match("^[a-z][a-z0-9_]*$") or #name > 48 or name:find("__", 1, true) then
         diag.fail(at, ("name: '%s': letters, digits and _ expected, a small letter first, at most 48")
-            :format(c.name), {})
+            :format(name), {})
     end
-    if TAKEN:find(" " .. c.name .. " ", 1, true) then
+    if TAKEN:find(" " .. name .. " ", 1, true) then
         diag.fail(at, ("name: '%s' is a word of C, or one that every program has: expected another")
-            :format(c.name), {})
+            :format(name), {})
     end
+    return name
 end
 
 -- The schedule: an entry of the catalog or a function of the spec.
@@ -371,13 +372,17 @@ local function clip_of(given, path)
     return clip
 end
 
+--- The program's name alone: that of the word `name`, or the default.
+function config.name(path, events, default_name)
+    return name_of(collect(path, events), path, default_name)
+end
+
 --- Reads all words. `choice` decides what the spec leaves to its memory budget: rows of a micro-step, depth of
 --- recomputation (passes/recompute.lua), logits "chunked"; choice.ranks is the option --ranks.
 function config.read(path, events, catalog, default_name, choice)
     local given = collect(path, events)
     local c = { path = path, catalog = catalog }
-    c.name = default_name
-    check_name(c, given, path)
+    c.name = name_of(given, path, default_name)
     check_alone(given, path)
     require_words(given, path)
     local precision, precision_at = simple(given, path, "precision")

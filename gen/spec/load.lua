@@ -161,15 +161,26 @@ local function hash_of(source, sets)
     return host.sha256(source .. table.concat(lines))
 end
 
+-- The text of the spec and what it records.
+local function recorded(path, known)
+    local source, message = host.read(path, 256 * 1024)
+    if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
+    local events, problem = host.evaluate { path = path, text = source, words = load_spec.words(known) }
+    if not events then diag.raise(problem) end
+    return source, events
+end
+
+--- The name of the program that a spec describes; its other words may be wrong.
+function load_spec.name(path)
+    local _, events = recorded(path, catalog.load())
+    return config.name(path, events, default_name(path))
+end
+
 --- Evaluates and checks a spec and builds its forward graph. sets: the result of set.read_all; choice: that of
 --- config.read. Returns the graph and the configuration.
 function load_spec.load(path, sets, choice)
-    local source, message = host.read(path, 256 * 1024)
-    if not source then diag.fail(path, (message:gsub("^.*: ", "")), {}) end
     local known = catalog.load()
-    local events, problem = host.evaluate { path = path, text = source,
-        words = load_spec.words(known) }
-    if not events then diag.raise(problem) end
+    local source, events = recorded(path, known)
     set.apply(path, events, sets)
     local c = config.read(path, events, known, default_name(path), choice or {})
     c.text, c.sha256 = source, hash_of(source, sets)

@@ -182,7 +182,7 @@ local function generated(t, programs, text, below, environment)
     assert(host.link(t.root .. "/specs/data", folder .. "/specs/data"))
     local result = programs.gagen { "specs/same.lua", "--march", "x86-64-v3", cwd = folder, env = environment }
     t.equal(result.status, 0, result.err)
-    return folder .. "/out/same"
+    return folder .. "/out/same--march=x86-64-v3"
 end
 
 add("each kind of decision of the passes is shown with its reason", function(t)

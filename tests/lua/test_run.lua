@@ -58,7 +58,11 @@ add("the program still builds alone", function(t)
     run { into = "program" }
     t.equal(host.exists(folder .. "/program/runtime.o"), false)
     t.equal(t.run { "rm", "-r", folder .. "/gagen", folder .. "/program/train" }.status, 0)
-    t.equal(t.run { "make", "-s", "-C", folder .. "/program", "CFLAGS=-O0" }.status, 0)
+    local function make(...)
+        return t.run { "make", "-s", "-C", folder .. "/program", "CFLAGS=-O0", env = { "MAKEFLAGS" }, ... }.status
+    end
+    t.equal(make(), 0)
+    t.equal({ make "-q", make("-q", "COMM=mpi") }, { 0, 1 })       -- nothing to do, but for another engine
 end)
 
 add("a cache that cannot be written is not used", function(t)
@@ -76,6 +80,29 @@ add("two runs at once leave one complete runtime", function(t)
         env = { "MAKEFLAGS", "CC=" .. folder .. "/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
     t.equal(result.status, 0, result.err)
     t.equal(#objects(folder), 1)
+end)
+
+add("two runs of one spec at once share one program; one that needs no change starts beside a running one", function(t)
+    local _, folder, spec = open(t)
+    local command = ("%s/%s run %s/%s -o %s/program -- --quiet --checkpoint %s/c"):format(t.root, t.gagen, t.root, spec,
+        folder, folder)
+    local environment = { "MAKEFLAGS", "CC=" .. folder .. "/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder }
+    local function links()
+        return select(2, host.read(folder .. "/log"):gsub("%-o train ", ""))
+    end
+    local result = t.run { "sh", "-c", ("%s1 & %s2 && wait $!"):format(command, command), env = environment }
+    t.equal(result.status, 0, result.err)
+    t.equal(links(), 1)
+    local lock = assert(host.lock(folder .. "/program/.lock"))
+    t.equal(lock:take "shared", true)
+    result = t.run { "sh", "-c", command .. "3", env = environment }
+    t.equal(result.status, 0, result.err)
+    t.equal(links(), 1)
+    host.remove(folder .. "/program/train")
+    result = t.run { "sh", "-c", command .. "3", env = environment }
+    t.equal(result.status, 1, result.err)
+    t.contains(result.err, " is used by ")
+    lock:close()
 end)
 
 return tests

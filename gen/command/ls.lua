@@ -1,0 +1,64 @@
+-- ls: `gagen ls`: the training runs of programs as a table, or as JSON.
+local diag = require "base.diag"
+local ordered = require "base.ordered"
+local runs = require "command.runs"
+local text = require "base.text"
+
+-- Seconds since 1970 of a time in UTC, 2026-11-22T18:30:00Z.
+local function seconds_of(utc)
+    local year, month, day, hour, minute, second = utc:match "^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):(%d%d)"
+    if not year then return nil end
+    local shifted = (month + 9) % 12                              -- months since March: a leap day comes last
+    local years = math.tointeger(year) - (shifted > 9 and 1 or 0)
+    local days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * shifted + 2) // 5 + day - 719469
+    return math.tointeger(((days * 24 + hour) * 60 + minute) * 60 + second)
+end
+
+local function local_time(utc)
+    local seconds = utc and seconds_of(utc)
+    return seconds and os.date("%Y-%m-%d %H:%M", seconds)
+end
+
+local function loss_text(loss) return math.type(loss) and ("%.4g"):format(loss) or loss end
+
+local COLUMNS = {
+    { "program", function(run) return run.program end },
+    { "run", function(run) return run.run end },
+    { "when", function(run) return local_time(run.started) end },
+    { "state", function(run) return run.state .. (run.reason and run.reason ~= run.state
+        and " (" .. run.reason .. ")" or "") end },
+    { "updates", function(run) return run.updates end },
+    { "loss", function(run) return loss_text(run.last_loss) end },
+    { "best", function(run) return loss_text(run.best_loss) end },
+    { "size", function(run) return run.bytes and text.bytes(run.bytes) end },
+    { "differs", function(run) return #run.differs > 0 and table.concat(run.differs, ", ") or nil end },
+}
+
+local function table_of(list)
+    local rows, widths = { ordered.collect(COLUMNS, function(column) return column[1] end) }, {}
+    for i, run in ipairs(list) do
+        rows[i + 1] = ordered.collect(COLUMNS, function(column)
+            return diag.escape(tostring(column[2](run) or "-"))
+        end)
+    end
+    for k in ipairs(COLUMNS) do
+        widths[k] = 0
+        for _, row in ipairs(rows) do widths[k] = math.max(widths[k], utf8.len(row[k])) end
+    end
+    return table.concat(ordered.collect(rows, function(row)
+        local line = table.concat(ordered.collect(row, function(cell, k)
+            return cell .. (" "):rep(widths[k] - utf8.len(cell))
+        end), "  ")
+        return (line:gsub(" +$", "")) .. "\n"
+    end))
+end
+
+--- The text of `gagen ls` for the program `name`, or for all below out if it is nil.
+return function(name, as_json)
+    local list = runs.list(name)
+    if as_json then return host.json(setmetatable(list, { array = true })) end
+    if #list == 0 then
+        return ("no runs%s below out: gagen run starts one\n"):format(name and " of " .. name or "")
+    end
+    return table_of(list)
+end

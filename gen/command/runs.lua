@@ -1,0 +1,84 @@
+-- runs: reads the training runs of programs from their folders, out/NAME/runs/RUN. A run may be going on, or have been
+-- killed at any moment: its files may be missing or end in the middle of a line.
+local ordered = require "base.ordered"
+
+local runs = {}
+
+local MOST_FACTS = 1 << 20      -- bytes of run.json
+
+-- Reasons to end before the last update that are no failure.
+local STOPPED = { signal = true, patience = true }
+
+local function text_or_nil(value) return type(value) == "string" and value or nil end
+local function table_or_empty(value) return type(value) == "table" and value or {} end
+
+-- The names of a program's runs. A link is none: `latest` is another name of one.
+local function names_of(program)
+    local parent = program .. "/runs"
+    local real = host.absolute(parent)
+    return ordered.collect(host.list(parent) or {}, function(name)
+        local path = parent .. "/" .. name
+        return host.exists(path) == "folder" and host.absolute(path) == real .. "/" .. name and name or nil
+    end)
+end
+
+-- The figures of a log: { updates, last, best }, the losses those of evaluations. A line counts if it is whole.
+local function read_log(path)
+    local found = {}
+    local file = host.exists(path) == "file" and io.open(path, "rb")
+    if not file then return found end
+    for line in file:lines "L" do
+        local event = line:match '^{"event":%s*"(%l+)".*}\n$'
+        if event == "update" then
+            found.updates = math.tointeger(tonumber(line:match '"update":%s*(%d+)[,}]')) or found.updates
+        elseif event == "eval" then
+            local loss = table_or_empty(host.parse_json(line)).loss
+            if math.type(loss) or type(loss) == "string" then found.last = loss end
+            if math.type(loss) and not (found.best and found.best <= loss) then found.best = loss end
+        end
+    end
+    file:close()
+    return found
+end
+
+-- The lock is looked at first: a run that ends meanwhile has said why before it gave the lock back.
+local function read_run(program, name)
+    local folder = program .. "/runs/" .. name
+    local running = host.lock_holder(folder .. "/.lock")
+    local path = folder .. "/run.json"
+    local text = host.exists(path) == "file" and host.read(path, MOST_FACTS)
+    local facts = table_or_empty(text and host.parse_json(text))
+    local ended, log = table_or_empty(facts["end"]), read_log(folder .. "/log.jsonl")
+    local reason = not running and text_or_nil(ended.reason) or nil
+    return { folder = folder, program = program:match "[^/]*$", run = name, started = text_or_nil(facts.started),
+        differs = setmetatable(ordered.collect(table_or_empty(facts.differs), text_or_nil), { array = true }),
+        updates = not running and math.tointeger(ended.update) or log.updates, last_loss = log.last,
+        best_loss = log.best, bytes = host.disk_size(folder),
+        state = running and "running" or reason == "done" and "done" or STOPPED[reason] and "stopped" or "failed",
+        reason = reason }
+end
+
+-- Runs begin one after the other; where that is unknown, 2 comes before 10.
+local function order_of(run)
+    local name = run.run:gsub("%d+", function(digits) return ("0"):rep(20 - #digits) .. digits end)
+    return (run.started or "~") .. "\0" .. name
+end
+
+--- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil, in order: an array of
+--- { folder, program = last part of its folder, run = name, started = UTC or nil, differs = array of texts, updates,
+--- last_loss, best_loss, bytes, state = "running", "done", "stopped" or "failed", reason }; the last five and updates
+--- may be nil.
+function runs.list(name)
+    local list = {}
+    for _, program in ipairs(host.list "out" or {}) do
+        if not name or program == name or program:sub(1, #name + 2) == name .. "--" then
+            local folder = "out/" .. program
+            local own = ordered.collect(names_of(folder), function(run) return read_run(folder, run) end)
+            table.sort(own, function(a, b) return order_of(a) < order_of(b) end)
+            table.move(own, 1, #own, #list + 1, list)
+        end
+    end
+    return list
+end
+
+return runs
