@@ -5,6 +5,7 @@
 #include "files/file.h"
 #include "files/folder.h"
 #include "log/run_record.h"
+#include "loop/stop.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { PATH = GA_PATH_MAX + 64, LAST_NUMBER = 999999999, LONGEST = 800 /* path of a program's folder */ };
+enum { PATH = GA_PATH_MAX + 64, LAST_NUMBER = 999999999, LONGEST = 800 /* path of a program's folder */,
+    PAUSES = 50 /* of 20 ms, until a wait is spoken of */ };
 
 /* FOLDER/NAME; ga_run_open and ga_run_find have seen to it that both are short enough. */
 static void join(char out[PATH], const char *folder, const char *name) {
@@ -47,7 +50,12 @@ int ga_run_use(const char *program_folder, ga_err *e) {
     join(path, program_folder, ".lock");
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return GA_OK;
-    return take_lock(fd, F_RDLCK, program_folder, "gagen writes its files; start again when that is done", e);
+    for (int pauses = 0;; pauses++) {
+        const int code = take_lock(fd, F_RDLCK, program_folder, "gagen writes its files", e);
+        if (code != GA_INPUT || ga_stop_requested()) return code;
+        if (pauses == PAUSES) ga_say("%s; this start waits", e->msg);
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    }
 }
 
 /* -- finding a checkpoint */

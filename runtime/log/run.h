@@ -37,7 +37,7 @@ typedef struct ga_run_end {
 } ga_run_end;
 
 /* Holds the program's folder as one of its users, until the process ends: gagen does not change files meanwhile.
- * GA_INPUT while gagen writes them. A folder without .lock is not gagen's and needs none. */
+ * Waits while gagen writes them. A folder without .lock is not gagen's and needs none. */
 int ga_run_use(const char *program_folder, ga_err *e);
 
 /* Finds the checkpoint of `--resume what`; path has GA_PATH_MAX bytes. "latest" is the newest checkpoint of `folder`,

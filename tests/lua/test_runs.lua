@@ -224,17 +224,29 @@ add("two ranks are one run", function(t)
     t.equal(record(json, p, "001")["end"].cycle, 6)
 end)
 
-add("gagen and a program do not use a folder at once", function(t)
-    local _, p = open(t)
-    t.write(p.folder .. "/.lock", "")
-    local locked = t.shell("python3 --version")
-    if locked.status ~= 0 then t.not_run("python3 holds the lock here, and is not installed") end
-    local code = ("import fcntl,subprocess,sys\nf=open(%q,'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\n"
-        .. "r=subprocess.run([%q,'--cycles','1'],capture_output=True,text=True)\nsys.stdout.write(r.stderr)\n"
-        .. "sys.exit(r.returncode)"):format(p.folder .. "/.lock", p.train)
+add("a start waits while gagen writes the folder, and gagen does not write while a run goes on", function(t)
+    local programs, p = open(t)
+    if t.shell("python3 --version").status ~= 0 then t.not_run("python3 holds the lock here, and is not installed") end
+    local code = ([[
+import fcntl, subprocess, time
+f = open(%q, 'r+')
+fcntl.lockf(f, fcntl.LOCK_EX)
+run = subprocess.Popen([%q, '--quiet', '--cycles', '1'], stderr=subprocess.PIPE, text=True)
+time.sleep(1.3)
+print('waits' if run.poll() is None else 'does not wait')
+fcntl.lockf(f, fcntl.LOCK_UN)
+print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     local result = t.run { "python3", "-c", code, env = { "GAGEN_DATA" } }
-    t.equal(result.status, 1, result.out .. result.err)
-    t.match(result.out, "is in use by process %d+: gagen writes its files; start again when that is done")
+    t.equal(result.status, 0, result.err)
+    t.match(result.out, "^waits\n0 .+ is in use by process %d+: gagen writes its files; this start waits\n")
+    local pid = t.run { "sh", "-c", ("%s --quiet --cycles 100000000 > %s 2>&1 & echo $!"):format(p.train,
+        t.temp() .. "/out"), env = { "GAGEN_DATA" } }.out:match "%d+"
+    wait_for(t, p.folder .. "/runs/002/log.jsonl", 1)
+    t.equal(programs.gagen({ p.spec, "-o", p.folder }).status, 0)       -- nothing changes
+    local refused = programs.gagen { p.spec, "-o", p.folder, "--set", "train.seed=4" }
+    t.run { "kill", "-KILL", pid }
+    t.equal(refused.status, 1)
+    t.contains(refused.err, (" is used by train (process %s): -o DIR for another folder, or wait"):format(pid))
 end)
 
 -- The cycle of the newest checkpoint that a log reports, or -1.
