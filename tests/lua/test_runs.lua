@@ -249,6 +249,36 @@ print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     t.contains(refused.err, (" is used by train (process %s): -o DIR for another folder, or wait"):format(pid))
 end)
 
+add("a sweep at once is programs of their own; two seeds share one program", function(t)
+    local programs, _, json = open(t)
+    local folder, spec = t.root .. "/" .. t.temp(), t.root .. "/" .. programs.folder() .. "/runs_sweep.lua"
+    local most, words = t.environment "GAGEN_TEST_ALL" and 8 or 3, {}
+    t.write(programs.folder() .. "/runs_sweep.lua", SPEC)
+    local function add_start(more, options)
+        words[#words + 1] = ("%s/%s run %s %s -- --quiet --threads 1 --cycles 2 %s &"):format(t.root, t.gagen, spec, more,
+            options)
+    end
+    for a = 1, most do add_start("--set accumulate=" .. a, "") end
+    add_start("", "--seed 5")
+    add_start("", "--seed 6")
+    local result = t.run { "sh", "-c", table.concat(words, "\n") .. "\nwait", cwd = folder,
+        env = { "GAGEN_DATA", "MAKEFLAGS", "CFLAGS=-O0",
+            ("XDG_CACHE_HOME=%s/%s/tests/cache"):format(t.root, t.build) } }
+    t.equal(result.status, 0, result.err)
+    local function log_of(program, run)
+        return json.lines(host.read(("%s/out/%s/runs/%s/log.jsonl"):format(folder, program, run)))
+    end
+    for a = 1, most do t.equal(log_of("runs_sweep--accumulate=" .. a, "001")[2].rows, 4 * a) end
+    local seeds = { log_of("runs_sweep", "001")[1].seed, log_of("runs_sweep", "002")[1].seed }
+    table.sort(seeds)
+    t.equal(seeds, { 5, 6 })
+    t.equal(log_of("runs_sweep", "001")[2].rows, 16)
+    local listed = programs.gagen { "ls", spec, "--json", cwd = folder }
+    local runs = json.read(listed.out)
+    t.equal(#runs, most + 2, listed.out)
+    for _, run in ipairs(runs) do t.equal({ run.state, run.updates }, { "done", 2 }) end
+end)
+
 -- The cycle of the newest checkpoint that a log reports, or -1.
 local function acknowledged(file)
     local cycle = -1
