@@ -26,7 +26,7 @@ static const option options[] = {
     {"checkpoint", "DIR", "folder of the checkpoints", TEXT, AT(checkpoint), 0, 0},
     {"resume", "latest|PATH", "go on from a checkpoint", TEXT, AT(resume), 0, 0},
     {"init", "FILE.safetensors", "initial parameters; the file may hold more tensors", TEXT, AT(init), 0, 0},
-    {"fresh", "GLOB,...", "of --init: parameters that the file may lack: 'classifier.*'", TEXT, AT(fresh), 0, 0},
+    {"fresh", "GLOB,...", "of --init: keep what FILE lacks or has in another shape: 'head.*'", TEXT, AT(fresh), 0, 0},
     {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
     {"log", "FILE.jsonl", "append one JSON object per event", TEXT, AT(log), 0, 0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
