@@ -56,7 +56,8 @@ commands.options = {
     { name = "--raw", key = "raw", doc = "gpt2: the tokens alone, without a header" },
     { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "at most N rows or tokens" },
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
-    { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
+    { name = "--force", key = "force",
+        doc = "overwrite edited files, keeping a copy of each; write into a folder with files of others" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -72,8 +73,8 @@ commands.list = {
     { name = "generate", arguments = { "SPEC" }, options = with("-o", "--force", "--stop-after"),
         doc = "write the program to out/NAME; then make -C out/NAME and out/NAME/train",
         example = "gagen specs/digits_mlp.lua --set accumulate=8",
-        details = "A file that was edited since gagen wrote it stops the command; --force overwrites "
-            .. "it and keeps a copy in the folder edited. --set is part of the program's provenance: "
+        details = "A file that was edited since gagen wrote it stops the command, and so does a folder with files of "
+            .. "others and no program of gagen; --force overwrites and keeps copies in the folder edited. --set is part of the program's provenance: "
             .. "the files show it and spec_sha256 covers it." },
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
