@@ -54,7 +54,8 @@ function COMMANDS.plan(o)
     local g, c = compile(o.spec, o)
     local _, facts = program.render(g, c)
     if o.why and o.json then facts.decisions = g.decisions end
-    io.write(o.json and host.json(facts) .. "\n" or plan.text(facts) .. (o.why and plan.decisions(g) or ""))
+    io.write(o.json and host.json(facts) .. "\n"
+        or plan.text(facts, host.terminal(1) or nil) .. (o.why and plan.decisions(g) or ""))
     return 0
 end
 

@@ -74,8 +74,8 @@ commands.list = {
         doc = "write the program to out/NAME; then make -C out/NAME and out/NAME/train",
         example = "gagen specs/digits_mlp.lua --set accumulate=8",
         details = "A file that was edited since gagen wrote it stops the command, and so does a folder with files of "
-            .. "others and no program of gagen; --force overwrites and keeps copies in the folder edited. --set is part of the program's provenance: "
-            .. "the files show it and spec_sha256 covers it." },
+            .. "others and no program of gagen; --force overwrites and keeps copies in the folder edited. --set is "
+            .. "part of the program's provenance: the files show it and spec_sha256 covers it." },
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
         example = "gagen run specs/digits_mlp.lua -- --cycles 100" },
@@ -89,8 +89,10 @@ commands.list = {
             .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Beyond 2e12 "
             .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json", "--why"),
-        doc = "every byte, kernel and collective, before anything runs",
-        details = "--why adds a line for each decision: what is fused and what is not, recomputed, read from a "
+        doc = "every layer, byte, kernel and collective, before anything runs",
+        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of its "
+            .. "times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow for "
+            .. "the table its names lose their beginnings. --why adds a line for each decision: what is fused and what is not, recomputed, read from a "
             .. "copy or from its home, in which bucket, whether logits are whole, why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),

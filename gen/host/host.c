@@ -7,6 +7,7 @@
 #include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define HOST_KEY "gagen.host"
@@ -46,7 +47,14 @@ static int host_embedded_names(lua_State *L) {
 }
 
 static int host_terminal(lua_State *L) {
-    lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+    struct winsize window = {.ws_col = 0};
+    const int fd = (int)luaL_checkinteger(L, 1);
+    if (!isatty(fd)) {
+        lua_pushboolean(L, 0);
+        return 1;
+    }
+    if (ioctl(fd, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 80;
+    lua_pushinteger(L, window.ws_col);
     return 1;
 }
 

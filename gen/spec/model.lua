@@ -3,6 +3,7 @@
 -- belong to the scope in which the layer was created: a layer created outside a `times` function and applied inside
 -- has one set of parameters for all iterations.
 local check = require "base.check"
+local cost = require "graph.cost"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -96,6 +97,24 @@ local function bind_numbers(entry, operands)
         end }, tensors
 end
 
+-- Calls make(), which appends the nodes of one layer and returns its result, and notes the layer in graph.layers. The
+-- ops of a loss are no layers.
+function Player:noted(kind, name, make)
+    local b, g = self.b, self.b.graph
+    local body, first, params = b.body, #b.body + 1, #g.params + 1
+    local y = make()
+    if b.keep_full then return y end
+    local layer = { name = name, kind = kind, shape = y.shape, count = b.scope and b.scope.count or 1, parameters = 0,
+        flops = 0 }
+    for i = first, #body do layer.flops = layer.flops + cost(body[i], b.ops).flops end
+    for i = params, #g.params do
+        local p = g.params[i]
+        layer.parameters = layer.parameters + (p.buffer and 0 or graph.elements(p.shape) * p.count)
+    end
+    g.layers[#g.layers + 1] = layer
+    return y
+end
+
 -- Applies a pointwise op to operands, tensors or numbers.
 function Player:pointwise(entry, fields, operands, at)
     local b = self.b
@@ -110,8 +129,11 @@ function Player:pointwise(entry, fields, operands, at)
         diag.fail(at, entry.name .. ": at least one operand must be a tensor", {})
     end
     local name = b:full_name(entry.name) .. "_out"
-    return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
-        { entry = bound, fields = fields })
+    local y = self:noted(entry.name, b:full_name(), function()
+        return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
+            { entry = bound, fields = fields })
+    end)
+    return y
 end
 
 -- Refuses named fields of a list of layers, except those in `known`.
@@ -240,8 +262,8 @@ function Player:make_layer(layer, event, fields, ins)
     local b = self.b
     local shared, name = b.shared, b.layer_name
     b.shared, b.layer_name = event.shared, not event.name and layer.name or nil
-    local y = self:inside(event, event.name, function()
-        return layer.apply(b, fields, table.unpack(ins))
+    local y = self:noted(layer.name, b:full_name(event.name), function()
+        return self:inside(event, event.name, function() return layer.apply(b, fields, table.unpack(ins)) end)
     end)
     b.shared, b.layer_name = shared, name
     return y

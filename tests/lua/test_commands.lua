@@ -172,7 +172,8 @@ add("a folder with files of others asks for --force, and nothing is written", fu
         local result = programs.gagen { SPEC, "-o", folder }
         t.equal(result.status, 1)
         t.equal(result.err, ("%s: %s and no MANIFEST of gagen's, an empty folder or a program of gagen expected: %s\n"
-            .. "-o another folder, or --force to write into this one (a copy of each overwritten file goes to %s/edited)\n")
+            .. "-o another folder, or --force to write into this one (a copy of each overwritten file goes to "
+            .. "%s/edited)\n")
             :format(folder, found:match "^[^:]*", found:match ": (.*)", folder))
     end
     refused "1 name found: main.c"
@@ -189,7 +190,8 @@ end)
 
 add("data, a program and its checkpoints are no files of others", function(t)
     local folder = t.temp() .. "/p"
-    for _, name in ipairs { "train", "data/x.csv", "runs/001/log.jsonl", "checkpoints/cycle-000000001/manifest.json" } do
+    for _, name in ipairs { "train", "data/x.csv", "runs/001/log.jsonl", "checkpoints/cycle-000000001/manifest.json" }
+    do
         t.write(folder .. "/" .. name, "mine")
     end
     gagen(t, SPEC, "-o", folder, "--set", "data.train=" .. ("%q"):format(t.root .. "/specs/data/digits/digits.csv.gz"))
@@ -200,8 +202,8 @@ end)
 add("a generation that was killed needs no --force, nor do those after it", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local function killed(folder, n, effect, accumulate)
-        local result = programs.gagen { SPEC, "-o", folder, "--set", "accumulate=" .. accumulate, env = { "GA_FAIL_PROGRAM=gagen",
-            "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
+        local result = programs.gagen { SPEC, "-o", folder, "--set", "accumulate=" .. accumulate, env = {
+            "GA_FAIL_PROGRAM=gagen", "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
             ("GA_FAIL_AT=rename:%d=%s"):format(n, effect) } }
         t.equal(result.status, 128 + 9, result.err)
     end

@@ -73,8 +73,8 @@ local function refuse_foreign(folder, files)
     if #found == 0 then return end
     local shown = table.concat(found, ", ", 1, math.min(#found, 5)) .. (#found > 5 and ", ..." or "")
     diag.fail(folder, ("%d name%s found and no MANIFEST of gagen's, an empty folder or a program of gagen expected: %s")
-        :format(#found, #found > 1 and "s" or "", shown), { notes = { "-o another folder, or --force to write into this "
-        .. "one (a copy of each overwritten file goes to " .. folder .. "/edited)" } })
+        :format(#found, #found > 1 and "s" or "", shown), { notes = { "-o another folder, or --force to write into "
+        .. "this one (a copy of each overwritten file goes to " .. folder .. "/edited)" } })
 end
 
 -- Files that differ from what gagen wrote there: somebody edited them, or they were never gagen's.
