@@ -90,9 +90,9 @@ commands.list = {
             .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json", "--why"),
         doc = "every layer, byte, kernel and collective, before anything runs",
-        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of its "
-            .. "times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow for "
-            .. "the table its names lose their beginnings. --why adds a line for each decision: what is fused and "
+        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of "
+            .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
+            .. "for the table its names lose their beginnings. --why adds a line for each decision: what is fused and "
             .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
             .. "why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
@@ -149,6 +149,7 @@ commands.environment = {
     { "GAGEN_DATA", "folder of data files, searched before the folder data beside the spec" },
     { "CC, CFLAGS, LDFLAGS", "compiler and flags with which make builds a program" },
     { "XDG_CACHE_HOME", "its folder gagen keeps compiled runtimes of `run` and `check --equiv`; default ~/.cache" },
+    { "NO_COLOR", "any text but an empty one: no colours on a terminal, as with TERM=dumb" },
     { "TMPDIR", "folder in which check --equiv builds its programs; default /tmp" },
 }
 

@@ -104,14 +104,8 @@ function Player:noted(kind, name, make)
     local body, first, params = b.body, #b.body + 1, #g.params + 1
     local y = make()
     if b.keep_full then return y end
-    local layer = { name = name, kind = kind, shape = y.shape, count = b.scope and b.scope.count or 1, parameters = 0,
-        flops = 0 }
-    for i = first, #body do layer.flops = layer.flops + cost(body[i], b.ops).flops end
-    for i = params, #g.params do
-        local p = g.params[i]
-        layer.parameters = layer.parameters + (p.buffer and 0 or graph.elements(p.shape) * p.count)
-    end
-    g.layers[#g.layers + 1] = layer
+    g.layers[#g.layers + 1] = { name = name, kind = kind, shape = y.shape, count = b.scope and b.scope.count or 1,
+        nodes = table.move(body, first, #body, 1, {}), params = table.move(g.params, params, #g.params, 1, {}) }
     return y
 end
 
@@ -458,6 +452,18 @@ function model.play(b, catalog, path, events, inputs)
     play(of_loss)
     b.keep_full = nil
     return player.output, player.loss_rows
+end
+
+--- Gives the layers of a model with checked sizes their parameters and flops, in the place of nodes and params.
+function model.measure(g, ops)
+    for _, layer in ipairs(g.layers) do
+        layer.parameters, layer.flops = 0, 0
+        for _, node in ipairs(layer.nodes) do layer.flops = layer.flops + cost(node, ops).flops end
+        for _, p in ipairs(layer.params) do
+            layer.parameters = layer.parameters + (p.buffer and 0 or graph.elements(p.shape) * p.count)
+        end
+        layer.nodes, layer.params = nil, nil
+    end
 end
 
 return model
