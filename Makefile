@@ -1,6 +1,8 @@
 # make demo      installs what is missing, builds, trains on real digits
 # make           out/gagen            make test      all tests but the long ones      make test-all
 # make docs      docs/COMMANDS.md; in out: the manual page, completions, annotations for editors
+# make install   to PREFIX (/usr/local) below DESTDIR; make uninstall removes the same files
+# make dist      out/gagen-VERSION.tar.gz: the sources that git tracks
 # make clean     removes gagen and what it was built from; programs in out stay
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
@@ -108,12 +110,47 @@ $(BUILD)/tests/run: $(call object,tests/main.c tests/lua_tests.c tests/workers.c
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--wrap=_cmocka_run_group_tests -o $@ $^ $(LIBS) $(shell $(PKG) --libs cmocka)
 
 # -- what is made from gagen's own lists
-docs: $(GAGEN)
+PAGES := out/gagen.1 out/gagen.d.lua out/gagen.bash out/gagen.zsh out/gagen.fish
+out/gagen.1: PAGE := --man
+out/gagen.d.lua: PAGE := --annotations
+out/gagen.bash out/gagen.zsh out/gagen.fish: PAGE = --completion $(patsubst .%,%,$(suffix $@))
+$(PAGES): $(GAGEN)
+	$(Q)mkdir -p out; $(GAGEN) help $(PAGE) > $@.new && mv $@.new $@
+
+docs: $(PAGES)
 	$(Q)$(GAGEN) help --markdown > out/COMMANDS.md && mv out/COMMANDS.md docs/COMMANDS.md
-	$(Q)$(GAGEN) help --man > out/gagen.1
-	$(Q)$(GAGEN) help --annotations > out/gagen.d.lua
-	$(Q)for shell in bash zsh fish; do $(GAGEN) help --completion $$shell > out/gagen.$$shell; done
-	@echo "docs/COMMANDS.md out/gagen.1 out/gagen.d.lua out/gagen.bash out/gagen.zsh out/gagen.fish"
+	@echo "docs/COMMANDS.md $(PAGES)"
+
+# -- installation: each line of INSTALL is a file and its place below PREFIX
+PREFIX  ?= /usr/local
+PLACE    = $(DESTDIR)$(PREFIX)
+INSTALL := $(GAGEN) bin/gagen \
+    out/gagen.1 share/man/man1/gagen.1 \
+    out/gagen.bash share/bash-completion/completions/gagen \
+    out/gagen.zsh share/zsh/site-functions/_gagen \
+    out/gagen.fish share/fish/vendor_completions.d/gagen.fish \
+    out/gagen.d.lua share/gagen/gagen.d.lua
+
+install: $(GAGEN) $(PAGES)
+	$(Q)set -e; set -- $(INSTALL); while [ $$# -gt 0 ]; do \
+	    mode=644; [ "$$2" != bin/gagen ] || mode=755; \
+	    install -D -m $$mode "$$1" "$(PLACE)/$$2"; echo "$(PLACE)/$$2"; shift 2; done
+
+uninstall:
+	$(Q)set -- $(INSTALL); while [ $$# -gt 0 ]; do rm -f "$(PLACE)/$$2"; shift 2; done
+	$(Q)[ ! -d "$(PLACE)/share/gagen" ] || rmdir "$(PLACE)/share/gagen"
+
+# the same sources give the same bytes: order, owner and time of the files are fixed
+VERSION := $(shell sed -n 's/^.define GA_VERSION "\(.*\)"/\1/p' gen/host/host.h)
+DIST     = out/gagen-$(VERSION).tar.gz
+dist:
+	@git rev-parse --git-dir >/dev/null 2>&1 || \
+	    { echo "make dist: no git checkout here, expected one: git lists the sources" >&2; exit 1; }
+	$(Q)mkdir -p out && git ls-files -z > out/dist.list
+	$(Q)tar -c --null -T out/dist.list --sort=name --owner=0 --group=0 --numeric-owner \
+	    --mtime=@$$(git log -1 --format=%ct) --transform 's,^,gagen-$(VERSION)/,' -f out/dist.tar
+	$(Q)gzip -9n < out/dist.tar > $(DIST).new && mv $(DIST).new $(DIST) && rm out/dist.tar out/dist.list
+	@echo "$(DIST)"
 
 # with a GPU: the CUDA target on the real libraries; without one it says NOT RUN
 gpu-check:
@@ -127,7 +164,7 @@ clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits all docs demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: mutants same-bits all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,5 +1,6 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files. A module that only
 -- one command needs is loaded by that command.
+local colour = require "base.colour"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local options = require "command.options"
@@ -56,7 +57,11 @@ function COMMANDS.plan(o)
     local g, c = compile(o.spec, o)
     local _, facts = program.render(g, c)
     if o.why and o.json then facts.decisions = g.decisions end
-    io.write(o.json and host.json(facts) .. "\n" or plan.text(facts) .. (o.why and plan.decisions(g) or ""))
+    if o.json then
+        io.write(host.json(facts) .. "\n")
+        return 0
+    end
+    io.write(colour.headings(plan.text(facts, host.terminal(1) or nil) .. (o.why and plan.decisions(g) or ""), 1))
     return 0
 end
 
@@ -106,7 +111,7 @@ function COMMANDS.tokenize(o)
 end
 
 function COMMANDS.list(o)
-    io.write(require "command.list" (o.arguments[1]))
+    io.write(colour.headings(require "command.list" (o.arguments[1]), 1))
     return 0
 end
 
@@ -123,7 +128,7 @@ function COMMANDS.help(o)
         made = require "command.completion" (o.completion)
     else
         local help = require "command.help"
-        made = word and help.word(word) or help.all()
+        made = colour.headings(word and help.word(word) or help.all(), 1)
     end
     io.write(made)
     return 0

@@ -7,6 +7,8 @@
 --        |                                 ^^^^^^^^^^^^ did you mean 'weight_decay'?
 --   adamw takes: lr, betas, eps, weight_decay
 
+local colour = require "base.colour"
+
 local diag = {}
 
 local diagnostic = { __name = "diagnostic" }
@@ -110,7 +112,9 @@ end
 --- Prints a diagnostic to standard error as a warning and returns.
 function diag.warn(at, message, more)
     if quiet then return end
-    io.stderr:write(diag.render(diag.new(at, "warning: " .. message, more)))
+    local d = diag.new(at, "warning: " .. message, more)
+    d.style = "warning"
+    io.stderr:write(diag.render(d, 2))
 end
 
 local function source_line(path, number)
@@ -142,8 +146,8 @@ local function column(line, token)
 end
 
 -- The source line at `at` with a caret under `token` and `hint` beside it, or nil; and whether the hint
--- is shown.
-local function excerpt(at, token, hint)
+-- is shown. paint: as from colour.of.
+local function excerpt(paint, at, token, hint)
     local path, number = diag.place(at)
     local line = source_line(path, number)
     if not line or #line > 200 then return nil, false end
@@ -153,20 +157,22 @@ local function excerpt(at, token, hint)
     if not first then return shown, false end
     local indent = (" "):rep(utf8.len(diag.escape(line:sub(1, first - 1))))
     local caret = ("^"):rep(utf8.len(diag.escape(token)))
-    return ("%s     | %s%s%s\n"):format(shown, indent, caret, hint and " " .. hint or ""), true
+    return ("%s     | %s%s\n"):format(shown, indent, paint("hint", caret .. (hint and " " .. hint or ""))), true
 end
 
---- The whole diagnostic as text that ends in a newline.
-function diag.render(d)
+--- The whole diagnostic as text that ends in a newline; fd: the descriptor that shows it, nil: no colours.
+function diag.render(d, fd)
+    local paint = colour.of(fd)
     local hint = d.hint and ("did you mean '%s'?"):format(diag.escape(d.hint))
-    local shown, hinted = excerpt(d.at, d.found, hint)
-    local lines = { ("%s: %s\n"):format(diag.escape(d.at), diag.escape(d.message)), shown }
-    if hint and not hinted then lines[#lines + 1] = hint .. "\n" end
+    local shown, hinted = excerpt(paint, d.at, d.found, hint)
+    local lines = { ("%s %s\n"):format(paint("place", diag.escape(d.at) .. ":"),
+        paint(d.style or "error", diag.escape(d.message))), shown }
+    if hint and not hinted then lines[#lines + 1] = paint("hint", hint) .. "\n" end
     for _, note in ipairs(d.notes or {}) do
         if type(note) == "string" then note = { message = note } end
-        local place = note.at and diag.escape(note.at) .. ": " or ""
+        local place = note.at and paint("place", diag.escape(note.at) .. ":") .. " " or ""
         lines[#lines + 1] = place .. diag.escape(note.message) .. "\n"
-        lines[#lines + 1] = note.at and excerpt(note.at) or nil
+        lines[#lines + 1] = note.at and excerpt(paint, note.at) or nil
     end
     return table.concat(lines)
 end

@@ -57,7 +57,8 @@ commands.options = {
     { name = "--raw", key = "raw", doc = "gpt2: the tokens alone, without a header" },
     { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "at most N rows or tokens" },
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
-    { name = "--force", key = "force", doc = "overwrite edited files, keeping a copy of each" },
+    { name = "--force", key = "force",
+        doc = "overwrite edited files, keeping a copy of each; write into a folder with files of others" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -76,9 +77,9 @@ commands.list = {
         details = "With --set, --target, --march, --ranks or --without and without -o the folder is "
             .. "out/NAME--WORD.FIELD=VALUE, out/digits_mlp--accumulate=8--optimizer.lr=1e-3 for example: the same "
             .. "values in any order give the same folder; a value that is long or has other signs than letters, "
-            .. "digits and ._+- is shown by a hash. A file that was edited since gagen wrote it stops the command; "
-            .. "--force overwrites it and keeps a copy in the folder edited. A folder in which a train runs "
-            .. "is not changed. --set is part of the program's provenance: the files show it and spec_sha256 "
+            .. "digits and ._+- is shown by a hash. A file that was edited since gagen wrote it stops the command, "
+            .. "and so does a folder with files of others and no program of gagen; --force overwrites and keeps copies "
+            .. "in the folder edited. A folder in which a train runs is not changed. --set is part of the program's provenance: the files show it and spec_sha256 "
             .. "covers it." },
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
@@ -93,9 +94,12 @@ commands.list = {
             .. "parameters. Exit 0 if no difference is above 1e-12, else 1. Beyond 2e12 "
             .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json", "--why"),
-        doc = "every byte, kernel and collective, before anything runs",
-        details = "--why adds a line for each decision: what is fused and what is not, recomputed, read from a "
-            .. "copy or from its home, in which bucket, whether logits are whole, why a kernel waits.",
+        doc = "every layer, byte, kernel and collective, before anything runs",
+        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of "
+            .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
+            .. "for the table its names lose their beginnings. --why adds a line for each decision: what is fused and "
+            .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
+            .. "why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
@@ -156,6 +160,7 @@ commands.environment = {
     { "GAGEN_DATA", "folder of data files, searched before the folder data beside the spec" },
     { "CC, CFLAGS, LDFLAGS", "compiler and flags with which make builds a program" },
     { "XDG_CACHE_HOME", "its folder gagen keeps compiled runtimes of `run` and `check --equiv`; default ~/.cache" },
+    { "NO_COLOR", "any text but an empty one: no colours on a terminal, as with TERM=dumb" },
     { "TMPDIR", "folder in which check --equiv builds its programs; default /tmp" },
 }
 

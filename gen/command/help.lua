@@ -16,11 +16,11 @@ local function option_line(option) return row(commands.option_usage(option), opt
 
 --- The text of `gagen help`.
 function help.all()
-    local out = { "gagen writes the training program for a spec.\n\n" }
+    local out = { "gagen writes the training program for a spec.\n\ncommands:\n" }
     for _, command in ipairs(commands.list) do
         out[#out + 1] = row("gagen " .. commands.usage(command), command.doc)
     end
-    out[#out + 1] = "\n"
+    out[#out + 1] = "\noptions:\n"
     for _, option in ipairs(commands.options) do out[#out + 1] = option_line(option) end
     out[#out + 1] = "\ngagen help WORD says more of a command or of anything that gagen list shows\nexit: "
         .. commands.exit_text() .. "\n"

@@ -16,6 +16,8 @@ fields.graph = {
     boundary = "body: from the gradient of a cycle to the parameters of the next (update)",
     views = "body: copies of weights, made once per update (layout)",
     iterations = "functions that nodes of `boundary` call: { name, steps, region, x, y, gram, square, ... } (update)",
+    layers = "of the model, as applied: { name, kind, shape of the result, count of iterations, parameters of all of "
+        .. "them, flops of one forward }",
     decisions = "{ what, choice, why }: what passes decided that a reader of the program may wonder about",
     norm = "{ tiles, ends }: how many sums the norm is made of, and where those of each group end (update)",
     partials = "doubles that sums over tiles need (update)",

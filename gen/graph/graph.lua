@@ -17,7 +17,7 @@ function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, param_named = {}, tensors = {}, names = {},
         forward = {}, evaluation = {}, backward = {}, boundary = {}, views = {}, draws = {},
-        decisions = {},
+        decisions = {}, layers = {},
     }
 end
 

@@ -7,6 +7,7 @@
 #include <lualib.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define HOST_KEY "gagen.host"
@@ -46,7 +47,14 @@ static int host_embedded_names(lua_State *L) {
 }
 
 static int host_terminal(lua_State *L) {
-    lua_pushboolean(L, isatty((int)luaL_checkinteger(L, 1)));
+    struct winsize window = {.ws_col = 0};
+    const int fd = (int)luaL_checkinteger(L, 1);
+    if (!isatty(fd)) {
+        lua_pushboolean(L, 0);
+        return 1;
+    }
+    if (ioctl(fd, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) window.ws_col = 80;
+    lua_pushinteger(L, window.ws_col);
     return 1;
 }
 
@@ -164,19 +172,20 @@ int ga_host_handler(lua_State *L) {
     return 1;
 }
 
-/* Calls diag.render on the diagnostic at `index`; the text is on top of the stack. */
-static int render(lua_State *L, int index) {
+/* Calls diag.render on the diagnostic at `index`, to be printed to `out`; the text is on top of the stack. */
+static int render(lua_State *L, int index, FILE *out) {
     lua_getglobal(L, "require");
     lua_pushliteral(L, "base.diag");
     if (lua_pcall(L, 1, 1, 0) != LUA_OK) return 0;
     lua_getfield(L, -1, "render");
     lua_pushvalue(L, index);
-    return lua_pcall(L, 1, 1, 0) == LUA_OK;
+    lua_pushinteger(L, fileno(out));
+    return lua_pcall(L, 2, 1, 0) == LUA_OK;
 }
 
 int ga_host_report(lua_State *L, FILE *out) {
     int value = lua_gettop(L), code = GA_EXIT_USER;
-    if (is_diagnostic(L, value) && render(L, value)) {
+    if (is_diagnostic(L, value) && render(L, value, out)) {
         fputs(lua_tostring(L, -1), out);
         lua_getfield(L, value, "kind");
         const char *kind = lua_tostring(L, -1);

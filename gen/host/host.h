@@ -51,7 +51,7 @@
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
  *   cpu()                  array of feature names of this CPU: "avx2", "fma", ... or "aarch64"
- *   terminal(fd)           whether fd 0, 1 or 2 is a terminal
+ *   terminal(fd)           columns of the terminal that fd 0, 1 or 2 is, 80 if it does not say; else false
  */
 #ifndef GA_HOST_H
 #define GA_HOST_H

@@ -200,6 +200,7 @@ function load_spec.load(path, sets, choice)
     check_patterns(g, c)
     groups.freeze(c, g.params)
     check_sizes(g, c)
+    model.measure(g, c.ops)
     batchnorm.check(g, c)
     return g, c
 end

@@ -3,6 +3,7 @@
 -- belong to the scope in which the layer was created: a layer created outside a `times` function and applied inside
 -- has one set of parameters for all iterations.
 local check = require "base.check"
+local cost = require "graph.cost"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
@@ -96,6 +97,18 @@ local function bind_numbers(entry, operands)
         end }, tensors
 end
 
+-- Calls make(), which appends the nodes of one layer and returns its result, and notes the layer in graph.layers. The
+-- ops of a loss are no layers.
+function Player:noted(kind, name, make)
+    local b, g = self.b, self.b.graph
+    local body, first, params = b.body, #b.body + 1, #g.params + 1
+    local y = make()
+    if b.keep_full then return y end
+    g.layers[#g.layers + 1] = { name = name, kind = kind, shape = y.shape, count = b.scope and b.scope.count or 1,
+        nodes = table.move(body, first, #body, 1, {}), params = table.move(g.params, params, #g.params, 1, {}) }
+    return y
+end
+
 -- Applies a pointwise op to operands, tensors or numbers.
 function Player:pointwise(entry, fields, operands, at)
     local b = self.b
@@ -110,8 +123,11 @@ function Player:pointwise(entry, fields, operands, at)
         diag.fail(at, entry.name .. ": at least one operand must be a tensor", {})
     end
     local name = b:full_name(entry.name) .. "_out"
-    return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
-        { entry = bound, fields = fields })
+    local y = self:noted(entry.name, b:full_name(), function()
+        return b:map(tensors, function(...) return bound.value(fields, ...) end, name,
+            { entry = bound, fields = fields })
+    end)
+    return y
 end
 
 -- Refuses named fields of a list of layers, except those in `known`.
@@ -240,8 +256,8 @@ function Player:make_layer(layer, event, fields, ins)
     local b = self.b
     local shared, name = b.shared, b.layer_name
     b.shared, b.layer_name = event.shared, not event.name and layer.name or nil
-    local y = self:inside(event, event.name, function()
-        return layer.apply(b, fields, table.unpack(ins))
+    local y = self:noted(layer.name, b:full_name(event.name), function()
+        return self:inside(event, event.name, function() return layer.apply(b, fields, table.unpack(ins)) end)
     end)
     b.shared, b.layer_name = shared, name
     return y
@@ -436,6 +452,18 @@ function model.play(b, catalog, path, events, inputs)
     play(of_loss)
     b.keep_full = nil
     return player.output, player.loss_rows
+end
+
+--- Gives the layers of a model with checked sizes their parameters and flops, in the place of nodes and params.
+function model.measure(g, ops)
+    for _, layer in ipairs(g.layers) do
+        layer.parameters, layer.flops = 0, 0
+        for _, node in ipairs(layer.nodes) do layer.flops = layer.flops + cost(node, ops).flops end
+        for _, p in ipairs(layer.params) do
+            layer.parameters = layer.parameters + (p.buffer and 0 or graph.elements(p.shape) * p.count)
+        end
+        layer.nodes, layer.params = nil, nil
+    end
 end
 
 return model

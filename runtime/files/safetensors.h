@@ -52,9 +52,9 @@ int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_n
 
 /* Loads `--init` from a file of any origin. It must hold all these names; other tensors are ignored. Wider
  * values are rounded once; a finite value too large for the type is refused. Names may differ as
- * safetensors_names.h says. fresh: globs of names (ga_name_fits) that the file may lack, NULL: none; it
- * must lack at least one of them, and their values in memory stay. speak: stderr names the ignored and the
- * missing tensors, and every difference if e has no room for them. */
+ * safetensors_names.h says. fresh: globs of names (ga_name_fits) that the file may lack or have with
+ * another shape, NULL: none; their values in memory stay, and there must be at least one of them. speak: stderr
+ * names the ignored and the fresh tensors, and every difference if e has no room for them. */
 int ga_safetensors_init(const char *path, const ga_array *arrays, int count, const char *fresh, bool speak,
                         ga_err *e);
 

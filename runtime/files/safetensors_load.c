@@ -37,19 +37,25 @@ typedef struct {
     bool extra;  /* it may hold tensors that are not in the model */
     bool narrow; /* its values may have a wider type, and are rounded */
     bool speak;  /* print to stderr: ignored tensors, and differences that one message has no room for */
-    const char *fresh; /* globs of names that it may lack; NULL: none */
+    const char *fresh; /* globs of names that it may lack or have with another shape; NULL: none */
 } rules;
 
 static const rules EXACT = {false, false, false, NULL};
+
+/* Parameters that keep their initial values for one reason, the first of them by name. */
+typedef struct {
+    int count;
+    char text[360];
+} fresh_list;
 
 typedef struct {
     file *f;
     rules rules;
     bool lines; /* print each difference as a line on stderr, instead of adding it to list */
-    int missing, differ, extra, fresh;
+    int missing, shapes, types, extra;
     char text[360];
-    ga_text list, kept; /* kept: the first names of fresh parameters */
-    char kept_text[260];
+    ga_text list;
+    fresh_list absent, reshaped;
 } comparison;
 
 static const json_t *entry_of(file *f, const ga_array *a, const ga_param *p, int l, char *name) {
@@ -78,6 +84,13 @@ static void shape_difference(const json_t *shape, const ga_param *p, ga_text *t)
     ga_text_add(t, ") expected");
 }
 
+/* Counts a fresh parameter; the first two are named. */
+static void add_fresh(fresh_list *list, const char *name, const char *what) {
+    const size_t used = strlen(list->text);
+    ga_text t = {.base = list->text, .size = sizeof list->text, .used = used};
+    if (list->count++ < 2) ga_text_add(&t, "%s'%.100s'%s%s", used ? ", " : "", name, *what ? " " : "", what);
+}
+
 static bool same_shape(const json_t *shape, const ga_param *p) {
     if (json_array_size(shape) != (size_t)p->rank) return false;
     for (int d = 0; d < p->rank; d++)
@@ -90,18 +103,18 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
     ga_text t = {.base = what, .size = sizeof what};
     ga_dtype dtype;
     const json_t *entry = entry_of(c->f, a, p, l, name), *shape = json_object_get(entry, "shape");
-    if (!entry && c->rules.fresh && ga_name_fits(c->rules.fresh, name)) {
-        if (c->fresh++ < 2) ga_text_add(&c->kept, "%s'%.100s'", c->kept.used ? ", " : "", name);
+    const bool reshaped = entry && !same_shape(shape, p);
+    if (reshaped) shape_difference(shape, p, &t);
+    if ((!entry || reshaped) && c->rules.fresh && ga_name_fits(c->rules.fresh, name)) {
+        add_fresh(entry ? &c->reshaped : &c->absent, name, what);
         return;
     }
-    if (!entry) {
-        c->missing++;
-        add_difference(c, name, "is missing");
+    if (!entry || reshaped) {
+        *(entry ? &c->shapes : &c->missing) += 1;
+        add_difference(c, name, entry ? what : "is missing");
         return;
     }
-    if (!same_shape(shape, p))
-        shape_difference(shape, p, &t);
-    else if (counter_type(dtype_text(entry), p, &dtype))
+    if (counter_type(dtype_text(entry), p, &dtype))
         return;
     else if (!float_type(dtype_text(entry), &dtype))
         ga_text_add(&t, "is %s, F16, BF16, F32 or F64 expected", dtype_text(entry));
@@ -110,7 +123,7 @@ static void compare_tensor(comparison *c, const ga_array *a, const ga_param *p, 
                     ga_dtype_name(a->dtype));
     else
         return;
-    c->differ++;
+    c->types++;
     add_difference(c, name, what);
 }
 
@@ -138,8 +151,8 @@ static int compare_extra(comparison *c, const ga_array *arrays, int count) {
 }
 
 static int compare(comparison *c, const ga_array *arrays, int count) {
-    c->missing = c->differ = c->fresh = 0;
-    c->kept = (ga_text){.base = c->kept_text, .size = sizeof c->kept_text};
+    c->missing = c->shapes = c->types = 0;
+    c->absent = c->reshaped = (fresh_list){0};
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++)
@@ -154,14 +167,20 @@ static int refuse_differences(comparison *c, const ga_array *arrays, int count) 
         where = "; each is named above";
         GA_TRY(compare(c, arrays, count));
     }
-    const char *hint = c->missing && !c->differ && c->rules.extra ? "; --fresh GLOB lets it lack names of GLOB" : "";
+    const char *hint = c->rules.extra && !c->types ? "; --fresh GLOB keeps the initial values of names of GLOB" : "";
     if (!c->list.full)
         return ga_fail(c->f->e, GA_INPUT, "%s: does not fit the model, nothing loaded: %s%s",
                        c->f->path, c->text, hint);
     return ga_fail(c->f->e, GA_INPUT,
                    "%s: does not fit the model, nothing loaded: %d missing, %d of another shape or "
                    "type, %d not in the model%s; the first: %.200s%s",
-                   c->f->path, c->missing, c->differ, c->extra, where, c->text, hint);
+                   c->f->path, c->missing, c->shapes + c->types, c->extra, where, c->text, hint);
+}
+
+static void say_fresh(file *f, const fresh_list *list, const char *why) {
+    if (list->count)
+        ga_say("%s: parameters %s keep their initial values (%d): %s%s", f->path, why, list->count, list->text,
+               list->count > 2 ? ", ..." : "");
 }
 
 /* Compares names in both directions, shapes and types. */
@@ -169,13 +188,13 @@ static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     comparison c = {.f = f, .rules = r};
     c.list = (ga_text){.base = c.text, .size = sizeof c.text};
     GA_TRY(compare(&c, arrays, count));
-    if (c.missing || c.differ || c.extra) return refuse_differences(&c, arrays, count);
+    if (c.missing || c.shapes || c.types || c.extra) return refuse_differences(&c, arrays, count);
     if (!r.extra) return GA_OK;
-    if (r.fresh && c.fresh == 0)
-        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: fits no parameter that %s lacks", r.fresh, f->path);
-    if (c.fresh && r.speak)
-        ga_say("%s: %d parameters are not in it and keep their initial values: %s%s", f->path, c.fresh,
-               c.kept_text, c.fresh > 2 ? ", ..." : "");
+    if (r.fresh && c.absent.count + c.reshaped.count == 0)
+        return ga_fail(f->e, GA_INPUT, "--fresh %.100s: fits no parameter that %s lacks or has with another shape",
+                       r.fresh, f->path);
+    if (r.speak) say_fresh(f, &c.absent, "that are not in it");
+    if (r.speak) say_fresh(f, &c.reshaped, "of another shape in it");
     GA_TRY(compare_extra(&c, arrays, count));
     if (c.extra && r.speak)
         ga_say("%s: %d tensors are not in the model and are ignored: %s%s", f->path, c.extra, c.text,
@@ -208,7 +227,7 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     char name[GA_NAME_MAX];
     ga_dtype dtype = GA_F32;
     const json_t *entry = entry_of(f, a, p, l, name);
-    if (!entry) return GA_OK; /* a fresh parameter keeps its value */
+    if (!entry || !same_shape(json_object_get(entry, "shape"), p)) return GA_OK; /* a fresh one keeps its value */
     const json_t *offsets = json_object_get(entry, "data_offsets");
     int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);

@@ -29,7 +29,7 @@ static const option options[] = {
     {"resume", "latest|RUN|PATH", "go on from a checkpoint: the newest, a run's newest, this one", TEXT, AT(resume), 0,
      0},
     {"init", "FILE.safetensors", "initial parameters; the file may hold more tensors", TEXT, AT(init), 0, 0},
-    {"fresh", "GLOB,...", "of --init: parameters that the file may lack: 'classifier.*'", TEXT, AT(fresh), 0, 0},
+    {"fresh", "GLOB,...", "of --init: keep what FILE lacks or has in another shape: 'head.*'", TEXT, AT(fresh), 0, 0},
     {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
     {"log", "FILE.jsonl", "append one JSON object per event; default: log.jsonl in the run's folder", TEXT, AT(log), 0,
      0},

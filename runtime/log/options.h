@@ -12,7 +12,7 @@ typedef struct ga_options {
     const char *resume;     /* "latest", the name of a run, or a checkpoint's path */
     const char *run;        /* name of a new run */
     const char *init;       /* .safetensors with the parameters */
-    const char *fresh;      /* globs of parameters that `init` may lack */
+    const char *fresh;      /* globs of parameters that `init` may lack or have with another shape */
     const char *log;        /* file for JSON lines */
     const char *watch;      /* name of a parameter; not terminated: see watch_length */
     size_t watch_length;    /* bytes of that name */

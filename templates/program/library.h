@@ -26,7 +26,7 @@ typedef struct $(name)_options {
     const char *checkpoint; /* folder for save without one */
     const char *resume;     /* "latest" (of `checkpoint`) or a checkpoint's path */
     const char *init;       /* .safetensors with the parameters */
-    const char *fresh;      /* of init: globs of parameters that the file may lack, as --fresh has them */
+    const char *fresh;      /* of init: globs of parameters that keep their initial values, as --fresh has them */
     const char *log;        /* file for JSON lines */
     int threads, quiet;
     uint64_t seed;

@@ -190,11 +190,11 @@ add("the shipped BERT loads a file of Hugging Face's BertModel", function(t)
     local text = spec { optimizer = "adamw", accumulate = 1, precision = "f32", drop = 0 }
     local p = programs.build("bert_body", (text:gsub("= 29, 9, 12, 24, 3, 2,", "= 256, 128, 32, 64, 4, 2,")))
     local err = body_is_taken(t, programs, p, file, "bert.", { "--fresh", "bert.pooler.*,classifier.*" })
-    t.contains(err, ": 4 parameters are not in it and keep their initial values: 'bert.pooler.dense.weight', "
+    t.contains(err, ": parameters that are not in it keep their initial values (4): 'bert.pooler.dense.weight', "
         .. "'bert.pooler.dense.bias', ...\n")
     local refused = programs.train(p, { "--init", file, status = 1 })
     t.contains(refused.err, "'bert.pooler.dense.weight' is missing")
-    t.match(refused.err, "; %-%-fresh GLOB lets it lack names of GLOB\n$")
+    t.match(refused.err, "; %-%-fresh GLOB keeps the initial values of names of GLOB\n$")
     refused = programs.train(p, { "--fresh", "classifier.*", status = 1 })
     t.contains(refused.err, "--fresh: given without --init")
 end)

@@ -164,23 +164,66 @@ add("an edited file is kept", function(t)
     t.equal(host.exists(folder .. "/edited/kernels.c.3"), false)
 end)
 
-add("a file that gagen did not write is kept", function(t)
+add("a folder with files of others asks for --force, and nothing is written", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.temp() .. "/p"
-    host.folder(folder)
     t.write(folder .. "/main.c", "mine")
-    local refused = programs.gagen { SPEC, "-o", folder }
-    t.equal(refused.status, 1)
-    t.contains(refused.err, "1 file was there before gagen, which would overwrite it: main.c")
-    t.equal(host.read(folder .. "/main.c"), "mine")
-    t.equal(host.exists(folder .. "/step.c"), false)
+    local function refused(found)
+        local result = programs.gagen { SPEC, "-o", folder }
+        t.equal(result.status, 1)
+        t.equal(result.err, ("%s: %s and no MANIFEST of gagen's, an empty folder or a program of gagen expected: %s\n"
+            .. "-o another folder, or --force to write into this one (a copy of each overwritten file goes to "
+            .. "%s/edited)\n")
+            :format(folder, found:match "^[^:]*", found:match ": (.*)", folder))
+    end
+    refused "1 name found: main.c"
+    t.equal(host.list(folder), { "main.c" })
     t.write(folder .. "/MANIFEST", "mine too")
-    t.contains(programs.gagen { SPEC, "-o", folder }.err, "2 files were there before gagen, which would overwrite "
-        .. "them: main.c, MANIFEST")
+    for i = 1, 4 do t.write(folder .. "/runtime/base/" .. i .. ".c", "") end
+    refused "6 names found: MANIFEST, main.c, runtime/base/1.c, runtime/base/2.c, runtime/base/3.c, ..."
+    t.equal(host.list(folder), { "MANIFEST", "main.c", "runtime" })
     gagen(t, SPEC, "-o", folder, "--force")
     t.equal(host.read(folder .. "/edited/main.c"), "mine")
     t.equal(host.read(folder .. "/edited/MANIFEST"), "mine too")
     gagen(t, SPEC, "-o", folder)
+end)
+
+add("data, a program and its checkpoints are no files of others", function(t)
+    local folder = t.temp() .. "/p"
+    for _, name in ipairs { "train", "data/x.csv", "runs/001/log.jsonl", "checkpoints/cycle-000000001/manifest.json" }
+    do
+        t.write(folder .. "/" .. name, "mine")
+    end
+    gagen(t, SPEC, "-o", folder, "--set", "data.train=" .. ("%q"):format(t.root .. "/specs/data/digits/digits.csv.gz"))
+    t.equal(host.read(folder .. "/data/x.csv"), "mine")
+end)
+
+-- Ends gagen before the n-th file is in its place, or after it. A generation renames a file for each that it changes.
+add("a generation that was killed needs no --force, nor do those after it", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function killed(folder, n, effect, accumulate)
+        local result = programs.gagen { SPEC, "-o", folder, "--set", "accumulate=" .. accumulate, env = {
+            "GA_FAIL_PROGRAM=gagen", "LD_PRELOAD=" .. t.root .. "/" .. t.build .. "/tests/faults/faults.so",
+            ("GA_FAIL_AT=rename:%d=%s"):format(n, effect) } }
+        t.equal(result.status, 128 + 9, result.err)
+    end
+    local folder = t.temp() .. "/new"
+    for _, n in ipairs { 1, 2, 40 } do
+        killed(folder .. n, n, "kill", 4)
+        gagen(t, SPEC, "-o", folder .. n, "--set", "accumulate=2")
+    end
+    folder = t.temp() .. "/older"
+    gagen(t, SPEC, "-o", folder)
+    for n, effect in ipairs { "kill", "killed", "kill", "killed" } do
+        killed(folder, n, effect, 4 + n)
+    end
+    killed(folder, 8, "killed", 3)
+    gagen(t, SPEC, "-o", folder)
+    local plain = t.temp() .. "/plain"
+    gagen(t, SPEC, "-o", plain)
+    t.equal(host.read(folder .. "/MANIFEST"), host.read(plain .. "/MANIFEST"))
+    t.write(folder .. "/step.c", "mine")
+    t.match(programs.gagen { SPEC, "-o", folder }.err, ": 1 file was edited after gagen wrote it: step.c\n")
 end)
 
 add("files of another version are removed; edited files and files of others stay", function(t)

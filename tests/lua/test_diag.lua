@@ -89,4 +89,49 @@ add("the line of a field", function(t)
     t.equal(diag.field("none.lua:6", "seed"), "none.lua:6")
 end)
 
+-- A diagnostic in colour: the place bold, the message red, caret and hint green; a warning yellow.
+local REFUSED = "\27[1m%s:2:\27[0m \27[31moptimizer 'adamw': unknown field 'wieght_decay'\27[0m\n"
+    .. '   2 | optimizer { "adamw", lr = 3e-4, wieght_decay = 0.1 }\n'
+    .. "     |                                 \27[32m^^^^^^^^^^^^ did you mean 'weight_decay'?\27[0m\n"
+
+local DIGITS = [[
+data { "csv", train = "digits/digits.csv.gz", target = "last" }
+optimizer { "adamw", lr = 3e-4, wieght_decay = 0.1 }
+batch (4)
+model { linear "a" { 10 } }
+loss "cross_entropy"
+schedule { "cosine", total = 2 }
+train { updates = 5 }
+]]
+
+add("diagnostics are in colour on a terminal only", function(t)
+    local terminal, path = t.load("tests/lua/terminal.lua"), t.temp() .. "/s.lua"
+    t.write(path, DIGITS)
+    local function shown(more, ...)
+        return (terminal(t, t.gagen .. " check " .. path .. (more or ""), 80, { "TERM=xterm", "NO_COLOR",
+            "GAGEN_DATA=specs/data", ... }))
+    end
+    local refused = REFUSED:format(path)
+    t.equal(shown():sub(1, #refused), refused)
+    t.equal(shown("", "NO_COLOR="):sub(1, #refused), refused)
+    local plain = refused:gsub("\27%[%d+m", "")
+    for _, text in ipairs { shown("", "NO_COLOR=1"), shown("", "TERM=dumb"), shown("", "TERM"), shown(" 2>&1 | cat") } do
+        t.equal(text:sub(1, #plain), plain)
+        t.equal(text:find("\27", 1, true), nil)
+    end
+    t.write(path, (DIGITS:gsub("wieght", "weight")))
+    local warning = ":6:\27[0m \27[33mwarning: schedule: total is 2, "
+    t.contains(shown(), path .. warning)
+end)
+
+add("headings of plan, list and help are bold on a terminal only", function(t)
+    local terminal = t.load("tests/lua/terminal.lua")
+    for command, heading in next, { plan = "memory", help = "options:", list = "layers:" } do
+        local words = t.gagen .. " " .. command .. (command == "plan" and " specs/digits_mlp.lua" or "")
+        local text = terminal(t, words, 200, { "TERM=xterm", "NO_COLOR" })
+        t.contains(text, "\n\27[1m" .. heading .. "\27[0m")
+        t.equal(text:gsub("\27%[%d+m", ""), terminal(t, words .. " | cat", 200, { "TERM=xterm", "NO_COLOR" }))
+    end
+end)
+
 return tests

@@ -200,7 +200,10 @@ end)
 local function checkout(t, text)
     local folder = t.temp()
     t.write(folder .. "/gen/gagen.lua", text)
-    t.write(folder .. "/gen/base/diag.lua", assert(host.read "gen/base/diag.lua"))
+    for _, name in ipairs { "diag", "colour" } do
+        local path = ("/gen/base/%s.lua"):format(name)
+        t.write(folder .. path, assert(host.read(path:sub(2))))
+    end
     return folder
 end
 

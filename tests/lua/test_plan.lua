@@ -185,6 +185,74 @@ local function generated(t, programs, text, below, environment)
     return folder .. "/out/same--march=x86-64-v3"
 end
 
+-- Layers as one line each: "name kind shape times parameters forward FLOP of an update".
+local function layers_of(t, text, ...)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/layers.lua"
+    t.write(path, text)
+    local plan, list, sum = programs.plan({ name = "layers", spec = path }, ...), {}, 0
+    for i, l in ipairs(plan.layers) do
+        list[i] = ("%s %s %s %d %d %d"):format(l.name, l.kind, table.concat(l.shape, "x"), l.count, l.parameters,
+            l.flops_per_cycle)
+        sum = sum + l.parameters
+    end
+    t.equal(sum, plan.totals.parameters, "parameters of the layers")
+    return list, plan, programs, path
+end
+
+-- A product of K columns takes 2 K operations for each of its values, the others one; a cycle has 3 x 8 rows.
+add("the plan has a row for each layer, once for all iterations of times", function(t)
+    local list, plan = layers_of(t, spec(3))
+    t.equal(list, {
+        "in linear 8x24 1 1560 73728",                      -- 64 x 24 + 24; 2 x 64 x 24 x 24
+        "h.N.fc linear 8x24 2 1200 55296",                  -- 2 x (24 x 24 + 24); 2 x 2 x 24 x 24 x 24
+        "h.N tanh 8x24 2 0 1152",
+        "h.N add 8x24 2 0 1152",
+        "out linear 8x10 1 250 11520" })                    -- 24 x 10 + 10; 2 x 24 x 10 x 24
+    local forward = 0
+    for _, k in ipairs(plan.kernels) do
+        if k.role == "forward" and not k.name:find "^loss" and k.name ~= "tally" then
+            forward = forward + k.flops * k.calls
+        end
+    end
+    t.equal(forward, 73728 + 55296 + 1152 + 1152 + 11520, "work of the kernels")
+    -- batchnorm's buffers are no parameters; a layer that is applied twice has them once; a loss has no layers
+    list = layers_of(t, (spec(1):gsub("\nmodel[^\n]*", [[
+
+model(function(batch)
+    local fc = linear "fc" { 24 }
+    local x = batchnorm "bn" {} (linear "in" { 24 } (batch.input))
+    return linear "out" { 10 } (fc(x) * fc(x))
+end)]]):gsub('\nloss[^\n]*', [[
+
+loss(function(out, batch) return sum(out * out) end)]]):gsub(', metrics = { "loss", "accuracy" }', "")))
+    for i, line in ipairs(list) do list[i] = line:match "^(.-) %d+$" end
+    t.equal(list, { "in linear 8x24 1 1560", "bn batchnorm 8x24 1 48", "fc linear 8x24 1 600", "fc linear 8x24 1 0",
+        " mul 8x24 1 0", "out linear 8x10 1 250" })
+end)
+
+add("the table of layers has aligned columns; on a terminal long names are cut", function(t)
+    local text = spec(3):gsub('"in"', '"a_rather_long_name_of_a_layer"')
+    local _, _, programs, path = layers_of(t, text)
+    local shown = programs.gagen { "plan", path }.out
+    t.contains(shown, [[
+  layer                          kind    output   times  parameters  forward FLOP
+  a_rather_long_name_of_a_layer  linear  (8, 24)      1       1,560        73,728
+  h.N.fc                         linear  (8, 24)      2       1,200        55,296
+  h.N                            tanh    (8, 24)      2           0         1,152
+  h.N                            add     (8, 24)      2           0         1,152
+  out                            linear  (8, 10)      1         250        11,520
+  total                                                       3,010       142,848
+]])
+    local terminal = t.load("tests/lua/terminal.lua")
+    t.contains(terminal(t, t.gagen .. " plan " .. path, 67), [[
+  layer            kind    output   times  parameters  forward FLOP
+  …ame_of_a_layer  linear  (8, 24)      1       1,560        73,728
+  h.N.fc           linear  (8, 24)      2       1,200        55,296
+]])
+    t.contains(terminal(t, t.gagen .. " plan " .. path, 200), "\n  a_rather_long_name_of_a_layer  linear ")
+end)
+
 add("each kind of decision of the passes is shown with its reason", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local path = programs.folder() .. "/decisions.lua"

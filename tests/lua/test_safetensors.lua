@@ -38,10 +38,11 @@ local function mlp(t, precision)
     return programs, programs.build("mlp_" .. precision, spec("ten.csv", MLP, ('precision "%s"\n'):format(precision)))
 end
 
--- The parameters that a program starts with after --init.
-local function initial(t, programs, p, file)
+-- The parameters that a program starts with after --init FILE, or without a file; more options at positions.
+local function initial(t, programs, p, file, ...)
     local out = t.temp() .. "/initial.safetensors"
-    local result = programs.train(p, { "--cycles", 1, "--init", file, "--save-init", out })
+    local options = file and { "--init", file, ... } or {}
+    local result = programs.train(p, { "--cycles", 1, "--save-init", out, table.unpack(options) })
     return programs.tensors(out), result.err
 end
 
@@ -113,6 +114,20 @@ add("--init ignores tensors that are not in the model, and names them", function
     t.equal(err, file .. ": 2 tensors are not in the model and are ignored: 'fc3.mask', 'fc3.step'\nready\n")
 end)
 
+add("--fresh keeps the initial values of a parameter of another shape", function(t)
+    local programs, p = mlp(t, "f32")
+    local file = t.temp() .. "/head_of_3.safetensors"
+    write_file(t, file, { { "fc1.weight", "F32", { 20, 10 }, 1 }, { "fc1.bias", "F32", { 20 }, 2 },
+        { "fc2.weight", "F32", { 3, 20 }, 3 }, { "fc2.bias", "F32", { 3 }, 4 } })
+    local found, err = initial(t, programs, p, file, "--fresh", "fc2.*")
+    t.equal(err, file .. ": parameters of another shape in it keep their initial values (2): 'fc2.weight' has shape "
+        .. "(3, 20), (10, 20) expected, 'fc2.bias' has shape (3), (10) expected\nready\n")
+    local stored, own = programs.tensors(file), initial(t, programs, p)
+    for name in next, own do
+        t.equal(found[name].values, (name:find "^fc1" and stored or own)[name].values, name)
+    end
+end)
+
 add("--init names what does not fit", function(t)
     local programs, p = mlp(t, "f32")
     local file = t.temp() .. "/other.safetensors"
@@ -166,7 +181,8 @@ add("a file of mixed types", function(t)
     end
     p = programs.build("mixed_integers", spec("tiny.csv", 'linear "lm_head" { 4, bias = false }'))
     local result = programs.train(p, { "--init", file, status = 1 })
-    t.match(result.err, ": 'lm_head.weight' has shape %(2, 4%), %(4, 4%) expected\n$")
+    t.match(result.err, ": 'lm_head.weight' has shape %(2, 4%), %(4, 4%) expected; %-%-fresh GLOB keeps the initial "
+        .. "values of names of GLOB\n$")
 end)
 
 local HEADER = [[

@@ -345,9 +345,59 @@ static void names_of_others(void **state) {
                            "bert.0.LayerNorm.bias bert.1.LayerNorm.bias head.weight", NULL, "1 3 4 5 6 7");
 }
 
+/* Sends stderr to a file until stderr_back(saved). */
+static int stderr_to(const char *path) {
+    fflush(stderr);
+    int saved = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, 2);
+    close(fd);
+    return saved;
+}
+
+static void stderr_back(int saved) {
+    dup2(saved, 2);
+    close(saved);
+}
+
+/* Loads a file whose head.weight is longer than the model's; the lines on stderr become text[size]. */
+static int load_reshaped(void **state, const char *fresh, double *x, char *text, size_t size, ga_err *e) {
+    static const double stored[] = {7, 8, 9, 10};
+    static const ga_param wide[] = {{"fc.weight", 0, 1, 1, {1}, 0, 0, 1}, {"head.weight", 0, 1, 1, {3}, 1, 0, 3}};
+    static const ga_param narrow[] = {{"fc.weight", 0, 1, 1, {1}, 0, 0, 1}, {"head.weight", 0, 1, 1, {2}, 1, 0, 2},
+                                      {"tail.weight", 0, 1, 1, {1}, 3, 0, 1}};
+    ga_array file = {wide, 2, "", GA_F64, (void *)stored}, memory = {narrow, 3, "", GA_F64, x};
+    size_t n;
+    assert_int_equal(ga_safetensors_save(scratch_path(*state, "reshaped"), &file, 1, e), 0);
+    int saved = stderr_to(scratch_path(*state, "said"));
+    int code = ga_safetensors_init(scratch_path(*state, "reshaped"), &memory, 1, fresh, true, e);
+    stderr_back(saved);
+    char *found = get_file(scratch_path(*state, "said"), &n);
+    snprintf(text, size, "%.*s", (int)n, found);
+    free(found);
+    return code;
+}
+
+/* --fresh takes a tensor of another shape too: its values stay, the others are loaded. */
+static void fresh_shapes(void **state) {
+    double x[] = {1, 2, 3, 4};
+    char said[600];
+    ga_err e = {0};
+    assert_int_equal(load_reshaped(state, "head.*,tail.*", x, said, sizeof said, &e), 0);
+    assert_true(x[0] == 7 && x[1] == 2 && x[2] == 3 && x[3] == 4);
+    assert_has(said, ": parameters of another shape in it keep their initial values (1): "
+                     "'head.weight' has shape (3), (2) expected\n");
+    assert_has(said, ": parameters that are not in it keep their initial values (1): 'tail.weight'\n");
+    x[0] = 1;
+    assert_int_equal(load_reshaped(state, "tail.*", x, said, sizeof said, &e), GA_INPUT);
+    assert_has(e.msg, "'head.weight' has shape (3), (2) expected; --fresh GLOB keeps the initial values of names");
+    assert_true(x[0] == 1);
+    assert_int_equal(load_reshaped(state, "fc.*,tail.*", x, said, sizeof said, &e), GA_INPUT);
+}
+
 static void fresh_names(void **state) {
     const char *body = "fc.weight 0.LayerNorm.weight 1.LayerNorm.weight 0.LayerNorm.bias 1.LayerNorm.bias";
-    names_are_taken(state, body, NULL, "'head.weight' is missing; --fresh GLOB lets it lack names of GLOB");
+    names_are_taken(state, body, NULL,
+                    "'head.weight' is missing; --fresh GLOB keeps the initial values of names of GLOB");
     names_are_taken(state, body, "head.*", "1 2 3 4 5 0");
     names_are_taken(state, body, "*", "1 2 3 4 5 0");
     names_are_taken(state, body, "tail.*,hea*", "1 2 3 4 5 0");
@@ -368,13 +418,9 @@ static void many_differences(void **state) {
     ga_err e;
     size_t n;
     assert_int_equal(ga_safetensors_save(scratch_path(s, "many"), &a, 1, &e), 0);
-    fflush(stderr);
-    int saved = dup(2), fd = open(scratch_path(s, "lines"), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    dup2(fd, 2);
+    int saved = stderr_to(scratch_path(s, "lines"));
     int code = ga_safetensors_check(scratch_path(s, "many"), &b, 1, true, &e);
-    dup2(saved, 2);
-    close(saved);
-    close(fd);
+    stderr_back(saved);
     assert_int_equal(code, GA_INPUT);
     assert_has(e.msg, "24 missing, 0 of another shape or type, 6 not in the model; each is named above");
     char *text = get_file(scratch_path(s, "lines"), &n);
@@ -411,6 +457,7 @@ int test_safetensors(void) {
                                        cmocka_unit_test(initial_values),
                                        cmocka_unit_test(names_of_others),
                                        cmocka_unit_test(fresh_names),
+                                       cmocka_unit_test(fresh_shapes),
                                        cmocka_unit_test(many_differences),
                                        cmocka_unit_test(cuts)};
     return cmocka_run_group_tests_name("safetensors", tests, scratch_setup, scratch_teardown);

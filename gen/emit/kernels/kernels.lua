@@ -5,6 +5,7 @@
 --   linear 'fc1', linear 'fc2' of 64 x 64    ->    linear_16x64x64(w, m->a.fc1_y, m->a.x, m->v.fc1_weight, ...)
 --                                                  linear_16x64x64(w, m->a.fc2_y, m->a.fc1_y, m->v.fc2_weight, ...)
 local c_text = require "emit.targets.c_text"
+local cost = require "graph.cost"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ops = require "emit.targets.ops"
@@ -151,14 +152,6 @@ local function parameters(kernel, node, target)
     if kernel.can_add then list[#list + 1] = "bool add" end
     if kernel.ends then list[#list + 1] = "bool last" end
     return list
-end
-
-local function cost_of(node, op)
-    if node.statements then
-        local n = graph.elements(graph.result(node).shape)
-        return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
-    end
-    return op.cost(node)
 end
 
 -- Average bytes per element that a kernel reads and writes.
@@ -310,9 +303,9 @@ function kernels.make(node, section, context)
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
     end
-    local cost = cost_of(node, op)
-    kernel.flops = cost.flops
-    kernel.bytes = math.floor((cost.elements + added(node)) * bytes_each(node, context.real))
+    local work = cost(node, context.ops)
+    kernel.flops = work.flops
+    kernel.bytes = math.floor((work.elements + added(node)) * bytes_each(node, context.real))
     kernel.fn = function_of(kernel, node, op, context)
     expr.blame(nil)
     return kernel

@@ -4,6 +4,7 @@ local accumulation = require "spec.accumulation"
 local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
 local graph = require "graph.graph"
+local layers = require "emit.program.layers"
 local profile = require "emit.program.profile"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
@@ -86,7 +87,7 @@ function plan.facts(g, config, kernel_list)
     local size = g.real == "f64" and 8 or 4
     local facts = { format = 1, name = config.name, target = config.target,
         profile = config.profile, precision = g.half or g.real, ranks = config.ranks,
-        threads = config.threads or 0, parameters = {}, arenas = plan.arenas(g, config),
+        threads = config.threads or 0, parameters = {}, layers = layers.facts(g), arenas = plan.arenas(g, config),
         tensors = {}, kernels = {}, collectives = {}, outside = {
             "thread stacks", "the C library, zlib and jansson while files are opened",
         } }
@@ -153,11 +154,11 @@ local commas = text.commas
 
 local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }
 
---- The plan as text for people.
-function plan.text(facts)
+--- The plan as text for people. columns: of the terminal that shows it; nil: names are whole.
+function plan.text(facts, columns)
     local out = {}
     local function line(...) out[#out + 1] = string.format(...) end
-    line("%-12s%s parameters   target %s, %s, profile %s", facts.name,
+    line("%-10s  %s parameters   target %s, %s, profile %s", facts.name,
         commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
     local cycle = facts.cycle
     line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s%s",
@@ -167,6 +168,8 @@ function plan.text(facts)
     for _, entry in ipairs(cycle.later or {}) do
         line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
     end
+    line("%-12sresults of a micro-step, FLOP of an update", "model")
+    for _, row in ipairs(layers.lines(facts.layers, columns)) do line("%s", row) end
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     for _, arena in ipairs(facts.arenas) do
