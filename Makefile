@@ -144,7 +144,7 @@ uninstall:
 VERSION := $(shell sed -n 's/^.define GA_VERSION "\(.*\)"/\1/p' gen/host/host.h)
 DIST     = out/gagen-$(VERSION).tar.gz
 dist:
-	@git rev-parse --git-dir >/dev/null 2>&1 || \
+	@git ls-files --error-unmatch Makefile >/dev/null 2>&1 || \
 	    { echo "make dist: no git checkout here, expected one: git lists the sources" >&2; exit 1; }
 	$(Q)mkdir -p out && git ls-files -z > out/dist.list
 	$(Q)tar -c --null -T out/dist.list --sort=name --owner=0 --group=0 --numeric-owner \

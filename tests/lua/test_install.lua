@@ -51,7 +51,7 @@ add("install writes six files below DESTDIR and PREFIX; uninstall removes them a
 end)
 
 add("dist has the files that git tracks, and builds by itself", function(t)
-    if t.shell("git rev-parse --git-dir").status ~= 0 then t.not_run("not in a git checkout") end
+    if t.shell("git ls-files --error-unmatch Makefile").status ~= 0 then t.not_run("not in a git checkout") end
     local archive = make(t, "dist"):match "[^\n]*"
     local name = t.run({ t.gagen, "version" }).out:match "^gagen (%S+),"
     t.equal(archive, ("out/gagen-%s.tar.gz"):format(name))
@@ -67,6 +67,9 @@ add("dist has the files that git tracks, and builds by itself", function(t)
     -- all that is embedded and compiled here is there
     local env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL" }
     local whole = t.environment "GAGEN_TEST_ALL" ~= nil
+    local refused = t.run { "make", "-s", "-C", top, "dist", env = env }
+    t.equal(refused.status, 2)
+    t.match(refused.err, "^make dist: no git checkout here, ")
     local built = t.run { "make", "-C", top, whole and "-s" or "-n", env = env }
     t.equal(built.status, 0, built.err)
     if whole then
