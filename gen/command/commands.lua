@@ -78,9 +78,9 @@ commands.list = {
             .. "out/NAME--WORD.FIELD=VALUE, out/digits_mlp--accumulate=8--optimizer.lr=1e-3 for example: the same "
             .. "values in any order give the same folder; a value that is long or has other signs than letters, "
             .. "digits and ._+- is shown by a hash. A file that was edited since gagen wrote it stops the command, "
-            .. "and so does a folder with files of others and no program of gagen; --force overwrites and keeps copies "
-            .. "in the folder edited. A folder in which a train runs is not changed. --set is part of the program's provenance: the files show it and spec_sha256 "
-            .. "covers it." },
+            .. "and so does a folder with files of others and no program of gagen; --force overwrites and keeps "
+            .. "copies in the folder edited. A folder in which a train runs is not changed. --set is part of the "
+            .. "program's provenance: the files show it and spec_sha256 covers it." },
     { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
         example = "gagen run specs/digits_mlp.lua -- --cycles 100" },

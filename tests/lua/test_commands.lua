@@ -126,7 +126,7 @@ add("run forwards a signal to the program", function(t)
         until grep -q '^ready' %s/err || ! kill -0 $!; do sleep 0.1; done
         kill -TERM $!; wait $!; echo $?]]):format(t.gagen, SPEC, folder, folder, folder))
     t.equal(result.out, "75\n")
-    assert(t.shell("ls -d " .. folder .. "/p/checkpoints/cycle-*").status == 0)
+    assert(t.shell("ls -d " .. folder .. "/p/runs/001/checkpoints/cycle-*").status == 0)
 end)
 
 add("a pattern that fits no test fails", function(t)
