@@ -294,6 +294,9 @@ local function evaluation_of(c, given, path)
         end
     end
     c.eval = given:has("eval") and eval or nil
+    if c.eval and not data.has_eval_rows(c.data) then
+        diag.fail(at, "eval: data has no rows for it: expected data.eval = FILE, or data.split = { eval = N }", {})
+    end
     c.eval_at, c.measures_f1 = at, ordered.find(eval.metrics, "f1") ~= nil
     c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
     if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then

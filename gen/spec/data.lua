@@ -292,6 +292,9 @@ local function extremes(d, where)
     if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
 end
 
+--- Whether there are rows for evaluation alone; without them a program that is asked to evaluate has the training rows.
+function data.has_eval_rows(d) return d.eval ~= nil or d.split ~= nil end
+
 --- Refuses negative targets other than `ignore`, the value that the loss ignores.
 function data.check_ignored(d, ignore)
     if d.ignored and d.ignored ~= ignore then

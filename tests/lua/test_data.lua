@@ -7,7 +7,11 @@ end
 
 local NEAR = { f32 = 1e-6, f64 = 1e-15 }
 
+-- Without rows of their own evaluations read the files of train.
 local function spec(data, model, more)
+    if not data:find "eval = " then
+        data = data .. ", eval = " .. (data:match "train = (%b{})" or data:match 'train = ("[^"]*")')
+    end
     return ([[
 data       { %s, shuffle = false }
 batch      (4)
