@@ -100,9 +100,10 @@ local quiet = false
 
 --- Calls f(...) without printing its warnings, for a second evaluation of the same spec.
 function diag.without_warnings(f, ...)
+    local before = quiet
     quiet = true
     local results = table.pack(pcall(f, ...))
-    quiet = false
+    quiet = before
     if not results[1] then error(results[2], 0) end
     return table.unpack(results, 2, results.n)
 end

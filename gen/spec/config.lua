@@ -12,6 +12,7 @@ local schedule = require "spec.schedule"
 local sums = require "spec.sums"
 local text = require "base.text"
 local traced = require "spec.traced"
+local warnings = require "spec.warnings"
 local words = require "spec.words"
 
 local config = {}
@@ -168,6 +169,7 @@ local function lengths(c, given, path, option)
         diag.fail(diag.field(at, "skip_z"), 'train: skip_z needs norms that are finite, expected on_nonfinite = '
             .. '"stop" or "skip"', {})
     end
+    warnings.check_allowed(train.allow, at)
     c.train, c.train_at = train, at
     config.set_length(c, function(complaint)
         diag.fail(option and "gagen" or c.batch_at, (option and "--ranks: " or "batch: ") .. complaint, {})

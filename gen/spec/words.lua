@@ -187,6 +187,7 @@ words.list = {
             doc = "reaction to a gradient that is not finite" }),
         field("skip_z", "num", { above = 0, doc = "an update is skipped if its gradient norm is more than skip_z "
             .. "standard deviations above the mean of earlier norms, once 128 are known" }),
+        field("allow", "list", { default = {}, doc = "names of warnings that are not given (gagen list warnings)" }),
     } },
     { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
       doc = "measuring on rows not trained on", fields = {
