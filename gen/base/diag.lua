@@ -114,6 +114,11 @@ function diag.warn(at, message, more)
     io.stderr:write(diag.render(diag.new(at, "warning: " .. message, more)))
 end
 
+--- Prints what was made of the spec at `at` to standard error, where warnings are printed too.
+function diag.say(at, message)
+    if not quiet then io.stderr:write(("%s: %s\n"):format(diag.escape(at), diag.escape(message))) end
+end
+
 local function source_line(path, number)
     local text = number and host.exists(path) == "file" and host.read(path, 1048576)
     if not text then return nil end
