@@ -102,9 +102,10 @@ local quiet = false
 
 --- Calls f(...) without printing its warnings, for a second evaluation of the same spec.
 function diag.without_warnings(f, ...)
+    local before = quiet
     quiet = true
     local results = table.pack(pcall(f, ...))
-    quiet = false
+    quiet = before
     if not results[1] then error(results[2], 0) end
     return table.unpack(results, 2, results.n)
 end
@@ -115,6 +116,11 @@ function diag.warn(at, message, more)
     local d = diag.new(at, "warning: " .. message, more)
     d.style = "warning"
     io.stderr:write(diag.render(d, 2))
+end
+
+--- Prints what was made of the spec at `at` to standard error, where warnings are printed too.
+function diag.say(at, message)
+    if not quiet then io.stderr:write(("%s: %s\n"):format(diag.escape(at), diag.escape(message))) end
 end
 
 local function source_line(path, number)

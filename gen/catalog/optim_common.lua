@@ -5,9 +5,13 @@ local expr = require "base.expr"
 local common = {}
 
 --- Fields of optimizers; `default` is the value that the original implementation has.
-function common.lr(default)
+
+--- The learning rate; `least` and `greatest` bound what practice has, widely: a run whose highest rate is outside gets
+--- a warning (unusual_rate of spec/warnings.lua), without them none does.
+function common.lr(default, least, greatest)
     return { name = "lr", type = "num", required = default == nil or nil, default = default, min = 0,
-        doc = "learning rate" }
+        usual = least and { least, greatest },
+        doc = least and ("learning rate, usually %g to %g"):format(least, greatest) or "learning rate" }
 end
 
 function common.betas(first, second)

@@ -51,13 +51,16 @@ local function lower(path, o, sets, choice)
 end
 
 --- Lowers the spec at `path` with the options `o` of the command line. `more`: further sets (set.read), after those
---- of the command line. Returns the graph and the configuration.
+--- of the command line, for one more program of the same spec: without warnings. Returns the graph and the
+--- configuration.
 return function(path, o, more)
     local sets = set.read_all(o.set or {})
     table.move(more or {}, 1, #(more or {}), #sets + 1, sets)
-    local g, c = fit(function(choice) return lower(path, o, sets, choice) end)
+    local function make(choice) return lower(path, o, sets, choice) end
+    if more then return diag.without_warnings(fit, make) end
+    local g, c = fit(make)
     for _, param in ipairs(g.params) do
-        if not param.used and not param.frozen and not more then
+        if not param.used and not param.frozen then
             diag.warn(param.at, ("the loss does not depend on '%s': it is not trained"):format(
                 param.name))
         end

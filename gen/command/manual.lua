@@ -9,6 +9,9 @@ local ABOUT = "gagen reads a spec, a short description in Lua of data, model, lo
     .. "schedule, and writes the training program for it: readable C, or C and CUDA, with gradient "
     .. "accumulation unrolled, one static memory plan and communication only where an update happens."
 
+local WARNINGS = "A command that reads a spec warns of plausible mistakes. Each warning says its fix and ends with its "
+    .. 'name in brackets; train { allow = { "NAME" } } silences it.'
+
 -- Text escaped for roff, with hyphens that can be copied from the page.
 local function roff(text)
     text = text:gsub("\\", "\\e"):gsub("%-", "\\-"):gsub("~", "\\(ti"):gsub("%^", "\\(ha")
@@ -41,6 +44,8 @@ function manual.man()
     end
     out[#out + 1] = ".SH WORDS OF A SPEC\n" .. roff("gagen help WORD says more of each.") .. "\n"
     for _, entry in ipairs(reference.entries("words")) do paragraph(out, entry.name, entry.doc) end
+    out[#out + 1] = ".SH WARNINGS\n" .. roff(WARNINGS) .. "\n"
+    for _, entry in ipairs(reference.entries("warnings")) do paragraph(out, entry.name, entry.doc) end
     out[#out + 1] = ".SH EXIT STATUS\n"
     for _, e in ipairs(commands.exit) do paragraph(out, tostring(e[1]), e[2]) end
     out[#out + 1] = ".SH ENVIRONMENT\n"
@@ -68,6 +73,10 @@ function manual.markdown()
     out[#out + 1] = "## Options\n\n| option | meaning |\n|---|---|\n"
     for _, option in ipairs(commands.options) do
         out[#out + 1] = ("| `%s` | %s |\n"):format(commands.option_usage(option), cell(option.doc))
+    end
+    out[#out + 1] = "\n## Warnings\n\n" .. help.wrapped(WARNINGS, "", 100) .. "\n| name | meaning |\n|---|---|\n"
+    for _, entry in ipairs(reference.entries("warnings")) do
+        out[#out + 1] = ("| `%s` | %s |\n"):format(entry.name, cell(entry.doc))
     end
     out[#out + 1] = "\n## Exit status\n\n| code | meaning |\n|---|---|\n"
     for _, e in ipairs(commands.exit) do out[#out + 1] = ("| %d | %s |\n"):format(e[1], cell(e[2])) end

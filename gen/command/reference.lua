@@ -1,4 +1,4 @@
--- reference: everything that a spec may use, from the words and the catalog, as one list of entries. It is read by
+-- reference: everything that a spec may use, from words, catalog and warnings, as one list of entries. It is read by
 -- `gagen list`, `gagen help WORD`, the annotations for editors and the completions of shells.
 --
 -- An entry: { kind, name, doc, note, usage, fields, example, required }. usage: its syntax; fields: a schema of
@@ -9,6 +9,7 @@ local check = require "base.check"
 local formats = require "spec.formats"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
+local warnings = require "spec.warnings"
 local words = require "spec.words"
 
 local reference = {}
@@ -151,7 +152,15 @@ KINDS:set("data", function(_, out)
     end
 end)
 
---- The names of the kinds in order: words, layers, ops, losses, optimizers, schedules, data.
+KINDS:set("warnings", function(_, out)
+    for _, warning in ipairs(warnings.list) do
+        local usage = ('train { ..., allow = { "%s" } }'):format(warning.name)
+        out { kind = "warning", name = warning.name, doc = warning.doc, fields = {}, usage = usage,
+            example = (usage:gsub("%.%.%.", "epochs = 9")) }
+    end
+end)
+
+--- The names of the kinds in order: words, layers, ops, losses, optimizers, schedules, data, warnings.
 function reference.kinds() return KINDS.keys end
 
 --- The entries of one kind, in order.

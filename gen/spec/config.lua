@@ -12,6 +12,7 @@ local schedule = require "spec.schedule"
 local sums = require "spec.sums"
 local text = require "base.text"
 local traced = require "spec.traced"
+local warnings = require "spec.warnings"
 local words = require "spec.words"
 
 local config = {}
@@ -168,6 +169,7 @@ local function lengths(c, given, path, option)
         diag.fail(diag.field(at, "skip_z"), 'train: skip_z needs norms that are finite, expected on_nonfinite = '
             .. '"stop" or "skip"', {})
     end
+    warnings.check_allowed(train.allow, at)
     c.train, c.train_at = train, at
     config.set_length(c, function(complaint)
         diag.fail(option and "gagen" or c.batch_at, (option and "--ranks: " or "batch: ") .. complaint, {})
@@ -294,6 +296,9 @@ local function evaluation_of(c, given, path)
         end
     end
     c.eval = given:has("eval") and eval or nil
+    if c.eval and not data.has_eval_rows(c.data) then
+        diag.fail(at, "eval: data has no rows for it: expected data.eval = FILE, or data.split = { eval = N }", {})
+    end
     c.eval_at, c.measures_f1 = at, ordered.find(eval.metrics, "f1") ~= nil
     c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
     if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then

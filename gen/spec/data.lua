@@ -292,6 +292,9 @@ local function extremes(d, where)
     if WINDOWS[d.kind] then d.vocabulary = d.fields[1].limit end
 end
 
+--- Whether there are rows for evaluation alone; without them a program that is asked to evaluate has the training rows.
+function data.has_eval_rows(d) return d.eval ~= nil or d.split ~= nil end
+
 --- Refuses negative targets other than `ignore`, the value that the loss ignores.
 function data.check_ignored(d, ignore)
     if d.ignored and d.ignored ~= ignore then
@@ -300,19 +303,40 @@ function data.check_ignored(d, ignore)
     end
 end
 
+-- split.eval as a number of rows: a fraction of all is rounded to rows, and said. 1.0 is neither 1 row nor a fraction
+-- that leaves rows for training.
+local function eval_rows(d, value, at)
+    local count = math.type(value) == "integer" and value or value > 1 and math.tointeger(value) or nil
+    if (count or 0) < 1 and not (value > 0 and value < 1) then
+        diag.fail(at, ("data: split: eval is %s, expected a number of rows, or a fraction of them between 0 and 1")
+            :format(value), {})
+    end
+    local rows = count or math.floor(value * d.rows + 0.5)
+    if rows < 1 then
+        diag.fail(at, ("data: split: eval is %g of %d rows, less than one: expected a larger fraction"):format(value,
+            d.rows), {})
+    elseif rows >= d.rows then
+        diag.fail(at, ("data: split: eval is %d, the file has %d rows"):format(rows, d.rows), {})
+    end
+    if not count then
+        diag.say(at, ("data: %s of %s rows are for evaluation"):format(text.commas(rows), text.commas(d.rows)))
+    end
+    return rows
+end
+
 -- The checked field split, or nil.
 local function split_of(d, where)
     if not d.split then return nil end
     local s = check.fields({
         { name = "fold", type = "int", min = 1 }, { name = "of", type = "int", min = 2, max = 1000 },
-        { name = "eval", type = "int", min = 1 },
+        { name = "eval", type = "num" },
         { name = "seed", type = "int", min = 0 },
     }, d.split, { what = "data: split", locate = function() return where.locate("split") end })
     local at = where.locate("split")
     if d.eval then diag.fail(at, "data: split and eval exclude each other", {}) end
     if WINDOWS[d.kind] and (s.fold or s.of or s.seed) then
         diag.fail(at, ("data: split: the last windows of a sequence are for evaluation, expected only "
-            .. "eval = rows"):format(d.kind), {})
+            .. "eval = rows, or a fraction"):format(d.kind), {})
     end
     if (s.eval == nil) == (s.fold == nil and s.of == nil) or (s.fold == nil) ~= (s.of == nil) then
         diag.fail(at, "data: split: expected fold and of, or eval", {})
@@ -320,9 +344,7 @@ local function split_of(d, where)
     if s.fold and s.fold > s.of then
         diag.fail(at, ("data: split: fold is %d, expected 1..%d"):format(s.fold, s.of), {})
     end
-    if s.eval and s.eval >= d.rows then
-        diag.fail(at, ("data: split: eval is %d, the file has %d rows"):format(s.eval, d.rows), {})
-    end
+    if s.eval then s.eval = eval_rows(d, s.eval, at) end
     s.seed, s.at_end = s.seed or 1, WINDOWS[d.kind] or false
     return s
 end

@@ -10,6 +10,7 @@ local groups = require "spec.groups"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
+local warnings = require "spec.warnings"
 local words = require "spec.words"
 
 local load_spec = {}
@@ -202,6 +203,7 @@ function load_spec.load(path, sets, choice)
     check_sizes(g, c)
     model.measure(g, c.ops)
     batchnorm.check(g, c)
+    warnings.give(g, c)
     return g, c
 end
 

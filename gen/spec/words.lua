@@ -47,7 +47,7 @@ words.list = {
         field("crop", "table", { doc = "{ size, padding = 0 }: a random square of a training image" }),
         field("flip", "bool", { doc = "half of the training images are mirrored" }),
         field("split", "table", { doc = "{ fold, of, seed } or { eval = rows, seed }; text, tokens: "
-            .. "{ eval = rows } takes the last ones" }),
+            .. "{ eval = rows } takes the last ones; rows below 1 are a fraction of all" }),
         field("shuffle", "bool", { doc = "a new order each epoch; default: true, with stream false" }),
         field("last", "str", { default = "drop", values = { "drop", "pad" },
             doc = "whether the last incomplete micro-batch is left out or filled up" }),
@@ -187,6 +187,7 @@ words.list = {
             doc = "reaction to a gradient that is not finite" }),
         field("skip_z", "num", { above = 0, doc = "an update is skipped if its gradient norm is more than skip_z "
             .. "standard deviations above the mean of earlier norms, once 128 are known" }),
+        field("allow", "list", { default = {}, doc = "names of warnings that are not given (gagen list warnings)" }),
     } },
     { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
       doc = "measuring on rows not trained on", fields = {

@@ -41,7 +41,7 @@ typedef struct ga_update_event {
 typedef struct ga_eval_event {
     int fields; /* GA_HAS_LOSS | GA_HAS_ACCURACY | GA_HAS_F1 */
     int64_t cycle, rows;
-    const char *split; /* "eval" */
+    const char *split; /* the rows: "eval", or "train" of a program without rows for evaluation */
     double loss, accuracy, f1;
 } ga_eval_event;
 

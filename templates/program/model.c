@@ -18,7 +18,7 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, f1, measured)
+//@ evaluate(name, device, ema, f1, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
@@ -43,7 +43,7 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     const double found = m->sums[SUM_FOUND]; /* f1 = 2 found / (2 found + wrong) for two classes */
 //% end
     *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
-        .rows = (int64_t)m->sums[SUM_ROWS], .split = "eval",
+        .rows = (int64_t)m->sums[SUM_ROWS], .split = $split,
         .loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT],
 //% if f1 then
         .f1 = found > 0 ? 2 * found / (2 * found + m->sums[SUM_COUNT] - m->sums[SUM_HITS]) : 0,

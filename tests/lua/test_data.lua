@@ -7,7 +7,11 @@ end
 
 local NEAR = { f32 = 1e-6, f64 = 1e-15 }
 
+-- Without rows of their own evaluations read the files of train.
 local function spec(data, model, more)
+    if not data:find "eval = " then
+        data = data .. ", eval = " .. (data:match "train = (%b{})" or data:match 'train = ("[^"]*")')
+    end
     return ([[
 data       { %s, shuffle = false }
 batch      (4)
@@ -300,6 +304,29 @@ add("csv: a header, several files, a real target", function(t, formats)
     for k = 0, 5 do
         formats.check(seen.train[k], k, "input", 0, function(row, i) return i == 0 and 2 * row or -2 * row end)
         formats.check(seen.train[k], k, "target", 0, function(row) return row / 4 end)
+    end
+end)
+
+add("a split by a fraction is the split by its number of rows, which is said", function(t, formats)
+    local path = formats.programs.folder() .. "/fraction.lua"
+    formats.write("fraction.txt", ("to be, or not to be: "):rep(40))             -- 840 bytes: 104 rows of 8
+    local function shown(data, model)
+        t.write(path, spec(data, model))
+        local result = formats.programs.gagen { "show", path, "data.c" }
+        t.equal(result.status, 0, result.err)
+        return (result.out:gsub("^/%*.-%*/", "")), result.err:match "fraction%.lua:1: data: ([^\n]*)"
+    end
+    for _, case in ipairs {
+        { '"csv", train = "tiny.csv", split = { eval = %s, seed = 3 }', MLP, "0.25", 23, 90 },
+        { '"csv", train = "tiny.csv", split = { eval = %s }', MLP, "1e-2", 1, 90 },
+        { '"text", train = "fraction.txt", context = 8, split = { eval = %s }', 'model { embedding "e" { 16, 16 } }',
+            "0.1", 10, 104 } } do
+        local data, model, fraction, rows, all = table.unpack(case)
+        local text, said = shown(data:format(fraction), model)
+        local same, silent = shown(data:format(rows), model)
+        t.equal({ said, silent }, { ("%d of %d rows are for evaluation"):format(rows, all) })
+        t.contains(text, (".eval_rows = %d"):format(rows))
+        t.equal(text, same)
     end
 end)
 

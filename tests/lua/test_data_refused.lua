@@ -57,6 +57,15 @@ local CASES = {
         .. "expected as many" },
     { '"idx", train = { "wrong/label*", "wrong/*e*" }', "data: train: 'wrong/label*' is 2 files, 'wrong/*e*' is" },
     { '"idx", train = { "wrong/labels", "wrong/images" }', "data: @labels: IDX of 1 axes, expected 3 or 4 (images)" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 0 }', "data: split: eval is 0, expected a number of rows, or a "
+        .. "fraction of them between 0 and 1" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 1.0 }', "data: split: eval is 1.0, expected a number of rows" },
+    { '"csv", train = "wrong/three.csv", split = { eval = -0.5 }', "data: split: eval is -0.5, expected a number of" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 2.5 }', "data: split: eval is 2.5, expected a number of rows" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 0.02 }', "data: split: eval is 0.02 of 20 rows, less than one: "
+        .. "expected a larger fraction" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 0.99 }', "data: split: eval is 20, the file has 20 rows" },
+    { '"csv", train = "wrong/three.csv", split = { eval = 2e1 }', "data: split: eval is 20, the file has 20 rows" },
     { IDX .. "eval = { \"wrong/wide\", \"wrong/labels\" }", "data: eval has rows of input (1, 6, 7), train has "
         .. "(1, 6, 5)" },
     { IDX .. "mean = { 1, 2 }", "data: mean has 2 numbers, expected 1" },

@@ -18,7 +18,7 @@ end
 
 -- The words of a small spec; an example takes the place of its word.
 local BASE = {
-    { "data", 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16 }' }, { "batch", "batch (16)" },
+    { "data", 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }' }, { "batch", "batch (16)" },
     { "accumulate", "accumulate (4)" },
     { "model", 'model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }' },
     { "loss", 'loss "cross_entropy"' }, { "optimizer", 'optimizer { "sgd", lr = 0.1, momentum = 0.9 }' },

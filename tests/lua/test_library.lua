@@ -9,7 +9,7 @@ local CYCLES = 9
 local function spec(more, shuffle)
     return ([[
 name       "looped"
-data       { "csv", train = "tiny.csv", target = "last", shuffle = %s }
+data       { "csv", train = "tiny.csv", eval = "tiny.csv", target = "last", shuffle = %s }
 batch      (3)
 accumulate { 4 %s }
 model      { linear "fc1" { 8 }, tanh {}, linear "fc2" { 3 } }
@@ -106,7 +106,7 @@ end)
 
 -- 30 micro-batches an epoch: eight cycles, the last one short.
 add("streamed rows equal train, bit for bit", function(t)
-    local text = spec(', tail = "flush"'):gsub("shuffle = false", 'eval = "tiny.csv", stream = true')
+    local text = spec(', tail = "flush"'):gsub("shuffle = false", "stream = true")
     local programs, p = build(t, "library_stream", text)
     local expected = trained(programs, p, { cycles = 20 })
     same(t, drive(t, programs, p, "next", { cycles = 20 }), expected, 20)

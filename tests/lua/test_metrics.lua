@@ -21,7 +21,7 @@ end
 local function spec(more)
     return [[
 name      "measured"
-data      { "tensors", train = "measured.safetensors", shuffle = false, last = "pad" }
+data      { "tensors", train = "measured.safetensors", eval = "measured.safetensors", shuffle = false, last = "pad" }
 batch     (8)
 model     { linear "out" { 2 } }
 loss      { "cross_entropy", ignore = -1 }
@@ -91,6 +91,16 @@ add("a program without F1 does not log it", function(t)
     local p = programs.build("metrics_loss", (spec():gsub(', "accuracy", "f1"', "")))
     local event = programs.events(p, { "--eval" })[2]
     t.equal({ event.event, event.accuracy, event.f1 }, { "eval" })
+end)
+
+-- `gagen check` refuses the word eval where data has no rows for it (tests/e2e/refuse/eval_without_rows.lua).
+add("the event of an evaluation names its rows: train where data has none for evaluation", function(t)
+    local programs = open(t)
+    local text = spec():gsub('eval = "[^"]*", ', ""):gsub("\neval[^\n]*", "")
+    local event = programs.events(programs.build("metrics_train", text), { "--eval" })[2]
+    local other = programs.events(programs.build("metrics", spec()), { "--eval" })[2]
+    t.equal({ event.event, event.split, event.rows, event.loss }, { "eval", "train", ROWS, other.loss })
+    t.equal({ other.split, other.rows }, { "eval", ROWS })
 end)
 
 add("the counts of the library", function(t)

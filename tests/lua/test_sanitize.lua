@@ -1,7 +1,7 @@
 -- Emitted programs under the sanitizers (long: make test-all). A forward pass without its barriers must be reported as
 -- a race, so the sanitizer does detect races.
 local SPEC = [[
-data       { "csv", train = "tiny.csv", target = "last" }
+data       { "csv", train = "tiny.csv", target = "last", split = { eval = 20 } }
 batch      (6)
 accumulate (3)
 local shared = linear "shared" { 8 }

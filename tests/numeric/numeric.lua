@@ -18,11 +18,13 @@ return function(t)
     local numeric, store, made = {}, t.load("tests/lua/store.lua")(t), {}
 
     --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more
-    -- (texts); ids = true: batch.ids are three whole numbers 0..3 per row.
+    -- (texts; with the word eval in it the rows of train are measured); ids = true: batch.ids are three whole numbers
+    -- 0..3 per row.
     function numeric.spec(case)
+        local eval = (case.more or ""):find "^eval " and 'eval = "rows.csv", ' or ""
         return table.concat({
             'name "probe"', case.ids and 'data { "tensors", train = "rows.safetensors" }'
-                or 'data { "csv", train = "rows.csv", target = "last" }',
+                or 'data { "csv", train = "rows.csv", ' .. eval .. 'target = "last" }',
             "batch (" .. (case.batch or 12) .. ")", "accumulate " .. (case.accumulate or "(1)"),
             "model" .. case.model, "loss " .. (case.loss or '"cross_entropy"'),
             "optimizer " .. (case.optimizer or '{ "sgd", lr = 0.1 }'),

@@ -5,7 +5,7 @@ optimizer "adadelta" {
     doc = "g += weight_decay w; v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; "
         .. "u = rho u + (1 - rho) d^2; w -= lr d",
     fields = {
-        common.lr(1.0),
+        common.lr(1.0, 1e-3, 100),
         { name = "rho", type = "num", default = 0.9, min = 0, below = 1, doc = "decay of v and u" },
         common.eps(1e-6, "added under both roots"), common.weight_decay(0),
         common.flag("maximize", false, "climb instead of descend"),

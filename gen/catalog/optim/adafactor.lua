@@ -35,7 +35,7 @@ optimizer "adafactor" {
         .. "sqrt(max(v, eps1^2)), shortened to rms(u) <= d; w -= lr weight_decay w + min(lr, 1 / sqrt(t)) "
         .. "max(eps2, rms(w)) u",
     fields = {
-        common.lr(1e-2),
+        common.lr(1e-2, 1e-6, 1),
         { name = "beta2_decay", type = "num", default = -0.8, max = 0, doc = "beta2 of update t is 1 - t^beta2_decay" },
         { name = "eps", type = "list", default = { "auto", 1e-3 },
             doc = "least divisor of g, \"auto\": the machine epsilon of the program's type; least rms(w) of the step" },

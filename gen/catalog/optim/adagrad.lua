@@ -4,7 +4,7 @@ local common = require "catalog.optim_common"
 optimizer "adagrad" {
     doc = "g += weight_decay w; sum += g^2; w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps)",
     fields = {
-        common.lr(1e-2),
+        common.lr(1e-2, 1e-5, 10),
         { name = "lr_decay", type = "num", default = 0, min = 0, doc = "lowers the rate with each update" },
         common.weight_decay(0),
         { name = "initial_accumulator_value", type = "num", default = 0, min = 0,

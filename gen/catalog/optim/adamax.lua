@@ -4,7 +4,7 @@ local common = require "catalog.optim_common"
 optimizer "adamax" {
     doc = "g += weight_decay w; m moving average of g; u = max(beta2 u, |g| + eps); w -= lr m^ / u",
     fields = {
-        common.lr(2e-3), common.betas(0.9, 0.999), common.eps(1e-8, "added to |g|"), common.weight_decay(0),
+        common.lr(2e-3, 1e-7, 0.1), common.betas(0.9, 0.999), common.eps(1e-8, "added to |g|"), common.weight_decay(0),
         common.flag("maximize", false, "climb instead of descend"),
     },
     scope = "element", cycled = "betas",

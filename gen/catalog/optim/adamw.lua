@@ -6,7 +6,7 @@ local function adam(name, doc, decay, decoupled)
     optimizer(name) {
         doc = doc,
         fields = {
-            common.lr(1e-3), common.betas(0.9, 0.999), common.eps(1e-8),
+            common.lr(1e-3, 1e-7, 0.1), common.betas(0.9, 0.999), common.eps(1e-8),
             common.weight_decay(decay, decoupled and "decoupled decay" or nil),
             common.flag("amsgrad", false, "divide by the largest v so far"),
             common.flag("maximize", false, "climb instead of descend"),

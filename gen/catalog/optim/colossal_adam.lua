@@ -7,7 +7,8 @@ local function adam(name)
         doc = "m, v moving averages of g, g^2; w -= lr (m^ / (sqrt(v^) + eps) + weight_decay w); adamw_mode "
             .. "false: g += weight_decay w instead",
         fields = {
-            common.lr(1e-3), common.flag("bias_correction", true, "m^, v^ are m, v over 1 - beta^t; else m, v"),
+            common.lr(1e-3, 1e-7, 0.1),
+            common.flag("bias_correction", true, "m^, v^ are m, v over 1 - beta^t; else m, v"),
             common.betas(0.9, 0.999), common.eps(1e-8), common.weight_decay(0, "see adamw_mode"),
             common.flag("adamw_mode", true, "decoupled decay; false: an L2 penalty in g"),
         },

@@ -16,7 +16,7 @@ optimizer "lamb" {
     doc = "m, v moving averages of g, g^2; u = m / (sqrt(v) + eps) + weight_decay w; w -= lr ||w|| / ||u|| u, the "
         .. "norms of each tensor; bias_correction: lr sqrt(1 - beta2^t) / (1 - beta1^t)",
     fields = {
-        common.lr(1e-3), common.betas(0.9, 0.999), common.eps(1e-6, "added to sqrt(v)"),
+        common.lr(1e-3, 1e-6, 1), common.betas(0.9, 0.999), common.eps(1e-6, "added to sqrt(v)"),
         common.weight_decay(0, "decoupled: in u"),
         common.flag("adam", false, "the ratio of norms is always 1"),
         common.flag("bias_correction", false, "in the rate, so that it changes eps and the decay too"),
@@ -57,7 +57,7 @@ optimizer "fused_lamb" {
     doc = "g /= max(1, ||all g|| / max_grad_norm); m = beta1 m + (1 - beta1) g, v as Adam; u = m^ / (sqrt(v^) + eps) "
         .. "+ weight_decay w; w -= lr ||w|| / ||u|| u, the norms of each tensor, where use_nvlamb or weight_decay",
     fields = {
-        common.lr(1e-3), common.flag("bias_correction", true, "m^, v^ are m, v over 1 - beta^t; else m, v"),
+        common.lr(1e-3, 1e-6, 1), common.flag("bias_correction", true, "m^, v^ are m, v over 1 - beta^t; else m, v"),
         common.betas(0.9, 0.999), common.eps(1e-6), common.weight_decay(0.01, "see adam_w_mode"),
         common.flag("adam_w_mode", true, "decoupled decay; false: an L2 penalty in g"),
         common.flag("grad_averaging", true, "m takes (1 - beta1) g; false: g"),

@@ -6,7 +6,7 @@ optimizer "lars" {
     doc = "r = min(50, eeta ||w|| / (||g|| + weight_decay ||w|| + epsilon)), the norms of each tensor; d = g + "
         .. "weight_decay w, between -10 and 10; buf = momentum buf + d (first: d); w -= lr r buf",
     fields = {
-        common.lr(1e-3), common.momentum(0),
+        common.lr(1e-3, 1e-4, 1000), common.momentum(0),
         { name = "eeta", type = "num", default = 1e-3, above = 0, max = 1, doc = "the trust in a tensor's rate" },
         common.weight_decay(0, "added to g as weight_decay w, where lars is on"),
         { name = "epsilon", type = "num", default = 0, min = 0, doc = "added to the divisor of r" },

@@ -4,7 +4,7 @@ local common = require "catalog.optim_common"
 optimizer "lion" {
     doc = "u = sign(beta1 m + (1 - beta1) g); w -= lr (u + weight_decay w); m = beta2 m + (1 - beta2) g",
     fields = {
-        common.lr(1e-4),
+        common.lr(1e-4, 1e-8, 1e-2),
         { name = "betas", type = "list", default = { 0.9, 0.99 }, doc = "decay of m in u, and of m" },
         common.weight_decay(0, "decoupled decay"),
     },

@@ -18,7 +18,7 @@ optimizer "muon" {
         .. "x /= ||x||; ns_steps times x = (a I + b x x' + c (x x')^2) x; w = (1 - lr weight_decay) w - lr r x, "
         .. "r = sqrt(max(1, rows / columns)); axes behind the first are columns; what is no matrix: see rest",
     fields = {
-        common.lr(1e-3), common.weight_decay(0.1, "decoupled decay"),
+        common.lr(1e-3, 1e-5, 1), common.weight_decay(0.1, "decoupled decay"),
         { name = "momentum", type = "num", default = 0.95, min = 0, below = 1, doc = "decay of the buffer" },
         common.flag("nesterov", true, "look-ahead momentum"),
         { name = "ns_coefficients", type = "list", default = { 3.4445, -4.7750, 2.0315 },

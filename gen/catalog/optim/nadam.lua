@@ -5,7 +5,7 @@ optimizer "nadam" {
     doc = "m, v as Adam; mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2); w -= lr (mu_(t+1) m / (1 - prod mu to t+1) "
         .. "+ (1 - mu_t) g / (1 - prod mu to t)) / (sqrt(v^) + eps)",
     fields = {
-        common.lr(2e-3), common.betas(0.9, 0.999), common.eps(1e-8),
+        common.lr(2e-3, 1e-7, 0.1), common.betas(0.9, 0.999), common.eps(1e-8),
         common.weight_decay(0, "added to g, or decoupled"),
         { name = "momentum_decay", type = "num", default = 4e-3, min = 0, doc = "how soon mu approaches beta1" },
         common.flag("decoupled_weight_decay", false, "w is made smaller instead of g changed"),

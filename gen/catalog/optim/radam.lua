@@ -7,7 +7,7 @@ optimizer "radam" {
         .. "w -= lr m^ r sqrt(1 - beta2^t) / (sqrt(v) + eps), r^2 = (rho - 4)(rho - 2) rho_inf / ((rho_inf - 4)"
         .. "(rho_inf - 2) rho); before: w -= lr m^",
     fields = {
-        common.lr(1e-3), common.betas(0.9, 0.999), common.eps(1e-8, "added to sqrt(v)"),
+        common.lr(1e-3, 1e-7, 0.1), common.betas(0.9, 0.999), common.eps(1e-8, "added to sqrt(v)"),
         common.weight_decay(0, "added to g, or decoupled"),
         common.flag("decoupled_weight_decay", false, "w is made smaller instead of g changed"),
         common.flag("maximize", false, "climb instead of descend"),

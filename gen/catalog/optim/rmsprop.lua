@@ -5,7 +5,7 @@ optimizer "rmsprop" {
     doc = "g += weight_decay w; v = alpha v + (1 - alpha) g^2; d = g / (sqrt(v) + eps); w -= lr d, or "
         .. "buf = momentum buf + d; w -= lr buf; centered: v - (average of g)^2 under the root",
     fields = {
-        common.lr(1e-2),
+        common.lr(1e-2, 1e-7, 0.1),
         { name = "alpha", type = "num", default = 0.99, min = 0, below = 1, doc = "decay of v" },
         common.eps(1e-8, "added to sqrt(v)"), common.weight_decay(0), common.momentum(0),
         common.flag("centered", false, "divide by an estimate of the deviation"),

@@ -12,7 +12,7 @@ local function sgd(name, doc, option)
     optimizer(name) {
         doc = doc,
         fields = {
-            common.lr(), common.momentum(0),
+            common.lr(nil, 1e-5, 10), common.momentum(0),
             { name = "dampening", type = "num", default = 0, doc = "new gradients are multiplied by 1 - dampening" },
             common.weight_decay(0), common.flag("nesterov", false, "look-ahead: w -= lr (g + momentum buf)"), option,
         },

@@ -1,5 +1,6 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
+local data = require "spec.data"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
@@ -90,7 +91,8 @@ function model.render(g, config, facts, context, updates, header)
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            f1 = config.measures_f1, measured = text.block(measured(config)) } },
+            f1 = config.measures_f1, measured = text.block(measured(config)),
+            split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },

@@ -1,0 +1,201 @@
+-- warnings: mistakes that a spec may contain and a program can be written for. Each warning says its fix and ends with
+-- its name; train { allow = { "NAME" } } silences it.
+local diag = require "base.diag"
+local expr = require "base.expr"
+local glob = require "base.glob"
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+local schedule = require "spec.schedule"
+local text = require "base.text"
+
+local warnings = {}
+
+-- The first node of the forward pass for which `holds` is true, or nil.
+local function first_node(g, holds)
+    local found
+    graph.walk(g.forward, function(node)
+        if not found and holds(node) then found = node end
+    end)
+    return found
+end
+
+local IMAGES = { idx = true, cifar10 = true }
+local NORMS = { layernorm = true, rmsnorm = true, batchnorm_stats = true, batchnorm = true }
+
+-- Whether a layer computes with the input as the file has it: not scaled by a pointwise op or a norm before.
+local function reads_raw(g, c)
+    local raw = { [g.inputs[1]] = true }
+    return first_node(g, function(node)
+        local reads = false
+        for _, tensor in ipairs(graph.reads(node)) do reads = reads or raw[tensor] end
+        if not reads or node.op == "map" or NORMS[node.op] then return false end
+        if node.op == "times" then
+            for _, carry in ipairs(node.carries) do raw[carry.arg] = raw[carry.init] end
+            return false
+        end
+        if c.ops[node.op].view then raw[node.outs.y.tensor] = true end
+        return not c.ops[node.op].view
+    end) ~= nil
+end
+
+local function unscaled_images(g, c)
+    local d = c.data
+    if not IMAGES[d.kind] or d.norm.scale ~= 1 or d.scale or d.mean or d.std or not reads_raw(g, c) then return nil end
+    return d.at, "data: images have values up to 255, and no scale, mean or std: add scale = 1/255"
+end
+
+local SOFTMAX = { softmax = true, log_softmax = true }
+
+local function softmax_before_cross_entropy(g, c)
+    local softmax
+    first_node(g, function(node)
+        if node.op ~= "cross_entropy" then return false end
+        local def = node.ins.logits.def
+        while def and c.ops[def.op] and c.ops[def.op].view do def = def.ins.x.def end
+        softmax = def and SOFTMAX[def.op] and def
+        return softmax ~= nil
+    end)
+    if not softmax then return nil end
+    return softmax.at, ("model: it ends with %s, and cross_entropy has a softmax of its own: leave %s out"):format(
+        softmax.op, softmax.op)
+end
+
+local function not_causal(g, c)
+    local attend = c.data.context and first_node(g, function(node)
+        return node.op == "attend" and not node.attrs.causal
+    end)
+    if not attend then return nil end
+    return attend.at, "attend: the target is the next id, and each query sees it: add causal = true"
+end
+
+-- The rule of init that draws the values of a parameter, or nil.
+local function drawn_by(c, param)
+    for _, rule in ipairs(c.init) do
+        if glob.takes(rule.glob, param, rule.at, "init") then
+            return ((rule.normal or rule.uniform or 0) > 0) and rule or nil
+        end
+    end
+end
+
+local function random_norm_weights(g, c)
+    for _, param in ipairs(g.params) do
+        local is_norm = param.init.kind == "value" and param.init.value == 1 and not param.buffer
+        local rule = is_norm and drawn_by(c, param)
+        if rule then
+            local name = param.name:gsub("%%d", "*")
+            return rule.at, ("init: '%s' draws '%s', the weight of a norm, at random: put { \"%s\", value = 1 } before "
+                .. "it"):format(rule.glob, name, name)
+        end
+    end
+end
+
+-- Cycles for which the rate is computed at most, and the last one of a function whose values are multiplied.
+local SAMPLES, LAST_FACTOR = 100, 1000
+
+-- The highest rate of the run.
+local function highest_rate(c)
+    local rate, most = schedule.expressions(c), -math.huge
+    local last = (c.schedule.fields.product and math.min(c.cycles, LAST_FACTOR) or c.cycles) - 1
+    local steps = math.min(last, SAMPLES)
+    for i = 0, steps do
+        local env = { t = schedule.time(c, steps > 0 and i * last // steps or 0), total = c.schedule.total,
+            plateau_rate = c.optimizer.fields.lr }
+        most = math.max(most, expr.evaluate(rate, env))
+    end
+    return most
+end
+
+-- The bounds of usual rates of an optimizer, or nil.
+local function usual_rates(rule)
+    for _, field in ipairs(rule.fields) do
+        if field.usual then return table.unpack(field.usual) end
+    end
+end
+
+local function unusual_rate(_, c)
+    local highest = highest_rate(c)
+    for _, chosen in ipairs { c.optimizer, c.optimizer.rest } do
+        local rate, least, greatest = highest * (chosen.lr_ratio or 1), usual_rates(chosen.rule)
+        if least and (rate < least or rate > greatest) then
+            return chosen.where.locate("lr"), ("%s: the highest rate of the run is %.3g, usual ones are %g to %g: "
+                .. "change lr, or what the schedule makes of it"):format(chosen.where.what, rate, least, greatest)
+        end
+    end
+end
+
+local function dropout_short_training(g, c)
+    local train = c.train
+    if train.epochs and train.epochs >= 1 or train.updates and train.updates >= c.cycles_per_epoch then return nil end
+    local dropout = first_node(g, function(node)
+        return node.op == "dropout" or node.op == "attend" and node.attrs.dropout > 0
+    end)
+    if not dropout then return nil end
+    return dropout.at, ("dropout: training ends after %s of the %s updates of an epoch, so that no row is seen twice: "
+        .. "leave dropout out, or train for longer"):format(text.commas(c.cycles), text.commas(c.cycles_per_epoch))
+end
+
+-- Files up to this size are compared by content.
+local SMALL = 16 * 2 ^ 20
+
+local function same_file(a, b)
+    if a.path == b.path then return true end
+    local content = a.count == b.count and host.read(a.path, SMALL)
+    return content and content == host.read(b.path, SMALL)
+end
+
+local function eval_on_training_rows(_, c)
+    local train, eval = c.data.sources[1], c.data.sources[2]
+    for _, file in ipairs(eval and eval.files or {}) do
+        for _, trained in ipairs(train.files) do
+            if same_file(trained, file) then
+                local how = trained.path == file.path and "too" or "as '" .. trained.name .. "'"
+                return eval.at, ("data: eval has the rows of '%s', and train has them %s: name other rows, or split = "
+                    .. "{ eval = N } instead of eval"):format(file.name, how)
+            end
+        end
+    end
+end
+
+--- All warnings in order: { name, doc, find }. find(g, c), of the forward graph and the configuration, returns the
+--- place and the message of the first mistake, or nil.
+warnings.list = {
+    { name = "unscaled_images", find = unscaled_images,
+      doc = "images of bytes, 0 to 255, reach a layer without data.scale, mean or std" },
+    { name = "softmax_before_cross_entropy", find = softmax_before_cross_entropy,
+      doc = "the model ends with softmax or log_softmax, and the loss cross_entropy has one of its own" },
+    { name = "not_causal", find = not_causal,
+      doc = "data are text or tokens, so the target is the next id, and attend is not causal" },
+    { name = "random_norm_weights", find = random_norm_weights,
+      doc = "init draws the weights of layernorm, rmsnorm or batchnorm at random; they start at 1 otherwise" },
+    { name = "unusual_rate", find = unusual_rate,
+      doc = "the highest learning rate of the run is outside of what the optimizer is used with" },
+    { name = "dropout_short_training", find = dropout_short_training,
+      doc = "the model has dropout, and training is shorter than an epoch" },
+    { name = "eval_on_training_rows", find = eval_on_training_rows,
+      doc = "a file of data.eval is also one of data.train, by its path or, up to 16 MiB, by its content" },
+}
+
+--- Refuses names in train.allow that no warning has; `at` is the place of the word train.
+function warnings.check_allowed(allow, at)
+    local names = ordered.collect(warnings.list, function(w) return w.name end)
+    for _, name in ipairs(allow) do
+        if not ordered.find(names, name) then
+            local is_name = type(name) == "string"
+            diag.fail(diag.field(at, "allow"), ("train: allow has %s, expected names of warnings: %s"):format(
+                is_name and "'" .. name .. "'" or "a " .. type(name), table.concat(names, ", ")),
+                { found = is_name and name or nil, hint = is_name and diag.suggest(name, names) or nil })
+        end
+    end
+end
+
+--- Prints the warnings that the spec does not allow.
+function warnings.give(g, c)
+    for _, warning in ipairs(warnings.list) do
+        if not ordered.find(c.train.allow, warning.name) then
+            local at, message = warning.find(g, c)
+            if at then diag.warn(at, ("%s [%s]"):format(message, warning.name)) end
+        end
+    end
+end
+
+return warnings
