@@ -27,7 +27,9 @@
  *   data_scan { kind=, files=, targets=, real=, target=, header=, scale=, allowed= }
  *                          reads and checks data files whole: { count = of each file, bytes = what a
  *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
- *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. kind: a word of
+ *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. A real target of
+ *                          csv has odd=, its first value that is no class number, odd_file= (from 1) and
+ *                          odd_line=. kind: a word of
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
  *                          of csv from 1, or nil for the last; scale: of csv; allowed: bytes that a text
  *                          may hold

@@ -86,7 +86,7 @@ static void push_integers(lua_State *L, const int64_t *list, int n) {
 }
 
 static void push_field(lua_State *L, const ga_scan_field *f) {
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 10);
     lua_pushstring(L, f->name);
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, f->ids);
@@ -94,6 +94,12 @@ static void push_field(lua_State *L, const ga_scan_field *f) {
     push_integers(L, f->shape, f->rank);
     lua_setfield(L, -2, "shape");
     set_integer(L, "element", f->element);
+    if (f->odd_line) {
+        lua_pushnumber(L, f->odd);
+        lua_setfield(L, -2, "odd");
+        set_integer(L, "odd_line", f->odd_line);
+        set_integer(L, "odd_file", f->odd_part + 1);
+    }
     if (!f->ids || f->low > f->high) return;
     if (f->largest_negative < 0) set_integer(L, "largest_negative", f->largest_negative);
     set_integer(L, "low", f->low);

@@ -300,6 +300,27 @@ function data.check_ignored(d, ignore)
     end
 end
 
+local WHOLE_TYPES = "I64, I32, I16, I8, U64, U32, U16, U8 or BOOL"
+
+--- Refuses targets that are no class numbers, with the reason: the first such value of a csv, or the type of an array.
+function data.check_classes(d)
+    if d.classes then return end
+    local reason
+    for _, source in ipairs(d.sources) do
+        local f = source.fields[#source.fields]
+        if f.odd and not reason then
+            reason = ("%s:%d: the target is %.17g, expected a class number"):format(source.files[f.odd_file].path,
+                f.odd_line, f.odd)
+        elseif not reason and not f.odd then
+            local file = (source.targets or source.files)[1].path
+            reason = ("%s: the target%s has the type %s, expected %s: class numbers"):format(file,
+                f.file_name and " '" .. f.file_name .. "'" or "", f.element, WHOLE_TYPES)
+        end
+    end
+    diag.fail(d.at, ("data: %s, whole, from 0 to 2^31-1: number the classes so, or take a loss of real targets, such "
+        .. "as \"mse\""):format(reason), {})
+end
+
 -- The checked field split, or nil.
 local function split_of(d, where)
     if not d.split then return nil end

@@ -194,7 +194,11 @@ static int scan_before(scan *c, bool last, ga_err *e) {
         return check_size(c->path, s, c->row, c->column, c->value * s->scale, e);
     if (c->row == 1 || c->value < shape->target_min) shape->target_min = c->value;
     if (c->row == 1 || c->value > shape->target_max) shape->target_max = c->value;
-    if (c->value != floor(c->value)) shape->target_integer = false;
+    const bool class = c->value >= 0 && c->value <= INT32_MAX && c->value == floor(c->value);
+    if (!class && shape->odd_line == 0) {
+        shape->odd = c->value;
+        shape->odd_line = c->row + s->header;
+    }
     return check_size(c->path, s, c->row, c->column, c->value, e);
 }
 
@@ -208,7 +212,7 @@ static int scan_take(void *arg, int64_t row, int64_t column, double value, ga_er
 }
 
 int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_err *e) {
-    *out = (ga_csv_shape){.target_integer = true};
+    *out = (ga_csv_shape){0};
     scan c = {.path = path, .spec = s, .shape = out};
     walk w;
     GA_TRY(open_walk(&w, path, s->header, e));

@@ -14,7 +14,8 @@ enum { GA_CSV_COLUMNS_MAX = 1 << 20, GA_CSV_CELL_MAX = 63 };
 typedef struct ga_csv_shape {
     int64_t rows, columns;
     double target_min, target_max; /* range of the target column */
-    bool target_integer;           /* all targets are whole numbers */
+    double odd;                    /* first target that is no class number: whole, from 0 to 2^31-1 */
+    int64_t odd_line;              /* its line; 0: all targets are class numbers */
 } ga_csv_shape;
 
 typedef struct ga_csv_spec {

@@ -26,10 +26,14 @@ static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *
     memcpy(out[1], r->target + (size_t)row * r->target_bytes, r->target_bytes);
 }
 
-/* Widens the field's range by the targets of one file. */
-static void add_target(ga_scan_field *f, const ga_csv_shape *shape) {
-    if (!shape->target_integer || shape->target_min < 0 || shape->target_max > INT32_MAX)
+/* Widens the field's range by the targets of file number `part`. */
+static void add_target(ga_scan_field *f, const ga_csv_shape *shape, int part) {
+    if (f->ids && shape->odd_line) {
         f->ids = false;
+        f->odd = shape->odd;
+        f->odd_line = shape->odd_line;
+        f->odd_part = part;
+    }
     if (!f->ids) return;
     ga_scan_id(f, (int64_t)shape->target_min);
     ga_scan_id(f, (int64_t)shape->target_max);
@@ -51,7 +55,7 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
         if (width != (size_t)shape.columns - 1)
             return ga_fail(e, GA_INPUT, "%s: %lld columns, the first file has %zu", path[i],
                            (long long)shape.columns, width + 1);
-        add_target(&out->field[1], &shape);
+        add_target(&out->field[1], &shape, i);
         out->count[i] = shape.rows;
         rows += (size_t)shape.rows;
     }

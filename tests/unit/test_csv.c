@@ -72,7 +72,7 @@ static void values(void **state) {
     assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     assert_int_equal(shape.columns, 3);
-    assert_true(shape.target_min == 0 && shape.target_max == 2 && shape.target_integer);
+    assert_true(shape.target_min == 0 && shape.target_max == 2 && shape.odd_line == 0);
     ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32, false};
     float f[6];
     int32_t target[3];
@@ -273,7 +273,7 @@ static void digits(void **state) {
     assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 1797);
     assert_int_equal(shape.columns, 65);
-    assert_true(shape.target_min == 0 && shape.target_max == 9 && shape.target_integer);
+    assert_true(shape.target_min == 0 && shape.target_max == 9 && shape.odd_line == 0);
 }
 
 int test_csv(void);

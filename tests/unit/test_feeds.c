@@ -259,7 +259,7 @@ static void token_files(void **state) {
         memcpy(file[1] + 8, &few, sizeof few);
         put_file(path[1], file[1], (size_t)(1024 + few * (6 - width)));
         assert_int_equal(rows_before(&stream, false, &e), (TOKENS - 1) / 37);
-        assert_has(e.msg, width == 4 ? "b.bin: tokens of 2 bytes, 4 expected" : "b.bin: tokens of 4 bytes, 2 expected");
+        assert_has(e.msg, width == 4 ? "b.bin: 16-bit tokens found, 32-bit tokens" : "b.bin: 32-bit tokens found, 16-bit tokens");
         ga_arena_close(&a);
         ga_arena_close(&b);
     }
