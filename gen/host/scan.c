@@ -33,6 +33,26 @@ static int take_paths(lua_State *L, request *r, const char *name) {
     return 0;
 }
 
+/* Makes the columns of csv of the arrays `inputs`, places from 0 or -1, and `categories`, flags. */
+static void take_columns(lua_State *L, request *r) {
+    lua_getfield(L, 1, "columns");
+    r->csv.columns = luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 1, "inputs");
+    lua_getfield(L, 1, "categories");
+    if (lua_istable(L, -2)) {
+        ga_csv_column *column = lua_newuserdatauv(L, (size_t)r->csv.columns * sizeof *column, 0);
+        for (int64_t i = 0; i < r->csv.columns; i++) {
+            lua_rawgeti(L, -3, (lua_Integer)i + 1);
+            lua_rawgeti(L, -3, (lua_Integer)i + 1);
+            column[i] = (ga_csv_column){.input = lua_tointeger(L, -2), .category = lua_toboolean(L, -1)};
+            lua_pop(L, 2);
+        }
+        r->csv.column = column;
+        lua_setfield(L, 1, "made"); /* keeps them as long as the table of arguments */
+    }
+    lua_pop(L, 3);
+}
+
 static void take_request(lua_State *L, request *r) {
     size_t n = 0;
     memset(r, 0, sizeof *r);
@@ -44,7 +64,7 @@ static void take_request(lua_State *L, request *r) {
     lua_getfield(L, 1, "allowed");
     r->kind = luaL_checkstring(L, -5);
     r->real = strcmp(luaL_checkstring(L, -4), "f64") == 0 ? GA_F64 : GA_F32;
-    r->csv.target = luaL_optinteger(L, -3, 0) - 1;
+    r->csv.target = luaL_optinteger(L, -3, 1) - 1;
     r->csv.header = lua_toboolean(L, -2);
     r->csv.dtype = r->real;
     const char *allowed = luaL_optlstring(L, -1, NULL, &n);
@@ -53,6 +73,7 @@ static void take_request(lua_State *L, request *r) {
     lua_getfield(L, 1, "scale");
     r->csv.scale = luaL_optnumber(L, -1, 1);
     lua_pop(L, 6);
+    take_columns(L, r);
     take_paths(L, r, "files");
     take_paths(L, r, "targets");
     if (r->files == 0) luaL_error(L, "no files");

@@ -1,6 +1,7 @@
 -- data: reads the word `data`: finds its files, scans them once, and describes the rows: their fields, their number
 -- and how they are normalised and split.
 local check = require "base.check"
+local csv = require "spec.csv"
 local data_files = require "spec.data_files"
 local diag = require "base.diag"
 local formats = require "spec.formats"
@@ -55,10 +56,9 @@ end
 
 local function check_target_word(d, where)
     if d.kind == "csv" and d.target == "last" then d.target = nil end
-    local csv, given = d.kind == "csv", d.target
-    if not given or csv == (math.type(given) ~= nil) then return end
-    diag.fail(where.locate("target"), ("data '%s': target is %s, expected %s"):format(d.kind,
-        csv and "'" .. given .. "'" or given, csv and "a column or \"last\"" or "the name of a tensor"), {})
+    if d.kind == "csv" or not math.type(d.target) then return end
+    diag.fail(where.locate("target"), ("data '%s': target is %s, expected the name of a tensor"):format(d.kind,
+        d.target), {})
 end
 
 -- The files of train or eval: { files, targets }; targets only for formats with pairs of files.
@@ -94,9 +94,19 @@ end
 -- Results of host.data_scan by their arguments: files are scanned once, even if their spec is read several times.
 local scanned = {}
 
+local function key_of(q)
+    local parts = {}
+    for _, name in ipairs(ordered.keys(q)) do
+        local value = q[name]
+        parts[#parts + 1] = name
+        parts[#parts + 1] = type(value) == "table" and table.concat(ordered.collect(value, tostring), "\0")
+            or tostring(value)
+    end
+    return table.concat(parts, "\0")
+end
+
 local function scan_once(q)
-    local key = table.concat({ q.kind, q.real, tostring(q.header), tostring(q.scale), q.allowed or "",
-        tostring(q.target), table.concat(q.files, "\0"), table.concat(q.targets or {}, "\0") }, "\0")
+    local key = key_of(q)
     if not scanned[key] then
         local facts, message = host.data_scan(q)
         if not facts then return nil, message end
@@ -110,9 +120,12 @@ end
 -- Scans the files of a source and adds their counts, fields, rows and bytes. `allowed` is the vocabulary that a text
 -- may use. source.bytes: memory of the program for the rows, for a stream only the read buffers.
 local function scan(d, source, real, allowed)
-    local facts, message = scan_once { kind = d.kind, files = paths(source.files),
-        targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
-        target = d.kind == "csv" and math.tointeger(d.target) or nil }
+    local request = d.csv and csv.request(d) or {}
+    request.kind, request.real, request.allowed = d.kind, real, allowed
+    request.files, request.targets = paths(source.files), paths(source.targets)
+    request.header, request.scale = d.header, d.scale
+    if d.csv then csv.check_headers(d, source) end
+    local facts, message = scan_once(request)
     if not facts then diag.fail(source.at, "data: " .. message, {}) end
     local n = 0
     for i, count in ipairs(facts.count) do
@@ -239,10 +252,6 @@ end
 -- Refuses evaluation files whose fields differ from those of the training files.
 local function check_eval(d, train, eval)
     local function refuse(complaint) diag.fail(eval.at, "data: eval " .. complaint, {}) end
-    if d.kind == "csv" and train.fields[1].shape[1] ~= eval.fields[1].shape[1] then
-        refuse(("has %d columns, train has %d"):format(eval.fields[1].shape[1] + 1,
-            train.fields[1].shape[1] + 1))
-    end
     for i, f in ipairs(train.fields) do
         local other = eval.fields[i]
         if not other or other.name ~= f.name then
@@ -371,6 +380,7 @@ end
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
 ---   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
+---   csv         the columns of a csv, see csv.read
 ---   split       { fold, of, seed } or { eval, seed, at_end }, or nil
 function data.read(d, at, path, real)
     local where = check.context("data", at)
@@ -382,8 +392,9 @@ function data.read(d, at, path, real)
     end
     check_target_word(d, where)
     check_stream(d, where)
-    local train = scan(d, find(d, "train", where, folder), real)
-    d.sources = { train }
+    local train = find(d, "train", where, folder)
+    if d.kind == "csv" then csv.read(d, where, train) end
+    d.sources = { scan(d, train, real) }
     if d.eval then
         d.sources[2] = scan(d, find(d, "eval", where, folder), real,
             d.kind == "text" and train.vocabulary or nil)
@@ -397,17 +408,10 @@ function data.read(d, at, path, real)
         for _, source in ipairs(d.sources) do name_tensors(d, source, where) end
     end
     if d.eval then check_eval(d, train, d.sources[2]) end
-    if d.kind == "csv" then
-        d.columns = train.fields[1].shape[1] + 1
-        d.target = d.target or d.columns
-        if d.target > d.columns then
-            diag.fail(where.locate("target"), ("data: target is %d, the file has %d columns"):format(
-                d.target, d.columns), {})
-        end
-    end
+    count_rows(d, where)
+    if d.csv then csv.learn(d, where) end
     d.fields = fields_of(d, train, where)
     extremes(d, where)
-    count_rows(d, where)
     return d
 end
 

@@ -38,8 +38,13 @@ words.list = {
             doc = "path of the training files, * stands for any characters; idx and npy: { input, target }" }),
         field("eval", "str", { alternatives = { "table" }, doc = "the same for evaluation" }),
         field("target", "int", { alternatives = { "string" }, min = 1,
-            doc = "csv: the target's column, from 1, or \"last\"; tensors: its name, default \"target\"" }),
-        field("header", "bool", { doc = "csv: the first line has names, not numbers" }),
+            doc = "csv: the target's column by number, from 1, by name, or \"last\"; tensors: its name, default "
+                .. "\"target\"" }),
+        field("header", "bool", { doc = "csv: the first line has names, not numbers; default: true if the spec uses "
+            .. "them" }),
+        field("drop", "list", { doc = "csv: columns that are not read, by name or number" }),
+        field("columns", "list", { doc = "csv: the columns of the input in this order; default: all but the target and "
+            .. "drop" }),
         field("context", "int", { min = 1, max = 16777216, doc = "text, tokens: ids of one row" }),
         field("scale", "num", { doc = "factor of the inputs; cifar10: 1/255, the others: 1" }),
         field("mean", "list", { doc = "taken from the scaled inputs, one per channel or one for all" }),

@@ -45,16 +45,11 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
     out->field[0] = (ga_scan_field){.name = "input", .rank = 1};
     out->field[1] = (ga_scan_field){.name = "target"};
     ga_scan_ids(&out->field[1]);
-    size_t rows = 0, width = 0;
+    const size_t width = (size_t)ga_csv_inputs(s);
+    size_t rows = 0;
     for (int i = 0; i < parts; i++) {
         ga_csv_shape shape;
         GA_TRY(ga_csv_scan(path[i], s, &shape, e));
-        if (shape.columns < 2)
-            return ga_fail(e, GA_INPUT, "%s: one column, expected inputs and a target", path[i]);
-        if (i == 0) width = (size_t)shape.columns - 1;
-        if (width != (size_t)shape.columns - 1)
-            return ga_fail(e, GA_INPUT, "%s: %lld columns, the first file has %zu", path[i],
-                           (long long)shape.columns, width + 1);
         add_target(&out->field[1], &shape, i);
         out->count[i] = shape.rows;
         rows += (size_t)shape.rows;
@@ -68,13 +63,13 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
 
 static void name_fields(ga_source *out, const ga_csv_spec *s) {
     out->fields = 2;
-    out->field[0] = (ga_field){"input", s->dtype, s->columns - 1};
+    out->field[0] = (ga_field){"input", s->dtype, ga_csv_inputs(s)};
     out->field[1] = (ga_field){"target", s->classes ? GA_I32 : s->dtype, 1};
 }
 
 int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
                 ga_err *e) {
-    const int64_t width = s->columns - 1;
+    const int64_t width = ga_csv_inputs(s);
     int64_t rows = 0;
     for (int i = 0; i < parts; i++) rows += part[i].count;
     record *r = ga_take(a, sizeof *r, 64, e);

@@ -120,10 +120,11 @@ local CASES = {
         .. "number; if the first line is a header, say header = true" },
     { '"csv", train = "wrong/three.csv", header = true', "data: @three.csv:1: column 3: found a line of numbers, "
         .. "but header = true says that it is a header" },
-    { '"csv", train = "wrong/three.csv", eval = "wrong/four.csv"', "data: eval has 4 columns, train has 3" },
+    { '"csv", train = "wrong/three.csv", eval = "wrong/four.csv"', "data: @four.csv:1: more than 3 columns found, 3 "
+        .. "expected" },
     { '"csv", train = "wrong/three.csv", eval = "wrong/half.csv"', "data: eval has a target of other numbers, train "
         .. "has whole ones" },
-    { '"csv", train = "wrong/*r*.csv"', "data: @three.csv: 3 columns, the first file has 4" },
+    { '"csv", train = "wrong/*r*.csv"', "data: @three.csv:1: 3 columns found, 4 expected" },
     { '"csv", train = "wrong/' .. ("deep/"):rep(50) .. '*.csv"', "data: 'wrong/deep/deep/deep/deep/deep/deep/deep...': "
         .. "a name of 261 bytes, expected at most 255" },
     { '"csv", train = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files, expected at most 64" },

@@ -115,7 +115,7 @@ static void csv_faults(void **state) {
         {"5,6,1\n7,8,2\n", 4, ""},
         {"5,6,1\n7,8\n", 3, "b.csv:2: 2 columns found, 3 expected"},
         {"5,6,1\n7,8,1,1\n", 3, "b.csv:2: more than 3 columns found, 3 expected"},
-        {"5,6,3\n", 2, "b.csv:1: column 3: target 3 of sample 1, expected a whole number in 0..2"},
+        {"5,6,3\n", 2, "b.csv:1: column 3: target 3, expected a whole number in 0..2"},
         {"5,x,1\n", 2, "b.csv:1: column 2: found 'x', expected a finite decimal number"},
         {"5,6,1\n5,1e39,1\n", 3, "b.csv:2: column 2: 1e+39 is too large for F32"},
         {"", 2, ""},

@@ -8,7 +8,7 @@ local data = {}
 
 -- What a program needs of the runtime for each kind: its header and its own files.
 local NEEDS = {
-    csv = { "csv.h", "data/csv", "data/csv_source", "data/stream" },
+    csv = { "csv.h", "data/csv", "data/csv_cells", "data/csv_source", "data/stream" },
     idx = { "images.h", "data/idx", "data/images", "data/stream" },
     cifar10 = { "images.h", "data/cifar", "data/images", "data/stream" },
     text = { "windows.h", "data/stream", "data/windows" }, tokens = { "windows.h", "data/stream", "data/windows" },
@@ -98,6 +98,24 @@ function TABLES.text(config, add)
         .. "VOCABULARY[%d] = {\n%s\n};"):format(#bytes, wrapped(bytes, 20)))
 end
 
+-- One line of the table of columns.
+local function column_line(d, i)
+    local column, parts = d.csv.list[i], {}
+    local function add(text, ...) parts[#parts + 1] = text:format(...) end
+    if d.csv.names then add(".name = %s", text.string(d.csv.names[i]).text) end
+    add(".input = %d", (column.input or 0) - 1)
+    return "    {" .. table.concat(parts, ", ") .. "},"
+end
+
+function TABLES.csv(config, add)
+    local d = config.data
+    if not d.csv.list then return end
+    add "/* The columns of the files. input: the place in a row of the batch; -1: the target, or left out. */"
+    add "static const ga_csv_column COLUMNS[] = {"
+    for i in ipairs(d.csv.list) do add(column_line(d, i)) end
+    add "};"
+end
+
 local function array_tables(config, add)
     for _, source in ipairs(config.data.sources) do
         add(("static const ga_array_field %s_FIELDS[] = {"):format(source.name:upper()))
@@ -113,7 +131,8 @@ function SPEC.csv(config)
     local d = config.data
     local classes = d.fields[2].dtype == "i32" and config.classes or 0
     return "ga_csv_spec", { (".columns = %d, .target = %d, .classes = %d, .scale = %s, .dtype = REAL"):format(
-        d.columns, d.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "") }
+        d.csv.columns, d.csv.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "")
+        .. (d.csv.list and ", .column = COLUMNS" or "") }
 end
 
 local function image_spec(config, source, name)
