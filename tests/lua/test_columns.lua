@@ -279,4 +279,20 @@ add("columns that are not there, and faulty files", function(t, formats)
     end
 end)
 
+add("a newcomer's table, as the documentation says", function(t, formats)
+    local programs, folder = formats.programs, t.temp() .. "/houses"
+    local result = programs.gagen { "tests/e2e/newcomer/houses.lua", "-o", folder }
+    t.equal(result.status, 0, result.err)
+    programs.compile(folder)
+    local losses = {}
+    for _, event in ipairs(programs.events({ train = folder .. "/train" }, { "--cycles", 60 })) do
+        if event.event == "update" then losses[#losses + 1] = event.loss end
+    end
+    t.equal(#losses, 60)
+    assert(losses[60] < losses[1] / 10, ("%g, then %g"):format(losses[1], losses[60]))
+    local data = host.read(folder .. "/data.c")
+    t.contains(data, '    {.name = "id", .input = -1},\n    {.name = "size, m2", .input = 0, .mean = ')
+    t.contains(data, '    {"K\\303\\266ln", ')
+end)
+
 return tests
