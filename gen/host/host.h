@@ -30,7 +30,8 @@
  *                          where `numbers` has true, { values= in the order of their appearance, others=
  *                          { { text=, file= (from 1), line= } } of the other rows } where `categories` has;
  *                          rows beyond `rows` and those of the split (runtime/data/data.h) are others
- *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, header=, scale=, allowed= }
+ *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, own=, header=,
+ *               scale=, allowed= }
  *                          reads and checks data files whole: { count = of each file, bytes = what a
  *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
  *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. A real target of
@@ -38,7 +39,8 @@
  *                          odd_line=. kind: a word of
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
  *                          of csv from 1, one of `columns`; inputs: place of each column in a row, from 0, or
- *                          -1, without it all but the target; categories: true for columns of text;
+ *                          -1, without it all but the target; categories: true for columns of text; own: the
+ *                          number of the field, from 1, that a category is, or 0;
  *                          scale: of csv; allowed: bytes that a text may hold
  *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits,
  *                          packed. bytes: the ids of the 256 bytes; merges: left, right and joined id,

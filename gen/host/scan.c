@@ -33,24 +33,26 @@ static int take_paths(lua_State *L, request *r, const char *name) {
     return 0;
 }
 
-/* Makes the columns of csv of the arrays `inputs`, places from 0 or -1, and `categories`, flags. */
+/* Makes the columns of csv of the arrays `inputs`, places from 0 or -1, `categories`, flags, and `own`, numbers
+ * of fields or 0. */
 static void take_columns(lua_State *L, request *r) {
     lua_getfield(L, 1, "columns");
     r->csv.columns = luaL_optinteger(L, -1, 0);
     lua_getfield(L, 1, "inputs");
     lua_getfield(L, 1, "categories");
-    if (lua_istable(L, -2)) {
+    lua_getfield(L, 1, "own");
+    if (lua_istable(L, -3)) {
         ga_csv_column *column = lua_newuserdatauv(L, (size_t)r->csv.columns * sizeof *column, 0);
         for (int64_t i = 0; i < r->csv.columns; i++) {
-            lua_rawgeti(L, -3, (lua_Integer)i + 1);
-            lua_rawgeti(L, -3, (lua_Integer)i + 1);
-            column[i] = (ga_csv_column){.input = lua_tointeger(L, -2), .category = lua_toboolean(L, -1)};
-            lua_pop(L, 2);
+            for (int k = 0; k < 3; k++) lua_rawgeti(L, -4, (lua_Integer)i + 1);
+            column[i] = (ga_csv_column){.input = lua_tointeger(L, -3), .category = lua_toboolean(L, -2),
+                                        .field = (int)lua_tointeger(L, -1)};
+            lua_pop(L, 3);
         }
         r->csv.column = column;
         lua_setfield(L, 1, "made"); /* keeps them as long as the table of arguments */
     }
-    lua_pop(L, 3);
+    lua_pop(L, 4);
 }
 
 static void take_request(lua_State *L, request *r) {

@@ -2,6 +2,8 @@
 local check = require "base.check"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local scans = require "spec.scans"
+local text = require "base.text"
 
 local csv = {}
 
@@ -20,7 +22,7 @@ end
 -- Whether the spec gives a column by its name.
 local function uses_names(d)
     if type(d.target) == "string" then return true end
-    for _, field in ipairs { "drop", "columns", "category" } do
+    for _, field in ipairs { "drop", "columns", "category", "ids" } do
         for _, entry in ipairs(d[field] or {}) do
             if type(entry) == "string" then return true end
         end
@@ -108,11 +110,33 @@ local function inputs_of(d, where)
     return list
 end
 
+-- Fields of a batch at most, without input and target: runtime/data/source.h has 8 in all.
+local MOST_FIELDS = 6
+
+-- Marks the categories that are fields of their own, and takes them out of the inputs.
+local function mark_fields(d, where)
+    local c = d.csv
+    local _, category = columns_of(d, where, "category")
+    local given = columns_of(d, where, "ids")
+    local function refuse(complaint, ...) diag.fail(where.locate("ids"), "data: ids: " .. complaint:format(...), {}) end
+    if #given > MOST_FIELDS then refuse("%d columns, expected at most %d", #given, MOST_FIELDS) end
+    for k, i in ipairs(given) do
+        local name = c.names and c.names[i] or ""
+        if not category[i] or i == c.target then refuse("%s is no category of an input", csv.title(c, i)) end
+        if not name:find("^%a[%w_]*$") or text.KEYWORDS:find(" " .. name .. " ", 1, true) or name == "input"
+            or name == "target" then
+            refuse("%s: a field needs a name of letters, digits and _ that has no meaning in C, expected its column in "
+                .. "the input", csv.title(c, i))
+        end
+        c.list[i] = { field = k }
+    end
+end
+
 -- Marks the columns of categories.
 local function mark_categories(d, where)
     local c = d.csv
     for _, i in ipairs(columns_of(d, where, "category")) do
-        if not c.list[i].input and i ~= c.target then
+        if not c.list[i].input and not c.list[i].field and i ~= c.target then
             diag.fail(where.locate("category"), ("data: category: %s is neither an input nor the target"):format(
                 csv.title(c, i)), {})
         end
@@ -130,9 +154,9 @@ end
 ---   columns, target   number of columns; that of the target, from 1
 ---   names             of the columns, nil without a header
 ---   file              whose first line was read
----   inputs            how many columns are inputs
----   list              for each column { input = place among the inputs from 1, category = true }; nil if all columns
----                     but the target are numbers and inputs, in order
+---   list              for each column { input = place among the inputs from 1, category = true, field = number of the
+---                     field of the batch that it is }; nil if all columns but the target are numbers and inputs, in
+---                     order
 --- csv.learn adds to an entry of a category { values }, its texts by id from 0, and { unknown = true } if others have
 --- the next id; to that of a standardized one { mean, std }.
 function csv.read(d, where, train)
@@ -145,11 +169,15 @@ function csv.read(d, where, train)
     local c = d.csv
     c.target = d.target and column_of(d, where, "target", d.target) or c.columns
     local inputs = inputs_of(d, where)
-    c.inputs = #inputs
-    if not (d.columns or d.drop or d.category or d.standardize or d.unknown ~= nil) then return end
+    if not (d.columns or d.drop or d.category or d.ids or d.standardize or d.unknown ~= nil) then return end
     c.list = {}
     for i = 1, c.columns do c.list[i] = {} end
-    for place, i in ipairs(inputs) do c.list[i].input = place end
+    mark_fields(d, where)
+    local place = 0
+    for _, i in ipairs(inputs) do
+        if not c.list[i].field then c.list[i].input, place = place + 1, place + 1 end
+    end
+    if place == 0 then diag.fail(where.locate("ids"), "data: ids: no column is left for the input", {}) end
     mark_categories(d, where)
 end
 
@@ -169,11 +197,19 @@ function csv.check_headers(d, source)
     end
 end
 
+--- Gives the fields of a scanned source that are categories the names of their columns.
+function csv.name_fields(d, source)
+    for i, column in ipairs(d.csv.list or {}) do
+        if column.field then source.fields[column.field + 1].name = d.csv.names[i] end
+    end
+end
+
 --- The arguments of host.data_scan and host.csv_columns that say what the columns are.
 function csv.request(d)
     local c, request = d.csv, { columns = d.csv.columns, target = d.csv.target }
     if c.list then
         request.inputs = ordered.collect(c.list, function(column) return (column.input or 0) - 1 end)
+        request.own = ordered.collect(c.list, function(column) return column.field or 0 end)
         request.categories = ordered.collect(c.list, function(column) return column.category or false end)
     end
     return request
@@ -204,11 +240,13 @@ local function learn_category(d, i, of_train, of_eval)
         diag.fail(d.at, ("data: category: %s has %d texts, expected at most %d: drop it"):format(csv.title(d.csv, i),
             #column.values, MOST_VALUES), {})
     end
-    for _, text in ipairs(column.values) do known[text] = true end
+    for _, value in ipairs(column.values) do known[value] = true end
     check_others(d, d.sources[1], i, known, of_train.others)
     if of_eval then check_others(d, d.sources[2], i, known, of_eval.others) end
-    for _, source in ipairs(i == d.csv.target and d.sources or {}) do
-        source.fields[2].high = #column.values - 1
+    if not column.field and i ~= d.csv.target then return end
+    for _, source in ipairs(d.sources) do
+        local field = source.fields[(column.field or #source.fields - 1) + 1]
+        field.low, field.high = 0, #column.values - (column.unknown and 0 or 1)
     end
 end
 
@@ -221,7 +259,7 @@ local function columns_in(d, source, rows, split)
     request.numbers = d.standardize and rows > 0 and ordered.collect(d.csv.list, function(column)
         return column.input ~= nil and not column.category
     end) or nil
-    local columns, message = host.csv_columns(request)
+    local columns, message = scans.once("csv_columns", request)
     if not columns then diag.fail(source.at, "data: " .. message, {}) end
     return columns
 end

@@ -6,6 +6,7 @@ local data_files = require "spec.data_files"
 local diag = require "base.diag"
 local formats = require "spec.formats"
 local ordered = require "base.ordered"
+local scans = require "spec.scans"
 local text = require "base.text"
 local words = require "spec.words"
 
@@ -91,32 +92,6 @@ local function paths(files)
     return files and ordered.collect(files, function(file) return file.path end)
 end
 
--- Results of host.data_scan by their arguments: files are scanned once, even if their spec is read several times.
-local scanned = {}
-
-local function key_of(q)
-    local parts = {}
-    for _, name in ipairs(ordered.keys(q)) do
-        local value = q[name]
-        parts[#parts + 1] = name
-        parts[#parts + 1] = type(value) == "table" and table.concat(ordered.collect(value, tostring), "\0")
-            or tostring(value)
-    end
-    return table.concat(parts, "\0")
-end
-
-local function scan_once(q)
-    local key = key_of(q)
-    if not scanned[key] then
-        local facts, message = host.data_scan(q)
-        if not facts then return nil, message end
-        scanned[key] = facts
-    end
-    local facts = ordered.copy(scanned[key])        -- copied, because name_tensors renames its fields
-    facts.fields = ordered.collect(facts.fields, function(field) return ordered.copy(field) end)
-    return facts
-end
-
 -- Scans the files of a source and adds their counts, fields, rows and bytes. `allowed` is the vocabulary that a text
 -- may use. source.bytes: memory of the program for the rows, for a stream only the read buffers.
 local function scan(d, source, real, allowed)
@@ -125,7 +100,7 @@ local function scan(d, source, real, allowed)
     request.files, request.targets = paths(source.files), paths(source.targets)
     request.header, request.scale = d.header, d.scale
     if d.csv then csv.check_headers(d, source) end
-    local facts, message = scan_once(request)
+    local facts, message = scans.once("data_scan", request)
     if not facts then diag.fail(source.at, "data: " .. message, {}) end
     local n = 0
     for i, count in ipairs(facts.count) do
@@ -407,6 +382,7 @@ function data.read(d, at, path, real)
     if d.kind == "tensors" then
         for _, source in ipairs(d.sources) do name_tensors(d, source, where) end
     end
+    for _, source in ipairs(d.csv and d.sources or {}) do csv.name_fields(d, source) end
     if d.eval then check_eval(d, train, d.sources[2]) end
     count_rows(d, where)
     if d.csv then csv.learn(d, where) end

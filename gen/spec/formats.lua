@@ -7,7 +7,7 @@ formats.common = { "kind", "train", "eval", "split", "shuffle", "last", "stream"
 -- pair: the two files that a path names, for formats with two. streams: rows can be read without keeping them.
 formats.list = {
     { name = "csv", streams = true,
-      takes = { "target", "scale", "header", "drop", "columns", "category", "unknown", "standardize" },
+      takes = { "target", "scale", "header", "drop", "columns", "category", "ids", "unknown", "standardize" },
       doc = "numbers between commas, and texts in columns of category, quoted or not, gzip or not, lines end in LF or "
         .. "CR LF; one column is the target: classes, or numbers if the loss takes them",
       example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }' },

@@ -47,6 +47,8 @@ words.list = {
             .. "drop" }),
         field("category", "list", { doc = "csv: columns of text, by name or number: the number of a cell is the id of "
             .. "its text, from 0 in the order in which the training rows have them first; of the target: its class" }),
+        field("ids", "list", { doc = "csv: columns of category that are no part of batch.input but fields of ids, "
+            .. "batch.NAME, for embedding" }),
         field("unknown", "bool", { doc = "csv: texts of an input that no training row has get one id more, the last; "
             .. "default: they are refused" }),
         field("standardize", "bool", { doc = "csv: a number x of the input becomes (x - mean) / std, both of its "

@@ -60,7 +60,7 @@ static int take_target(ga_csv_rows *r, double value, ga_err *e) {
     r->target_line = r->cells.line;
     if (s->classes == 0) {
         GA_TRY(check_size(r, value, e));
-        if (r->target) ga_set(r->target, s->dtype, 0, value);
+        if (r->out) ga_set(r->out[r->target], s->dtype, 0, value);
         return GA_OK;
     }
     if (!(value >= 0 && value < (double)s->classes && value == floor(value)))
@@ -68,7 +68,7 @@ static int take_target(ga_csv_rows *r, double value, ga_err *e) {
                        "%s:%lld: column %lld: target %.9g, expected a whole number in 0..%lld",
                        r->cells.s.path, (long long)r->cells.line, (long long)r->cells.column, value,
                        (long long)s->classes - 1);
-    if (r->target) *(int32_t *)r->target = (int32_t)value;
+    if (r->out) *(int32_t *)r->out[r->target] = (int32_t)value;
     return GA_OK;
 }
 
@@ -78,13 +78,18 @@ static int take_cell(ga_csv_rows *r, ga_err *e) {
     const int64_t at = r->cells.column - 1, input = c ? c->input : at - (at > s->target);
     const bool category = c && c->category;
     double value;
-    if (input < 0 && at != s->target) return GA_OK;
+    const int field = c ? c->field : 0;
+    if (input < 0 && field == 0 && at != s->target) return GA_OK;
     GA_TRY(category ? category_of(r, c, &value, e) : number_of(r, &value, e));
     if (at == s->target) return take_target(r, value, e);
+    if (field > 0) {
+        if (r->out) *(int32_t *)r->out[field] = (int32_t)value;
+        return GA_OK;
+    }
     if (!category) value *= s->scale;
     if (c && c->std > 0) value = (value - c->mean) / c->std;
     GA_TRY(check_size(r, value, e));
-    if (r->input) ga_set(r->input, s->dtype, input, value);
+    if (r->out) ga_set(r->out[0], s->dtype, input, value);
     return GA_OK;
 }
 
@@ -133,6 +138,7 @@ int ga_csv_rows_open(ga_csv_rows *r, const char *path, const ga_csv_spec *s, ga_
     r->spec = s;
     r->rows = 0;
     r->target_value = 0;
+    r->target = ga_csv_fields(s) - 1;
     GA_TRY(ga_csv_cells_open(&r->cells, path, e));
     const int code = s->header ? skip_header(r, e) : GA_OK;
     if (code < 0) ga_csv_rows_close(r);
@@ -143,12 +149,22 @@ void ga_csv_rows_close(ga_csv_rows *r) {
     ga_csv_cells_close(&r->cells);
 }
 
-int ga_csv_row(ga_csv_rows *r, void *input, void *target, ga_err *e) {
-    r->input = input;
-    r->target = target;
+int ga_csv_row(ga_csv_rows *r, void *const out[], ga_err *e) {
+    r->out = out;
     const int code = walk_line(r, take_cell, e);
     r->rows += code > 0;
     return code;
+}
+
+int ga_csv_fields(const ga_csv_spec *s) {
+    int fields = 2;
+    for (int64_t i = 0; s->column && i < s->columns; i++) fields += s->column[i].field > 0;
+    return fields;
+}
+
+size_t ga_csv_bytes(const ga_csv_spec *s, int field) {
+    if (field == 0) return (size_t)ga_csv_inputs(s) * ga_dtype_bytes(s->dtype);
+    return ga_dtype_bytes(field == ga_csv_fields(s) - 1 && s->classes == 0 ? s->dtype : GA_I32);
 }
 
 int64_t ga_csv_inputs(const ga_csv_spec *s) {
@@ -165,7 +181,7 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
     any.classes = 0;
     *out = (ga_csv_shape){0};
     GA_TRY(ga_csv_rows_open(&r, path, &any, e));
-    while ((code = ga_csv_row(&r, NULL, NULL, e)) == 1) {
+    while ((code = ga_csv_row(&r, NULL, e)) == 1) {
         const double value = r.target_value;
         if (r.rows == 1 || value < out->target_min) out->target_min = value;
         if (r.rows == 1 || value > out->target_max) out->target_max = value;
@@ -180,18 +196,21 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
     return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
 }
 
-int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *target, ga_err *e) {
-    const size_t width = (size_t)ga_csv_inputs(s) * ga_dtype_bytes(s->dtype);
-    const size_t target_width = ga_dtype_bytes(s->classes ? GA_I32 : s->dtype);
+int ga_csv_read(const char *path, const ga_csv_spec *s, void *const out[], ga_err *e) {
+    const int fields = ga_csv_fields(s);
+    size_t bytes[GA_FIELDS];
+    void *to[GA_FIELDS];
     ga_csv_rows r;
+    for (int f = 0; f < fields; f++) {
+        bytes[f] = ga_csv_bytes(s, f);
+        to[f] = out[f];
+    }
     GA_TRY(ga_csv_rows_open(&r, path, s, e));
-    char *to_input = input, *to_target = target;
     int code = 1;
     for (int64_t row = 0; code == 1; row++) {
         const bool kept = row < s->rows; /* further rows are only counted, for the message */
-        code = ga_csv_row(&r, kept ? to_input : NULL, kept ? to_target : NULL, e);
-        if (kept) to_input += width;
-        if (kept) to_target += target_width;
+        code = ga_csv_row(&r, kept ? to : NULL, e);
+        for (int f = 0; f < fields && kept; f++) to[f] = (char *)to[f] + bytes[f];
     }
     ga_csv_rows_close(&r);
     GA_TRY(code);

@@ -48,7 +48,8 @@ typedef struct ga_csv_value {
 /* One column of a file. */
 typedef struct ga_csv_column {
     const char *name;          /* expected in the header; NULL: any */
-    int64_t input;             /* place among the inputs, from 0; -1: the target, or passed over */
+    int64_t input;             /* place among the inputs, from 0; -1: none of them */
+    int field;                 /* of a category that is a field of its own: its number, from 1; else 0 */
     const ga_csv_value *value; /* of a category, sorted by the bytes of their texts */
     int values;                /* their number */
     bool category;             /* cells are texts, read as their ids; without `value` as 0 */
@@ -67,8 +68,14 @@ typedef struct ga_csv_spec {
     const ga_csv_column *column; /* of each column; NULL: all but the target are inputs, in order */
 } ga_csv_spec;
 
-/* Columns that are inputs. */
+/* Fields of a row: 0 is the input, the last one the target, those between are categories. */
+int ga_csv_fields(const ga_csv_spec *s);
+
+/* Elements of field 0. */
 int64_t ga_csv_inputs(const ga_csv_spec *s);
+
+/* Bytes of a field of one row: the input and a target without classes are of s->dtype, others int32_t. */
+size_t ga_csv_bytes(const ga_csv_spec *s, int field);
 
 typedef struct ga_csv_shape {
     int64_t rows;
@@ -85,26 +92,26 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
 typedef struct ga_csv_rows {
     ga_csv_cells cells;
     const ga_csv_spec *spec;
-    int64_t rows;          /* read so far */
-    double target_value;   /* of the last row */
+    int64_t rows;        /* read so far */
+    double target_value; /* of the last row */
     int64_t target_line;
-    void *input, *target;  /* destinations of the row being read; NULL: only check */
+    void *const *out;    /* destinations of the row being read; NULL: only check */
+    int target;          /* number of the target's field */
 } ga_csv_rows;
 
 /* Opens a file as ga_csv_read does, but ignores spec->rows. Path and spec are not copied. */
 int ga_csv_rows_open(ga_csv_rows *r, const char *path, const ga_csv_spec *s, ga_err *e);
 void ga_csv_rows_close(ga_csv_rows *r);
 
-/* Reads the next row to `input` and `target`, of the types of ga_csv_read; both NULL: only checks it.
- * Returns 1; 0 after the last row, also when called again; or a negative status. */
-int ga_csv_row(ga_csv_rows *r, void *input, void *target, ga_err *e);
+/* Reads the next row to out[f] for each field f; out NULL: only checks it. Returns 1; 0 after the last
+ * row, also when called again; or a negative status. */
+int ga_csv_row(ga_csv_rows *r, void *const out[], ga_err *e);
 
-/* Reads the whole file. input: rows x inputs, row-major, of s->dtype; target: rows of int32_t, or of
- * s->dtype without classes. */
-int ga_csv_read(const char *path, const ga_csv_spec *s, void *input, void *target, ga_err *e);
+/* Reads the whole file: the rows of field f follow each other from out[f] on. */
+int ga_csv_read(const char *path, const ga_csv_spec *s, void *const out[], ga_err *e);
 
-/* A dataset of files whose rows follow each other. Fields: input, real, and target, ids if all its values
- * are whole and not negative, else real. ga_csv_open keeps numbers as the program's real. spec->rows is
+/* A dataset of files whose rows follow each other. A scan says that the target has ids if all its values
+ * are whole and not negative, and names no categories. ga_csv_open keeps numbers as the program's real. spec->rows is
  * ignored: each part has its own. */
 int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, ga_scan *out,
                       ga_err *e);

@@ -177,6 +177,27 @@ add("categories and standardized numbers of the training rows, from memory and s
     t.contains(data, '    {"Bonn, D", 0},\n')
 end)
 
+add("categories as fields of ids, for embedding", function(t, formats)
+    formats.write("columns/towns.csv", towns(0, 19))
+    formats.write("columns/towns_eval.csv", towns(20, 25, { [22] = "Oslo" }))
+    local text = classes(CLASSES .. 'ids = { "city" }, eval = "columns/towns_eval.csv", unknown = true, '
+        .. "shuffle = false"):gsub("model[^\n]*", 'model(function(batch) return linear "fc" { 3 } (concat { axis = 2 } (batch.input, '
+        .. 'embedding "towns" { 5, 2 } (batch.city))) end)')
+    local ids, mean, std = ids_of(sequence(0, 19), city), moments(sequence(0, 19), price)
+    for name, how in next, { kept = text, stream = text:gsub("shuffle = false", "stream = true") } do
+        local seen = formats.run(formats.build("columns_ids_" .. name, how))
+        for k = 0, 4 do
+            t.equal(seen.train[k].input.width, 2)
+            formats.check(seen.train[k], k, "city", 0, function(row) return ids[city(row)] end)
+            formats.check(seen.train[k], k, "target", 0, function(row) return row % 3 end)
+            formats.check(seen.train[k], k, "input", 2e-6, function(row, i)
+                return i == 1 and (price(row) - mean) / std or seen.train[k].input.values[2 * (row - 4 * k) + 1]
+            end)
+        end
+        t.equal(seen.eval[0].city.values, { ids[city(20)], ids[city(21)], 4, ids[city(23)] })
+    end
+end)
+
 -- No two sizes are alike: they say which rows of towns(0, 19) a batch has.
 local function row_of(batch, i, mean, std)
     for row = 0, 19 do
@@ -242,6 +263,11 @@ local CASES = {
     { CLASSES .. 'unknown = true, eval = "columns/new_kind.csv"', "data: @new_kind.csv:2: column 4 ('kind'): 'top' is "
         .. "in no training row" },
     { CLASSES:gsub("true", "false") .. "split = { eval = 19 }", "data: @towns.csv:" },
+    { CLASSES .. 'ids = { "offset" }', "data: ids: column 3 ('offset') is no category of an input" },
+    { CLASSES .. 'ids = { "kind" }', "data: ids: column 4 ('kind') is no category of an input" },
+    { CLASSES .. 'columns = { "city" }, ids = { "city" }', "data: ids: no column is left for the input" },
+    { 'train = "columns/three.csv", category = { 1 }, ids = { 1 }', "data: ids: column 1: a field needs a "
+        .. "name of letters" },
     { CLASSES .. "scale = 2", "data: scale and standardize exclude each other" },
     { CLASSES .. 'drop = { "city" }', "data: category: column 2 ('city') is neither an input nor the target" },
     { 'train = "columns/towns.csv", target = "kind", category = { "kind" }', "data: @towns.csv:2: column 2: found "

@@ -75,13 +75,13 @@ static void values(void **state) {
     ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32, false, NULL};
     float f[6];
     int32_t target[3];
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
     static const float expect[] = {0.5f, 1.25f, -1.5f, 0.2f, 0.25f, 3.0f};
     assert_memory_equal(f, expect, sizeof f);
     static const int32_t targets[] = {0, 2, 1};
     assert_memory_equal(target, targets, sizeof targets);
     put_file(path, good, sizeof good - 2); /* no newline at the end */
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
 }
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
@@ -129,7 +129,7 @@ static void refusals(void **state) {
         ga_err e = {0};
         const char *path = scratch_path(s, "bad.csv");
         put_file(path, table[i].text, table[i].n ? table[i].n : strlen(table[i].text));
-        assert_int_equal(ga_csv_read(path, &spec, f, target, &e), GA_INPUT);
+        assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), GA_INPUT);
         assert_has(e.msg, table[i].says);
         assert_has(e.msg, path);
     }
@@ -248,7 +248,7 @@ static void quoted(void **state) {
         put_file(path, texts[i], strlen(texts[i]));
         assert_int_equal(ga_csv_scan(path, &spec, &shape, &e), 0);
         assert_true(shape.rows == 3 && shape.target_max == 2);
-        assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+        assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
         assert_memory_equal(f, expect, sizeof f);
         assert_memory_equal(target, targets, sizeof target);
     }
@@ -259,11 +259,11 @@ static void quoted(void **state) {
     int32_t target[3];
     const char *text = "\"a\r\nb\",c,d\r\n1,2,0\r\n1,x,0\r\n";
     put_file(path, text, strlen(text));
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), GA_INPUT);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), GA_INPUT);
     assert_has(e.msg, "quoted.csv:4: column 2: found 'x'");
     const ga_csv_column other[] = {{.name = "a\nb", .input = 0}, {.name = "C", .input = 1}, {.name = "d", .input = -1}};
     spec.column = other;
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), GA_INPUT);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), GA_INPUT);
     assert_has(e.msg, "quoted.csv:2: column 2: found 'c', expected 'C': is it the file the program was made for?");
 }
 
@@ -283,15 +283,15 @@ static void columns(void **state) {
     ga_err e = {0};
     put_file(path, text, strlen(text));
     assert_int_equal(ga_csv_inputs(&spec), 2);
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
     assert_memory_equal(f, expect, sizeof f);
     assert_memory_equal(target, prices, sizeof target);
     column[1].value = &city[1]; /* "" is no longer known */
     column[1].values = 2;
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), GA_INPUT);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), GA_INPUT);
     assert_has(e.msg, "columns.csv:4: column 2: found '', expected a category of the training rows");
     column[1].unknown = true;
-    assert_int_equal(ga_csv_read(path, &spec, f, target, &e), 0);
+    assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
     assert_true(f[1] == 0 && f[3] == 1 && f[5] == 2);
 }
 

@@ -117,6 +117,7 @@ local function column_line(d, i)
     local function add(form, ...) parts[#parts + 1] = form:format(...) end
     if d.csv.names then add(".name = %s", text.string(d.csv.names[i]).text) end
     add(".input = %d", (column.input or 0) - 1)
+    if column.field then add(".field = %d", column.field) end
     if column.category then
         add(".category = true, .value = CATEGORY_%d, .values = %d", i, #column.values)
         if column.unknown then add ".unknown = true" end
@@ -131,7 +132,7 @@ function TABLES.csv(config, add)
     for i, column in ipairs(d.csv.list) do
         if column.category then category_table(d, i, add) end
     end
-    add "/* The columns of the files. input: the place in a row of the batch; -1: the target, or left out. */"
+    add "/* The columns of the files. input: the place in a row of the input; -1: none. */"
     add "static const ga_csv_column COLUMNS[] = {"
     for i in ipairs(d.csv.list) do add(column_line(d, i)) end
     add "};"
@@ -150,7 +151,7 @@ local SPEC = {}
 
 function SPEC.csv(config)
     local d = config.data
-    local classes = d.fields[2].dtype == "i32" and config.classes or 0
+    local classes = d.fields[#d.fields].dtype == "i32" and config.classes or 0
     return "ga_csv_spec", { (".columns = %d, .target = %d, .classes = %d, .scale = %s, .dtype = REAL"):format(
         d.csv.columns, d.csv.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "")
         .. (d.csv.list and ", .column = COLUMNS" or "") }
