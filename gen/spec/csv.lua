@@ -63,9 +63,9 @@ local function column_of(d, where, field, entry)
     end
     local first = ordered.find(c.names, entry)
     if not first then
-        local names = table.concat(c.names, ", ", 1, math.min(#c.names, MOST_NAMES))
+        local names = table.concat(c.names, "', '", 1, math.min(#c.names, MOST_NAMES))
         diag.fail(where.locate(field), ("data: %s: %s has no column '%s'"):format(field, c.file.name, entry), {
-            found = entry, among = c.names, notes = { ("its columns: %s%s"):format(names,
+            found = entry, among = c.names, notes = { ("its columns: '%s'%s"):format(names,
                 #c.names > MOST_NAMES and (", ... (%d)"):format(#c.names) or "") } })
     end
     for i = first + 1, c.columns do

@@ -241,7 +241,7 @@ end)
 -- { fields of data, what gagen says (@ is the folder of the files) }
 local CASES = {
     { NAMED:gsub("price", "pric"), "data: target: columns/windows.csv has no column 'pric'",
-        "did you mean 'price'?\nits columns: id, area, m2, the \"note\", price, rooms" },
+        "did you mean 'price'?\nits columns: 'id', 'area, m2', 'the \"note\"', 'price', 'rooms'" },
     { NAMED .. 'drop = { "Id" }', "data: drop: columns/windows.csv has no column 'Id'", "did you mean 'id'?" },
     { NAMED .. 'drop = { 1, "id" }', "data: drop: column 1 ('id') is given twice" },
     { NAMED .. 'drop = { "price" }', "data: drop: column 4 ('price') is the target" },
