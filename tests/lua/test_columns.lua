@@ -181,8 +181,8 @@ add("categories as fields of ids, for embedding", function(t, formats)
     formats.write("columns/towns.csv", towns(0, 19))
     formats.write("columns/towns_eval.csv", towns(20, 25, { [22] = "Oslo" }))
     local text = classes(CLASSES .. 'ids = { "city" }, eval = "columns/towns_eval.csv", unknown = true, '
-        .. "shuffle = false"):gsub("model[^\n]*", 'model(function(batch) return linear "fc" { 3 } (concat { axis = 2 } (batch.input, '
-        .. 'embedding "towns" { 5, 2 } (batch.city))) end)')
+        .. "shuffle = false"):gsub("model[^\n]*", 'model(function(batch) return linear "fc" { 3 } (concat { axis = 2 } '
+        .. '(batch.input, embedding "towns" { 5, 2 } (batch.city))) end)')
     local ids, mean, std = ids_of(sequence(0, 19), city), moments(sequence(0, 19), price)
     for name, how in next, { kept = text, stream = text:gsub("shuffle = false", "stream = true") } do
         local seen = formats.run(formats.build("columns_ids_" .. name, how))
