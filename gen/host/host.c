@@ -80,6 +80,8 @@ static const luaL_Reg host_functions[] = {
     { "embedded_names", host_embedded_names },
     { "evaluate", ga_box_evaluate },
     { "data_scan", ga_data_scan_host },
+    { "csv_line", ga_csv_line },
+    { "csv_columns", ga_csv_columns },
     { "byte_pairs", ga_byte_pairs },
     { "word_pieces", ga_word_pieces },
     { "distance", ga_distance },

@@ -32,13 +32,24 @@
  *                          Lua and templates are compiled chunks, texts under --dev
  *   embedded_names(prefix) sorted array of the names that start with prefix
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
- *   data_scan { kind=, files=, targets=, real=, target=, header=, scale=, allowed= }
+ *   csv_line(path)         array of the cells of the first line, each of 255 bytes at most
+ *   csv_columns { files=, header=, columns=, rows=, numbers=, categories=, fold=, of=, seed=, eval_rows= }
+ *                          of each of the `columns`, over the training rows: { mean=, std=, low=, high= }
+ *                          where `numbers` has true, { values= in the order of their appearance, others=
+ *                          { { text=, file= (from 1), line= } } of the other rows } where `categories` has;
+ *                          rows beyond `rows` and those of the split (runtime/data/data.h) are others
+ *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, own=, header=,
+ *               scale=, allowed= }
  *                          reads and checks data files whole: { count = of each file, bytes = what a
  *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
- *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. kind: a word of
+ *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. A real target of
+ *                          csv has odd=, its first value that is no class number, odd_file= (from 1) and
+ *                          odd_line=. kind: a word of
  *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
- *                          of csv from 1, or nil for the last; scale: of csv; allowed: bytes that a text
- *                          may hold
+ *                          of csv from 1, one of `columns`; inputs: place of each column in a row, from 0, or
+ *                          -1, without it all but the target; categories: true for columns of text; own: the
+ *                          number of the field, from 1, that a category is, or 0;
+ *                          scale: of csv; allowed: bytes that a text may hold
  *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits,
  *                          packed. bytes: the ids of the 256 bytes; merges: left, right and joined id,
  *                          the first learned first; both packed as integers of 32 bits
@@ -121,6 +132,8 @@ int ga_json_decode(lua_State *L);
 int ga_process_host(lua_State *L);
 int ga_cpu_features(lua_State *L);
 int ga_data_scan_host(lua_State *L);
+int ga_csv_line(lua_State *L);
+int ga_csv_columns(lua_State *L);
 int ga_byte_pairs(lua_State *L);
 int ga_word_pieces(lua_State *L);
 int ga_distance(lua_State *L);

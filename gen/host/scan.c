@@ -33,6 +33,28 @@ static int take_paths(lua_State *L, request *r, const char *name) {
     return 0;
 }
 
+/* Makes the columns of csv of the arrays `inputs`, places from 0 or -1, `categories`, flags, and `own`, numbers
+ * of fields or 0. */
+static void take_columns(lua_State *L, request *r) {
+    lua_getfield(L, 1, "columns");
+    r->csv.columns = luaL_optinteger(L, -1, 0);
+    lua_getfield(L, 1, "inputs");
+    lua_getfield(L, 1, "categories");
+    lua_getfield(L, 1, "own");
+    if (lua_istable(L, -3)) {
+        ga_csv_column *column = lua_newuserdatauv(L, (size_t)r->csv.columns * sizeof *column, 0);
+        for (int64_t i = 0; i < r->csv.columns; i++) {
+            for (int k = 0; k < 3; k++) lua_rawgeti(L, -4, (lua_Integer)i + 1);
+            column[i] = (ga_csv_column){.input = lua_tointeger(L, -3), .category = lua_toboolean(L, -2),
+                                        .field = (int)lua_tointeger(L, -1)};
+            lua_pop(L, 3);
+        }
+        r->csv.column = column;
+        lua_setfield(L, 1, "made"); /* keeps them as long as the table of arguments */
+    }
+    lua_pop(L, 4);
+}
+
 static void take_request(lua_State *L, request *r) {
     size_t n = 0;
     memset(r, 0, sizeof *r);
@@ -44,7 +66,7 @@ static void take_request(lua_State *L, request *r) {
     lua_getfield(L, 1, "allowed");
     r->kind = luaL_checkstring(L, -5);
     r->real = strcmp(luaL_checkstring(L, -4), "f64") == 0 ? GA_F64 : GA_F32;
-    r->csv.target = luaL_optinteger(L, -3, 0) - 1;
+    r->csv.target = luaL_optinteger(L, -3, 1) - 1;
     r->csv.header = lua_toboolean(L, -2);
     r->csv.dtype = r->real;
     const char *allowed = luaL_optlstring(L, -1, NULL, &n);
@@ -53,6 +75,7 @@ static void take_request(lua_State *L, request *r) {
     lua_getfield(L, 1, "scale");
     r->csv.scale = luaL_optnumber(L, -1, 1);
     lua_pop(L, 6);
+    take_columns(L, r);
     take_paths(L, r, "files");
     take_paths(L, r, "targets");
     if (r->files == 0) luaL_error(L, "no files");
@@ -86,7 +109,7 @@ static void push_integers(lua_State *L, const int64_t *list, int n) {
 }
 
 static void push_field(lua_State *L, const ga_scan_field *f) {
-    lua_createtable(L, 0, 7);
+    lua_createtable(L, 0, 10);
     lua_pushstring(L, f->name);
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, f->ids);
@@ -94,6 +117,12 @@ static void push_field(lua_State *L, const ga_scan_field *f) {
     push_integers(L, f->shape, f->rank);
     lua_setfield(L, -2, "shape");
     set_integer(L, "element", f->element);
+    if (f->odd_line) {
+        lua_pushnumber(L, f->odd);
+        lua_setfield(L, -2, "odd");
+        set_integer(L, "odd_line", f->odd_line);
+        set_integer(L, "odd_file", f->odd_part + 1);
+    }
     if (!f->ids || f->low > f->high) return;
     if (f->largest_negative < 0) set_integer(L, "largest_negative", f->largest_negative);
     set_integer(L, "low", f->low);

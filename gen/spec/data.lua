@@ -1,10 +1,12 @@
 -- data: reads the word `data`: finds its files, scans them once, and describes the rows: their fields, their number
 -- and how they are normalised and split.
 local check = require "base.check"
+local csv = require "spec.csv"
 local data_files = require "spec.data_files"
 local diag = require "base.diag"
 local formats = require "spec.formats"
 local ordered = require "base.ordered"
+local scans = require "spec.scans"
 local text = require "base.text"
 local words = require "spec.words"
 
@@ -55,10 +57,9 @@ end
 
 local function check_target_word(d, where)
     if d.kind == "csv" and d.target == "last" then d.target = nil end
-    local csv, given = d.kind == "csv", d.target
-    if not given or csv == (math.type(given) ~= nil) then return end
-    diag.fail(where.locate("target"), ("data '%s': target is %s, expected %s"):format(d.kind,
-        csv and "'" .. given .. "'" or given, csv and "a column or \"last\"" or "the name of a tensor"), {})
+    if d.kind == "csv" or not math.type(d.target) then return end
+    diag.fail(where.locate("target"), ("data '%s': target is %s, expected the name of a tensor"):format(d.kind,
+        d.target), {})
 end
 
 -- The files of train or eval: { files, targets }; targets only for formats with pairs of files.
@@ -91,28 +92,15 @@ local function paths(files)
     return files and ordered.collect(files, function(file) return file.path end)
 end
 
--- Results of host.data_scan by their arguments: files are scanned once, even if their spec is read several times.
-local scanned = {}
-
-local function scan_once(q)
-    local key = table.concat({ q.kind, q.real, tostring(q.header), tostring(q.scale), q.allowed or "",
-        tostring(q.target), table.concat(q.files, "\0"), table.concat(q.targets or {}, "\0") }, "\0")
-    if not scanned[key] then
-        local facts, message = host.data_scan(q)
-        if not facts then return nil, message end
-        scanned[key] = facts
-    end
-    local facts = ordered.copy(scanned[key])        -- copied, because name_tensors renames its fields
-    facts.fields = ordered.collect(facts.fields, function(field) return ordered.copy(field) end)
-    return facts
-end
-
 -- Scans the files of a source and adds their counts, fields, rows and bytes. `allowed` is the vocabulary that a text
 -- may use. source.bytes: memory of the program for the rows, for a stream only the read buffers.
 local function scan(d, source, real, allowed)
-    local facts, message = scan_once { kind = d.kind, files = paths(source.files),
-        targets = paths(source.targets), real = real, header = d.header, scale = d.scale, allowed = allowed,
-        target = d.kind == "csv" and math.tointeger(d.target) or nil }
+    local request = d.csv and csv.request(d) or {}
+    request.kind, request.real, request.allowed = d.kind, real, allowed
+    request.files, request.targets = paths(source.files), paths(source.targets)
+    request.header, request.scale = d.header, d.scale
+    if d.csv then csv.check_headers(d, source) end
+    local facts, message = scans.once("data_scan", request)
     if not facts then diag.fail(source.at, "data: " .. message, {}) end
     local n = 0
     for i, count in ipairs(facts.count) do
@@ -239,10 +227,6 @@ end
 -- Refuses evaluation files whose fields differ from those of the training files.
 local function check_eval(d, train, eval)
     local function refuse(complaint) diag.fail(eval.at, "data: eval " .. complaint, {}) end
-    if d.kind == "csv" and train.fields[1].shape[1] ~= eval.fields[1].shape[1] then
-        refuse(("has %d columns, train has %d"):format(eval.fields[1].shape[1] + 1,
-            train.fields[1].shape[1] + 1))
-    end
     for i, f in ipairs(train.fields) do
         local other = eval.fields[i]
         if not other or other.name ~= f.name then
@@ -301,6 +285,27 @@ function data.check_ignored(d, ignore)
         diag.fail(d.at, ("data: the target has the value %d, expected class numbers from 0; if it stands for "
             .. "what does not count, say loss { ..., ignore = %d }"):format(d.ignored, d.ignored), {})
     end
+end
+
+local WHOLE_TYPES = "I64, I32, I16, I8, U64, U32, U16, U8 or BOOL"
+
+--- Refuses targets that are no class numbers, with the reason: the first such value of a csv, or the type of an array.
+function data.check_classes(d)
+    if d.classes then return end
+    local reason
+    for _, source in ipairs(d.sources) do
+        local f = source.fields[#source.fields]
+        if f.odd and not reason then
+            reason = ("%s:%d: the target is %.17g, expected a class number"):format(source.files[f.odd_file].path,
+                f.odd_line, f.odd)
+        elseif not reason and not f.odd then
+            local file = (source.targets or source.files)[1].path
+            reason = ("%s: the target%s has the type %s, expected %s: class numbers"):format(file,
+                f.file_name and " '" .. f.file_name .. "'" or "", f.element, WHOLE_TYPES)
+        end
+    end
+    diag.fail(d.at, ("data: %s, whole, from 0 to 2^31-1: number the classes so, or take a loss of real targets, such "
+        .. "as \"mse\""):format(reason), {})
 end
 
 -- split.eval as a number of rows: a fraction of all is rounded to rows, and said. 1.0 is neither 1 row nor a fraction
@@ -372,6 +377,7 @@ end
 ---   classes     largest target + 1, nil if the target is not i32; vocabulary of text and tokens
 ---   ignored     the one target below 0, or nil
 ---   norm        { scale, mean, std, channels } of the input, or nil; crop { size, padding }, or nil
+---   csv         the columns of a csv, see csv.read
 ---   split       { fold, of, seed } or { eval, seed, at_end }, or nil
 function data.read(d, at, path, real)
     local where = check.context("data", at)
@@ -383,8 +389,9 @@ function data.read(d, at, path, real)
     end
     check_target_word(d, where)
     check_stream(d, where)
-    local train = scan(d, find(d, "train", where, folder), real)
-    d.sources = { train }
+    local train = find(d, "train", where, folder)
+    if d.kind == "csv" then csv.read(d, where, train) end
+    d.sources = { scan(d, train, real) }
     if d.eval then
         d.sources[2] = scan(d, find(d, "eval", where, folder), real,
             d.kind == "text" and train.vocabulary or nil)
@@ -397,18 +404,12 @@ function data.read(d, at, path, real)
     if d.kind == "tensors" then
         for _, source in ipairs(d.sources) do name_tensors(d, source, where) end
     end
+    for _, source in ipairs(d.csv and d.sources or {}) do csv.name_fields(d, source) end
     if d.eval then check_eval(d, train, d.sources[2]) end
-    if d.kind == "csv" then
-        d.columns = train.fields[1].shape[1] + 1
-        d.target = d.target or d.columns
-        if d.target > d.columns then
-            diag.fail(where.locate("target"), ("data: target is %d, the file has %d columns"):format(
-                d.target, d.columns), {})
-        end
-    end
+    count_rows(d, where)
+    if d.csv then csv.learn(d, where) end
     d.fields = fields_of(d, train, where)
     extremes(d, where)
-    count_rows(d, where)
     return d
 end
 

@@ -6,9 +6,10 @@ formats.common = { "kind", "train", "eval", "split", "shuffle", "last", "stream"
 
 -- pair: the two files that a path names, for formats with two. streams: rows can be read without keeping them.
 formats.list = {
-    { name = "csv", takes = { "target", "scale", "header" }, streams = true,
-      doc = "numbers between commas, gzip or not; one column is the target: classes, or numbers if the loss "
-        .. "takes them",
+    { name = "csv", streams = true,
+      takes = { "target", "scale", "header", "drop", "columns", "category", "ids", "unknown", "standardize" },
+      doc = "numbers between commas, and texts in columns of category, quoted or not, gzip or not, lines end in LF or "
+        .. "CR LF; one column is the target: classes, or numbers if the loss takes them",
       example = 'data { "csv", train = "digits/digits.csv.gz", scale = 1/16, split = { eval = 300 } }' },
     { name = "idx", takes = { "scale", "mean", "std", "crop", "flip" }, pair = "{ images, labels }",
       doc = "images and labels as MNIST has them, gzip or not; a row is (1, height, width)",

@@ -3,6 +3,7 @@ local batchnorm = require "spec.batchnorm"
 local build = require "graph.build"
 local catalog = require "catalog.catalog"
 local config = require "spec.config"
+local data = require "spec.data"
 local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
@@ -47,10 +48,7 @@ local function check_classes(c, output, target, at)
             graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
     end
     c.classes = shape[#shape]
-    if not c.data.classes then
-        diag.fail(c.data.at, "data: the target column has values that are not whole numbers, expected "
-            .. "class numbers", {})
-    end
+    data.check_classes(c.data)
     if c.data.classes > c.classes then
         diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
             c.classes, c.data.classes - 1), {})

@@ -38,8 +38,21 @@ words.list = {
             doc = "path of the training files, * stands for any characters; idx and npy: { input, target }" }),
         field("eval", "str", { alternatives = { "table" }, doc = "the same for evaluation" }),
         field("target", "int", { alternatives = { "string" }, min = 1,
-            doc = "csv: the target's column, from 1, or \"last\"; tensors: its name, default \"target\"" }),
-        field("header", "bool", { doc = "csv: the first line has names, not numbers" }),
+            doc = "csv: the target's column by number, from 1, by name, or \"last\"; tensors: its name, default "
+                .. "\"target\"" }),
+        field("header", "bool", { doc = "csv: the first line has names, not numbers; default: true if the spec uses "
+            .. "them" }),
+        field("drop", "list", { doc = "csv: columns that are not read, by name or number" }),
+        field("columns", "list", { doc = "csv: the columns of the input in this order; default: all but the target and "
+            .. "drop" }),
+        field("category", "list", { doc = "csv: columns of text, by name or number: the number of a cell is the id of "
+            .. "its text, from 0 in the order in which the training rows have them first; of the target: its class" }),
+        field("ids", "list", { doc = "csv: columns of category that are no part of batch.input but fields of ids, "
+            .. "batch.NAME, for embedding" }),
+        field("unknown", "bool", { doc = "csv: texts of an input that no training row has get one id more, the last; "
+            .. "default: they are refused" }),
+        field("standardize", "bool", { doc = "csv: a number x of the input becomes (x - mean) / std, both of its "
+            .. "column over the training rows; ids and the target stay as they are" }),
         field("context", "int", { min = 1, max = 16777216, doc = "text, tokens: ids of one row" }),
         field("scale", "num", { doc = "factor of the inputs; cifar10: 1/255, the others: 1" }),
         field("mean", "list", { doc = "taken from the scaled inputs, one per channel or one for all" }),

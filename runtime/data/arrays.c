@@ -115,6 +115,10 @@ int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t
     const double largest = p->real == GA_F32 ? FLT_MAX : DBL_MAX;
     for (int64_t i = 0; i < count / size; i++) {
         int64_t place = first / size + i;
+        if (f->element == GA_ELEMENT_BOOL && bytes[i] > 1)
+            return ga_fail(e, GA_INPUT, "%s: row %lld, element %lld: byte %d found, a BOOL is 0 or 1",
+                           p->title, (long long)(place / p->width) + 1,
+                           (long long)(place % p->width) + 1, bytes[i]);
         if (f->ids) {
             int64_t id = ga_element_id(bytes, f->element, i);
             bool ignored = f->ignores && id == f->ignored;

@@ -60,7 +60,7 @@ typedef struct ga_arrays_spec {
 } ga_arrays_spec;
 
 /* Finds names (tensors), element types, rows, shapes and the range of integers. A number that is not
- * finite, or too large for `real` or i32, is refused with its row and element. */
+ * finite, or too large for `real` or i32, or a BOOL other than 0 and 1, is refused with its row and element. */
 int ga_npy_scan(const char *const *path, int fields, int parts, ga_dtype real, ga_scan *out,
                 ga_err *e);
 int ga_tensors_scan(const char *const *path, int parts, ga_dtype real, ga_scan *out, ga_err *e);

@@ -6,8 +6,9 @@
 #include <string.h>
 
 typedef struct record {
-    char *input, *target;
-    size_t row_bytes, target_bytes; /* of one row */
+    int fields;
+    char *base[GA_FIELDS];
+    size_t bytes[GA_FIELDS]; /* of one row */
 } record;
 
 /* Streamed rows: file number `at`, counted from 0, is open. */
@@ -22,14 +23,18 @@ typedef struct streamed {
 static void decode(const ga_source *s, int64_t row, const uint64_t *draw, void *const out[]) {
     const record *r = s->self;
     (void)draw;
-    memcpy(out[0], r->input + (size_t)row * r->row_bytes, r->row_bytes);
-    memcpy(out[1], r->target + (size_t)row * r->target_bytes, r->target_bytes);
+    for (int f = 0; f < r->fields; f++)
+        memcpy(out[f], r->base[f] + (size_t)row * r->bytes[f], r->bytes[f]);
 }
 
-/* Widens the field's range by the targets of one file. */
-static void add_target(ga_scan_field *f, const ga_csv_shape *shape) {
-    if (!shape->target_integer || shape->target_min < 0 || shape->target_max > INT32_MAX)
+/* Widens the field's range by the targets of file number `part`. */
+static void add_target(ga_scan_field *f, const ga_csv_shape *shape, int part) {
+    if (f->ids && shape->odd_line) {
         f->ids = false;
+        f->odd = shape->odd;
+        f->odd_line = shape->odd_line;
+        f->odd_part = part;
+    }
     if (!f->ids) return;
     ga_scan_id(f, (int64_t)shape->target_min);
     ga_scan_id(f, (int64_t)shape->target_max);
@@ -37,59 +42,58 @@ static void add_target(ga_scan_field *f, const ga_csv_shape *shape) {
 
 int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, ga_scan *out,
                       ga_err *e) {
-    *out = (ga_scan){.parts = parts, .fields = 2};
-    out->field[0] = (ga_scan_field){.name = "input", .rank = 1};
-    out->field[1] = (ga_scan_field){.name = "target"};
-    ga_scan_ids(&out->field[1]);
-    size_t rows = 0, width = 0;
+    const int fields = ga_csv_fields(s);
+    *out = (ga_scan){.parts = parts, .fields = fields};
+    out->field[0] = (ga_scan_field){.name = "input", .rank = 1, .shape = {ga_csv_inputs(s)}};
+    for (int f = 1; f < fields; f++) ga_scan_ids(&out->field[f]);
+    ga_scan_field *target = &out->field[fields - 1];
+    memcpy(target->name, "target", sizeof "target");
+    size_t rows = 0;
     for (int i = 0; i < parts; i++) {
         ga_csv_shape shape;
         GA_TRY(ga_csv_scan(path[i], s, &shape, e));
-        if (shape.columns < 2)
-            return ga_fail(e, GA_INPUT, "%s: one column, expected inputs and a target", path[i]);
-        if (i == 0) width = (size_t)shape.columns - 1;
-        if (width != (size_t)shape.columns - 1)
-            return ga_fail(e, GA_INPUT, "%s: %lld columns, the first file has %zu", path[i],
-                           (long long)shape.columns, width + 1);
-        add_target(&out->field[1], &shape);
+        add_target(target, &shape, i);
         out->count[i] = shape.rows;
         rows += (size_t)shape.rows;
     }
-    out->field[0].shape[0] = (int64_t)width;
+    ga_csv_spec found = *s;
+    found.classes = target->ids;
     out->stream_bytes = ga_padded(sizeof(streamed)) + ga_paths_bytes(parts);
-    out->bytes = ga_padded(sizeof(record)) + ga_padded(rows * width * ga_dtype_bytes(s->dtype)) +
-                 ga_padded(rows * ga_dtype_bytes(out->field[1].ids ? GA_I32 : s->dtype));
+    out->bytes = ga_padded(sizeof(record));
+    for (int f = 0; f < fields; f++) out->bytes += ga_padded(rows * ga_csv_bytes(&found, f));
     return GA_OK;
 }
 
 static void name_fields(ga_source *out, const ga_csv_spec *s) {
-    out->fields = 2;
-    out->field[0] = (ga_field){"input", s->dtype, s->columns - 1};
-    out->field[1] = (ga_field){"target", s->classes ? GA_I32 : s->dtype, 1};
+    out->fields = ga_csv_fields(s);
+    out->field[0] = (ga_field){"input", s->dtype, ga_csv_inputs(s)};
+    for (int64_t i = 0; s->column && i < s->columns; i++)
+        if (s->column[i].field) out->field[s->column[i].field] = (ga_field){s->column[i].name, GA_I32, 1};
+    out->field[out->fields - 1] = (ga_field){"target", s->classes ? GA_I32 : s->dtype, 1};
 }
 
 int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
                 ga_err *e) {
-    const int64_t width = s->columns - 1;
-    int64_t rows = 0;
-    for (int i = 0; i < parts; i++) rows += part[i].count;
+    void *to[GA_FIELDS];
+    size_t rows = 0;
+    for (int i = 0; i < parts; i++) rows += (size_t)part[i].count;
     record *r = ga_take(a, sizeof *r, 64, e);
     if (!r) return GA_BUG;
-    r->row_bytes = (size_t)width * ga_dtype_bytes(s->dtype);
-    r->target_bytes = ga_dtype_bytes(s->classes ? GA_I32 : s->dtype);
-    r->input = ga_take(a, (size_t)rows * r->row_bytes, 64, e);
-    r->target = r->input ? ga_take(a, (size_t)rows * r->target_bytes, 64, e) : NULL;
-    if (!r->target) return GA_BUG;
-    int64_t first = 0;
+    *out = (ga_source){.rows = (int64_t)rows, .decode = decode, .self = r};
+    name_fields(out, s);
+    r->fields = out->fields;
+    for (int f = 0; f < r->fields; f++) {
+        r->bytes[f] = ga_csv_bytes(s, f);
+        to[f] = r->base[f] = ga_take(a, rows * r->bytes[f], 64, e);
+        if (!to[f]) return GA_BUG;
+    }
     for (int i = 0; i < parts; i++) {
         ga_csv_spec one = *s;
         one.rows = part[i].count;
-        GA_TRY(ga_csv_read(part[i].path, &one, r->input + (size_t)first * r->row_bytes,
-                           r->target + (size_t)first * r->target_bytes, e));
-        first += one.rows;
+        GA_TRY(ga_csv_read(part[i].path, &one, to, e));
+        for (int f = 0; f < r->fields; f++)
+            to[f] = (char *)to[f] + (size_t)one.rows * r->bytes[f];
     }
-    *out = (ga_source){.rows = rows, .decode = decode, .self = r};
-    name_fields(out, s);
     return GA_OK;
 }
 
@@ -114,7 +118,7 @@ static int next_stream(void *self, void *const out[], ga_err *e) {
     while (p->at < p->paths.count) {
         if (!p->open) GA_TRY(ga_csv_rows_open(&p->rows, p->paths.path[p->at], &p->spec, e));
         p->open = true;
-        const int code = ga_csv_row(&p->rows, out ? out[0] : NULL, out ? out[1] : NULL, e);
+        const int code = ga_csv_row(&p->rows, out, e);
         if (code != 0) return code;
         close_stream(p);
         p->at++;

@@ -25,6 +25,9 @@ typedef struct ga_scan_field {
     int64_t shape[GA_FIELD_RANK];
     int64_t low, high; /* range of the ids */
     int64_t largest_negative; /* of the ids, 0: none; if equal to low, only one value is negative */
+    double odd;        /* csv: the first target that makes `ids` false, with its line and file */
+    int64_t odd_line;  /* 0: none */
+    int odd_part;
     int element;       /* type in the file: a ga_element of arrays.h, or bytes per token */
 } ga_scan_field;
 

@@ -279,17 +279,24 @@ int ga_tokens_scan(const char *const *path, int parts, ga_scan *out, ga_err *e) 
     return GA_OK;
 }
 
+static int check_width(const char *path, int found, int expected, ga_err *e) {
+    if (found == expected) return GA_OK;
+    return ga_fail(e, GA_INPUT,
+                   "%s: %d-bit tokens found, %d-bit tokens expected: is it the file the program was "
+                   "made for?",
+                   path, 8 * found, 8 * expected);
+}
+
 static int read_tokens(const ga_part *part, const ga_tokens_spec *spec, unsigned char *to,
                        ga_err *e) {
     ga_stream s;
     layout l;
     GA_TRY(open_tokens(&s, part->path, &l, e));
     tokens t = {part->path, spec->width, spec->limit, NULL};
-    int code;
-    if (l.tokens != part->count || l.width != spec->width)
-        code = refuse_count(part, l.tokens, l.width == 2 ? "16-bit tokens" : "32-bit tokens", e);
-    else
-        code = ga_stream_read(&s, to, l.tokens * l.width, "the tokens", e);
+    int code = check_width(part->path, l.width, spec->width, e);
+    if (code == GA_OK && l.tokens != part->count)
+        code = refuse_count(part, l.tokens, "tokens", e);
+    if (code == GA_OK) code = ga_stream_read(&s, to, l.tokens * l.width, "the tokens", e);
     ga_stream_close(&s);
     return code < 0 ? code : take_tokens(&t, to, part->count * spec->width, 0, e);
 }
@@ -331,10 +338,7 @@ static int open_next(streamed *p, ga_err *e) {
     p->open = true;
     p->first = 0;
     p->left = p->width ? l.tokens * l.width : p->s.bytes;
-    if (l.width == p->width) return GA_OK;
-    return ga_fail(e, GA_INPUT,
-                   "%s: tokens of %d bytes, %d expected: is it the file the program was made for?",
-                   path, l.width, p->width);
+    return check_width(path, l.width, p->width, e);
 }
 
 /* Reads and checks at most n ids of one file; returns their number, 0 at the end of all files. */

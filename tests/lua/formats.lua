@@ -66,6 +66,14 @@ return function(t)
         return string.pack("<I8", #header) .. header .. table.concat(data)
     end
 
+    --- A .safetensors file of 5 rows, `mask` of 3 BOOL and `y`; `byte` is the third one of row 2.
+    function formats.bools(byte)
+        local mask, y = {}, {}
+        for i = 1, 15 do mask[i] = i == 6 and byte or i % 2 end
+        for i = 1, 5 do y[i] = i % 3 end
+        return formats.tensors { { "mask", "BOOL", "B", { 5, 3 }, mask }, { "y", "I32", "<i4", { 5 }, y } }
+    end
+
     local WRAP = "-Wl,--wrap=ga_loader_open,--wrap=ga_loader_cycle,--wrap=ga_eval_batch"
 
     --- A program that dumps its batches.

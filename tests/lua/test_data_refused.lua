@@ -42,6 +42,14 @@ local function write_all(formats)
         { "target", "I32", "<i4", { 20 }, ids } })
     formats.write("wrong/alone.safetensors", formats.tensors { { "target", "I32", "<i4", { 20 }, ids } })
     formats.write("wrong/half.csv", "1,2,0.5\n3,4,1\n" .. ("5,6,2\n"):rep(18))
+    formats.write("wrong/minus.csv", "1,2,0\n3,4,1\n5,6,-1\n" .. ("5,6,2\n"):rep(18))
+    formats.write("wrong/big_class.csv", "a,b,c\n1,2,4e9\n" .. ("5,6,2\n"):rep(18))
+    formats.write("wrong/two/a.csv", ("1,2,0\n"):rep(9))
+    formats.write("wrong/two/b.csv", "1,2,0\n1,2,2.5\n1,2,-1\n")
+    formats.write("wrong/floats.npy", formats.npy("<f4", "<f", { 20 }, ids))
+    formats.write("wrong/floats.safetensors", formats.tensors { { "input", "F32", "<f", { 20, 1 }, ids },
+        { "y", "F64", "<d", { 20 }, ids } })
+    formats.write("wrong/bool.safetensors", formats.bools(2))
     formats.write("wrong/names.csv", "a,b,c\n1,2,0\n")
     formats.write("wrong/three.csv", ("1,2,0\n"):rep(20))
     formats.write("wrong/four.csv", ("1,2,3,0\n"):rep(20))
@@ -105,16 +113,27 @@ local CASES = {
     { '"tensors", train = "wrong/keyword.safetensors", target = "int"', "data: the target is 'int', but another "
         .. "tensor is called 'target'" },
     { '"tensors", train = "wrong/alone.safetensors"', "data: the target 'target' is the only tensor" },
-    { '"csv", train = "wrong/half.csv"', "data: the target column has values that are not whole numbers, expected "
-        .. "class numbers" },
+    { '"csv", train = "wrong/half.csv"', "data: @half.csv:1: the target is 0.5, expected a class number, whole, from 0 "
+        .. 'to 2^31-1: number the classes so, or take a loss of real targets, such as "mse"' },
+    { '"csv", train = "wrong/minus.csv"', "data: @minus.csv:3: the target is -1, expected a class number, whole" },
+    { '"csv", train = "wrong/big_class.csv", header = true', "data: @big_class.csv:2: the target is 4000000000, "
+        .. "expected a class number" },
+    { '"csv", train = "wrong/two/*.csv"', "data: @two/b.csv:2: the target is 2.5, expected a class number" },
+    { '"npy", train = { "wrong/x.npy", "wrong/floats.npy" }', "data: @floats.npy: the target has the type F32, "
+        .. "expected I64, I32, I16, I8, U64, U32, U16, U8 or BOOL: class numbers, whole, from 0 to 2^31-1" },
+    { '"tensors", train = "wrong/floats.safetensors", target = "y"', "data: @floats.safetensors: the target 'y' has "
+        .. "the type F64, expected I64" },
+    { '"tensors", train = "wrong/bool.safetensors", target = "y"', "data: @bool.safetensors: tensor 'mask': row 2, "
+        .. "element 3: byte 2 found, a BOOL is 0 or 1" },
     { '"csv", train = "wrong/names.csv"', "data: @names.csv:1: column 1: found 'a', expected a finite decimal "
         .. "number; if the first line is a header, say header = true" },
     { '"csv", train = "wrong/three.csv", header = true', "data: @three.csv:1: column 3: found a line of numbers, "
         .. "but header = true says that it is a header" },
-    { '"csv", train = "wrong/three.csv", eval = "wrong/four.csv"', "data: eval has 4 columns, train has 3" },
+    { '"csv", train = "wrong/three.csv", eval = "wrong/four.csv"', "data: @four.csv:1: more than 3 columns found, 3 "
+        .. "expected" },
     { '"csv", train = "wrong/three.csv", eval = "wrong/half.csv"', "data: eval has a target of other numbers, train "
         .. "has whole ones" },
-    { '"csv", train = "wrong/*r*.csv"', "data: @three.csv: 3 columns, the first file has 4" },
+    { '"csv", train = "wrong/*r*.csv"', "data: @three.csv:1: 3 columns found, 4 expected" },
     { '"csv", train = "wrong/' .. ("deep/"):rep(50) .. '*.csv"', "data: 'wrong/deep/deep/deep/deep/deep/deep/deep...': "
         .. "a name of 261 bytes, expected at most 255" },
     { '"csv", train = "wrong/many/*.csv"', "data: 'wrong/many/*.csv' is 65 files, expected at most 64" },
@@ -160,6 +179,13 @@ add("the program refuses files that differ from those it was made for", function
     refused(t, formats, npy, "y.npy", formats.npy("<i4", "<i4", { 20 }, many), "bytes after the array, expected the end")
     refused(t, formats, npy, "y.npy", formats.npy("<i4", "<i4", { 20 }, table.move(many, 1, 20, 1, {})),
         "row 5, element 1: 3 found, expected a whole number in 0%.%.2")
+    local mask = REST:gsub("model [^\n]*", 'model (function(batch) return linear "fc" { 3 } (reshape { 6 } '
+        .. '(embedding "e" { 2, 2 } (batch.mask))) end)')
+    formats.write("wrong/good.safetensors", formats.bools(1))
+    local bool = programs.build("refuse_bool", 'data { "tensors", train = "wrong/good.safetensors", target = "y" }'
+        .. mask:format '"cross_entropy"')
+    refused(t, formats, bool, "good.safetensors", formats.bools(2), "tensor 'mask': row 2, element 3: byte 2 found, "
+        .. "a BOOL is 0 or 1")
     refused(t, formats, npy, "x.npy", formats.npy("<f8", "<d", { 20, 2 }, many), "20 rows of 2 F64, expected 20 of 2 F32")
 end)
 

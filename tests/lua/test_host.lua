@@ -178,7 +178,7 @@ add("data_scan", function(t)
     t.write(folder .. "/x.csv", "1,2.5,0\n-3,4,2\n")
     t.write(folder .. "/y.csv", "1,2\n1,x\n")
     local function scan(name, more)
-        local request = { kind = "csv", files = { folder .. "/" .. name }, real = "f32" }
+        local request = { kind = "csv", files = { folder .. "/" .. name }, real = "f32", columns = 3, target = 3 }
         for key, value in next, more or {} do request[key] = value end
         return host.data_scan(request)
     end
@@ -189,7 +189,7 @@ add("data_scan", function(t)
         high = 2 })
     t.equal(scan("x.csv", { target = 2 }).fields[2].ids, false)
     t.equal(scan("x.csv", { files = { folder .. "/x.csv", folder .. "/x.csv" } }).count, { 2, 2 })
-    refused(t, "y.csv:2: column 2", scan "y.csv")
+    refused(t, "y.csv:2: column 2", scan("y.csv", { columns = 2, target = 2 }))
     refused(t, "x.csv:1: column 3: found a line of numbers", scan("x.csv", { header = true }))
     refused(t, "y.csv: not an IDX file", scan("y.csv", { kind = "idx", targets = { folder .. "/x.csv" } }))
     t.fails(function() scan("x.csv", { kind = "xml" }) end, "no data of kind 'xml'")

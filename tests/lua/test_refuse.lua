@@ -118,7 +118,7 @@ end
 add("wrong data files", function(t)
     local programs, p = digits(t)
     t.match(bad_data(t, programs, p, "sed '7s/,[0-9]*,/,x,/' | gzip"), "^:7: column 2: found 'x'")
-    t.match(bad_data(t, programs, p, "sed '1797s/[0-9]*$/10/' | gzip"), "^:1797: column 65: target 10 of sample 1797, "
+    t.match(bad_data(t, programs, p, "sed '1797s/[0-9]*$/10/' | gzip"), "^:1797: column 65: target 10, "
         .. "expected a whole number in 0%.%.9")
     t.match(bad_data(t, programs, p, "sed '3s/,[0-9]*$//' | gzip"), "^:3: 64 columns found, 65 expected")
     t.match(bad_data(t, programs, p, "sed '9s/$/,1/' | gzip"), "^:9: more than 65 columns found, 65 expected")

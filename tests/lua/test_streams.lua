@@ -244,7 +244,7 @@ end
 add("a faulty row ends training after the cycles before it", function(t, formats)
     faulty(t, formats, rows(1, 47, { 26, "1,2" }), 2, 1, "c.csv:26: 2 columns found, 3 expected\n")
     faulty(t, formats, rows(1, 47, { 24, "1,2,3" }), 1, 1,
-        "c.csv:24: column 3: target 3 of sample 24, expected a whole number in 0..2\n")
+        "c.csv:24: column 3: target 3, expected a whole number in 0..2\n")
     faulty(t, formats, rows(1, 47, { 3, "1,x,0" }), 0, 1, "c.csv:3: column 2: found 'x', expected")
 end)
 

@@ -115,7 +115,7 @@ static void csv_faults(void **state) {
         {"5,6,1\n7,8,2\n", 4, ""},
         {"5,6,1\n7,8\n", 3, "b.csv:2: 2 columns found, 3 expected"},
         {"5,6,1\n7,8,1,1\n", 3, "b.csv:2: more than 3 columns found, 3 expected"},
-        {"5,6,3\n", 2, "b.csv:1: column 3: target 3 of sample 1, expected a whole number in 0..2"},
+        {"5,6,3\n", 2, "b.csv:1: column 3: target 3, expected a whole number in 0..2"},
         {"5,x,1\n", 2, "b.csv:1: column 2: found 'x', expected a finite decimal number"},
         {"5,6,1\n5,1e39,1\n", 3, "b.csv:2: column 2: 1e+39 is too large for F32"},
         {"", 2, ""},
@@ -259,7 +259,7 @@ static void token_files(void **state) {
         memcpy(file[1] + 8, &few, sizeof few);
         put_file(path[1], file[1], (size_t)(1024 + few * (6 - width)));
         assert_int_equal(rows_before(&stream, false, &e), (TOKENS - 1) / 37);
-        assert_has(e.msg, width == 4 ? "b.bin: tokens of 2 bytes, 4 expected" : "b.bin: tokens of 4 bytes, 2 expected");
+        assert_has(e.msg, width == 4 ? "b.bin: 16-bit tokens found, 32-bit tokens" : "b.bin: 32-bit tokens found, 16-bit tokens");
         ga_arena_close(&a);
         ga_arena_close(&b);
     }

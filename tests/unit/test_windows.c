@@ -244,8 +244,8 @@ static void token_differences(void **state) {
         const char *says;
     } table[] = {
         {{&part, 1, 2, 2, 99}, "raw.bin: token 99 at place 3, expected 0..98"},
-        {{&more, 1, 2, 2, 100}, "6 16-bit tokens found, 7 expected: is it the file the program was"},
-        {{&other, 1, 2, 2, 100}, "6 32-bit tokens found, 6 expected"},
+        {{&more, 1, 2, 2, 100}, "6 tokens found, 7 expected: is it the file the program was"},
+        {{&other, 1, 2, 2, 100}, "32-bit tokens found, 16-bit tokens expected: is it the file the program was made for"},
         {{&part, 1, 6, 2, 100}, "6 ids give no window of 6"},
     };
     for (size_t k = 0; k < sizeof table / sizeof *table; k++) {

@@ -1,4 +1,5 @@
 -- data: the text of data.c, the part of model.c that finds the data files and opens them as sources of rows.
+local csv = require "spec.csv"
 local expr = require "base.expr"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
@@ -8,7 +9,7 @@ local data = {}
 
 -- What a program needs of the runtime for each kind: its header and its own files.
 local NEEDS = {
-    csv = { "csv.h", "data/csv", "data/csv_source", "data/stream" },
+    csv = { "csv.h", "data/csv", "data/csv_cells", "data/csv_source", "data/stream" },
     idx = { "images.h", "data/idx", "data/images", "data/stream" },
     cifar10 = { "images.h", "data/cifar", "data/images", "data/stream" },
     text = { "windows.h", "data/stream", "data/windows" }, tokens = { "windows.h", "data/stream", "data/windows" },
@@ -98,6 +99,45 @@ function TABLES.text(config, add)
         .. "VOCABULARY[%d] = {\n%s\n};"):format(#bytes, wrapped(bytes, 20)))
 end
 
+-- The texts of a category with their ids, in the order in which the reader searches them.
+local function category_table(d, i, add)
+    local column, ids, texts = d.csv.list[i], {}, {}
+    for id, value in ipairs(column.values) do texts[id], ids[value] = value, id - 1 end
+    table.sort(texts)
+    add(("/* The ids of the texts in %s%s. */"):format(text.comment(csv.title(d.csv, i)).text,
+        column.unknown and ("; of others: %d"):format(#texts) or ""))
+    add(("static const ga_csv_value CATEGORY_%d[] = {"):format(i))
+    for _, value in ipairs(texts) do add(("    {%s, %d},"):format(text.string(value).text, ids[value])) end
+    add "};"
+end
+
+-- One line of the table of columns.
+local function column_line(d, i)
+    local column, parts = d.csv.list[i], {}
+    local function add(form, ...) parts[#parts + 1] = form:format(...) end
+    if d.csv.names then add(".name = %s", text.string(d.csv.names[i]).text) end
+    add(".input = %d", (column.input or 0) - 1)
+    if column.field then add(".field = %d", column.field) end
+    if column.category then
+        add(".category = true, .value = CATEGORY_%d, .values = %d", i, #column.values)
+        if column.unknown then add ".unknown = true" end
+    end
+    if column.mean then add(".mean = %s, .std = %s", number(column.mean), number(column.std)) end
+    return "    {" .. table.concat(parts, ", ") .. "},"
+end
+
+function TABLES.csv(config, add)
+    local d = config.data
+    if not d.csv.list then return end
+    for i, column in ipairs(d.csv.list) do
+        if column.category then category_table(d, i, add) end
+    end
+    add "/* The columns of the files. input: the place in a row of the input; -1: none. */"
+    add "static const ga_csv_column COLUMNS[] = {"
+    for i in ipairs(d.csv.list) do add(column_line(d, i)) end
+    add "};"
+end
+
 local function array_tables(config, add)
     for _, source in ipairs(config.data.sources) do
         add(("static const ga_array_field %s_FIELDS[] = {"):format(source.name:upper()))
@@ -111,9 +151,10 @@ local SPEC = {}
 
 function SPEC.csv(config)
     local d = config.data
-    local classes = d.fields[2].dtype == "i32" and config.classes or 0
+    local classes = d.fields[#d.fields].dtype == "i32" and config.classes or 0
     return "ga_csv_spec", { (".columns = %d, .target = %d, .classes = %d, .scale = %s, .dtype = REAL"):format(
-        d.columns, d.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "") }
+        d.csv.columns, d.csv.target - 1, classes, number(d.norm.scale)) .. (d.header and ", .header = true" or "")
+        .. (d.csv.list and ", .column = COLUMNS" or "") }
 end
 
 local function image_spec(config, source, name)

@@ -1,4 +1,4 @@
--- expect: 2: data 'csv': target is 'label', expected a column or "last"
+-- expect: 2: data: digits/digits.csv.gz:1: a line of numbers, expected a header: columns are given by names
 data       { "csv", train = "digits/digits.csv.gz", target = "label" }
 batch      (16)
 accumulate (4)
