@@ -39,7 +39,8 @@ local function spec(o)
     end
     line("local vocabulary,", ("local vocabulary, places, width, inner, heads, layers, drop = 29, 9, 12, 24, 3, 2, %g")
         :format(o.drop))
-    line("data ", 'data { "tensors", train = "bert_rows.safetensors", target = "label", shuffle = false }')
+    line("data ", 'data { "tensors", train = "bert_rows.safetensors", eval = "bert_rows.safetensors", '
+        .. 'target = "label", shuffle = false }')
     line("batch ", "batch (4)")
     line("accumulate ", ("accumulate (%d)"):format(o.accumulate))
     if o.precision ~= "f16" then
@@ -204,7 +205,8 @@ add("the shipped GPT-2 loads a file of Hugging Face's GPT2Model", function(t)
     local text = assert(host.read("specs/gpt2_124m.lua"))
     for _, change in ipairs { { "{ 50257, 768 }", "{ 21, 2 }" }, { "times%(12%)", "times(1)" }, { "2304", "6" },
         { "heads = 12", "heads = 1" }, { "3072", "8" }, { "{ 768, store", "{ 2, store" },
-        { "\ndata .-context = 1024 }", '\ndata { "text", train = "few_letters.txt", context = 8 }' },
+        { "\ndata .-context = 1024 }", '\ndata { "text", train = "few_letters.txt", eval = "few_letters.txt", '
+            .. "context = 8 }" },
         { "\nbatch [^\n]*", "\nbatch (4)" } } do
         local count
         text, count = text:gsub(change[1], change[2])
