@@ -66,8 +66,10 @@ local function rule_rows(b, c, target, output)
     end
     if rule.target == "class" then
         check_classes(c, output, target, at)
-        local complaint = rule.check_model and rule.check_model(c.loss.fields, c.classes)
-        if complaint then diag.fail(at, "loss: " .. complaint, {}) end
+        if rule.check_model then
+            local complaint, field = rule.check_model(c.loss.fields, c.classes, target.low, target.limit - 1)
+            if complaint then diag.fail(diag.field(at, field), "loss: " .. complaint, {}) end
+        end
     elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
         output = b:value("reshape", { x = output }, { shape = target.shape })
     elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then

@@ -21,15 +21,17 @@ local function context(player, event, what)
     end }
 end
 
+-- Refuses a name that is missing, empty, too long or of other characters than identifiers of C have.
 local function check_name(player, event)
     local name = event.name
     local ok = name and #name <= 96 and not name:find("__", 1, true)
-    for part in (name or ""):gmatch("[^.]+") do
+    for part in ((name or "") .. "."):gmatch("([^.]*)%.") do
         ok = ok and part:match("^[%w_]+$") ~= nil
     end
-    if not ok or name:find("%.%.") or name:find("^%.") or name:find("%.$") then
-        diag.fail(player.path .. ":" .. event.line, ("%s: name '%s': letters, digits and _ expected, "
-            .. "parts separated by dots"):format(event.kind, name or ""), { found = name })
+    if not ok then
+        local found = name == "" and "the name is empty" or ("name '%s'"):format(name or "")
+        diag.fail(player.path .. ":" .. event.line, ("%s: %s: letters, digits and _ expected, "
+            .. "parts separated by dots"):format(event.kind, found), { found = name })
     end
 end
 
