@@ -171,7 +171,8 @@ words.list = {
       doc = "which values are kept in memory for the backward pass", fields = {
         field("budget", "size", { doc = "largest memory of the plan: of the program, or of the device" }),
         field("recompute", "list", { default = {}, alternatives = { "auto" },
-            doc = "globs of values to compute again; \"auto\": as few as memory.budget needs" }),
+            doc = "globs of values to compute again, by their names or the paths of their layers, such as \"h.*\"; "
+                .. "\"auto\": as few as memory.budget needs" }),
         field("logits", "str", { default = "whole", values = { "whole", "chunked", "auto" },
             doc = "chunked: the last layer's output for a cross_entropy, rows x classes, is never whole in memory; "
                 .. "auto: only if memory.budget needs it" }),
