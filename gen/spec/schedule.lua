@@ -118,7 +118,7 @@ function schedule.prepare(c, registry, entry, length, unit)
             own, open = (f.milestones[i] or length) - (f.milestones[i - 1] or 0), open and not f.milestones[i]
         end
         local made = stage(c, registry, entry, i, args, own, unit, open)
-        f.continues[i] = made.rule.continues or false
+        f.continues[i] = made.rule.continues and not made.fields.stages or false
         if rule.proportional then check_proportional(entry, made) end
         f.play[i] = function(t, total, base) return schedule.play(made, t, total, base) end
     end

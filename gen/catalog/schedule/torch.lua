@@ -183,16 +183,43 @@ schedule "onecycle" {
     end,
 }
 
+-- An expression, or its value where it has no variables.
+local function settled(e)
+    e = expr.lift(e)
+    return #expr.variables(e) == 0 and expr.lift(expr.evaluate(e, {})) or e
+end
+
+-- The rate of swa at t, from the rate `base` at t = 0.
+local function annealed(f, t, base)
+    if f.anneal_epochs == 0 then return expr.lift(f.swa_lr) end
+    return common.between(f.anneal_strategy, base, f.swa_lr, common.part(t, f.anneal_epochs))
+end
+
 schedule "swa" {
     doc = "from base, in a sequence from the last rate before it, to swa_lr over anneal_epochs, which then holds: "
-        .. "SWALR",
+        .. "SWALR; { \"swa\", { name, field = value }, swa_start = n, ... } is the loop of torch's documentation: the "
+        .. "schedule up to t = n + 1, then from its rate there",
     continues = true,
-    fields = { number("swa_lr", nil, "the last rate", { required = true, min = 0 }),
+    fields = { { name = "stages", type = "table", rest = true, doc = "the schedule before it, with swa_start" },
+        number("swa_lr", nil, "the last rate", { required = true, min = 0 }),
+        { name = "swa_start", type = "int", min = 0, max = 2147483647,
+            doc = "the last t behind which the schedule before it makes a step" },
         { name = "anneal_epochs", type = "int", default = 10, min = 0, doc = "how long" },
         { name = "anneal_strategy", type = "str", default = "cos", values = { "cos", "linear" }, doc = "the form" } },
-    factor = function(f, t, _, base)
-        if f.anneal_epochs == 0 then return expr.lift(f.swa_lr) end
-        return common.between(f.anneal_strategy, base, f.swa_lr, common.part(t, f.anneal_epochs))
+    check = function(f)
+        if (f.stages ~= nil) ~= (f.swa_start ~= nil) then
+            return ("%s without %s: expected both, such as { \"swa\", { \"cosine\" }, swa_start = 160, ... }"):format(
+                f.stages and "a schedule" or "swa_start", f.stages and "swa_start" or "the schedule before it")
+        end
+        if f.stages and #f.stages > 1 then
+            return ("%d schedules, expected the one before swa_start"):format(#f.stages)
+        end
+    end,
+    factor = function(f, t, total, base)
+        if not f.stages then return annealed(f, t, base) end
+        local start, before = f.swa_start + 1, f.play[1]
+        local last = settled(before(expr.lift(start), total, base))
+        return where(le(t, start), before(t, total, base), annealed(f, t - start, last))
     end,
 }
 
@@ -204,8 +231,7 @@ local function bases_of(f, from, base)
     local bases = { base }
     for i = 2, #from do
         local length = from[i] - from[i - 1]
-        bases[i] = f.continues[i] and expr.lift(f.play[i - 1](expr.lift(length - 1), length, bases[i - 1])) or base
-        if f.continues[i] and #expr.variables(bases[i]) == 0 then bases[i] = expr.lift(expr.evaluate(bases[i], {})) end
+        bases[i] = f.continues[i] and settled(f.play[i - 1](expr.lift(length - 1), length, bases[i - 1])) or base
     end
     return bases
 end
