@@ -200,4 +200,97 @@ add("swa_start and the schedule before it belong together", function(t)
     t.contains(refused(t, '{ "swa", { "stepp" }, swa_lr = 0.05, swa_start = 3 }'), "stage 1: 'stepp' is unknown")
 end)
 
+-- === chained ====================================================================================
+
+local CHAINS = {
+    { '{ "chained", { "exponential", gamma = 0.9 }, { "cosine_annealing", T_max = 6, eta_min = 0.01 } }',
+        torch.exponential(0.9), torch.cosine(6, 0.01) },
+    { '{ "chained", { "cosine_annealing", T_max = 6, eta_min = 0.01 }, { "exponential", gamma = 0.9 } }',
+        torch.cosine(6, 0.01), torch.exponential(0.9) },
+    { '{ "chained", { "constant_lr", factor = 0.1, total_iters = 3 }, { "cosine_annealing", T_max = 30, '
+        .. 'eta_min = 0.002 }, { "step", step_size = 4, gamma = 0.5 } }', torch.constant(0.1, 3),
+        torch.cosine(30, 0.002), torch.step(4, 0.5) },
+    { '{ "chained", { "linear_lr", total_iters = 7 }, { "multistep", milestones = { 3, 9, 9 }, gamma = 0.5 }, '
+        .. '{ "cosine_annealing", T_max = 1, eta_min = 0.03 } }', torch.linear(1 / 3, 1, 7),
+        torch.multistep({ 3, 9, 9 }, 0.5), torch.cosine(1, 0.03) },
+    { '{ "chained", { "polynomial_lr", total_iters = 8, power = 2 }, { "cosine_annealing", T_max = 5, '
+        .. 'eta_min = 0.05 }, { "cosine_annealing", T_max = 11, eta_min = 0.01 } }', torch.polynomial(8, 2),
+        torch.cosine(5, 0.05), torch.cosine(11, 0.01) },
+}
+
+add("a chain with a lowest rate is torch's, step by step", function(t)
+    for _, c in ipairs(CHAINS) do
+        near(rates_of(t, c[1], 40, 0.1), chain(0.1, 40, table.unpack(c, 2)), c[1])
+    end
+end)
+
+add("the program's rates: a chain with a lowest rate", function(t)
+    near(program_rates(t, CHAINS[3][1], 40, 0.1), chain(0.1, 40, table.unpack(CHAINS[3], 2)), CHAINS[3][1])
+end)
+
+-- Two chains in one program: of stages 1 and 3.
+add("the program's rates: chains in a sequence", function(t)
+    local text = ('{ "sequential", %s, { "constant" }, %s, milestones = { 9, 11 } }'):format(CHAINS[1][1], CHAINS[2][1])
+    local wanted = chain(0.1, 9, table.unpack(CHAINS[1], 2))
+    table.move({ 0.1, 0.1 }, 1, 2, 10, wanted)
+    table.move(chain(0.1, 20, table.unpack(CHAINS[2], 2)), 1, 20, 12, wanted)
+    near(rates_of(t, text, 31, 0.1), wanted, text)
+    near(program_rates(t, text, 31, 0.1), wanted, text)
+end)
+
+-- A part of two operations that is repeated has a name of its own.
+add("the program's rates: a product of factors that repeat a part", function(t)
+    local text = "{ function(t) return where(lt(t, 6), 1 / (1 + 1 / t), 0.9 + 0.1 / (1 + 1 / t)) end, product = true }"
+    local rate, wanted = 0.1, {}
+    for k = 0, 11 do
+        local part = 1 + 1 / k
+        rate = k == 0 and rate or rate * (k < 6 and 1 / part or 0.9 + 0.1 / part)
+        wanted[k + 1] = rate
+    end
+    near(program_rates(t, text, 12, 0.1), wanted, text)
+end)
+
+add("a chain with a lowest rate is the same after a resume, on both targets", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local _, environment = t.load("tests/lua/devices.lua").open(t)
+    local wanted = chain(0.1, 24, table.unpack(CHAINS[3], 2))
+    for target, env in next, { c = false, cuda = environment() } do
+        local program = programs.build("chained_" .. target, ([[
+data       { "csv", train = "tiny.csv" }
+batch      (5)
+model      { linear "fc" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+schedule   %s
+train      { updates = 24 }
+target     "%s"
+]]):format(CHAINS[3][1], target))
+        local function rates(...)
+            local list = {}
+            for _, event in ipairs(programs.events(program, { env = env or nil, ... })) do
+                if event.event == "update" then list[#list + 1] = event.lr end
+            end
+            return list
+        end
+        local folder = t.temp()
+        local list = rates("--cycles", 17, "--checkpoint", folder)
+        table.move(rates("--resume", "latest", "--checkpoint", folder), 1, 7, 18, list)
+        t.equal(#list, 24, target)
+        for u, rate in ipairs(list) do t.near(rate, wanted[u], 1e-9) end                -- nine digits in the log
+    end
+end)
+
+add("stages that do not fit a chain with a lowest rate are refused", function(t)
+    local cosine = '{ "cosine_annealing", T_max = 6, eta_min = 0.01 }'
+    local function check(stage, text)
+        t.contains(refused(t, ('{ "chained", %s, %s }'):format(stage, cosine)), text)
+    end
+    check('{ "cosine" }', "'cosine' cannot be chained with 'cosine_annealing', which has a rate of its own: expected "
+        .. "one of ")
+    check('{ "step", warmup = 3 }', "'step' with a warm-up cannot be chained with 'cosine_annealing'")
+    check('{ "constant_lr", factor = 0 }', "factor is 0, expected more")
+    check('{ "cosine_annealing", eta_min = 0.02 }', "T_max is missing, expected the length of half a wave")
+    check('{ "swa", swa_lr = 0.1 }', "'swa' has a rate of its own, expected stages that are factors of the base rate")
+end)
+
 return tests
