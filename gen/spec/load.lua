@@ -3,10 +3,12 @@ local batchnorm = require "spec.batchnorm"
 local build = require "graph.build"
 local catalog = require "catalog.catalog"
 local config = require "spec.config"
+local data = require "spec.data"
 local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
+local losses = require "spec.losses"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
@@ -21,6 +23,7 @@ function load_spec.words(known)
         layers[#layers + 1] = { name = entry.name, named = entry.named }
     end
     for name in known.pointwise:each() do pointwise[#pointwise + 1] = name end
+    for name in known.losses:each() do pointwise[#pointwise + 1] = name end
     for name, layer in known.layers:each() do
         if layer.word then
             pointwise[#pointwise + 1] = name
@@ -38,56 +41,15 @@ local function default_name(path)
     return name
 end
 
-local function check_classes(c, output, target, at)
-    local shape = output.shape
-    local lead = table.move(shape, 1, #shape - 1, 1, {})
-    if graph.shape_text(lead) ~= graph.shape_text(target.shape) then
-        diag.fail(at, ("loss: the model gives shape %s, expected (%s, classes)"):format(
-            graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
-    end
-    c.classes = shape[#shape]
-    if not c.data.classes then
-        diag.fail(c.data.at, "data: the target column has values that are not whole numbers, expected "
-            .. "class numbers", {})
-    end
-    if c.data.classes > c.classes then
-        diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
-            c.classes, c.data.classes - 1), {})
-    end
-end
-
--- The losses of the catalog's rule for the model's output, one or more per row.
-local function rule_rows(b, c, target, output)
-    local rule, at = c.loss.rule, c.loss.at
-    if output.named then
-        diag.fail(at, ("loss: '%s' takes one tensor, the model gives the tensors %s: return one, "
-            .. "or write the loss as a function"):format(rule.name,
-            table.concat(output.named.keys, ", ")), {})
-    end
-    if rule.target == "class" then
-        check_classes(c, output, target, at)
-        if rule.check_model then
-            local complaint, field = rule.check_model(c.loss.fields, c.classes, target.low, target.limit - 1)
-            if complaint then diag.fail(diag.field(at, field), "loss: " .. complaint, {}) end
-        end
-    elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
-        output = b:value("reshape", { x = output }, { shape = target.shape })
-    elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
-        diag.fail(at, ("loss: the model gives shape %s, the targets have %s, expected the same"):format(
-            graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
-    end
-    return rule.rows(b, c.loss.fields, output, target)
-end
-
 -- Classes that a target may name where the loss does not say how many there are: numbers that f32 holds exactly.
 local MOST_CLASSES = 16777216
 
 -- Adds the losses, their sums and the metrics of an evaluation to the graph.
 local function add_loss(g, b, c, target, output, traced_rows)
     b.at, b.path, b.keep_full = c.loss.at, {}, true
-    local rows = traced_rows or rule_rows(b, c, target, output)
+    local rows = traced_rows or losses.of_word(b, c, target, output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
-    if not classes then c.classes = c.data.classes and MOST_CLASSES or 0 end
+    if not classes then c.classes = c.loss.called.classes or c.data.classes and MOST_CLASSES or 0 end
     if rows.shape[1] ~= c.batch then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
@@ -184,8 +146,10 @@ function load_spec.load(path, sets, choice)
     g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
-    local output, rows = model.play(b, known, path, events,
-        fields)
+    c.loss.called = {}
+    local output, rows = model.play(b, known, path, events, fields, c.loss.called)
+    c.loss.fields.ignore = c.loss.fields.ignore or c.loss.called.ignore
+    data.check_ignored(c.data, c.loss.fields.ignore or -100)
     g.output = not output.named and output or nil
     add_loss(g, b, c, fields.target, output, rows)
     check_patterns(g, c)

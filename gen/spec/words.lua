@@ -79,7 +79,9 @@ words.list = {
       usage = 'init { { glob, normal = sd | uniform = a | value = v | "torch" }, ... }',
       doc = "initial values; the first glob that fits a parameter wins" },
     { name = "loss", example = 'loss { "cross_entropy", label_smoothing = 0.1 }',
-      required = true, doc = "the function that is minimised", select = "losses", fields = {
+      required = true, doc = "the function that is minimised: the name of a loss, or a function(out, batch) that may "
+          .. "call losses and gives a value or more per row; the mean is over all its values", select = "losses",
+      fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
             doc = "weights in the mean over a cycle: equal for targets, rows or micro-steps; or no mean but the sum" }),
     } },

@@ -29,11 +29,12 @@ loss "cross_entropy" {
     doc = "mean over the counted targets of -log softmax(out)[target]",
     fields = {
         { name = "ignore", type = "int", default = -100, min = -2147483648, max = 2147483647,
-          doc = "targets of this value have weight 0" },
+          doc = "targets of this value have weight 0; in a function their losses are 0, and count as values" },
         { name = "label_smoothing", type = "num", default = 0, min = 0, below = 1,
           doc = "the part of the target that is spread over all classes" },
         { name = "class_weights", type = "list",
-          doc = "a weight >= 0 for each class; the mean divides by the weights of the targets" },
+          doc = "a weight >= 0 for each class; the mean divides by the weights of the targets, in a function by the "
+            .. "number of values" },
     },
     target = "class",
     check = function(f)
@@ -45,9 +46,11 @@ loss "cross_entropy" {
         end
     end,
     check_model = check_model,
-    rows = function(b, f, out, target)
+    -- masked: the gradient of an ignored target's loss is made 0 here, not before
+    rows = function(b, f, out, target, masked)
         local node = b:node("cross_entropy", { logits = out, target = target },
-            { smoothing = f.label_smoothing, weights = f.class_weights }, { y = "loss", lse = "loss_lse" })
+            { smoothing = f.label_smoothing, weights = f.class_weights, masked = masked },
+            { y = "loss", lse = "loss_lse" })
         return node.outs.y.tensor
     end,
     hits = function(b, out, target)
