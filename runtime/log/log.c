@@ -206,6 +206,7 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_LOSS) add_exact(&t, "loss", v->loss);
     if (v->fields & GA_HAS_ACCURACY) add_exact(&t, "accuracy", v->accuracy);
     if (v->fields & GA_HAS_F1) add_exact(&t, "f1", v->f1);
+    if (v->fields & GA_HAS_PERPLEXITY) add_exact(&t, "perplexity", v->perplexity);
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
@@ -214,6 +215,7 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", plain(v->loss));
     if (v->fields & GA_HAS_ACCURACY) ga_text_add(&t, " accuracy %.4f", v->accuracy);
     if (v->fields & GA_HAS_F1) ga_text_add(&t, " f1 %.4f", v->f1);
+    if (v->fields & GA_HAS_PERPLEXITY) ga_text_add(&t, " perplexity %.4g", plain(v->perplexity));
     ga_text_add(&t, " rows %lld", (long long)v->rows);
     send(&l->text, &t);
 }

@@ -93,6 +93,60 @@ add("a program without F1 does not log it", function(t)
     t.equal({ event.event, event.accuracy, event.f1 }, { "eval" })
 end)
 
+-- The mean of -log softmax over the counted targets, e to it.
+local function perplexity(weight, bias)
+    local sum, n = 0, 0
+    for i = 1, ROWS do
+        local logits, target = { bias[1], bias[2] }, class(i)
+        for c = 1, 2 do
+            for j = 1, WIDTH do logits[c] = logits[c] + weight[(c - 1) * WIDTH + j] * value(i, j) end
+        end
+        if target ~= IGNORE then
+            sum, n = sum + math.log(math.exp(logits[1]) + math.exp(logits[2])) - logits[target + 1], n + 1
+        end
+    end
+    return math.exp(sum / n)
+end
+
+add("perplexity, on both targets", function(t)
+    local programs, environment = open(t)
+    local text = spec():gsub('"loss", "accuracy", "f1"', '"perplexity"') .. 'precision "f64"\n'
+    for target, env in next, { c = false, cuda = environment() } do
+        local p = programs.build("metrics_perplexity_" .. target, text .. ('target "%s"\n'):format(target))
+        for _, c in ipairs(CASES) do
+            local event = programs.events(p, { "--init", (case(t, c[2], c[3])), "--eval", env = env or nil })[2]
+            t.near(event.perplexity, perplexity(c[2], c[3]), 1e-8 * event.perplexity)
+            t.equal(event.loss, nil)
+        end
+    end
+end)
+
+add("a perplexity over ranks is e to the loss of all rows", function(t)
+    local programs = open(t)
+    local text = spec():gsub('"loss", "accuracy", "f1"', '"perplexity"') .. 'parallel "ddp"\n'
+    local p = programs.build("metrics_perplexity_ranks", text, { comm = "mpi" })
+    for _, ranks in ipairs { 1, 2 } do
+        local path = case(t, CASES[1][2], CASES[1][3])
+        local event = programs.events(p, { "--init", path, "--eval", ranks = ranks })[2]
+        t.near(event.perplexity, perplexity(CASES[1][2], CASES[1][3]), 1e-5)
+    end
+end)
+
+add("a perplexity of another loss is refused", function(t)
+    local programs = open(t)
+    local path = programs.folder() .. "/perplexity_refused.lua"
+    for fields, text in next, { ['"cross_entropy", label_smoothing = 0.1'] = "the loss has label_smoothing",
+        ['"cross_entropy", class_weights = { 1, 2 }'] = "the loss has class_weights",
+        ['"cross_entropy", weight = "sum"'] = 'the loss has weight = "sum"',
+        ["function(out, batch) return out end"] = "the loss is none over classes" } do
+        t.write(path, (spec():gsub('{ "cross_entropy"', "{ " .. fields):gsub('"accuracy", "f1"', '"perplexity"')
+            :gsub(", ignore = %-1", fields:find "^function" and "" or "%0")))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1)
+        t.contains(result.err, "perplexity_refused.lua:8: eval: perplexity is that of a plain cross_entropy, but " .. text)
+    end
+end)
+
 add("the counts of the library", function(t)
     local programs = open(t)
     local p = programs.build("metrics_library", spec(), { lib = true })
