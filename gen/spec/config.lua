@@ -276,7 +276,7 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
-local METRICS = { "loss", "accuracy", "f1", "perplexity" }
+local METRICS = { "loss", "accuracy", "f1", "perplexity", "mae", "rmse" }
 local METRICS_TEXT = '"' .. table.concat(METRICS, '", "') .. '"'
 
 -- Refuses a perplexity, e to the mean loss of a target, where the loss is another.
@@ -314,6 +314,11 @@ local function evaluation_of(c, given, path)
     end
     c.measures_perplexity = ordered.find(eval.metrics, "perplexity") ~= nil
     if c.measures_perplexity then check_perplexity(c, at) end
+    c.measures_errors = ordered.find(eval.metrics, "mae") ~= nil or ordered.find(eval.metrics, "rmse") ~= nil
+    if c.measures_errors and not (c.loss.rule and c.loss.rule.measures_errors) then
+        diag.fail(diag.field(at, "metrics"), ("eval: %s needs a loss that compares numbers: mse or smooth_l1"):format(
+            ordered.find(eval.metrics, "mae") and "mae" or "rmse"), {})
+    end
 end
 
 -- Keywords of C, and the types, functions and variables that every program has.

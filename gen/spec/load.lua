@@ -72,6 +72,11 @@ local function add_loss(g, b, c, target, output, traced_rows)
             micro = g.micro }, { f1 = c.measures_f1 })
         b.body = g.forward
     end
+    if c.measures_errors then
+        b.body = g.evaluation
+        tally("tally_errors", { errors = losses.errors(b, output, target), micro = g.micro })
+        b.body = g.forward
+    end
     b.keep_full = nil
 end
 

@@ -1,6 +1,7 @@
 -- losses: applies a loss of the catalog to a tensor and its targets: as the word `loss` with the model's output, or as
 -- a call inside a function of the word. Checks shapes, classes and fields.
 local diag = require "base.diag"
+local expr = require "base.expr"
 local graph = require "graph.graph"
 
 local losses = {}
@@ -21,6 +22,20 @@ local function check_classes(at, what, output, target, known)
     return classes
 end
 
+-- What the model gives, (rows, 1), in the shape of targets that are one number per row.
+local function like_targets(b, output, target)
+    if #output.shape ~= 2 or output.shape[2] ~= 1 or #target.shape ~= 1 then return output end
+    return b:value("reshape", { x = output }, { shape = target.shape })
+end
+
+local ERRORS = { name = "errors", arity = 2, value = function(_, x, y) return expr.abs(x - y) end }
+
+--- |output - target|, for an evaluation.
+function losses.errors(b, output, target)
+    return b:map({ like_targets(b, output, target), target }, function(x, y) return ERRORS.value({}, x, y) end,
+        "errors", { entry = ERRORS })
+end
+
 -- The losses, one or more per row, of `rule` with these fields. what: { loss, output }, how messages begin: "loss" and
 -- "the model gives". known: the classes that targets have, from 0. Returns the number of classes too.
 local function rows(b, rule, fields, output, target, o)
@@ -31,13 +46,14 @@ local function rows(b, rule, fields, output, target, o)
             local complaint, field = rule.check_model(fields, classes, target.low, target.limit - 1)
             if complaint then diag.fail(diag.field(at, field), o.what.loss .. ": " .. complaint, {}) end
         end
-    elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
-        output = b:value("reshape", { x = output }, { shape = target.shape })
-    elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
+        return rule.rows(b, fields, output, target, o.masked), classes
+    end
+    output = like_targets(b, output, target)
+    if graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
         diag.fail(at, ("%s: %s shape %s, the targets have %s, expected the same"):format(o.what.loss, o.what.output,
             graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
     end
-    return rule.rows(b, fields, output, target, o.masked), classes
+    return rule.rows(b, fields, output, target)
 end
 
 --- The losses of the word's rule for the model's output; sets c.classes.

@@ -198,7 +198,7 @@ words.list = {
         field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
         field("metrics", "list", { default = { "loss" },
             doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes, \"perplexity\": e to the "
-                .. "mean loss of a target" }),
+                .. "mean loss of a target, \"mae\", \"rmse\": of numbers" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {

@@ -17,7 +17,9 @@ enum {
     GA_HAS_LOSS = 16,
     GA_HAS_ACCURACY = 32,
     GA_HAS_F1 = 64,
-    GA_HAS_PERPLEXITY = 128
+    GA_HAS_PERPLEXITY = 128,
+    GA_HAS_MAE = 256,
+    GA_HAS_RMSE = 512
 };
 
 typedef struct ga_start_event {
@@ -40,10 +42,10 @@ typedef struct ga_update_event {
 } ga_update_event;
 
 typedef struct ga_eval_event {
-    int fields; /* GA_HAS_LOSS | GA_HAS_ACCURACY | GA_HAS_F1 | GA_HAS_PERPLEXITY */
+    int fields; /* GA_HAS_ LOSS, ACCURACY, F1, PERPLEXITY, MAE, RMSE */
     int64_t cycle, rows;
     const char *split; /* "eval" */
-    double loss, accuracy, f1, perplexity;
+    double loss, accuracy, f1, perplexity, mae, rmse;
 } ga_eval_event;
 
 /* Counters of a device at the end of a run. */

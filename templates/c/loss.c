@@ -212,6 +212,22 @@ static void $fn($params) {
         }
 }
 
+//@ tally_errors(fn, params, source, counted)
+/* $fn: adds the errors and their squares to the sums of an evaluation
+ * $source */
+static void $fn($params) {
+    const int64_t n = $counted;
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            total += errors[i];
+            squares += (double)errors[i] * errors[i];
+        }
+        sums[SUM_ERRORS] += total;
+        sums[SUM_SQUARES] += squares;
+    }
+}
+
 //@ hit(fn, params, source, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's, else 0
  * $source */

@@ -200,6 +200,26 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ tally_errors(fn, params, source, threads, counted)
+/* $fn: adds the errors and their squares to the sums of an evaluation
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
+    __shared__ double scratch[GA_LANES];
+    double total = 0, squares = 0;
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
+        total += errors[i];
+        squares += (double)errors[i] * errors[i];
+    }
+    total = ga_block_sum(total, scratch);
+    squares = ga_block_sum(squares, scratch);
+    if (threadIdx.x == 0) {
+        sums[SUM_ERRORS] += total;
+        sums[SUM_SQUARES] += squares;
+    }
+}
+
 //@ tally_hits(fn, params, source, threads, counted, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then

@@ -70,6 +70,8 @@ end
 
 function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
 
+function arguments.tally_errors(_, node) return { counted = counted(node) } end
+
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 
 return loss
