@@ -137,22 +137,27 @@ end
 --- x as the program's 16-bit type holds it: only printed, as the call of a function.
 function expr.rounded(x) return make("rounded", x) end
 
---- The product of `factor` for the variable k = 1 .. n; n is a whole number, 1 for n = 0. The factor has no
---- other variable.
-function expr.product(n, factor) return make("product", n, factor) end
+--- The value after n rounds from `start`; n is a whole number, start has no variable. steps: new values, one after the
+--- other in each round, as expressions of the variables k, the number of the round from 1, and x, the value before.
+--- name, doc: what the value is called in a program.
+function expr.recurrence(name, doc, n, start, steps)
+    local node = make("recurrence", n, start)
+    node.name, node.value = name, { doc = doc, steps = steps }
+    return node
+end
 
--- The value for n of a product, which goes on from the last n that it was asked for.
-local function product_to(e, n)
+-- The value after n rounds of a recurrence, which goes on from the last n that it was asked for.
+local function after_rounds(e, n)
     local memo = e.memo
-    if not memo or memo.n > n then
-        memo = { n = 0, value = 1.0 }
+    if not memo or memo.k > n then
+        memo = { k = 0, x = expr.evaluate(e[2], {}) }
         e.memo = memo
     end
-    while memo.n < n do
-        memo.n = memo.n + 1
-        memo.value = memo.value * expr.evaluate(e[2], { k = memo.n })
+    while memo.k < n do
+        memo.k = memo.k + 1
+        for _, step in ipairs(e.value.steps) do memo.x = expr.evaluate(step, memo) end
     end
-    return memo.value
+    return memo.x
 end
 
 local BINARY = {
@@ -168,7 +173,7 @@ function expr.evaluate(e, env)
         if value == nil then error("no value for '" .. e.name .. "'", 2) end
         return value
     end
-    if e.op == "product" then return product_to(e, expr.evaluate(e[1], env)) end
+    if e.op == "recurrence" then return after_rounds(e, expr.evaluate(e[1], env)) end
     local values = {}
     for i, child in ipairs(e) do values[i] = expr.evaluate(child, env) end
     if e.op == "neg" then return -values[1] end
@@ -195,6 +200,10 @@ function expr.substitute(e, map)
         return to ~= nil and expr.lift(to) or e
     end
     if op == "num" then return e end
+    if op == "recurrence" then
+        return expr.recurrence(e.name, e.value.doc, expr.substitute(e[1], map), expr.substitute(e[2], map),
+            e.value.steps)
+    end
     local node = e.label and setmetatable({ op = op }, mt)      -- what has nothing to replace is no copy
     for i = 1, #e do
         local child = expr.substitute(e[i], map)
@@ -207,7 +216,7 @@ end
 --- Calls f(name) for each variable of e, as often as it appears.
 function expr.each_variable(e, f)
     if e.op == "var" then return f(e.name) end
-    for i = 1, e.op == "product" and 1 or #e do expr.each_variable(e[i], f) end
+    for i = 1, #e do expr.each_variable(e[i], f) end
 end
 
 --- The names of the variables of e, each once, in order of appearance.
@@ -331,10 +340,17 @@ function expr.shown(e, variable)
     return expr.text(e, { number = expr.readable, variable = variable })
 end
 
+--- The start and the steps of a recurrence.
+function expr.rounds_text(e)
+    local parts = { expr.plain_text(e[2]) }
+    for i, step in ipairs(e.value.steps) do parts[i + 1] = expr.plain_text(step) end
+    return table.concat(parts, ", ")
+end
+
 local COMPARE = { lt = "<", le = "<=", gt = ">", ge = ">=", eq = "==" }
 
 --- Prints e with the fewest parentheses that keep its meaning.
--- spelling = { number = f(value), call = { name -> C name }, variable = f(name), product = f(e) } (all optional).
+-- spelling = { number = f(value), call = { name -> C name }, variable = f(name), recurrence = f(e) } (all optional).
 function expr.text(e, spelling, outer)
     spelling, outer = spelling or {}, outer or 0
     if e.op == "num" then
@@ -342,9 +358,9 @@ function expr.text(e, spelling, outer)
         return e.value < 0 and outer > 2 and "(" .. text .. ")" or text
     elseif e.op == "var" then
         return spelling.variable and spelling.variable(e.name) or e.name
-    elseif e.op == "product" then
-        return spelling.product and spelling.product(e)
-            or ("product of (%s) for k = 1..%s"):format(expr.text(e[2], spelling), expr.text(e[1], spelling))
+    elseif e.op == "recurrence" then
+        return spelling.recurrence and spelling.recurrence(e)
+            or ("%s of %s for k = 1..%s"):format(e.name, expr.rounds_text(e), expr.text(e[1]))
     elseif e.op == "neg" then
         local text = "-" .. expr.text(e[1], spelling, 3)
         return outer > 2 and "(" .. text .. ")" or text

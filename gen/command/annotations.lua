@@ -138,7 +138,7 @@ local function layer(line, entry)
     end
 end
 
--- An op: a function of tensors and numbers, or with its fields a layer.
+-- An op, or a loss in a function: a function of tensors and numbers, or with its fields a layer.
 local function op(line, entry)
     class(line, "gagen.op." .. entry.name, entry.fields)
     line("---%s", entry.doc)
@@ -152,7 +152,8 @@ end
 return function()
     local out, seen = { HEAD }, ordered.map()
     local function line(...) out[#out + 1] = string.format(...) .. "\n" end
-    for _, kind in ipairs { { "words", word }, { "layers", layer }, { "ops", op } } do
+    for _, kind in ipairs { { "words", word }, { "layers", layer }, { "ops", op },
+        { "losses", op } } do
         for _, entry in ipairs(reference.entries(kind[1])) do
             if not seen:has(entry.name) then kind[2](line, entry) end      -- log configures
             seen:set(entry.name, true)

@@ -77,7 +77,9 @@ local function selected(word, kind)
         local usage = fields[1] and ('%s { "%s", %s'):format(word, name, arguments_of(fields):sub(3))
             or ('%s "%s"'):format(word, name)
         return { kind = kind, name = name, doc = entry.doc, fields = fields, usage = usage,
-            note = entry.state and state_text(entry) or entry.compat and compat_text(entry),
+            note = entry.state and state_text(entry) or entry.compat and compat_text(entry)
+                or kind == "loss" and ("in a function of the word loss: %s%s (out.a, batch.target)"):format(name,
+                    fields[1] and " { ... }" or "") or nil,
             example = entry.example or word .. " " .. example_of(fields, name) }
     end
 end

@@ -36,7 +36,9 @@ end
 -- the gradient of the logits, and `gradients` are its readers. For another kind of head: nil and the reason.
 local function find(g)
     local found = { loss = g.loss.rows.def, gradients = {} }
-    if not found.loss or found.loss.op ~= "cross_entropy" then return nil, "the loss is no cross_entropy" end
+    if not found.loss or found.loss.op ~= "cross_entropy" or not g.loss.target then
+        return nil, "the loss is no cross_entropy"
+    end
     local logits = found.loss.ins.logits
     found.layer = logits.def
     if not found.layer or not LAYERS[found.layer.op] or found.layer.scope then

@@ -6,7 +6,8 @@
 -- A clone precedes its first reader. An input of a clone is cloned too if it is chosen, else it is kept. The same
 -- node gives the same bits, so results do not change.
 --
--- Chosen are the values that fit config.recompute, a list of globs, or those of a depth that a memory budget needs:
+-- Chosen are the values whose name, or the path of whose layer, fits config.recompute, a list of globs; or those of a
+-- depth that a memory budget needs:
 --   "light"    results of few operations: all but products, attention and similar ops
 --   "blocks"   all values that only their own block reads, a numbered block (h.3, layer1.0) or a layer of `times`;
 --              outside blocks as "light"
@@ -48,6 +49,11 @@ local function read_elsewhere(g)
     return found
 end
 
+-- Whether a glob fits the name of a value or the path of its layer.
+local function fits(pattern, tensor)
+    return glob.matches(pattern, tensor.name) or glob.matches(pattern, tensor.def.path)
+end
+
 -- Whether a value is recomputed. Ops marked `computed_once` are never recomputed: they are at the end of the forward
 -- pass, where nothing is gained. Copies in another type always are.
 local function chosen(config, tensor)
@@ -60,7 +66,7 @@ local function chosen(config, tensor)
         return is_light(config, node)
     end
     for _, pattern in ipairs(config.recompute) do
-        if glob.matches(pattern, tensor.name) then return true end
+        if fits(pattern, tensor) then return true end
     end
     return false
 end
@@ -114,12 +120,11 @@ local function with_clones(g, config, body, scope, forward_scope)
     return list
 end
 
-local function check_names(config, names)
+local function check_names(config, tensors)
     for _, pattern in ipairs(config.recompute) do
-        local taken = ordered.collect(names, function(name)
-            return glob.matches(pattern, name) and name or nil
-        end)
+        local taken = ordered.collect(tensors, function(tensor) return fits(pattern, tensor) and tensor or nil end)
         if #taken == 0 then
+            local names = ordered.collect(tensors, function(tensor) return tensor.name end)
             diag.fail(config.memory_at, ("memory: no value fits '%s'"):format(pattern),
                 { found = pattern, notes = { "values: " .. table.concat(names, ", ", 1,
                     math.min(#names, 12)) .. (#names > 12 and ", ..." or "") } })
@@ -129,16 +134,16 @@ end
 
 function recompute.run(g, config)
     if #config.recompute == 0 and not config.recompute_depth then return true end
-    local is_forward, names = {}, {}
+    local is_forward, tensors = {}, {}
     graph.walk(g.forward, function(node)
         for _, out in ipairs(graph.writes(node)) do
             if out.tensor.kind == "value" then     -- not the sums of a cycle, which ops add to
                 is_forward[out.tensor] = true
-                if not out.tensor.cast then names[#names + 1] = out.tensor.name end
+                if not out.tensor.cast then tensors[#tensors + 1] = out.tensor end
             end
         end
     end)
-    check_names(config, names)
+    check_names(config, tensors)
     local inner = ordered.copy(config)
     inner.is_forward, inner.elsewhere = is_forward, read_elsewhere(g)
     g.backward = with_clones(g, inner, g.backward, nil, nil)

@@ -278,8 +278,21 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
-local METRICS = { "loss", "accuracy", "f1" }
+local METRICS = { "loss", "accuracy", "f1", "perplexity", "mae", "rmse" }
 local METRICS_TEXT = '"' .. table.concat(METRICS, '", "') .. '"'
+
+-- Refuses a perplexity, e to the mean loss of a target, where the loss is another.
+local function check_perplexity(c, at)
+    local loss = c.loss.fields
+    local other = not (c.loss.rule and c.loss.rule.target == "class") and "the loss is none over classes"
+        or loss.label_smoothing ~= 0 and "the loss has label_smoothing"
+        or loss.class_weights and "the loss has class_weights"
+        or c.loss.weight ~= "token" and ("the loss has weight = %q"):format(c.loss.weight)
+    if other then
+        diag.fail(diag.field(at, "metrics"), ("eval: perplexity is that of a plain cross_entropy, but %s: expected "
+            .. "\"loss\""):format(other), {})
+    end
+end
 
 local function evaluation_of(c, given, path)
     local eval, at = simple(given, path, "eval")
@@ -303,6 +316,13 @@ local function evaluation_of(c, given, path)
     c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
     if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then
         diag.fail(at, ("eval: %s needs a loss over classes"):format(c.measures_f1 and "f1" or "accuracy"), {})
+    end
+    c.measures_perplexity = ordered.find(eval.metrics, "perplexity") ~= nil
+    if c.measures_perplexity then check_perplexity(c, at) end
+    c.measures_errors = ordered.find(eval.metrics, "mae") ~= nil or ordered.find(eval.metrics, "rmse") ~= nil
+    if c.measures_errors and not (c.loss.rule and c.loss.rule.measures_errors) then
+        diag.fail(diag.field(at, "metrics"), ("eval: %s needs a loss that compares numbers: mse or smooth_l1"):format(
+            ordered.find(eval.metrics, "mae") and "mae" or "rmse"), {})
     end
 end
 
@@ -399,7 +419,6 @@ function config.read(path, events, catalog, default_name, choice)
     lengths(c, given, path, choice.ranks)
     c.scaler = scaler.read(given:get "scaler", c.precision, c.train, c.train_at)
     loss_of(c, given, path, catalog)
-    data.check_ignored(c.data, c.loss.fields.ignore or -100)
     c.optimizer = select(words.find "optimizer", given:get "optimizer", path, catalog)
     c.optimizer.rest = rest_of(c.optimizer, path, catalog)
     c.groups = groups.read(c.optimizer)

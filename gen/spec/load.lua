@@ -8,6 +8,7 @@ local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
+local losses = require "spec.losses"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
@@ -23,6 +24,7 @@ function load_spec.words(known)
         layers[#layers + 1] = { name = entry.name, named = entry.named }
     end
     for name in known.pointwise:each() do pointwise[#pointwise + 1] = name end
+    for name in known.losses:each() do pointwise[#pointwise + 1] = name end
     for name, layer in known.layers:each() do
         if layer.word then
             pointwise[#pointwise + 1] = name
@@ -40,51 +42,15 @@ local function default_name(path)
     return name
 end
 
-local function check_classes(c, output, target, at)
-    local shape = output.shape
-    local lead = table.move(shape, 1, #shape - 1, 1, {})
-    if graph.shape_text(lead) ~= graph.shape_text(target.shape) then
-        diag.fail(at, ("loss: the model gives shape %s, expected (%s, classes)"):format(
-            graph.shape_text(shape), #target.shape == 1 and "rows" or table.concat(target.shape, ", ")), {})
-    end
-    c.classes = shape[#shape]
-    data.check_classes(c.data)
-    if c.data.classes > c.classes then
-        diag.fail(at, ("loss: the model gives %d classes, the data has the class %d"):format(
-            c.classes, c.data.classes - 1), {})
-    end
-end
-
--- The losses of the catalog's rule for the model's output, one or more per row.
-local function rule_rows(b, c, target, output)
-    local rule, at = c.loss.rule, c.loss.at
-    if output.named then
-        diag.fail(at, ("loss: '%s' takes one tensor, the model gives the tensors %s: return one, "
-            .. "or write the loss as a function"):format(rule.name,
-            table.concat(output.named.keys, ", ")), {})
-    end
-    if rule.target == "class" then
-        check_classes(c, output, target, at)
-        local complaint = rule.check_model and rule.check_model(c.loss.fields, c.classes)
-        if complaint then diag.fail(at, "loss: " .. complaint, {}) end
-    elseif #output.shape == 2 and output.shape[2] == 1 and #target.shape == 1 then
-        output = b:value("reshape", { x = output }, { shape = target.shape })
-    elseif graph.shape_text(output.shape) ~= graph.shape_text(target.shape) then
-        diag.fail(at, ("loss: the model gives shape %s, the targets have %s, expected the same"):format(
-            graph.shape_text(output.shape), graph.shape_text(target.shape)), {})
-    end
-    return rule.rows(b, c.loss.fields, output, target)
-end
-
 -- Classes that a target may name where the loss does not say how many there are: numbers that f32 holds exactly.
 local MOST_CLASSES = 16777216
 
 -- Adds the losses, their sums and the metrics of an evaluation to the graph.
 local function add_loss(g, b, c, target, output, traced_rows)
     b.at, b.path, b.keep_full = c.loss.at, {}, true
-    local rows = traced_rows or rule_rows(b, c, target, output)
+    local rows = traced_rows or losses.of_word(b, c, target, output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
-    if not classes then c.classes = c.data.classes and MOST_CLASSES or 0 end
+    if not classes then c.classes = c.loss.called.classes or c.data.classes and MOST_CLASSES or 0 end
     if rows.shape[1] ~= c.batch then
         diag.fail(c.loss.at, ("loss: the function gives shape %s, expected one value or more per row, (%d, ...)")
             :format(graph.shape_text(rows.shape), c.batch), {})
@@ -105,6 +71,11 @@ local function add_loss(g, b, c, target, output, traced_rows)
         b.body = g.evaluation
         tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
             micro = g.micro }, { f1 = c.measures_f1 })
+        b.body = g.forward
+    end
+    if c.measures_errors then
+        b.body = g.evaluation
+        tally("tally_errors", { errors = losses.errors(b, output, target), micro = g.micro })
         b.body = g.forward
     end
     b.keep_full = nil
@@ -192,8 +163,10 @@ function load_spec.load(path, sets, choice)
     g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
-    local output, rows = model.play(b, known, path, events,
-        fields)
+    c.loss.called = {}
+    local output, rows = model.play(b, known, path, events, fields, c.loss.called)
+    c.loss.fields.ignore = c.loss.fields.ignore or c.loss.called.ignore
+    data.check_ignored(c.data, c.loss.fields.ignore or -100)
     g.output = not output.named and output or nil
     add_loss(g, b, c, fields.target, output, rows)
     check_patterns(g, c)

@@ -7,6 +7,7 @@ local cost = require "graph.cost"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local losses = require "spec.losses"
 local ordered = require "base.ordered"
 
 local model = {}
@@ -22,15 +23,17 @@ local function context(player, event, what)
     end }
 end
 
+-- Refuses a name that is missing, empty, too long or of other characters than identifiers of C have.
 local function check_name(player, event)
     local name = event.name
     local ok = name and #name <= 96 and not name:find("__", 1, true)
-    for part in (name or ""):gmatch("[^.]+") do
+    for part in ((name or "") .. "."):gmatch("([^.]*)%.") do
         ok = ok and part:match("^[%w_]+$") ~= nil
     end
-    if not ok or name:find("%.%.") or name:find("^%.") or name:find("%.$") then
-        diag.fail(player.path .. ":" .. event.line, ("%s: name '%s': letters, digits and _ expected, "
-            .. "parts separated by dots"):format(event.kind, name or ""), { found = name })
+    if not ok then
+        local found = name == "" and "the name is empty" or ("name '%s'"):format(name or "")
+        diag.fail(player.path .. ":" .. event.line, ("%s: %s: letters, digits and _ expected, "
+            .. "parts separated by dots"):format(event.kind, found), { found = name })
     end
 end
 
@@ -226,6 +229,19 @@ function STRUCTURE.residual(self, event, ins)
         self.path .. ":" .. event.line)
 end
 
+-- The losses of a call of a rule of the catalog; ins: what the model gives, and the targets.
+function Player:loss(rule, args, ins, at)
+    local what = rule.name
+    if not self.called then
+        diag.fail(at, what .. ": a loss stands in the function of the word loss: loss { function(out, batch) ... end }",
+            {})
+    end
+    check_count(at, what, { 2 }, #ins)
+    self.b.at = at
+    local fields = check.fields(rule.fields, args, check.context(what, at))
+    return losses.of_call(self.b, self.called, rule, fields, ins[1], ins[2], at)
+end
+
 --- Applies layer `id` to tensors and returns the result. applied_at: the place of the call, nil inside a list.
 function Player:apply(id, ins, applied_at)
     local event = self.layers[id]
@@ -236,6 +252,11 @@ function Player:apply(id, ins, applied_at)
         return y
     end
     local layer, what = self.catalog.layers:get(event.kind), what_of(event)
+    local rule = self.catalog.losses:get(event.kind)
+    if rule then
+        local list = self:loss(rule, event.args, ins, at)
+        return list
+    end
     if not layer then
         local entry = self.catalog.pointwise:get(event.kind)
         local fields = check.fields(entry.fields, event.args, context(self, event, what))
@@ -347,6 +368,16 @@ function PLAY.op(self, event)
         self.values[event.out] = self:make_layer(layer, {}, fields, operands)
         return
     end
+    local rule = self.catalog.losses:get(event.op)
+    if rule then
+        for i, operand in ipairs(operands) do
+            if type(operand) == "number" then
+                diag.fail(at, ("%s: operand %d is a number, expected a tensor"):format(event.op, i), {})
+            end
+        end
+        self.values[event.out] = self:loss(rule, {}, operands, at)
+        return
+    end
     local entry = self.catalog.pointwise:get(event.op)
     if not entry then
         diag.fail(at, ("'%s' of tensors is not available"):format(event.op), {})
@@ -433,9 +464,9 @@ end
 local SKIPPED = { schedule_begin = "schedule_end", gradient_begin = "gradient_end" }
 
 --- Replays `events` into builder b. inputs: the fields of the batch by name, such as { input = tensor, target =
---- tensor }. Returns the model's output, a tensor or { named = map from name to tensor }, and, if the loss is a
---- function, its result.
-function model.play(b, catalog, path, events, inputs)
+--- tensor }. called: gets what calls of losses in a function fix (spec/losses.lua). Returns the model's output, a
+--- tensor or { named = map from name to tensor }, and, if the loss is a function, its result.
+function model.play(b, catalog, path, events, inputs, called)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {} }, Player)
     local function play(list)
@@ -448,7 +479,7 @@ function model.play(b, catalog, path, events, inputs)
     end
     local others, of_loss = split_loss(events)
     play(others)
-    b.keep_full = true       -- losses are never rounded to 16 bits
+    b.keep_full, player.called = true, called       -- losses are never rounded to 16 bits
     play(of_loss)
     b.keep_full = nil
     return player.output, player.loss_rows

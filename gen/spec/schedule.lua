@@ -78,16 +78,36 @@ local function stage(c, registry, entry, i, args, length, unit, open)
     return made
 end
 
--- Refuses a stage that is not a factor of the base rate: twice the base must give twice the rate.
-local function check_proportional(entry, made)
+-- Whether a stage is a factor of the base rate: twice the base gives twice the rate.
+local function is_proportional(made)
     for _, t in ipairs { 0, 1, 7, 1000, 1999 } do
         local function rate(base) return expr.evaluate(expr.lift(schedule.play(made, expr.lift(t), expr.lift(2000),
             expr.lift(base))), {}) end
-        if math.abs(rate(2.0) - 2 * rate(1.0)) > 1e-12 * math.abs(rate(2.0)) then
-            diag.fail(entry.at, ("%s: '%s' has a rate of its own, expected stages that are factors of the base "
-                .. "rate"):format(made.where.what, made.rule.name), {})
-        end
+        if math.abs(rate(2.0) - 2 * rate(1.0)) > 1e-12 * math.abs(rate(2.0)) then return false end
     end
+    return true
+end
+
+-- Sets f.steps, the stages of a chain, if one is no factor of the base rate; refuses stages without a step.
+local function set_steps(registry, entry, stages)
+    local own = ordered.collect(stages, function(made) return not is_proportional(made) and made or nil end)[1]
+    if not own then return end
+    local function refuse(made, complaint) diag.fail(entry.at, made.where.what .. ": " .. complaint, {}) end
+    if not own.rule.step then
+        refuse(own, ("'%s' has a rate of its own, expected stages that are factors of the base rate"):format(
+            own.rule.name))
+    end
+    local names = ordered.collect(registry.keys, function(name) return registry:get(name).step and name or nil end)
+    for _, made in ipairs(stages) do
+        if not made.rule.step or made.fields.warmup_length > 0 then
+            refuse(made, ("'%s'%s cannot be chained with '%s', which has a rate of its own: expected one of %s, "
+                .. "without a warm-up"):format(made.rule.name, made.rule.step and " with a warm-up" or "",
+                own.rule.name, table.concat(names, ", ")))
+        end
+        local complaint = made.rule.check_step and made.rule.check_step(made.fields)
+        if complaint then refuse(made, complaint) end
+    end
+    entry.fields.steps = stages
 end
 
 -- Warns if the last rate is above the base rate, which a default may cause unnoticed.
@@ -111,6 +131,7 @@ function schedule.prepare(c, registry, entry, length, unit)
     set_warmup(entry, f.total or length, unit)
     warn_of_rising(c, entry)
     if not f.stages then return end
+    local stages = {}
     f.play, f.continues = {}, {}
     for i, args in ipairs(f.stages) do
         local own, open = length, entry.open
@@ -118,10 +139,11 @@ function schedule.prepare(c, registry, entry, length, unit)
             own, open = (f.milestones[i] or length) - (f.milestones[i - 1] or 0), open and not f.milestones[i]
         end
         local made = stage(c, registry, entry, i, args, own, unit, open)
-        f.continues[i] = made.rule.continues or false
-        if rule.proportional then check_proportional(entry, made) end
+        f.continues[i] = made.rule.continues and not made.fields.stages or false
         f.play[i] = function(t, total, base) return schedule.play(made, t, total, base) end
+        stages[i] = made
     end
+    if rule.chains then set_steps(registry, entry, stages) end
 end
 
 --- The rate of an entry as an expression of t, the total length and the base rate.
@@ -299,7 +321,10 @@ function schedule.traced(events, first, catalog, at, product)
         diag.fail(at, "schedule: with product = true the function gives factors: expected one of t alone", {})
     end
     return { name = "function", doc = "of the spec", fields = {}, traced = true, factor = function(_, t, _, base)
-        if product then return base * expr.product(t, expr.substitute(result, { t = expr.var "k" })) end
+        if product then
+            return base * expr.recurrence("factors", "the product of the spec's factors", t, 1.0,
+                { expr.var "x" * expr.substitute(result, { t = expr.var "k" }) })
+        end
         return expr.substitute(result, { t = t, base = base })
     end }
 end

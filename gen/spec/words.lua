@@ -92,7 +92,9 @@ words.list = {
       usage = 'init { { glob, normal = sd | uniform = a | value = v | "torch" }, ... }',
       doc = "initial values; the first glob that fits a parameter wins" },
     { name = "loss", example = 'loss { "cross_entropy", label_smoothing = 0.1 }',
-      required = true, doc = "the function that is minimised", select = "losses", fields = {
+      required = true, doc = "the function that is minimised: the name of a loss, or a function(out, batch) that may "
+          .. "call losses and gives a value or more per row; the mean is over all its values", select = "losses",
+      fields = {
         field("weight", "str", { default = "token", values = { "token", "sample", "micro", "sum" },
             doc = "weights in the mean over a cycle: equal for targets, rows or micro-steps; or no mean but the sum" }),
     } },
@@ -184,7 +186,8 @@ words.list = {
       doc = "which values are kept in memory for the backward pass", fields = {
         field("budget", "size", { doc = "largest memory of the plan: of the program, or of the device" }),
         field("recompute", "list", { default = {}, alternatives = { "auto" },
-            doc = "globs of values to compute again; \"auto\": as few as memory.budget needs" }),
+            doc = "globs of values to compute again, by their names or the paths of their layers, such as \"h.*\"; "
+                .. "\"auto\": as few as memory.budget needs" }),
         field("logits", "str", { default = "whole", values = { "whole", "chunked", "auto" },
             doc = "chunked: the last layer's output for a cross_entropy, rows x classes, is never whole in memory; "
                 .. "auto: only if memory.budget needs it" }),
@@ -208,7 +211,8 @@ words.list = {
             doc = "cycles between evaluations, or \"epoch\"" }),
         field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
         field("metrics", "list", { default = { "loss" },
-            doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes" }),
+            doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes, \"perplexity\": e to the "
+                .. "mean loss of a target, \"mae\", \"rmse\": of numbers" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {

@@ -206,6 +206,9 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_LOSS) add_exact(&t, "loss", v->loss);
     if (v->fields & GA_HAS_ACCURACY) add_exact(&t, "accuracy", v->accuracy);
     if (v->fields & GA_HAS_F1) add_exact(&t, "f1", v->f1);
+    if (v->fields & GA_HAS_PERPLEXITY) add_exact(&t, "perplexity", v->perplexity);
+    if (v->fields & GA_HAS_MAE) add_exact(&t, "mae", v->mae);
+    if (v->fields & GA_HAS_RMSE) add_exact(&t, "rmse", v->rmse);
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
@@ -214,6 +217,9 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", plain(v->loss));
     if (v->fields & GA_HAS_ACCURACY) ga_text_add(&t, " accuracy %.4f", v->accuracy);
     if (v->fields & GA_HAS_F1) ga_text_add(&t, " f1 %.4f", v->f1);
+    if (v->fields & GA_HAS_PERPLEXITY) ga_text_add(&t, " perplexity %.4g", plain(v->perplexity));
+    if (v->fields & GA_HAS_MAE) ga_text_add(&t, " mae %.4g", plain(v->mae));
+    if (v->fields & GA_HAS_RMSE) ga_text_add(&t, " rmse %.4g", plain(v->rmse));
     ga_text_add(&t, " rows %lld", (long long)v->rows);
     send(&l->text, &t);
 }

@@ -16,7 +16,10 @@ enum {
     GA_HAS_TOKENS = 8,
     GA_HAS_LOSS = 16,
     GA_HAS_ACCURACY = 32,
-    GA_HAS_F1 = 64
+    GA_HAS_F1 = 64,
+    GA_HAS_PERPLEXITY = 128,
+    GA_HAS_MAE = 256,
+    GA_HAS_RMSE = 512
 };
 
 typedef struct ga_start_event {
@@ -39,10 +42,10 @@ typedef struct ga_update_event {
 } ga_update_event;
 
 typedef struct ga_eval_event {
-    int fields; /* GA_HAS_LOSS | GA_HAS_ACCURACY | GA_HAS_F1 */
+    int fields; /* GA_HAS_ LOSS, ACCURACY, F1, PERPLEXITY, MAE, RMSE */
     int64_t cycle, rows;
     const char *split; /* the rows: "eval", or "train" of a program without rows for evaluation */
-    double loss, accuracy, f1;
+    double loss, accuracy, f1, perplexity, mae, rmse;
 } ga_eval_event;
 
 /* Counters of a device at the end of a run. */

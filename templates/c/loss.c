@@ -60,14 +60,17 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
+//% if classes.masked then
+            const real counted = target[r] == IGNORE ? 0 : dy[r];
+//% end
 //% if not classes.smooth and not classes.weighted then
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const real value = dy[r] * ($exp($logit - lse[r]) - (c == target[r]));
+                const real value = $(classes.dy) * ($exp($logit - lse[r]) - (c == target[r]));
                 $store
             }
 //% else
-            const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
+            const int label = target[r] == IGNORE ? 0 : target[r]; /* the gradient is 0 where it is ignored */
 //% if classes.weighted then
             const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
 //% else
@@ -80,7 +83,7 @@ static void $fn($params) {
 //% else
                 const real spread = $(classes.smoothing) / C;
 //% end
-                const real value = dy[r] *
+                const real value = $(classes.dy) *
                     (all * $exp($logit - lse[r]) - (c == label ? hit : 0) - spread);
                 $store
             }
@@ -207,6 +210,22 @@ static void $fn($params) {
             if (target[i] == 1) sums[hits[i] > 0 ? SUM_FOUND : SUM_MISSED] += 1;
 //% end
         }
+}
+
+//@ tally_errors(fn, params, source, counted)
+/* $fn: adds the errors and their squares to the sums of an evaluation
+ * $source */
+static void $fn($params) {
+    const int64_t n = $counted;
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            total += errors[i];
+            squares += (double)errors[i] * errors[i];
+        }
+        sums[SUM_ERRORS] += total;
+        sums[SUM_SQUARES] += squares;
+    }
 }
 
 //@ hit(fn, params, source, half, rows, C)

@@ -65,14 +65,17 @@ GA_KERNEL($threads) $fn($params) {
     };
 //% end
     const ga_int64 r = blockIdx.x;
+//% if classes.masked then
+    const real counted = target[r] == IGNORE ? (real)0 : dy[r];
+//% end
 //% if not classes.smooth and not classes.weighted then
     for (int c = threadIdx.x; c < C; c += THREADS) {
         const ga_int64 i = r * C + c;
-        const real value = dy[r] * ($exp($logit - lse[r]) - (real)(c == target[r]));
+        const real value = $(classes.dy) * ($exp($logit - lse[r]) - (real)(c == target[r]));
         $store
     }
 //% else
-    const int label = target[r] == IGNORE ? 0 : target[r]; /* dy is 0 where it is ignored */
+    const int label = target[r] == IGNORE ? 0 : target[r]; /* the gradient is 0 where it is ignored */
 //% if classes.weighted then
     const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
 //% else
@@ -85,7 +88,7 @@ GA_KERNEL($threads) $fn($params) {
 //% else
         const real spread = $(classes.smoothing) / C;
 //% end
-        const real value = dy[r] *
+        const real value = $(classes.dy) *
             (all * $exp($logit - lse[r]) - (c == label ? hit : (real)0) - spread);
         $store
     }
@@ -194,6 +197,26 @@ GA_KERNEL($threads) $fn($params) {
 //% end
         sums[SUM_LOSS] += total;
         sums[SUM_WEIGHT] += weight;
+    }
+}
+
+//@ tally_errors(fn, params, source, threads, counted)
+/* $fn: adds the errors and their squares to the sums of an evaluation
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
+    __shared__ double scratch[GA_LANES];
+    double total = 0, squares = 0;
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
+        total += errors[i];
+        squares += (double)errors[i] * errors[i];
+    }
+    total = ga_block_sum(total, scratch);
+    squares = ga_block_sum(squares, scratch);
+    if (threadIdx.x == 0) {
+        sums[SUM_ERRORS] += total;
+        sums[SUM_SQUARES] += squares;
     }
 }
 

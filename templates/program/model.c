@@ -18,7 +18,7 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, f1, measured, split)
+//@ evaluate(name, device, ema, f1, perplexity, errors, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
@@ -47,6 +47,13 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
         .loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT],
 //% if f1 then
         .f1 = found > 0 ? 2 * found / (2 * found + m->sums[SUM_COUNT] - m->sums[SUM_HITS]) : 0,
+//% end
+//% if perplexity then
+        .perplexity = exp(m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT]),
+//% end
+//% if errors then
+        .mae = m->sums[SUM_ERRORS] / m->sums[SUM_COUNT],
+        .rmse = sqrt(m->sums[SUM_SQUARES] / m->sums[SUM_COUNT]),
 //% end
         .accuracy = m->sums[SUM_HITS] / m->sums[SUM_COUNT]};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;

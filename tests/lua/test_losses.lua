@@ -140,6 +140,25 @@ add("a micro-step whose classes all have weight 0 does not count", function(t)
     end
 end)
 
+add("targets of which none counts are refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/losses_none.lua"
+    local function check(target, ignore)
+        t.write(programs.folder() .. "/data/losses_none.csv", csv(function() return target end))
+        t.write(path, ('data { "csv", train = "losses_none.csv" } batch (4) model { linear "fc" { 3 } } '
+            .. 'loss {\n"cross_entropy",\nignore = %d }\n'
+            .. 'optimizer { "sgd", lr = 1 } train { updates = 1 }\n'):format(ignore))
+        return programs.gagen { "check", path }
+    end
+    for _, target in ipairs { 0, 2 } do
+        local result = check(target, target)
+        t.equal(result.status, 1)
+        t.contains(result.err, ("losses_none.lua:3: loss: ignore is %d, targets are from %d to %d, and none of them "
+            .. "counts: expected others"):format(target, target, target))
+    end
+    t.equal(check(2, 1).status, 0)
+end)
+
 local REAL = {
     mse = { '"mse"', function(x, y) return (x - y) ^ 2 end },
     smooth_l1 = { '{ "smooth_l1", beta = 0.5 }', function(x, y)

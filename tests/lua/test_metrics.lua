@@ -103,6 +103,108 @@ add("the event of an evaluation names its rows: train where data has none for ev
     t.equal({ other.split, other.rows }, { "eval", ROWS })
 end)
 
+-- The mean of -log softmax over the counted targets, e to it.
+local function perplexity(weight, bias)
+    local sum, n = 0, 0
+    for i = 1, ROWS do
+        local logits, target = { bias[1], bias[2] }, class(i)
+        for c = 1, 2 do
+            for j = 1, WIDTH do logits[c] = logits[c] + weight[(c - 1) * WIDTH + j] * value(i, j) end
+        end
+        if target ~= IGNORE then
+            sum, n = sum + math.log(math.exp(logits[1]) + math.exp(logits[2])) - logits[target + 1], n + 1
+        end
+    end
+    return math.exp(sum / n)
+end
+
+add("perplexity, on both targets", function(t)
+    local programs, environment = open(t)
+    local text = spec():gsub('"loss", "accuracy", "f1"', '"perplexity"') .. 'precision "f64"\n'
+    for target, env in next, { c = false, cuda = environment() } do
+        local p = programs.build("metrics_perplexity_" .. target, text .. ('target "%s"\n'):format(target))
+        for _, c in ipairs(CASES) do
+            local event = programs.events(p, { "--init", (case(t, c[2], c[3])), "--eval", env = env or nil })[2]
+            t.near(event.perplexity, perplexity(c[2], c[3]), 1e-8 * event.perplexity)
+            t.equal(event.loss, nil)
+        end
+    end
+end)
+
+add("a perplexity over ranks is e to the loss of all rows", function(t)
+    local programs = open(t)
+    local text = spec():gsub('"loss", "accuracy", "f1"', '"perplexity"') .. 'parallel "ddp"\n'
+    local p = programs.build("metrics_perplexity_ranks", text, { comm = "mpi" })
+    for _, ranks in ipairs { 1, 2 } do
+        local path = case(t, CASES[1][2], CASES[1][3])
+        local event = programs.events(p, { "--init", path, "--eval", ranks = ranks })[2]
+        t.near(event.perplexity, perplexity(CASES[1][2], CASES[1][3]), 1e-5)
+    end
+end)
+
+add("a perplexity of another loss is refused", function(t)
+    local programs = open(t)
+    local path = programs.folder() .. "/perplexity_refused.lua"
+    for fields, text in next, { ['"cross_entropy", label_smoothing = 0.1'] = "the loss has label_smoothing",
+        ['"cross_entropy", class_weights = { 1, 2 }'] = "the loss has class_weights",
+        ['"cross_entropy", weight = "sum"'] = 'the loss has weight = "sum"',
+        ["function(out, batch) return out end"] = "the loss is none over classes" } do
+        t.write(path, (spec():gsub('{ "cross_entropy"', "{ " .. fields):gsub('"accuracy", "f1"', '"perplexity"')
+            :gsub(", ignore = %-1", fields:find "^function" and "" or "%0")))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1)
+        t.contains(result.err, "perplexity_refused.lua:8: eval: perplexity is that of a plain cross_entropy, but " .. text)
+    end
+end)
+
+-- Targets that are numbers: the class of each row and its first value.
+local function number(i) return value(i, 1) + (i * i // 5) % 2 end
+
+add("mae and rmse, on both targets and over ranks", function(t)
+    local programs, environment = open(t)
+    local input, target, weight, bias = {}, {}, { 0.5, -0.25, 1, 0.125 }, 0.75
+    local errors, squares = 0, 0
+    for i = 1, ROWS do
+        local y = bias
+        for j = 1, WIDTH do
+            input[#input + 1] = value(i, j)
+            y = y + weight[j] * value(i, j)
+        end
+        target[i] = number(i)
+        errors, squares = errors + math.abs(y - target[i]), squares + (y - target[i]) ^ 2
+    end
+    local rows = t.load("tests/numeric/rows.lua")
+    t.write(programs.folder() .. "/data/measured_numbers.safetensors", rows.file {
+        { "input", "F64", { ROWS, WIDTH }, input }, { "target", "F64", { ROWS }, target } })
+    local init = t.temp() .. "/init.safetensors"
+    t.write(init, rows.file { { "out.weight", "F32", { 1, WIDTH }, weight }, { "out.bias", "F32", { 1 }, { bias } } })
+    local text = spec():gsub("measured.safetensors", "measured_numbers.safetensors"):gsub('"out" { 2 }', '"out" { 1 }')
+        :gsub('"cross_entropy", ignore = %-1', '"smooth_l1"'):gsub('"loss", "accuracy", "f1"', '"mae", "rmse"')
+        .. 'precision "f64"\n'
+    local function check(p, o)
+        table.move({ "--init", init, "--eval" }, 1, 3, 1, o)
+        local event = programs.events(p, o)[2]
+        t.near(event.mae, errors / ROWS, 1e-8)
+        t.near(event.rmse, math.sqrt(squares / ROWS), 1e-8)
+        t.equal({ event.rows, event.loss }, { ROWS })
+    end
+    check(programs.build("metrics_numbers_cuda", text .. 'target "cuda"\n'), { env = environment() })
+    local p = programs.build("metrics_numbers", text .. 'parallel "ddp"\n', { comm = "mpi" })
+    for ranks = 1, 2 do check(p, { ranks = ranks }) end
+end)
+
+add("errors of a loss that compares no numbers are refused", function(t)
+    local programs = open(t)
+    local path = programs.folder() .. "/errors_refused.lua"
+    for _, metric in ipairs { "mae", "rmse" } do
+        t.write(path, (spec():gsub('"accuracy", "f1"', ('"%s"'):format(metric))))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1)
+        t.contains(result.err, ("errors_refused.lua:8: eval: %s needs a loss that compares numbers: mse or smooth_l1")
+            :format(metric))
+    end
+end)
+
 add("the counts of the library", function(t)
     local programs = open(t)
     local p = programs.build("metrics_library", spec(), { lib = true })

@@ -289,6 +289,37 @@ train      { updates = 6 }
     t.match(told("--set", 'memory.logits="whole"'), "logits +whole +memory: logits is not")
 end)
 
+-- hx: a name that begins as that of the layers h.
+add("recomputed values are named by themselves or by their layers", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/recompute_globs.lua"
+    t.write(path, [[
+data       { "csv", train = "tiny.csv" }
+batch      (5)
+model {
+    linear "hx_1" { 8 }, tanh {},
+    times(2) "h" { residual { layernorm "ln" {}, block "mlp" { linear "up" { 8 }, tanh {} }, tanh {} } },
+    linear "last" { 3 },
+}
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1 }
+]])
+    local function again(glob)
+        local made, list = programs.gagen { "plan", path, "--why", "--set",
+            ('memory.recompute={ "%s" }'):format(glob) }, {}
+        t.equal(made.status, 0, made.err)
+        for name in made.out:gmatch "\n  (%S+) +recomputed " do list[#list + 1] = name end
+        table.sort(list)
+        return table.concat(list, " ")
+    end
+    t.equal(again "h.*.ln", "h_ln_y")
+    t.equal(again "h.*.mlp*", "h_mlp_tanh_out h_mlp_up_y")
+    t.equal(again "h.*", "h_ln_y h_mlp_tanh_out h_mlp_up_y h_tanh_out")
+    t.equal(again "h_*", again "h.*")
+    t.contains(programs.gagen { "plan", path, "--set", 'memory.recompute={ "g.*" }' }.err, "no value fits 'g.*'")
+end)
+
 add("the same files in any folder and locale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local one = generated(t, programs, spec(4), "", { "LC_ALL=C", "TZ=UTC" })

@@ -64,7 +64,7 @@ local function both(numeric, accumulate, change)
     return plain:gradient(), changed:gradient(), plain, changed
 end
 
-for _, globs in ipairs { '"*"', '"h_*"', '"*gelu*", "*tanh*"' } do
+for _, globs in ipairs { '"*"', '"h_*"', '"h.*"', '"*gelu*", "*tanh*"' } do
     add("recompute " .. globs .. ": the same bits", function(t, numeric)
         local more = "memory { recompute = { " .. globs .. " } }"
         local kept, again, _, program = both(numeric, "(3)", { more = more })

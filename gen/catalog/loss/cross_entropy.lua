@@ -1,24 +1,40 @@
 -- cross_entropy: the usual loss of a classifier; the target is the index of the class, from 0.
 
-local function check_model(f, classes)
+-- Whether a target from `low` to `high` may count: it is not ignored and its class has a weight above 0.
+local function may_count(f, low, high)
+    for class = low, high do
+        if class ~= f.ignore and (not f.class_weights or f.class_weights[class + 1] > 0) then return true end
+    end
+    return false
+end
+
+-- The complaint about fields that do not fit a model of `classes` classes and targets from `low` to `high`, and the
+-- field; or nil.
+local function check_model(f, classes, low, high)
     if f.class_weights and #f.class_weights ~= classes then
-        return ("class_weights has %d numbers, the model gives %d classes"):format(#f.class_weights, classes)
+        return ("class_weights has %d numbers, the model gives %d classes"):format(#f.class_weights, classes),
+            "class_weights"
     end
     if f.ignore >= classes then
         return ("ignore is %d, the model gives %d classes: expected one of them, or a number below 0"):format(
-            f.ignore, classes)
+            f.ignore, classes), "ignore"
     end
+    if may_count(f, math.max(low, 0), high) then return nil end
+    local found = ("targets are from %d to %d, and none of them counts"):format(low, high)
+    if not f.class_weights then return ("ignore is %d, %s: expected others"):format(f.ignore, found), "ignore" end
+    return ("class_weights: %s: expected a weight above 0 for one that is not ignored"):format(found), "class_weights"
 end
 
 loss "cross_entropy" {
     doc = "mean over the counted targets of -log softmax(out)[target]",
     fields = {
         { name = "ignore", type = "int", default = -100, min = -2147483648, max = 2147483647,
-          doc = "targets of this value have weight 0" },
+          doc = "targets of this value have weight 0; in a function their losses are 0, and count as values" },
         { name = "label_smoothing", type = "num", default = 0, min = 0, below = 1,
           doc = "the part of the target that is spread over all classes" },
         { name = "class_weights", type = "list",
-          doc = "a weight >= 0 for each class; the mean divides by the weights of the targets" },
+          doc = "a weight >= 0 for each class; the mean divides by the weights of the targets, in a function by the "
+            .. "number of values" },
     },
     target = "class",
     check = function(f)
@@ -29,11 +45,12 @@ loss "cross_entropy" {
             end
         end
     end,
-    -- the complaint about fields that do not fit a model of `classes` classes, or nil
     check_model = check_model,
-    rows = function(b, f, out, target)
+    -- masked: the gradient of an ignored target's loss is made 0 here, not before
+    rows = function(b, f, out, target, masked)
         local node = b:node("cross_entropy", { logits = out, target = target },
-            { smoothing = f.label_smoothing, weights = f.class_weights }, { y = "loss", lse = "loss_lse" })
+            { smoothing = f.label_smoothing, weights = f.class_weights, masked = masked },
+            { y = "loss", lse = "loss_lse" })
         return node.outs.y.tensor
     end,
     hits = function(b, out, target)

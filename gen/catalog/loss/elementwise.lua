@@ -1,7 +1,8 @@
 -- elementwise: losses that compare each element of the model's output with a real target. The mean is over
 -- elements, as torch's reduction "mean"; weight = "sample" divides by rows instead.
 
--- A loss that is one pointwise node of out and target; `derivative` is d value / d out.
+-- A loss that is one pointwise node of out and target; `derivative` is d value / d out. measures_errors: out is as
+-- large as the target, so that an evaluation may compare them.
 local function elementwise(name, entry)
     local value, derivative = entry.value, entry.derivative
     entry.target, entry.arity, entry.name = "real", 2, name
@@ -15,6 +16,7 @@ local function elementwise(name, entry)
 end
 
 elementwise("mse", {
+    measures_errors = true,
     doc = "(out - target)^2",
     fields = {},
     value = function(_, x, t) return (x - t) * (x - t) end,
@@ -22,6 +24,7 @@ elementwise("mse", {
 })
 
 elementwise("smooth_l1", {
+    measures_errors = true,
     doc = "0.5 d^2 / beta where |d| < beta, else |d| - 0.5 beta; d = out - target",
     fields = { { name = "beta", type = "num", default = 1, above = 0,
         doc = "where the square ends and the line begins" } },

@@ -63,6 +63,13 @@ op "tally_hits" {
     cost = function(n) return { flops = elements(n), elements = 2 * elements(n) } end,
 }
 
+op "tally_errors" {
+    doc = "adds the errors, which are 0 or more, and their squares to the sums of an evaluation",
+    ins = { "errors (...)", "micro micro (1)" }, outs = { "sums f64 (8)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = 3 * elements(n), elements = elements(n) } end,
+}
+
 op "hit" {
     doc = "1 where the largest logit is the target's, else 0",
     ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y full (...)" },

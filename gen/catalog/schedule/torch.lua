@@ -1,5 +1,6 @@
 -- torch: the schedules of torch.optim.lr_scheduler as closed forms, with their arguments and defaults. t counts
--- the updates done. The warm-up of some of them is an addition.
+-- the updates done. The warm-up of some of them is an addition. Those that torch can chain have a `step` too: the rate
+-- of update k + 1 from x, that of update k; and `first`, the factor of the first rate, if it is not 1.
 local common = require "catalog.schedule_common"
 
 local function number(name, default, doc, more)
@@ -13,6 +14,7 @@ schedule "step" {
     fields = { common.warmup, { name = "step_size", type = "int", default = 1, min = 1, doc = "length of a step" },
         number("gamma", 0.1, "the factor of a step", { min = 0 }) },
     factor = function(f, t, _, base) return base * pow(f.gamma, floor(t / f.step_size)) end,
+    step = function(f, k, x) return where(eq(k, f.step_size * floor(k / f.step_size)), x * f.gamma, x) end,
 }
 
 schedule "multistep" {
@@ -47,12 +49,17 @@ schedule "multistep" {
         end
         return base * pow(f.gamma, reached)
     end,
+    step = function(f, k, x)
+        for _, m in ipairs(f.milestones) do x = where(eq(k, m), x * f.gamma, x) end
+        return x
+    end,
 }
 
 schedule "exponential" {
     doc = "base gamma^t: ExponentialLR; MultiplicativeLR with a constant",
     fields = { common.warmup, number("gamma", 1, "the factor of each update", { min = 0 }) },
     factor = function(f, t, _, base) return base * pow(f.gamma, t) end,
+    step = function(f, _, x) return x * f.gamma end,
 }
 
 schedule "constant_lr" {
@@ -60,6 +67,9 @@ schedule "constant_lr" {
     fields = { number("factor", 1 / 3, "of the base rate", { min = 0, max = 1 }),
         { name = "total_iters", type = "int", default = 5, min = 0, doc = "how long" } },
     factor = function(f, t, _, base) return where(lt(t, f.total_iters), base * f.factor, base) end,
+    check_step = function(f) return f.factor == 0 and "factor is 0, expected more: the chain divides by it" or nil end,
+    first = function(f) return f.factor end,
+    step = function(f, k, x) return where(eq(k, f.total_iters), x / f.factor, x) end,
 }
 
 schedule "linear_lr" {
@@ -70,6 +80,11 @@ schedule "linear_lr" {
     factor = function(f, t, _, base)
         return base * common.between("linear", f.start_factor, f.end_factor, common.part(t, f.total_iters))
     end,
+    first = function(f) return f.start_factor end,
+    step = function(f, k, x)
+        local rise = f.end_factor - f.start_factor
+        return where(le(k, f.total_iters), x * (1 + rise / (f.total_iters * f.start_factor + (k - 1) * rise)), x)
+    end,
 }
 
 schedule "polynomial_lr" {
@@ -77,6 +92,10 @@ schedule "polynomial_lr" {
     fields = { { name = "total_iters", type = "int", default = 5, min = 1, doc = "how long" },
         number("power", 1, "the exponent", { above = 0 }) },
     factor = function(f, t, _, base) return base * pow(1 - common.part(t, f.total_iters), f.power) end,
+    step = function(f, k, x)
+        return where(le(k, f.total_iters),
+            x * pow((1 - k / f.total_iters) / (1 - (k - 1) / f.total_iters), f.power), x)
+    end,
 }
 
 schedule "cosine_annealing" {
@@ -85,6 +104,14 @@ schedule "cosine_annealing" {
         common.eta_min() },
     factor = function(f, t, total, base)
         return common.between("cos", base, f.eta_min, t / (f.T_max or total))
+    end,
+    check_step = function(f) return not f.T_max and "T_max is missing, expected the length of half a wave" or nil end,
+    -- one step past T_max there is nothing left to multiply
+    step = function(f, k, x, base)
+        local T, past = f.T_max, k - (f.T_max + 1)
+        local function height(t) return 1 + cos(math.pi * t / T) end
+        return where(eq(past, 2 * T * floor(past / (2 * T))), x + (base - f.eta_min) * (1 - math.cos(math.pi / T)) / 2,
+            f.eta_min + (x - f.eta_min) * height(k) / height(k - 1))
     end,
 }
 
@@ -183,16 +210,43 @@ schedule "onecycle" {
     end,
 }
 
+-- An expression, or its value where it has no variables.
+local function settled(e)
+    e = expr.lift(e)
+    return #expr.variables(e) == 0 and expr.lift(expr.evaluate(e, {})) or e
+end
+
+-- The rate of swa at t, from the rate `base` at t = 0.
+local function annealed(f, t, base)
+    if f.anneal_epochs == 0 then return expr.lift(f.swa_lr) end
+    return common.between(f.anneal_strategy, base, f.swa_lr, common.part(t, f.anneal_epochs))
+end
+
 schedule "swa" {
     doc = "from base, in a sequence from the last rate before it, to swa_lr over anneal_epochs, which then holds: "
-        .. "SWALR",
+        .. "SWALR; { \"swa\", { name, field = value }, swa_start = n, ... } is the loop of torch's documentation: the "
+        .. "schedule up to t = n + 1, then from its rate there",
     continues = true,
-    fields = { number("swa_lr", nil, "the last rate", { required = true, min = 0 }),
+    fields = { { name = "stages", type = "table", rest = true, doc = "the schedule before it, with swa_start" },
+        number("swa_lr", nil, "the last rate", { required = true, min = 0 }),
+        { name = "swa_start", type = "int", min = 0, max = 2147483647,
+            doc = "the last t behind which the schedule before it makes a step" },
         { name = "anneal_epochs", type = "int", default = 10, min = 0, doc = "how long" },
         { name = "anneal_strategy", type = "str", default = "cos", values = { "cos", "linear" }, doc = "the form" } },
-    factor = function(f, t, _, base)
-        if f.anneal_epochs == 0 then return expr.lift(f.swa_lr) end
-        return common.between(f.anneal_strategy, base, f.swa_lr, common.part(t, f.anneal_epochs))
+    check = function(f)
+        if (f.stages ~= nil) ~= (f.swa_start ~= nil) then
+            return ("%s without %s: expected both, such as { \"swa\", { \"cosine\" }, swa_start = 160, ... }"):format(
+                f.stages and "a schedule" or "swa_start", f.stages and "swa_start" or "the schedule before it")
+        end
+        if f.stages and #f.stages > 1 then
+            return ("%d schedules, expected the one before swa_start"):format(#f.stages)
+        end
+    end,
+    factor = function(f, t, total, base)
+        if not f.stages then return annealed(f, t, base) end
+        local start, before = f.swa_start + 1, f.play[1]
+        local last = settled(before(expr.lift(start), total, base))
+        return where(le(t, start), before(t, total, base), annealed(f, t - start, last))
     end,
 }
 
@@ -204,8 +258,7 @@ local function bases_of(f, from, base)
     local bases = { base }
     for i = 2, #from do
         local length = from[i] - from[i - 1]
-        bases[i] = f.continues[i] and expr.lift(f.play[i - 1](expr.lift(length - 1), length, bases[i - 1])) or base
-        if f.continues[i] and #expr.variables(bases[i]) == 0 then bases[i] = expr.lift(expr.evaluate(bases[i], {})) end
+        bases[i] = f.continues[i] and settled(f.play[i - 1](expr.lift(length - 1), length, bases[i - 1])) or base
     end
     return bases
 end
@@ -238,12 +291,25 @@ schedule "sequential" {
     end,
 }
 
+-- The rate of stages that make one step each from update to update.
+local function chain_of(stages, t, base)
+    local start, steps = base, {}
+    for i, stage in ipairs(stages) do
+        local rule, f = stage.rule, stage.fields
+        if rule.first then start = start * rule.first(f) end
+        steps[i] = rule.step(f, expr.var "k", expr.var "x", base)
+    end
+    return expr.recurrence("chained", "the rate of the chained schedules", t, start, steps)
+end
+
 schedule "chained" {
-    doc = "the factors of several schedules multiplied: ChainedScheduler",
+    doc = "the factors of several schedules multiplied, or, beside cosine_annealing with eta_min, their steps one "
+        .. "after the other: ChainedScheduler",
     fields = { STAGES },
     example = 'schedule { "chained", { "constant_lr" }, { "exponential", gamma = 0.99 } }',
-    proportional = true,                            -- every stage must be a factor of the base rate
+    chains = true,
     factor = function(f, t, total, base)
+        if f.steps then return chain_of(f.steps, t, base) end
         local rate = base
         for _, play in ipairs(f.play) do rate = rate * play(t, total, expr.lift(1)) end
         return rate

@@ -1,6 +1,7 @@
 -- rate: the learning rate of an update, and the momentum where a schedule moves it, as functions of the
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
+local ordered = require "base.ordered"
 local schedule = require "spec.schedule"
 local statements = require "base.statements"
 local text = require "base.text"
@@ -25,40 +26,62 @@ local function add_returns(out, e, spelling)
     line("return %s;", expr.text(rest, spelling))
 end
 
--- The first product in e, as there is one at most: of a function of the spec.
-local function product_in(e)
-    if e.op == "product" then return e end
-    for _, child in ipairs(e) do
-        local found = product_in(child)
-        if found then return found end
+-- The names of the functions of the recurrences in e by their rounds, and a list of { name, recurrence }.
+local function recurrences_in(e)
+    local names, list = {}, {}
+    local function visit(x)
+        local key = x.op == "recurrence" and expr.rounds_text(x)
+        if key and not names[key] then
+            names[key] = #list == 0 and x.name or ("%s_%d"):format(x.name, #list + 1)
+            list[#list + 1] = { names[key], x }
+        end
+        for _, child in ipairs(x) do visit(child) end
     end
+    visit(e)
+    return names, list
 end
 
--- The function of a product. Every update asks for one factor more than the last.
-local function factors_of(e, spelled)
-    local body = expr.text(e[2], { call = rate.CALL, variable = function() return "(double)factors_done" end })
+-- The lines of one round of a recurrence, whose value is the variable `value` and whose number is `rounds`.
+local function round_of(steps, value, rounds)
+    local spelling = { call = rate.CALL, variable = function(v) return v == "x" and value or v end }
+    local lines, reads_k = {}, false
+    for i, step in ipairs(steps) do
+        reads_k = reads_k or ordered.find(expr.variables(step), "k") ~= nil
+        local word = i == 1 and "x" or ("x%d_"):format(i)
+        local parts, last = statements.text(statements.split(step, value, word), "double", spelling)
+        table.move(parts, 1, #parts, #lines + 1, lines)
+        lines[#lines + 1] = ("%s = %s;"):format(value, last)
+    end
+    table.insert(lines, 1, reads_k and ("const double k = (double)++%s;"):format(rounds) or rounds .. "++;")
+    return table.concat(ordered.collect(lines, function(line) return statements.broken("        ", line) end), "\n")
+end
+
+-- The function of a recurrence. Every update asks for one round more than the last.
+local function rounds_of(name, e, spelled)
+    local value, rounds = name .. "_value", name .. "_rounds"
+    local doc = e.value.doc:gsub("^%l", string.upper)
     return table.concat({
-        "/* The product of the spec's factors for 1..n; goes on from the n of the call before. */",
-        spelled.kept .. spelled.int64 .. " factors_done;",
-        spelled.kept .. "double factors_product;", "",
-        ("%sdouble factors(%s n) {"):format(spelled.helper, spelled.int64),
-        "    if (factors_done == 0 || n < factors_done) {",
-        "        factors_done = 0;",
-        "        factors_product = 1;",
+        ("/* %s after n updates; goes on from the n of the call before. */"):format(doc),
+        ("%s%s %s;"):format(spelled.kept, spelled.int64, rounds),
+        ("%sdouble %s;"):format(spelled.kept, value), "",
+        ("%sdouble %s(%s n) {"):format(spelled.helper, name, spelled.int64),
+        ("    if (%s == 0 || n < %s) {"):format(rounds, rounds),
+        ("        %s = 0;"):format(rounds),
+        ("        %s = %s;"):format(value, expr.plain_text(e[2])),
         "    }",
-        "    while (factors_done < n) {",
-        "        factors_done++;",
-        statements.broken("        ", ("factors_product *= %s;"):format(body)),
+        ("    while (%s < n) {"):format(rounds),
+        round_of(e.value.steps, value, rounds),
         "    }",
-        "    return factors_product;",
+        ("    return %s;"):format(value),
         "}", "" }, "\n")
 end
 
 -- The text of one function: `head` opens it, `names` says how t, total and more are spelled before it.
 local function function_of(comment, head, e, config, spelled)
-    local out, uses, product = {}, {}, product_in(e)
+    local out, uses = {}, {}
+    local names, recurrences = recurrences_in(e)
     for _, name in ipairs(expr.variables(e)) do uses[name] = true end
-    if product then out[1] = factors_of(product, spelled) end
+    for i, entry in ipairs(recurrences) do out[i] = rounds_of(entry[1], entry[2], spelled) end
     if comment then out[#out + 1] = comment end
     out[#out + 1] = head .. " {"
     if uses.t and config.schedule.fields.by == "epoch" then
@@ -72,11 +95,16 @@ local function function_of(comment, head, e, config, spelled)
         if not used and spelled.says_unused then out[#out + 1] = ("    (void)%s;"):format(name) end
     end
     local count = config.schedule.fields.by == "epoch" and "epoch" or "t"
-    add_returns(out, e, { call = rate.CALL, product = function() return ("factors(%s)"):format(count) end,
-        variable = function(v)
-        if v == "t" then return config.schedule.fields.by == "epoch" and "(double)epoch" or "(double)t" end
+    local spelling = { call = rate.CALL, variable = function(v)
+        if v == "t" then return "(double)" .. count end
         return (v == "total" or v:find "^x%d+$") and v or spelled.numbers .. v
-    end })
+    end }
+    function spelling.recurrence(r)
+        local n = r[1].op == "var" and r[1].name == "t" and count
+            or ("(%s)(%s)"):format(spelled.int64, expr.text(r[1], spelling))
+        return ("%s(%s)"):format(names[expr.rounds_text(r)], n)
+    end
+    add_returns(out, e, spelling)
     out[#out + 1] = "}"
     return table.concat(out, "\n")
 end

@@ -19,13 +19,16 @@ end
 
 -- classes: how they count in a cross entropy with smoothing s and class weights w.
 --   smooth, weighted    whether it has them
+--   masked, dy          whether dy of an ignored target may be other than 0; dy, or 0 there
 --   smoothing, rest     s, 1 - s
 --   weights             w, a line for each class
 --   total               s / C times the sum of w
 local function classes_of(attrs, dtype)
     local s, w, total = attrs.smoothing or 0, attrs.weights, 0
     for _, x in ipairs(w or {}) do total = total + s * x / #w end
-    return { smooth = s ~= 0, weighted = w ~= nil, smoothing = text.number(s, dtype), rest = text.number(1 - s, dtype),
+    return { smooth = s ~= 0, weighted = w ~= nil, masked = attrs.masked or false,
+        dy = text.block(attrs.masked and "counted" or "dy[r]"), smoothing = text.number(s, dtype),
+        rest = text.number(1 - s, dtype),
         weights = number_rows(w, dtype), total = text.number(total, dtype) }
 end
 
@@ -66,6 +69,8 @@ function arguments.tally(kernel, node, op, dtype)
 end
 
 function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
+
+function arguments.tally_errors(_, node) return { counted = counted(node) } end
 
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 

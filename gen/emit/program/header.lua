@@ -88,7 +88,7 @@ end
 
 -- The update's block: what decide() computes, on the device or on the host.
 local function step_section(g, config, updates, own)
-    local names = text.block(step.SUMS)
+    local names = text.block(step.sums(config))
     if own.device then
         return { "device_step", { sum_names = names, parallel = own.parallel, small = own.small,
             step_fields = own.step_fields } }

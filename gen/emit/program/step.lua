@@ -227,7 +227,10 @@ end
 
 --- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets
 -- and hits among them; the weight of the present micro-step alone; targets of class 1 that were hit, and
--- those that were not.
-step.SUMS = "SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, SUM_FOUND, SUM_MISSED, SUMS = 8"
+-- those that were not. Where targets are numbers, errors and their squares stand in the places of these two.
+function step.sums(config)
+    return ("SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, %s, SUMS = 8"):format(
+        config.measures_errors and "SUM_ERRORS, SUM_SQUARES" or "SUM_FOUND, SUM_MISSED")
+end
 
 return step

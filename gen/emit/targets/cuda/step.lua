@@ -124,7 +124,7 @@ local function constants(g, config)
     local list = {
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
         ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
-        "enum { " .. step.SUMS .. " };",
+        "enum { " .. step.sums(config) .. " };",
         ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
     if config.mode.ranks then list[#list + 1] = "enum { " .. SMALL .. " };" end
