@@ -171,8 +171,8 @@ end
 
 --- Writes the files below `folder`, with the lock of the folder where one of them changes. how: { spec, force, build }.
 --- spec: its path; the folder `data` beside it is linked, where the program looks for it. Edited files and a folder
---- that is not a program's stop it, unless `force`: then a copy of each overwritten file is kept. build: what is made of
---- the files, if anything: build.make() makes it under the same lock, unless build.is_made().
+--- that is not a program's stop it, unless `force`: then a copy of each overwritten file is kept. build: what is made
+--- of the files, if anything: build.make() makes it under the same lock, unless build.is_made().
 function program_folder.write(folder, files, how)
     local listing, data, build = listing_of(files), data_of(how.spec), how.build
     if not how.force and read_manifest(folder):size() == 0 then refuse_foreign(folder, files) end
