@@ -65,6 +65,7 @@ end
 local function run(t, programs, p, scenario, faults)
     local folder = t.temp() .. "/run"
     copy(t, scenario.folder, folder)
+    t.run { "rm", "-rf", p.folder .. "/runs" }     -- each start looks at the runs before
     local o = { "--checkpoint", folder .. "/c", "--log", folder .. "/log", status = false }
     if scenario.status == 0 then table.move({ "--dump", folder .. "/dump" }, 1, 2, #o + 1, o) end
     for _, word in ipairs(scenario.options) do

@@ -54,7 +54,7 @@ local function facts_text(config, facts, target)
     local train = config.train
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
-        ("#define COMMAND %s"):format(text.string(config.shown_command).text),
+        ("#define SPEC_COMMAND %s"):format(text.string(config.shown_command).text),
         ("#define SPEC_SHA256 %s"):format(text.string(config.sha256).text),
         ("#define SPEC_HASH 0x%sull /* its first 64 bits: all ranks must agree */"):format(
             config.sha256:sub(1, 16)),
