@@ -122,9 +122,10 @@ end)
 add("run forwards a signal to the program", function(t)
     local folder = t.root .. "/" .. t.temp()
     local result = t.shell(([[
-        env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL %s run %s -o %s/p -- --cycles 1000000000 --quiet 2> %s/err &
+        env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL CFLAGS=-O0 XDG_CACHE_HOME=%s %s run %s -o %s/p -- --cycles 1000000000 \
+            --quiet 2> %s/err &
         until grep -q '^ready' %s/err || ! kill -0 $!; do sleep 0.1; done
-        kill -TERM $!; wait $!; echo $?]]):format(t.gagen, SPEC, folder, folder, folder))
+        kill -TERM $!; wait $!; echo $?]]):format(t.root .. "/" .. t.build .. "/tests/cache", t.gagen, SPEC, folder, folder, folder))
     t.equal(result.out, "75\n")
     assert(t.shell("ls -d " .. folder .. "/p/runs/001/checkpoints/cycle-*").status == 0)
 end)
