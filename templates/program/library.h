@@ -24,7 +24,7 @@ typedef struct $(name)_batch {
 typedef struct $(name)_options {
     const char *data;       /* folder of the data */
     const char *checkpoint; /* folder for save without one */
-    const char *resume;     /* "latest" (of `checkpoint`) or a checkpoint's path */
+    const char *resume;     /* "latest" (of `checkpoint`, else of the runs of train), a run or a path */
     const char *init;       /* .safetensors with the parameters */
     const char *fresh;      /* of init: globs of parameters that keep their initial values, as --fresh has them */
     const char *log;        /* file for JSON lines */
