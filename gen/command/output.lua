@@ -11,20 +11,13 @@ local OPTIONS = { "target", "march", "ranks" }
 
 local MOST_VALUE, MOST_NAME = 24, 199       -- bytes
 
--- 1.5e-4 for 0.00015, where that is shorter.
-local function short_number(text)
-    local sign, zeros, first, rest = text:match("^(%-?)0%.(0*)([1-9])(%d*)$")
-    if not sign then return text end
-    local short = ("%s%s%s%se-%d"):format(sign, first, rest ~= "" and "." or "", rest, #zeros + 1)
-    return #short < #text and short or text
-end
-
 local function hash(text) return host.sha256(text):sub(1, 8) end
 
--- A value as a part of a name. A string has no quotes, unless it reads as another literal.
-local function shown(value)
+-- A value as a part of a name: a number as it was typed, a string without quotes unless it reads as another literal.
+local function shown(value, typed)
     local text = literal.write(value)
-    local short = type(value) == "string" and not literal.read(value) and value or short_number(text)
+    local short = math.type(value) and typed:match("^%s*(.-)%s*$") or text
+    if type(value) == "string" and not literal.read(value) then short = value end
     return #short <= MOST_VALUE and short:find("^[%w._+-]+$") and short or hash(text)
 end
 
@@ -32,11 +25,13 @@ end
 local function parts_of(o)
     local found = ordered.map()
     local function add(name, value) found:set(name .. "=" .. value, true) end
-    for _, s in ipairs(set.read_all(o.set or {})) do add(s.text:match("^[^=]*"), shown(s.value)) end
-    for _, name in ipairs(OPTIONS) do
-        if o[name] then add(name, shown(o[name])) end
+    for _, s in ipairs(set.read_all(o.set or {})) do
+        add(s.text:match("^[^=]*"), shown(s.value, s.typed))
     end
-    for _, pass in ipairs(o.without or {}) do add("without", shown(pass)) end
+    for _, name in ipairs(OPTIONS) do
+        if o[name] then add(name, shown(o[name], tostring(o[name]))) end
+    end
+    for _, pass in ipairs(o.without or {}) do add("without", shown(pass, pass)) end
     table.sort(found.keys)
     return found.keys
 end

@@ -35,8 +35,8 @@ local function check_field(word, name, at)
         { hint = diag.suggest(name, names), notes = { notes } })
 end
 
---- Reads one argument of --set. Returns { word, field = name or nil, value, text, at }; text is the same for all
---- spellings of a value.
+--- Reads one argument of --set. Returns { word, field = name or nil, value, typed, text, at }; typed: the value
+--- as it was given; text is the same for all spellings of it.
 function set.read(argument)
     local at = "--set " .. argument
     local target, text = argument:match("^%s*([^=]-)%s*=(.*)$")
@@ -54,7 +54,7 @@ function set.read(argument)
                 target, bare) } })
     end
     local canonical = target .. "=" .. literal.write(value)
-    return { word = name, field = field, value = value, text = canonical, at = "--set " .. canonical }
+    return { word = name, field = field, value = value, typed = text, text = canonical, at = "--set " .. canonical }
 end
 
 --- Reads all arguments of --set, sorted by word and field; refuses two for the same field.
