@@ -82,11 +82,11 @@ $(NUMERIC): INCLUDES += -I.
 
 for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUMERIC) device
 
-# all of them in two processes more than JOBS says, since tests also wait; those of a PATTERN in one
+# all of them in one process more than JOBS says, since tests also wait; those of a PATTERN in one
 run-test: for-test
 	$(Q)rm -rf $(BUILD)/tests/tmp
 	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -atime +7 -exec rm -rf {} +
-	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$$(( $(JOBS) + 2 )))
+	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$$(( $(JOBS) + 1 )))
 
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test
