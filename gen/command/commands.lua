@@ -129,7 +129,7 @@ commands.list = {
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "
             .. "another file. An existing file is never overwritten." },
     { name = "list", arguments = { "[KIND]" }, options = {},
-        doc = "what a spec may use: words, layers, ops, losses, optimizers, schedules, data, warnings",
+        doc = "list all that a spec may use: words, layers, ops, losses, optimizers, schedules, data, warnings",
         example = "gagen list layers" },
     { name = "tokenize", arguments = { "METHOD", "TEXT", "FILE" }, options = { "--vocab", "--first", "--skip",
         "--documents", "--raw", "--length", "--text", "--pair", "--class", "--types" },

@@ -116,7 +116,7 @@ static void close_pair(int ends[2]) {
     ends[0] = ends[1] = -1;
 }
 
-/* What the command has otherwise than this process; 0 or an errno value. */
+/* Sets output, folder, signals and group of the new process; 0 or an errno value. */
 static int describe(const ga_command *c, int out, int err, posix_spawn_file_actions_t *actions,
                     posix_spawnattr_t *how) {
     sigset_t none, usual;

@@ -13,7 +13,7 @@ local MOST_VALUES = 65536
 -- Names in a message at most.
 local MOST_NAMES = 30
 
---- What a message calls a column: "column 3 ('city')".
+--- The name of a column in messages: "column 3 ('city')".
 function csv.title(table_of, i)
     local name = table_of.names and table_of.names[i]
     return name and ("column %d ('%s')"):format(i, name) or ("column %d"):format(i)
@@ -250,7 +250,7 @@ local function learn_category(d, i, of_train, of_eval)
     end
 end
 
--- What host.csv_columns says of a source; `rows`: of them, and the split, training rows are taken.
+-- The facts of host.csv_columns about the training rows of a source that has `rows` rows before the split.
 local function columns_in(d, source, rows, split)
     local request = csv.request(d)
     request.files = ordered.collect(source.files, function(file) return file.path end)

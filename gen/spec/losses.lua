@@ -23,7 +23,7 @@ local function check_classes(at, what, output, target, known)
     return classes
 end
 
--- What the model gives, (rows, 1), in the shape of targets that are one number per row.
+-- The model's output: (rows, 1) becomes (rows) for targets of one number per row, other shapes stay.
 local function like_targets(b, output, target)
     if #output.shape ~= 2 or output.shape[2] ~= 1 or #target.shape ~= 1 then return output end
     return b:value("reshape", { x = output }, { shape = target.shape })

@@ -231,49 +231,25 @@ static int sync_folder(const char *path, ga_err *e) {
     return failed ? ga_fail(e, GA_ENVIRONMENT, "%s: cannot be synced: %s", path, strerror(failed)) : GA_OK;
 }
 
-typedef struct {
-    const char *runs;
-    char folder[PATH]; /* of the run that was made last; "": none */
-    struct timespec made;
-} last_made;
-
-/* The time of a run's .lock is that of its start, since nothing is written into it. */
-static int consider_made(void *arg, const char *name) {
-    last_made *l = arg;
-    char folder[PATH], lock[PATH + 8];
-    struct stat st;
-    join(folder, l->runs, name);
-    snprintf(lock, sizeof lock, "%s/.lock", folder);
-    if (strcmp(name, "latest") == 0 || stat(lock, &st) != 0) return GA_OK;
-    const struct timespec t = st.st_mtim;
-    if (*l->folder && (t.tv_sec != l->made.tv_sec ? t.tv_sec < l->made.tv_sec : t.tv_nsec < l->made.tv_nsec))
-        return GA_OK;
-    l->made = t;
-    memcpy(l->folder, folder, sizeof folder);
-    return GA_OK;
-}
-
 /* Makes the folder of the runs, or finds the run before in it. */
-static int make_runs(const ga_run_start *s, last_made *before, ga_err *e) {
+static int make_runs(const ga_run_start *s, newest *before, ga_err *e) {
     if (mkdir(before->runs, 0777) == 0) return s->options->checkpoint ? GA_OK : sync_folder(s->folder, e);
     if (errno != EEXIST) return ga_fail(e, ga_file_status(), "%s: cannot be made: %s", before->runs, strerror(errno));
-    const int fd = open(before->runs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return ga_fail(e, ga_file_status(), "%s: cannot be opened: %s", before->runs, strerror(errno));
-    ga_folder_each(fd, consider_made, before);
-    close(fd);
+    next_older(before);
     return GA_OK;
 }
 
 static int make_run(ga_run *r, const ga_run_start *s, ga_err *e) {
-    char runs[PATH];
-    last_made before = {.runs = runs};
+    char runs[PATH], folder[PATH];
+    newest before = {.runs = runs};
     join(runs, s->folder, "runs");
     GA_TRY(make_runs(s, &before, e));
+    join(folder, runs, before.name);
     GA_TRY(s->options->run ? make_named(r, runs, s->options->run, e) : make_numbered(r, runs, e));
     GA_TRY(lock_run(r, e));
     if (!s->options->checkpoint) GA_TRY(sync_folder(runs, e)); /* with checkpoints in it, it outlives power failures */
     GA_TRY(copy_spec(r, s->folder, e));
-    return ga_run_record_new(r, s, *before.folder ? before.folder : NULL, e);
+    return ga_run_record_new(r, s, *before.name ? folder : NULL, e);
 }
 
 /* -- going on with a run */

@@ -64,7 +64,7 @@ static void add_setting(json_t *to, const char *name, const char *value) {
     if (value) json_object_set_new(to, name, text_of(value));
 }
 
-/* What may differ between two runs of a program, as text. */
+/* The settings of a run, by name, as text: two runs of a program may differ in these. */
 static json_t *settings_of(const ga_run_start *s) {
     const ga_options *o = s->options;
     char number[32];

@@ -266,11 +266,12 @@ int main(int argc, char **argv) {
 //% if device then
     if (m.started) log_device(&m);
 //% end
-    if (m.started) ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
-    if (m.started)
+    if (m.started) {
+        ga_log_end(m.log, m.count.cycle, m.count.update, m.count.skipped, reason);
         ga_run_close(&m.run, &(ga_run_end){reason, m.count.cycle, m.count.update, m.count.skipped});
-    else
+    } else {
         ga_run_drop(&m.run);
+    }
     if (code == STOPPED) say_stopped(&m, &o);
     $(name)_probe_report(&m);
     if (code < 0) {

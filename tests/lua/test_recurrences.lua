@@ -121,7 +121,7 @@ local function program_rates(t, schedule, updates, base)
     return rates
 end
 
--- What is wrong with a spec with this schedule.
+-- The complaint of gagen about a spec with this schedule.
 local function refused(t, schedule)
     local path = t.temp() .. "/probe.lua"
     t.write(path:gsub("[^/]*$", "data/rows.csv"), ("1,2,3,4,0\n"):rep(64))
