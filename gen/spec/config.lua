@@ -2,6 +2,7 @@
 -- number that depends on others (updates per epoch, total length).
 local accumulation = require "spec.accumulation"
 local check = require "base.check"
+local checkpoint = require "spec.checkpoint"
 local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
@@ -432,7 +433,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.init = init_of(given, path)
     evaluation_of(c, given, path)
     schedule.read(c, catalog.schedules)
-    c.checkpoint = given:has("checkpoint") and simple(given, path, "checkpoint") or nil
+    checkpoint.read(c, simple(given, path, "checkpoint"))
     c.log = simple(given, path, "log")
     local target = simple(given, path, "target")
     c.target, c.march, c.threads = target.kind, target.march, target.threads

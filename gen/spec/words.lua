@@ -203,6 +203,9 @@ words.list = {
             doc = "reaction to a gradient that is not finite" }),
         field("skip_z", "num", { above = 0, doc = "an update is skipped if its gradient norm is more than skip_z "
             .. "standard deviations above the mean of earlier norms, once 128 are known" }),
+        field("patience", "int", { min = 1, max = LIMIT, doc = "evaluations in a row without improvement that end "
+            .. "training; of checkpoint.best, else of the loss; default: any number" }),
+        field("min_delta", "num", { min = 0, doc = "a smaller change than this is no improvement; default: 0" }),
         field("allow", "list", { default = {}, doc = "names of warnings that are not given (gagen list warnings)" }),
     } },
     { name = "eval", example = 'eval { every = "epoch", metrics = { "loss", "accuracy" } }',
@@ -216,8 +219,11 @@ words.list = {
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {
-        field("every", "int", { min = 1, doc = "cycles between checkpoints" }),
+        field("every", "int", { alternatives = { "epoch", "end" }, min = 1, doc = "cycles between checkpoints, or "
+            .. "\"epoch\", or \"end\": only one; default: each tenth of the run, at the evaluation nearest to it. "
+            .. "The end of training always has one" }),
         field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "number of newest checkpoints that are kept" }),
+        field("best", "str", { doc = "\"loss\" or a metric of eval: the checkpoint of the best evaluation stays too" }),
     } },
     { name = "log", example = 'log { every = 10 }',
       doc = "how often a line is written", fields = {

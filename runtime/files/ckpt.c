@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "files/ckpt.h"
 
+#include "files/ckpt_retain.h"
 #include "files/file.h"
 #include "files/folder.h"
 #include "base/rng.h"
@@ -124,7 +125,8 @@ static int check_space(ga_ckpt *c, ga_err *e) {
     int64_t bytes;
     measure(&c->c, &bytes);
     ga_folder_each(c->folder, count_checkpoint, &there);
-    int64_t saves = there < c->c.keep ? c->c.keep + 1 - there : 1;
+    const int kept = c->c.keep + (c->c.keep_best ? 1 : 0);
+    int64_t saves = there < kept ? kept + 1 - there : 1;
     if (fstatvfs(c->folder, &v)) return GA_OK;
     double room = (double)v.f_bavail * (double)v.f_frsize, need = (double)saves * (double)bytes;
     if (room >= need) return GA_OK;
@@ -208,6 +210,12 @@ void ga_ckpt_close(ga_ckpt *c) {
     c->lock = c->folder = -1;
 }
 
+bool ga_ckpt_has(const ga_ckpt *c, int64_t cycle) {
+    char name[NAME];
+    ga_ckpt_name(cycle, 0, name);
+    return faccessat(c->folder, name, F_OK, 0) == 0;
+}
+
 static int fail_folder(save *v, const char *what) {
     return ga_fail(v->e, GA_ENVIRONMENT, "%s: %s: %s", v->c->c.folder, what, strerror(errno));
 }
@@ -279,6 +287,15 @@ static void add_number(ga_text *t, const char *name, double value, const char *e
     ga_text_add(t, "%s", end);
 }
 
+static void add_best(ga_text *t, const ga_ckpt_state *s) {
+    if (!*s->best_metric) return;
+    ga_text_add(t, "\"best\":{\"metric\":");
+    ga_text_string(t, s->best_metric);
+    ga_text_add(t, ",\"cycle\":%lld,\"bad\":%lld,", (long long)s->best.cycle, (long long)s->best.bad);
+    add_number(t, "value", s->best.value, ",");
+    add_number(t, "mark", s->best.mark, "},\n");
+}
+
 static void begin_manifest(save *v) {
     const ga_ckpt_state *s = v->s;
     ga_text *t = &v->manifest;
@@ -312,6 +329,7 @@ static void begin_manifest(save *v) {
     for (int i = 0; i < s->number_count; i++)
         add_number(t, s->numbers[i].name, s->numbers[i].value, i < s->number_count - 1 ? "," : "");
     ga_text_add(t, "},\n");
+    add_best(t, s);
     add_int(t, "world", ga_comm_size(v->c->c.comm));
     add_text(t, "target", s->target);
     add_text(t, "profile", s->profile);
@@ -395,58 +413,6 @@ static int rename_folder(save *v) {
     return code;
 }
 
-typedef struct {
-    int64_t cycle, low_cycle;
-    int r, low_r;
-    int older; /* checkpoints before (cycle, r) */
-    bool later;
-    char lowest[NAME];
-} survey;
-
-/* Counts the checkpoints before (cycle, r) and finds the oldest. */
-static int survey_name(void *arg, const char *name) {
-    survey *s = arg;
-    int64_t cycle;
-    int r;
-    if (!ga_ckpt_name_parse(name, &cycle, &r)) return GA_OK;
-    if (cycle > s->cycle || (cycle == s->cycle && r >= s->r)) {
-        s->later = s->later || cycle > s->cycle || r > s->r;
-        return GA_OK;
-    }
-    if (s->older++ == 0 || cycle < s->low_cycle || (cycle == s->low_cycle && r < s->low_r)) {
-        s->low_cycle = cycle;
-        s->low_r = r;
-        snprintf(s->lowest, sizeof s->lowest, "%s", name);
-    }
-    return GA_OK;
-}
-
-/* Removes the oldest checkpoints until `keep` are left. A failure here does not fail the save. */
-static void retain(save *v) {
-    ga_ckpt *c = v->c;
-    for (;;) {
-        survey s = {.cycle = v->s->cycle, .r = v->s->r};
-        if (ga_folder_each(c->folder, survey_name, &s) < 0) return;
-        if (s.later && !c->warned) {
-            ga_say("%s: holds checkpoints later than %s, from another run: --resume latest will "
-                   "take those",
-                   c->c.folder, v->final);
-            c->warned = true;
-        }
-        if (s.older < c->c.keep) return;
-        /* Renamed first, so that a kill leaves no partial checkpoint under a checkpoint's name. */
-        char old[NAME + 8];
-        snprintf(old, sizeof old, ".tmp-%s", s.lowest);
-        int rc = renameat(c->folder, s.lowest, c->folder, old) ? errno
-                                                               : ga_folder_remove(c->folder, old);
-        if (rc) {
-            ga_say("%s/%s: an old checkpoint could not be deleted: %s", c->c.folder, s.lowest,
-                   strerror(rc));
-            return;
-        }
-    }
-}
-
 /* Rank 0 finishes a save: manifest, syncs, final name; then it deletes older checkpoints. */
 static int publish(save *v) {
     const ga_ckpt_config *c = &v->c->c;
@@ -461,7 +427,8 @@ static int publish(save *v) {
     if (errno) return fail_folder(v, "sync failed");
     ga_folder_remove(v->c->folder, v->temporary); /* the replaced one, if exchanged */
     if (*v->old) ga_folder_remove(v->c->folder, v->old);
-    retain(v);
+    ga_ckpt_retain(&(ga_ckpt_kept){v->c->folder, c->folder, v->final, c->keep, c->keep_best ? v->s->best.cycle : -1},
+                   &v->c->warned);
     return GA_OK;
 }
 

@@ -5,6 +5,7 @@
 #define GA_CKPT_H
 
 #include "ranks/comm.h"
+#include "loop/best.h"
 #include "loop/epochs.h"
 #include "files/safetensors.h"
 
@@ -47,6 +48,8 @@ typedef struct ga_ckpt_state {
     int64_t growth_step, hysteresis_step; /* of a dynamic scale (scaler.h) */
     int number_count;
     ga_ckpt_number numbers[GA_CKPT_NUMBERS];
+    char best_metric[GA_CKPT_NAME]; /* the metric of `best`; "": the program looks at none */
+    ga_best best;
     int world;
     char version[32], spec_sha256[65], target[16], profile[32], tuning_sha256[65];
     int data_count;
@@ -65,7 +68,8 @@ typedef struct ga_ckpt_file {
 
 typedef struct ga_ckpt_config {
     const char *folder; /* made if missing */
-    int keep;           /* checkpoints to keep, >= 1 */
+    int keep;           /* newest checkpoints to keep, >= 1 */
+    bool keep_best;     /* and that of state.best.cycle */
     const ga_ckpt_file *files;
     int file_count;           /* 1..GA_CKPT_FILES */
     const ga_array *gradient; /* partial sums of this rank: the gradient and its companions; saved mid-cycle only */
@@ -87,7 +91,10 @@ size_t ga_ckpt_bytes(const ga_ckpt_config *c); /* taken from the arena */
 int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *c, ga_arena *a, ga_err *e);
 void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
 
-/* Writes a checkpoint, mid-cycle if s->r > 0, and deletes older ones beyond `keep`. On failure the
+/* Whether the open folder has the checkpoint of this cycle. For rank 0 alone. */
+bool ga_ckpt_has(const ga_ckpt *c, int64_t cycle);
+
+/* Writes a checkpoint, mid-cycle if s->r > 0, and deletes older ones beyond `keep` but the best. On failure the
  * earlier checkpoints stay; the caller may go on training and try again later. No allocation. path
  * (GA_PATH_MAX bytes, NULL allowed) gets the path of the new checkpoint. GA_NONFINITE: a value to be
  * saved is not finite; a gradient may hold such values if config.overflows is set. */
@@ -109,9 +116,9 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
 /* Loads the arrays of files and fills out, with position and r in micro-batches of this run. `now` is the
  * state of this run. Data files and the names of numbers must be equal. Other differences are reported on
  * stderr. At a boundary the position is rounded down to a whole cycle, and the loss scale of this run is
- * used if the kinds of scale differ. Mid-cycle the global batch, its weight, the rows of a micro-step and
- * the loss scale must be equal; then the gradient is loaded too: unchanged with the same number of ranks,
- * else summed in the order of the ranks. */
+ * used if the kinds of scale differ. The best evaluation of another metric is forgotten. Mid-cycle the global
+ * batch, its weight, the rows of a micro-step and the loss scale must be equal; then the gradient is loaded
+ * too: unchanged with the same number of ranks, else summed in the order of the ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

@@ -104,6 +104,17 @@ static void fill_numbers(json_t *numbers, ga_ckpt_state *s, bool *ok) {
     }
 }
 
+/* A program that keeps no best evaluation writes none. */
+static void fill_best(const json_t *best, ga_ckpt_state *s, bool *ok) {
+    s->best = GA_BEST_NONE;
+    if (!best) return;
+    get_text(best, "metric", s->best_metric, sizeof s->best_metric, ok);
+    s->best.cycle = json_integer_value(json_object_get(best, "cycle"));
+    s->best.bad = get_int(best, "bad", ok);
+    s->best.value = get_number(best, "value", ok);
+    s->best.mark = get_number(best, "mark", ok);
+}
+
 static ga_scale_kind get_scale_kind(const json_t *scaler, bool *ok) {
     const char *name = json_string_value(json_object_get(scaler, "kind"));
     int kind = GA_NO_SCALE;
@@ -132,6 +143,7 @@ static bool fill_state(const json_t *o, ga_ckpt_state *s) {
     s->growth_step = get_int(scaler, "growth_step", &ok);
     s->hysteresis_step = get_int(scaler, "hysteresis_step", &ok);
     fill_numbers(json_object_get(o, "numbers"), s, &ok);
+    fill_best(json_object_get(o, "best"), s, &ok);
     s->world = (int)get_int(o, "world", &ok);
     if (json_object_get(o, "program")) get_text(o, "program", s->program, sizeof s->program, &ok);
     get_text(o, "version", s->version, sizeof s->version, &ok);

@@ -102,6 +102,15 @@ static int convert_scale(const ga_ckpt_state *now, ga_ckpt_state *then, bool say
     return GA_OK;
 }
 
+/* Leaves the best evaluation of the resumed run in `then`: none yet if this program looks at another metric. */
+static void convert_best(const ga_ckpt_state *now, ga_ckpt_state *then, bool say) {
+    if (strcmp(now->best_metric, then->best_metric) == 0) return;
+    if (say && *now->best_metric && *then->best_metric)
+        ga_say("resume: the best %s counts from here on, the checkpoint has the best %s", now->best_metric,
+               then->best_metric);
+    then->best = GA_BEST_NONE;
+}
+
 static int join(char *out, const char *path, const char *name, ga_err *e) {
     if (snprintf(out, GA_PATH_MAX, "%s/%s", path, name) < GA_PATH_MAX) return GA_OK;
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
@@ -204,6 +213,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     if (code == GA_OK) code = convert_place(now, accumulate, out, e);
     if (code == GA_OK) code = compare_weight(now, out, e);
     if (code == GA_OK) code = convert_scale(now, out, ga_comm_rank(c->comm) == 0, e);
+    if (code == GA_OK) convert_best(now, out, ga_comm_rank(c->comm) == 0);
     if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = compare_numbers(path, now, out, e);
     if (code == GA_OK) code = load_files(path, c, e);

@@ -209,6 +209,7 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_PERPLEXITY) add_exact(&t, "perplexity", v->perplexity);
     if (v->fields & GA_HAS_MAE) add_exact(&t, "mae", v->mae);
     if (v->fields & GA_HAS_RMSE) add_exact(&t, "rmse", v->rmse);
+    if (v->fields & GA_HAS_BEST) ga_text_add(&t, ",\"best\":true");
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
@@ -220,7 +221,7 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v) {
     if (v->fields & GA_HAS_PERPLEXITY) ga_text_add(&t, " perplexity %.4g", plain(v->perplexity));
     if (v->fields & GA_HAS_MAE) ga_text_add(&t, " mae %.4g", plain(v->mae));
     if (v->fields & GA_HAS_RMSE) ga_text_add(&t, " rmse %.4g", plain(v->rmse));
-    ga_text_add(&t, " rows %lld", (long long)v->rows);
+    ga_text_add(&t, " rows %lld%s", (long long)v->rows, v->fields & GA_HAS_BEST ? ", best so far" : "");
     send(&l->text, &t);
 }
 

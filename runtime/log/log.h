@@ -19,7 +19,8 @@ enum {
     GA_HAS_F1 = 64,
     GA_HAS_PERPLEXITY = 128,
     GA_HAS_MAE = 256,
-    GA_HAS_RMSE = 512
+    GA_HAS_RMSE = 512,
+    GA_HAS_BEST = 1024 /* the best evaluation so far */
 };
 
 typedef struct ga_start_event {
@@ -42,7 +43,7 @@ typedef struct ga_update_event {
 } ga_update_event;
 
 typedef struct ga_eval_event {
-    int fields; /* GA_HAS_ LOSS, ACCURACY, F1, PERPLEXITY, MAE, RMSE */
+    int fields; /* GA_HAS_ LOSS, ACCURACY, F1, PERPLEXITY, MAE, RMSE, BEST */
     int64_t cycle, rows;
     const char *split; /* the rows: "eval", or "train" of a program without rows for evaluation */
     double loss, accuracy, f1, perplexity, mae, rmse;
@@ -70,7 +71,7 @@ void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms);
 
 void ga_log_device(ga_log *l, const ga_device_use *v);
 
-/* reason: "done", "signal", "nonfinite" or "error". */
+/* reason: "done", "patience", "signal", "nonfinite" or "error". */
 void ga_log_end(ga_log *l, int64_t cycle, int64_t update, int64_t skipped, const char *reason);
 
 /* Prints `iteration K, first N elements of P: v, v, ...` to stdout, also when quiet. */

@@ -1,6 +1,8 @@
 /* cycle.c: counters, roles, boundaries. */
 #include "loop/cycle.h"
 
+#include <math.h>
+
 int ga_cycle_begin(ga_cycle *c, int a, ga_err *e) {
     if (a <= c->r)
         return ga_fail(e, GA_BUG, "cycle %lld of %d micro-steps, %d are done",
@@ -50,6 +52,13 @@ int ga_cycle_commit(ga_cycle *c, bool applied, ga_err *e) {
                    "finite or no target counted, at most %d "
                    "are expected: resume from an earlier checkpoint with a smaller learning rate",
                    (long long)c->cycle, (long long)c->skipped_in_row, GA_SKIP_LIMIT - 1);
+}
+
+bool ga_cycle_near_tenth(const ga_cycle *c, int64_t cycles, int64_t spacing) {
+    const double run = (double)cycles, tenths = 10 * (double)c->cycle;
+    const double nearest = floor(tenths / run + 0.5);
+    const double beyond = tenths - nearest * run; /* cycles beyond that tenth, times 10 */
+    return nearest > 0 && beyond > -5 * (double)spacing && beyond <= 5 * (double)spacing;
 }
 
 void ga_cycle_discard(ga_cycle *c) {

@@ -40,6 +40,9 @@ bool ga_cycle_boundary(const ga_cycle *c);
  * applied, else to skipped. GA_NONFINITE at the GA_SKIP_LIMIT-th skip in a row, GA_BUG if r == 0. */
 int ga_cycle_commit(ga_cycle *c, bool applied, ga_err *e);
 
+/* Whether a tenth of the run's `cycles` is nearest to this cycle, among the cycles that lie `spacing` > 0 apart. */
+bool ga_cycle_near_tenth(const ga_cycle *c, int64_t cycles, int64_t spacing);
+
 /* Discards a partial cycle: r = 0; its micro-steps stay counted in micro. */
 void ga_cycle_discard(ga_cycle *c);
 

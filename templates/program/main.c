@@ -8,7 +8,7 @@ $header
 
 #include "runtime/loop/stop.h"
 
-enum { RUNNING, DONE, STOPPED };
+enum { RUNNING, DONE, STOPPED, OUT_OF_PATIENCE };
 
 //@ counted()
 static ga_comm_counts counted(const model *m) { return ga_comm_counted(m->comm); }
@@ -61,23 +61,46 @@ static void log_update(model *m, double start, ga_comm_counts before) {
         .comm_bytes = now.bytes - before.bytes});
 }
 
-//@ evaluate(name)
-static int log_evaluation(model *m, ga_err *e) {
-    ga_eval_event event;
-    GA_TRY($(name)_probe_micro(m, -1, e));
-    GA_TRY($(name)_model_evaluate(m, &event, e));
-    ga_log_eval(m->log, &event);
-    return 0;
+//@ best(name, metric, more, patience, min_delta, kept)
+static const ga_best_rule BEST = {
+    .metric = $metric, .more = $more, .patience = $patience, .min_delta = $min_delta};
+
+/* Which evaluation was the best. */
+static void say_best(const model *m, const ga_options *o) {
+    if (!m->started || !m->checkpoint || o->quiet || m->best.cycle < 0 || ga_comm_rank(m->comm) != 0) return;
+//% if kept then
+    char name[GA_CKPT_NAME];
+    ga_ckpt_name(m->best.cycle, 0, name);
+    if (ga_ckpt_has(m->checkpoint, m->best.cycle)) {
+        ga_say("$name: best %s %.6g at cycle %lld, kept: %s/%s", BEST.metric, m->best.value,
+               (long long)m->best.cycle, o->checkpoint ? o->checkpoint : m->run.checkpoints, name);
+        return;
+    }
+//% end
+    ga_say("$name: best %s %.6g at cycle %lld", BEST.metric, m->best.value, (long long)m->best.cycle);
 }
 
-//@ evaluate_for_plateau(name, metric)
+//@ evaluate(name, plateau, best, parameters, plateau_metric, best_metric)
+//% if plateau then
 /* due: the schedule looks at it too. */
-static int log_evaluation(model *m, bool due, ga_err *e) {
+//% end
+//% if best then
+/* counts: it may be the best, and patience looks at it. */
+//% end
+static int log_evaluation(model *m$parameters, ga_err *e) {
     ga_eval_event event;
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
+//% if best then
+    if (counts) ga_best_take(&BEST, event.$best_metric, m->count.cycle, &m->best);
+    if (counts && m->best.cycle == m->count.cycle) event.fields |= GA_HAS_BEST;
+//% end
     ga_log_eval(m->log, &event);
-    return due ? $(name)_model_report(m, event.$metric, e) : 0;
+//% if plateau then
+    return due ? $(name)_model_report(m, event.$plateau_metric, e) : 0;
+//% else
+    return 0;
+//% end
 }
 
 //@ cycle_by_steps(name)
@@ -122,20 +145,36 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     return RUNNING;
 }
 
-//@ checkpoint(name)
+//@ checkpoint(name, kept)
 /* A checkpoint that cannot be written does not end training, but the third in a row or the last one
  * does; what was written before is still there. */
+//% if kept then
+/* kept: the best of the evaluations whose checkpoints were written. */
+static int checkpoint(model *m, bool last, int *failures, ga_best *kept, ga_err *e) {
+//% else
 static int checkpoint(model *m, bool last, int *failures, ga_err *e) {
+//% end
     const int code = $(name)_model_save(m, e);
     if (code >= 0) *failures = 0;
+//% if kept then
+    if (code >= 0) {
+        *kept = m->best;
+    } else {
+        m->best.value = kept->value;
+        m->best.cycle = kept->cycle;
+    }
+//% end
     if (code >= 0 || last || ++*failures == 3) return code;
     ga_say("$name: cycle %lld: %s; training goes on", (long long)m->count.cycle, e->msg);
     return 0;
 }
 
-//@ train(name, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, log, evaluate, checkpoint)
+//@ train(name, by_epoch, stops_at_nonfinite, hopeless, at_least, ignores_nonfinite, log, evaluate, best, checkpoint)
 static int train(model *m, const ga_options *o, ga_err *e) {
     int failures = 0;
+//% if best.kept then
+    ga_best kept = m->best;
+//% end
 //% if ignores_nonfinite then
     bool said = false;
 //% end
@@ -172,16 +211,27 @@ static int train(model *m, const ga_options *o, ga_err *e) {
         said = said || m->step.nonfinite > 0;
 //% end
         $evaluate
+//% if best.patience > 0 then
+        const bool ends = last || ga_best_exhausted(&BEST, &m->best);
+//% end
         if (m->stop || code == STOPPED) {
             GA_TRY($(name)_model_save(m, e));
             return STOPPED;
         }
         $checkpoint
+//% if best.patience > 0 then
+        if (ends && !last) {
+            if (ga_comm_rank(m->comm) == 0)
+                ga_say("$name: cycle %lld: training ends, as %lld evaluations in a row were no better "
+                       "(train.patience)", (long long)m->count.cycle, (long long)m->best.bad);
+            return OUT_OF_PATIENCE;
+        }
+//% end
     }
     return DONE;
 }
 
-//@ run(name, sample, ema, plateau)
+//@ run(name, sample, ema, patience, uncounted)
 static int run(model *m, const ga_options *o, ga_err *e) {
     if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
     GA_TRY($(name)_model_open(m, o, e));
@@ -201,16 +251,19 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% end
     }
     if (o->eval) {
-//% if plateau then
-        GA_TRY(log_evaluation(m, false, e));
-//% else
-        GA_TRY(log_evaluation(m, e));
-//% end
+        GA_TRY(log_evaluation(m$uncounted, e));
         return DONE;
     }
     if (m->count.cycle >= m->cycles)
         ga_say("nothing left to train: %lld of %lld cycles are done", (long long)m->count.cycle,
                (long long)m->cycles);
+//% if patience then
+    if (ga_best_exhausted(&BEST, &m->best)) {
+        ga_say("nothing left to train: %lld evaluations in a row were no better (train.patience)",
+               (long long)m->best.bad);
+        return OUT_OF_PATIENCE;
+    }
+//% end
     const int code = train(m, o, e);
     if (code >= 0 && o->dump) GA_TRY($(name)_model_dump(m, o->dump, e));
     return code;
@@ -235,7 +288,7 @@ static void say_stopped(const model *m, const ga_options *o) {
         ga_say("$name: stopped; it goes on with: %s --resume %s", o->argv[0], m->run.name);
 }
 
-//@ main(name, tests_cpu, device)
+//@ main(name, tests_cpu, device, best)
 int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
@@ -262,7 +315,7 @@ int main(int argc, char **argv) {
     model m = {0};
     const int code = run(&m, &o, &e);
     const char *reason = code == DONE ? "done" : code == STOPPED ? "signal"
-        : code == GA_NONFINITE ? "nonfinite" : "error";
+        : code == OUT_OF_PATIENCE ? "patience" : code == GA_NONFINITE ? "nonfinite" : "error";
 //% if device then
     if (m.started) log_device(&m);
 //% end
@@ -272,6 +325,9 @@ int main(int argc, char **argv) {
     } else {
         ga_run_drop(&m.run);
     }
+//% if best then
+    say_best(&m, &o);
+//% end
     if (code == STOPPED) say_stopped(&m, &o);
     $(name)_probe_report(&m);
     if (code < 0) {

@@ -132,7 +132,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
@@ -162,6 +162,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     m->nominal = $nominal;
     $scale_started
     m->count.a = A;
+//% if best then
+    m->best = GA_BEST_NONE;
+//% end
     init_parameters(m);
     $numbers_started
     if (o->init) {

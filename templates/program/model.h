@@ -148,7 +148,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, by_epoch, state_fields, device_fields)
+//@ model(device, half_sums, residues, views, by_epoch, best, state_fields, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -182,6 +182,9 @@ typedef struct model {
     double nominal;          /* weight of a full cycle over all ranks */
     step step;
     ga_cycle count;
+//% if best then
+    ga_best best;            /* over the evaluations so far */
+//% end
 //% if not device then
     ga_team *team;
     void (*at_boundary)(ga_worker *w, struct model *m); /* NULL, or what libNAME.a does to gradients */

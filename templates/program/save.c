@@ -2,7 +2,7 @@
 $header
 $tables
 
-//@ config(name, gradient_dtype, residues, collected, gradients, states, overflows)
+//@ config(name, gradient_dtype, residues, collected, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
@@ -17,11 +17,11 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
-    return (ga_ckpt_config){folder, KEEP, a->files, STATES ? 2 : 1, a->gradient, $gradients,
+    return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, STATES ? 2 : 1, a->gradient, $gradients,
                             m->comm, &m->epochs, $overflows, "$name", false};
 }
 
-//@ state(scale_saved, target, numbers_saved)
+//@ state(scale_saved, target, numbers_saved, best)
 static ga_ckpt_state state_of(const model *m) {
     const ga_place p = ga_loader_place(m->loader);
     ga_ckpt_state s = {
@@ -35,11 +35,15 @@ static ga_ckpt_state state_of(const model *m) {
         .target = "$target", .profile = PROFILE, .data_count = DATA_FILES,
     };
     $numbers_saved
+//% if best then
+    snprintf(s.best_metric, sizeof s.best_metric, "%s", BEST_METRIC);
+    s.best = m->best;
+//% end
     for (int i = 0; i < DATA_FILES; i++) s.data[i] = m->files[i];
     return s;
 }
 
-//@ load(name, numbers_loaded, scale_loaded)
+//@ load(name, numbers_loaded, scale_loaded, best)
 /* what: "latest" of the folder (NULL: of the runs), the name of a run, or a path; the path that was loaded is left in
  * path[GA_PATH_MAX]. */
 int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e) {
@@ -60,6 +64,9 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
 #endif
     $numbers_loaded
     $scale_loaded
+//% if best then
+    m->best = s.best;
+//% end
     if (m->seed != s.seed)
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,

@@ -374,9 +374,9 @@ add("a folder with checkpoints of another program is refused and not changed", f
     local result = programs.train(another, { "--cycles", 1, "--checkpoint", folder, status = 1 })
     t.contains(result.err, folder .. ": holds checkpoints of 'resume' (cycle-000000002), which 'resume_rate' "
         .. "would replace by its own: name another folder with --checkpoint, or go on from one with --resume")
-    t.equal(host.list(folder), { ".lock", "cycle-000000002" })
+    t.equal(host.list(folder), { ".lock", "cycle-000000001", "cycle-000000002" })
     programs.train(another, { "--cycles", 3, "--resume", "latest", "--checkpoint", folder })
-    t.equal(host.list(folder), { ".lock", "cycle-000000002", "cycle-000000003" })
+    t.equal(host.list(folder), { ".lock", "cycle-000000001", "cycle-000000002", "cycle-000000003" })
 end)
 
 add("mid-cycle the weight of a cycle may not differ", function(t)

@@ -94,7 +94,8 @@ end)
 
 add("50 skipped updates in a row end the run, the last one in the log", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("stop_skips", changed("seed = 3", 'seed = 3, on_nonfinite = "skip"'))
+    local p = programs.build("stop_skips", changed("seed = 3", 'seed = 3, on_nonfinite = "skip"')
+        .. 'checkpoint { every = "end" }\n')
     local log = t.temp() .. "/log"
     local result = programs.train(p, { "--log", log, "--init", damaged(t, programs, p), status = 4 })
     t.match(result.err, "^ready\nstop_skips: cycle 50: 50 updates in a row were skipped because the gradient was "

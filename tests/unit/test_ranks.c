@@ -107,7 +107,7 @@ static void checkpoint(void **state) {
     ga_ckpt *c;
     if (g->rank == 0) assert_non_null(mkdtemp(folder));
     ga_comm_broadcast(g->comm, folder, sizeof folder, 0, NULL);
-    ga_ckpt_config config = {folder, 1, &file, 1, &partial, 1, g->comm, NULL, false, "ranks", false};
+    ga_ckpt_config config = {folder, 1, false, &file, 1, &partial, 1, g->comm, NULL, false, "ranks", false};
     ga_ckpt_state s = {.micro = 6,
                        .cycle = 1,
                        .update = 1,

@@ -101,7 +101,7 @@ end
 
 local function model_section(g, config, own, has_views)
     return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
-        by_epoch = config.schedule.fields.by == "epoch",
+        by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         state_fields = lines(states.fields(g)), device_fields = own.device_fields } }
 end
 

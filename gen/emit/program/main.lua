@@ -1,4 +1,5 @@
 -- main: the text of main.c: the command line and the training loop.
+local expr = require "base.expr"
 local ordered = require "base.ordered"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
@@ -8,22 +9,51 @@ local text = require "base.text"
 
 local main = {}
 
--- A call made each `every` cycles (a number, "epoch" or nil), after the last one, and where `asked` holds (C, or nil).
-local function periodic(every, call, asked)
-    if every == 1 then return text.block(call) end
-    local due = every == "epoch" and "epoch_ends || "
-        or every and ("m->count.cycle %% %d == 0 || "):format(every) or ""
-    return text.block(("if (%s%slast) %s"):format(due, asked and asked .. " || " or "", call))
+-- The condition of what is due each `every` cycles (a number or "epoch").
+local function due_each(every)
+    return every == "epoch" and "epoch_ends" or ("m->count.cycle %% %d == 0"):format(every)
 end
 
--- The evaluations. A schedule that looks at them looks at those that are due: that of a shortened run's
--- last cycle would not be there if it had gone on.
+-- A call each `every` cycles and at the end.
+local function periodic(every, call)
+    return text.block(every == 1 and call or ("if (%s || last) %s"):format(due_each(every), call))
+end
+
+-- The evaluations. A schedule that looks at them looks at those that are due, and so do the best and patience: that of
+-- a shortened run's last cycle would not be there if it had gone on. The end that the spec says has a best too.
 local function evaluations(config)
-    local eval = config.eval
+    local eval, plateau = config.eval, config.schedule.rule.plateau
     if not eval then return text.block("") end
-    if not config.schedule.rule.plateau then return periodic(eval.every, "GA_TRY(log_evaluation(m, e));") end
-    local due = eval.every == "epoch" and "epoch_ends" or ("m->count.cycle %% %d == 0"):format(eval.every)
-    return text.block(("const bool due = %s;\nif (due || last) GA_TRY(log_evaluation(m, due, e));"):format(due))
+    if not plateau and not config.best then return periodic(eval.every, "GA_TRY(log_evaluation(m, e));") end
+    local arguments = (plateau and ", due" or "") .. (config.best and ", due || (last && !o->cycles)" or "")
+    return text.block(("const bool due = %s;\nif (due || last) GA_TRY(log_evaluation(m%s, e));"):format(
+        due_each(eval.every), arguments))
+end
+
+-- The condition of the evaluation nearest to each tenth of the run.
+local function near_tenth(config)
+    local every = config.eval and config.eval.every
+    local spacing = every == "epoch" and "ga_epochs_cycles(&m->epochs, 1)" or tostring(every or 1)
+    local near = ("ga_cycle_near_tenth(&m->count, m->cycles, %s)"):format(spacing)
+    return every and ("(%s && %s)"):format(due_each(every), near) or near
+end
+
+-- When a checkpoint is due, and the call.
+local function checkpoints(config)
+    local best, ends = config.best, config.best and config.best.patience > 0 and "ends" or "last"
+    local every, kept = config.checkpoint.every, best and best.kept
+    local call = ("GA_TRY(checkpoint(m, %s, &failures%s, e));"):format(ends, kept and ", &kept" or "")
+    if every == 1 then return text.block(call) end
+    local conditions = { ends, "m->save" }
+    if kept then conditions[3] = "m->best.cycle == m->count.cycle" end
+    if every == nil then
+        conditions[#conditions + 1] = near_tenth(config)
+    elseif every ~= "end" then
+        conditions[#conditions + 1] = due_each(every)
+    end
+    local line = ("if (%s)"):format(table.concat(conditions, " || "))
+    if #line > 90 then line = ("if (%s)"):format(table.concat(conditions, "\n    || ")) end
+    return text.block(line .. "\n    " .. call)
 end
 
 local function log_section(config)
@@ -37,11 +67,28 @@ end
 
 local function train_section(config, name)
     return { "train", ordered.copy(scaler.stops(config), { name = name,
-        by_epoch = config.eval ~= nil and config.eval.every == "epoch",
+        by_epoch = config.eval ~= nil and config.eval.every == "epoch" or config.checkpoint.every == "epoch",
+        best = config.best or { kept = false, patience = 0 },
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         log = periodic(config.log.every, "log_update(m, start, before);"), evaluate = evaluations(config),
-        checkpoint = periodic(config.checkpoint and config.checkpoint.every,
-            "GA_TRY(checkpoint(m, last, &failures, e));", "m->save") }) }
+        checkpoint = checkpoints(config) }) }
+end
+
+-- The function that evaluates: what the schedule, the best and patience make of the figures.
+local function evaluate_section(config, name)
+    local plateau, best = config.schedule.rule.plateau, config.best
+    return { "evaluate", { name = name, plateau = plateau or false, best = best ~= nil,
+        parameters = text.block((plateau and ", bool due" or "") .. (best and ", bool counts" or "")),
+        plateau_metric = text.ident(config.schedule.fields.metric or "loss"),
+        best_metric = text.ident(best and best.metric or "loss") } }
+end
+
+-- The settings of runtime/loop/best.h.
+local function best_section(config, name)
+    local best = config.best
+    return best ~= nil and { "best", { name = name, metric = text.string(best.metric), kept = best.kept,
+        more = text.ident(tostring(best.more)), patience = best.patience,
+        min_delta = text.block(expr.literal(best.min_delta, "f64")) } }
 end
 
 -- A line of missing_feature for each feature of the CPU that the program was built for.
@@ -55,23 +102,24 @@ end
 --- main.c.
 function main.render(g, config, context, header)
     local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
-    local plateau = config.schedule.rule.plateau or false
+    local plateau = config.schedule.rule.plateau
     return sections.render(context.template("program/main.c"), {
         { "head", { header = text.block(header("main.c", "command line and training loop")) } },
         own.device and { "device_counted", { parallel = own.parallel } } or { "counted", {} },
         log_section(config),
-        plateau and { "evaluate_for_plateau", { name = name,
-            metric = text.ident(config.schedule.fields.metric or "loss") } } or { "evaluate", { name = name } },
+        best_section(config, name),
+        evaluate_section(config, name),
         { "cycle_by_steps", { name = name } },
         config.data.stream and { "reading_stopped", { name = name } },
         { "one_cycle", { name = name, stream = config.data.stream } },
-        { "checkpoint", { name = name } },
+        { "checkpoint", { name = name, kept = config.best ~= nil and config.best.kept } },
         train_section(config, name),
         { "run", { name = name, sample = sample.possible(g, config), ema = config.optimizer.own.ema ~= nil,
-            plateau = plateau } },
+            patience = config.best ~= nil and config.best.patience > 0,
+            uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")) } },
         #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
         { "stopped", { name = name } },
-        { "main", { name = name, tests_cpu = #tests > 0, device = own.device } },
+        { "main", { name = name, tests_cpu = #tests > 0, device = own.device, best = config.best ~= nil } },
     })
 end
 

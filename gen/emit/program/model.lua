@@ -61,11 +61,12 @@ local function facts_text(config, facts, target)
         ("#define PROFILE %s"):format(text.string(config.profile).text),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
         ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
-        ("#define SEED %d"):format(train.seed),
+        ("#define SEED %d"):format(train.seed)
+            .. (config.best and "\n#define BEST_METRIC " .. text.string(config.best.metric).text or ""),
         "",
         "enum {",
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
-            config.checkpoint and config.checkpoint.keep or 3),
+            config.checkpoint.keep),
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
             config.mode.ranks and 1 or 0, config.ranks_required or 0, config.threads or 0,
             config.eval and config.eval.batches or 0)
@@ -79,7 +80,7 @@ end
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
-        nominal = nominal_of(config), scale_started = scaler.lines(config).scale_started,
+        nominal = nominal_of(config), best = config.best ~= nil, scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
 
