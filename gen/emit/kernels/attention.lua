@@ -7,7 +7,7 @@ local arguments = attention.arguments
 
 -- shape:
 --   B, T            sequences, positions of each
---   S               positions of the keys, nil where they are T
+--   S               positions of the keys, false where they are T
 --   over            the positions, for comments
 --   keys, key_row   names in C: of the positions of the keys, of the first key of the sequence
 --   heads, d        heads of the queries, elements of a head
