@@ -11,8 +11,8 @@
 -- attrs: heads, kv_heads, d (elements of a head), causal (query i sees the keys 0 .. i), dropout, name (of the random
 -- draws). Without the inputs key and value, query holds all three side by side, and S is T.
 
--- The number of pairs of a query and a key that it sees. Causal: the first min(T, S) queries see half of as many keys on
--- average, those behind them see all.
+-- The number of pairs of a query and a key that it sees. Causal: the first min(T, S) queries see half of as many keys
+-- on average, those behind them see all.
 local function pairs_of(n)
     local s, a = n.size, n.attrs
     local both = math.min(s.T, s.S)
