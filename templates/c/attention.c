@@ -2,13 +2,16 @@
 // over keys and queries upwards.
 
 //@ attend(fn, params, source, shape, tile, visible, softmax, dropout, type, half, result)
-/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over)
  * Keys come tile by tile; a score larger than all before scales the sums down (Milakov and Gimelshein,
  * 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+//% if shape.S then
+    enum { S = $(shape.S) }; /* keys; T: queries */
+//% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -19,6 +22,9 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
         const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
         const size_t row = (size_t)(t.index / TILES / HEADS) * T; /* the first of the sequence */
+//% if shape.S then
+        const size_t key_row = row / T * S; /* its first key */
+//% end
         const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $(visible.stop);
         real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
@@ -28,7 +34,7 @@ static void $fn($params) {
 //% end
         for (int j0 = 0; j0 < end; j0 += KEYS) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
-            const size_t at = (row + j0) * K_ROW + h / GROUP * D;
+            const size_t at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
             real across[D * KEYS], score[QUERIES * KEYS] = {0};
 //% if half then
             widen_rows(rows, D, key + at, K_ROW, m, D);
@@ -50,7 +56,7 @@ static void $fn($params) {
                 largest[i] = top;
 //% if dropout then
                 real kept[KEYS];
-                draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
+                draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
                 for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
                 for (int c = 0; c < D; c++) sum[i * D + c] *= shrink;
@@ -98,6 +104,9 @@ static void $fn($params) {
 static void $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+//% if shape.S then
+    enum { S = $(shape.S) }; /* keys; T: queries */
+//% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
@@ -109,9 +118,12 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
         const int shared = (int)(t.index % KEY_HEADS);
         const size_t row = (size_t)(t.index / KEY_HEADS) * T; /* the first of the sequence */
-        for (int j0 = 0; j0 < T; j0 += KEYS) {
-            const int m = j0 + KEYS < T ? KEYS : T - j0;
-            const size_t at = (row + j0) * K_ROW + shared * D;
+//% if shape.S then
+        const size_t key_row = row / T * S; /* its first key */
+//% end
+        for (int j0 = 0; j0 < $(shape.keys); j0 += KEYS) {
+            const int m = j0 + KEYS < $(shape.keys) ? KEYS : $(shape.keys) - j0;
+            const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
             real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
 //% if half then
             real rows[KEYS * D];
@@ -143,7 +155,7 @@ static void $fn($params) {
                     tile_product(p, KEYS, q, Q_ROW, 1, keys, KEYS, n, KEYS, D);
                     tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
 //% end
-                    $(score_gradients { visible = visible, softmax = softmax, dropout = dropout })
+                    $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
 //% if half then
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
                     tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
@@ -163,7 +175,7 @@ static void $fn($params) {
     }
 }
 
-//@ score_gradients(visible, softmax, dropout)
+//@ score_gradients(shape, visible, softmax, dropout)
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
 for (int i = 0; i < n; i++) {
     const size_t head = (row + i0 + i) * HEADS + h;
@@ -174,7 +186,7 @@ for (int i = 0; i < n; i++) {
     for (int j = 0; j < KEYS; j++) pi[j] = $(softmax.exp)(pi[j] - level);
 //% if dropout then
     real kept[KEYS];
-    draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * T + j0);
+    draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
     for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $(softmax.scale);
     for (int j = 0; j < KEYS; j++) pi[j] *= kept[j];
 //% else

@@ -1,7 +1,7 @@
 // attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block.
 
 //@ attend(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
-/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.T) positions
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over)
  * One block computes a tile of queries. Keys come tile by tile; a score larger than all before scales the sums
  * down (Milakov and Gimelshein, 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
@@ -10,10 +10,16 @@ GA_KERNEL($threads) $fn($params) {
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
     enum { TILES = (T + TILE - 1) / TILE };
+//% if shape.S then
+    enum { S = $(shape.S) };  // keys; T: queries
+//% end
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], p_tile[TILE][TILE + 1];
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
     const int i0 = blockIdx.x % TILES * TILE, h = blockIdx.x / TILES % HEADS;
     const ga_int64 row = (ga_int64)(blockIdx.x / TILES / HEADS) * T;  // the first of the sequence
+//% if shape.S then
+    const ga_int64 key_row = row / T * S;  // its first key
+//% end
     const int n = i0 + TILE < T ? (int)TILE : T - i0;
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -24,8 +30,8 @@ GA_KERNEL($threads) $fn($params) {
     real sum[SLICES][TALL][DEPTH / GA_SIDE] = {}, total[TALL] = {}, largest[TALL];
     for (int u = 0; u < TALL; u++) largest[u] = -ga_infinity((real)0);
     for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
-        const int m = j0 + TILE < T ? (int)TILE : T - j0;
-        const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
+        const int m = j0 + TILE < $(shape.keys) ? (int)TILE : $(shape.keys) - j0;
+        const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
         real score[TALL][TALL];
         const $type *q = query + (row + i0) * Q_ROW + h * D;
         ga_tile_dots<TILE, DEPTH, D>(score, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
@@ -44,7 +50,7 @@ GA_KERNEL($threads) $fn($params) {
                 const real p = $(softmax.exp)(score[u][x] - from);
                 part += p;
 //% if dropout then
-                const ga_int64 drawn = ((ga_int64)h * T + i) * T + j0 + across + x * GA_SIDE;
+                const ga_int64 drawn = ((ga_int64)h * T + i) * $(shape.keys) + j0 + across + x * GA_SIDE;
                 p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p * ga_draw(z, drawn);
 //% else
                 p_tile[down + u * GA_SIDE][across + x * GA_SIDE] = p;
@@ -88,7 +94,10 @@ GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
-    enum { TILES = (T + TILE - 1) / TILE, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * TILES };
+//% if shape.S then
+    enum { S = $(shape.S), KEY_TILES = (S + TILE - 1) / TILE };  // keys; T: queries
+//% end
+    enum { TILES = (T + TILE - 1) / TILE, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * $(tile.of_keys) };
     enum { Y_ROW = HEADS * D };
     __shared__ real a_tile[TILE][DEPTH + 1], b_tile[TILE][DEPTH + 1], weight[TILE][TILE + 1];
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
@@ -99,18 +108,21 @@ GA_KERNEL($threads) $fn($params) {
     real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
     for (int u = 0; u < TALL; u++) ones[u] = 1;
     if (blockIdx.x < KEY_BLOCKS) {
-        $(gradients_of_keys { visible = visible, softmax = softmax, dropout = dropout, type = type })
+        $(gradients_of_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
     } else {
-        $(gradients_of_queries { visible = visible, softmax = softmax, dropout = dropout, type = type })
+        $(gradients_of_queries { shape = shape, visible = visible, softmax = softmax, dropout = dropout, type = type })
     }
 }
 
-//@ gradients_of_keys(visible, softmax, dropout, type)
+//@ gradients_of_keys(shape, tile, visible, softmax, dropout, type)
 //% -- In attend_dx: the gradients of a tile of keys and values, summed over the queries of all heads that use them.
-const int j0 = blockIdx.x % TILES * TILE, shared = blockIdx.x / TILES % KEY_HEADS;
-const ga_int64 row = (ga_int64)(blockIdx.x / TILES / KEY_HEADS) * T;  // the first of the sequence
-const ga_int64 at = (row + j0) * K_ROW + shared * D;
-const int m = j0 + TILE < T ? (int)TILE : T - j0;
+const int j0 = blockIdx.x % $(tile.of_keys) * TILE, shared = blockIdx.x / $(tile.of_keys) % KEY_HEADS;
+const ga_int64 row = (ga_int64)(blockIdx.x / $(tile.of_keys) / KEY_HEADS) * T;  // the first of the sequence
+//% if shape.S then
+const ga_int64 key_row = row / T * S;  // its first key
+//% end
+const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + shared * D;
+const int m = j0 + TILE < $(shape.keys) ? (int)TILE : $(shape.keys) - j0;
 //% if dropout then
 const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
 //% end
@@ -128,7 +140,7 @@ for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
                 const bool hidden = i >= T || $(visible.hidden);
                 p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
-                const real kept = ga_draw(z, ((ga_int64)h * T + i) * T + j);
+                const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
                 ds[u][x] = p[u][x] * (kept * ds[u][x] - delta[head]) * $(softmax.scale);
                 weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * kept;
 //% else
@@ -146,10 +158,13 @@ for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
 ga_tile_store<TILE, DEPTH, D>(dk + at, K_ROW, m, d_key, ones);
 ga_tile_store<TILE, DEPTH, D>(dv + at, K_ROW, m, d_value, ones);
 
-//@ gradients_of_queries(visible, softmax, dropout, type)
+//@ gradients_of_queries(shape, visible, softmax, dropout, type)
 //% -- In attend_dx: the gradients of a tile of queries, summed over the keys.
 const int tile = blockIdx.x - KEY_BLOCKS, i0 = tile % TILES * TILE, h = tile / TILES % HEADS;
 const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
+//% if shape.S then
+const ga_int64 key_row = row / T * S;  // its first key
+//% end
 const int n = i0 + TILE < T ? (int)TILE : T - i0;
 const $type *q = query + (row + i0) * Q_ROW + h * D, *d_out = dy + (row + i0) * Y_ROW + h * D;
 //% if dropout then
@@ -157,8 +172,8 @@ const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration,
 //% end
 real d_query[SLICES][TALL][DEPTH / GA_SIDE] = {};
 for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
-    const int m = j0 + TILE < T ? (int)TILE : T - j0;
-    const ga_int64 at = (row + j0) * K_ROW + h / GROUP * D;
+    const int m = j0 + TILE < $(shape.keys) ? (int)TILE : $(shape.keys) - j0;
+    const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
     ga_tile_dots<TILE, DEPTH, D>(p, q, Q_ROW, n, key + at, K_ROW, m, a_tile, b_tile);
     ga_tile_dots<TILE, DEPTH, D>(ds, d_out, Y_ROW, n, value + at, K_ROW, m, a_tile, b_tile);
     for (int u = 0; u < TALL; u++) {
@@ -168,7 +183,7 @@ for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
             const bool hidden = i >= T || $(visible.hidden);
             p[u][x] = hidden ? (real)0 : $(softmax.exp)(p[u][x] * $(softmax.scale) - lse[head]);
 //% if dropout then
-            ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * T + j);
+            ds[u][x] *= ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
 //% end
             weight[down + u * GA_SIDE][across + x * GA_SIDE] = p[u][x] * (ds[u][x] - delta[head]) * $(softmax.scale);
         }

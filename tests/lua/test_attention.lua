@@ -6,7 +6,7 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local ROWS, CLASSES = 3, 3
 
--- A data file of rows with numbers in -1 .. 1, a class, and for each of `masks` { positions, visible } a mask of keys.
+-- A data file of rows with numbers in -1 .. 1, a class, and for each of `masks` { keys, visible } a mask of keys.
 local function data_file(t, masks)
     local input, class = {}, {}
     for r = 1, ROWS do
@@ -17,9 +17,9 @@ local function data_file(t, masks)
     for _, case in ipairs(masks) do
         local mask = {}
         for r = 1, ROWS do
-            for j = 1, case.positions do mask[#mask + 1] = case.visible(r, j) and 1 or 0 end
+            for j = 1, case.keys do mask[#mask + 1] = case.visible(r, j) and 1 or 0 end
         end
-        list[#list + 1] = { "mask" .. case.positions, "I32", { ROWS, case.positions }, mask }
+        list[#list + 1] = { "mask" .. case.keys, "I32", { ROWS, case.keys }, mask }
     end
     return t.load("tests/numeric/rows.lua").file(list)
 end
@@ -85,44 +85,47 @@ local function close(t, found, expected, what)
     assert(largest > 0, what .. ": all zeros")
 end
 
--- o: positions T, heads, kv_heads, d, sees(row, i, j), kept(row, h, i, j) = factor of p. q, k, v: arrays of (row,
--- position, head, element). Returns y, and from dy also dq, dk and dv, by the definition: the whole matrix of p.
+-- o: positions T of the queries, keys S (default: T), heads, kv_heads, d, sees(row, i, j), kept(row, h, i, j) = factor
+-- of p. q, k, v: arrays of (row, position, head, element). Returns y, and from dy also dq, dk and dv, by the definition:
+-- the whole matrix of p.
 local function attention(o, q, k, v, dy)
-    local T, H, K, d = o.positions, o.heads, o.kv_heads, o.d
+    local T, S, H, K, d = o.positions, o.keys or o.positions, o.heads, o.kv_heads, o.d
     local y, dq, dk, dv = {}, {}, {}, {}
-    local function at(row, i, heads, h, c) return (((row - 1) * T + i - 1) * heads + h - 1) * d + c end
+    local function of_query(row, i, h, c) return (((row - 1) * T + i - 1) * H + h - 1) * d + c end
+    local function of_key(row, j, g, c) return (((row - 1) * S + j - 1) * K + g - 1) * d + c end
     for i = 1, ROWS * T * H * d do y[i], dq[i] = 0.0, 0.0 end
-    for i = 1, ROWS * T * K * d do dk[i], dv[i] = 0.0, 0.0 end
+    for i = 1, ROWS * S * K * d do dk[i], dv[i] = 0.0, 0.0 end
     for row = 1, ROWS do
         for h = 1, H do
             local g = (h - 1) // (H // K) + 1
             for i = 1, T do
                 local s, largest, total, p = {}, -math.huge, 0, {}
-                for j = 1, T do
+                for j = 1, S do
                     local dot = 0
-                    for c = 1, d do dot = dot + q[at(row, i, H, h, c)] * k[at(row, j, K, g, c)] end
+                    for c = 1, d do dot = dot + q[of_query(row, i, h, c)] * k[of_key(row, j, g, c)] end
                     s[j] = o.sees(row, i, j) and dot / math.sqrt(d) or -math.huge
                     largest = math.max(largest, s[j])
                 end
-                for j = 1, T do
+                for j = 1, S do
                     p[j] = s[j] == -math.huge and 0 or math.exp(s[j] - largest)
                     total = total + p[j]
                 end
                 local dp, mean = {}, 0
-                for j = 1, T do
+                for j = 1, S do
                     if total > 0 then p[j] = p[j] / total end
                     dp[j] = 0
                     local z = o.kept and o.kept(row, h, i, j) or 1
                     for c = 1, d do
-                        y[at(row, i, H, h, c)] = y[at(row, i, H, h, c)] + p[j] * z * v[at(row, j, K, g, c)]
-                        dp[j] = dp[j] + z * dy[at(row, i, H, h, c)] * v[at(row, j, K, g, c)]
+                        local query, key = of_query(row, i, h, c), of_key(row, j, g, c)
+                        y[query] = y[query] + p[j] * z * v[key]
+                        dp[j] = dp[j] + z * dy[query] * v[key]
                     end
                     mean = mean + p[j] * dp[j]
                 end
-                for j = 1, T do
+                for j = 1, S do
                     local ds, z = p[j] * (dp[j] - mean) / math.sqrt(d), o.kept and o.kept(row, h, i, j) or 1
                     for c = 1, d do
-                        local query, key = at(row, i, H, h, c), at(row, j, K, g, c)
+                        local query, key = of_query(row, i, h, c), of_key(row, j, g, c)
                         dq[query] = dq[query] + ds * k[key]
                         dk[key] = dk[key] + ds * q[query]
                         dv[key] = dv[key] + p[j] * z * dy[query]
@@ -146,6 +149,17 @@ local CASES = {
       visible = function(r, j) return r == 1 or r == 2 and j <= 4 end },
     { "masked keys in several tiles", positions = 140, heads = 4, kv_heads = 2, d = 6, causal = true,
       visible = function(r, j) return r == 1 and j % 3 ~= 1 or r == 2 and j >= 70 end },
+    { "more keys than queries", positions = 5, keys = 9, heads = 2, kv_heads = 2, d = 3 },
+    { "fewer keys than queries, grouped, masked", positions = 11, keys = 4, heads = 4, kv_heads = 2, d = 5,
+      visible = function(r, j) return r == 1 or r == 2 and j <= 3 end },
+    { "one query", positions = 1, keys = 7, heads = 2, kv_heads = 1, d = 3 },
+    { "causal, more keys than queries", positions = 4, keys = 9, heads = 2, kv_heads = 1, d = 3, causal = true },
+    { "causal, fewer keys than queries", positions = 20, keys = 3, heads = 2, kv_heads = 2, d = 3, causal = true },
+    { "more tiles of keys, masked", positions = 70, keys = 150, heads = 2, kv_heads = 1, d = 17,
+      visible = function(r, j) return r == 1 and j % 3 ~= 1 or r == 2 and j >= 70 end },
+    { "fewer tiles of keys", positions = 150, keys = 20, heads = 2, kv_heads = 2, d = 5 },
+    { "causal, more tiles of keys", positions = 75, keys = 140, heads = 2, kv_heads = 1, d = 3, causal = true },
+    { "causal, fewer tiles of keys", positions = 140, keys = 75, heads = 1, kv_heads = 1, d = 18, causal = true },
 }
 
 -- The rotary positions { positions, heads, elements of a head, base } of the model of all cases.
@@ -154,7 +168,8 @@ local ROTARY = { { 5, 3, 8, 10000 }, { 37, 2, 6, 50 }, { 2, 1, 2, 7 } }
 -- Cases of several tiles and the others, which run in a tenth of the time, are a model each.
 local GROUPS = { small = {}, tiles = {} }
 for _, case in ipairs(CASES) do
-    case.group = case.positions > 100 and "tiles" or "small"
+    case.keys = case.keys or case.positions
+    case.group = math.max(case.positions, case.keys) > 100 and "tiles" or "small"
     local group = GROUPS[case.group]
     group[#group + 1] = case
     case.number = #group
@@ -165,11 +180,11 @@ end
 local function values_of_group(t, name)
     local outputs, masks = {}, {}
     for i, case in ipairs(GROUPS[name]) do
-        local T, H, K, d = case.positions, case.heads, case.kv_heads, case.d
+        local T, S, H, K, d = case.positions, case.keys, case.heads, case.kv_heads, case.d
         if case.visible then masks[#masks + 1] = case end
         outputs[i] = ('attend { heads = %d, kv_heads = %d, causal = %s } (of("q%d", %d, %d), of("k%d", %d, %d), '
-            .. 'of("v%d", %d, %d)%s)'):format(H, K, tostring(case.causal or false), i, T, H * d, i, T, K * d, i, T,
-            K * d, case.visible and ", batch.mask" .. T or "")
+            .. 'of("v%d", %d, %d)%s)'):format(H, K, tostring(case.causal or false), i, T, H * d, i, S, K * d, i, S,
+            K * d, case.visible and ", batch.mask" .. S or "")
     end
     if name == "tiles" then return values_of(t, name, outputs, masks) end
     outputs[#outputs + 1] = 'attend { heads = 4, kv_heads = 2, causal = true } (of("qkv", 6, 24))'
@@ -189,7 +204,8 @@ local function number(name, i) return i == 1 and name or name .. "_" .. i end
 for _, case in ipairs(CASES) do
     add("attention against its definition: " .. case[1], function(t)
         local found, i = values_of_group(t, case.group), case.number
-        local reference = { positions = case.positions, heads = case.heads, kv_heads = case.kv_heads, d = case.d,
+        local reference = { positions = case.positions, keys = case.keys, heads = case.heads,
+            kv_heads = case.kv_heads, d = case.d,
             sees = function(row, query, key)
                 return not (case.causal and key > query) and (not case.visible or case.visible(row, key))
             end }
@@ -198,7 +214,7 @@ for _, case in ipairs(CASES) do
         local y, dq, dk, dv = attention(reference, input "q", input "k", input "v", found["d_" .. out])
         close(t, found[out], y, "y")
         close(t, input("v", "d_"), dv, "dv")
-        if case.positions > 1 then      -- with one position p is 1 for all q and k
+        if case.keys > 1 then       -- with one key p is 1 for all q and k
             close(t, input("q", "d_"), dq, "dq")
             close(t, input("k", "d_"), dk, "dk")
         end
@@ -233,24 +249,34 @@ add("attention against its definition: queries, keys and values in one tensor", 
 end)
 
 -- 0 or 1 / (1 - p) by the draws of the first cycle; seed: that of the spec.
-local function drops(t, name, iteration, p, positions)
+local function drops(t, name, iteration, p, queries, keys)
     local draw = t.load("tests/lua/rng.lua")
     return function(row, h, i, j)
-        local element = ((h - 1) * positions + i - 1) * positions + j - 1
+        local element = ((h - 1) * queries + i - 1) * keys + j - 1
         return draw(3, name, iteration, 0, row - 1, element) >= p and 1 / (1 - p) or 0
     end
 end
 
 add("dropout of attention against the draws of each row, head, query and key", function(t)
-    local o = { positions = 70, heads = 2, kv_heads = 1, d = 3, sees = function(_, i, j) return j <= i end,
-        kept = drops(t, "attend", 0, 0.3, 70) }
-    local found = values_of(t, "dropout", { 'attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.3 } '
-        .. '(of("q", 70, 6), of("k", 70, 3), of("v", 70, 3))' })
-    local y, dq, dk, dv = attention(o, found.q_y, found.k_y, found.v_y, found.d_attend_out)
-    close(t, found.attend_out, y, "y")
-    close(t, found.d_q_y, dq, "dq")
-    close(t, found.d_k_y, dk, "dk")
-    close(t, found.d_v_y, dv, "dv")
+    local cases = {
+        { positions = 70, keys = 70, heads = 2, kv_heads = 1, d = 3, sees = function(_, i, j) return j <= i end,
+          kept = drops(t, "attend", 0, 0.3, 70, 70) },
+        { positions = 12, keys = 75, heads = 2, kv_heads = 1, d = 3, sees = function() return true end,
+          kept = drops(t, "attend.2", 0, 0.3, 12, 75) },
+    }
+    local found = values_of(t, "dropout", {
+        'attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.3 } (of("q1", 70, 6), of("k1", 70, 3), '
+            .. 'of("v1", 70, 3))',
+        'attend { heads = 2, kv_heads = 1, dropout = 0.3 } (of("q2", 12, 6), of("k2", 75, 3), of("v2", 75, 3))' })
+    for i, case in ipairs(cases) do
+        local function input(name, prefix) return found[(prefix or "") .. name .. i .. "_y"] end
+        local out = number("attend_out", i)
+        local y, dq, dk, dv = attention(case, input "q", input "k", input "v", found["d_" .. out])
+        close(t, found[out], y, "y")
+        close(t, input("q", "d_"), dq, "dq")
+        close(t, input("k", "d_"), dk, "dk")
+        close(t, input("v", "d_"), dv, "dv")
+    end
 end)
 
 add("an evaluation has no dropout in attention", function(t)
@@ -279,7 +305,7 @@ add("dropout of attention differs from iteration to iteration", function(t)
     for l = 0, 1 do
         local q, k, v = split(found["h_qkv_y." .. l], { 4, 4, 4 })
         close(t, found["h_attend_out." .. l], attention({ positions = 5, heads = 2, kv_heads = 2, d = 2,
-            sees = function() return true end, kept = drops(t, "h.%d.attend", l, 0.5, 5) }, q, k, v,
+            sees = function() return true end, kept = drops(t, "h.%d.attend", l, 0.5, 5, 5) }, q, k, v,
             found["h_attend_out." .. l]), "iteration " .. l)
     end
 end)
@@ -340,7 +366,10 @@ add("attention and rotary positions refuse wrong arguments", function(t)
 data      { "csv", train = "tiny.csv", target = "last" }
 batch     (3)
 model     (function(batch)
-    local function of(name, width) return reshape { 2, width } (linear(name) { 2 * width } (batch.input)) end
+    local function of(name, width, n)
+        n = n or 2
+        return reshape { n, width } (linear(name) { n * width } (batch.input))
+    end
     return linear "out" { 3 } (flatten {} (%s))
 end)
 loss      "cross_entropy"
@@ -351,7 +380,7 @@ train     { updates = 1 }
         local result = programs.gagen { spec, "-o", t.temp(), env = { "GAGEN_DATA=" .. t.root .. "/"
             .. programs.folder() .. "/data" } }
         t.equal(result.status, 1, result.err)
-        t.contains(result.err, "bad.lua:5: ")
+        t.contains(result.err, "bad.lua:8: ")
         return result.err
     end
     for _, case in ipairs {
@@ -363,6 +392,10 @@ train     { updates = 1 }
         { 'attend { heads = 2 } (linear "x" { 12 } (batch.input))', "shape (3, 12) found, expected (rows, positions" },
         { 'attend { heads = 1 } (of("x", 771))', "heads of 257 elements found, expected at most 256" },
         { 'attend { heads = 2 } (of("q", 8), of("k", 8), of("v", 8), of("m", 1))', "mask" },
+        { 'attend { heads = 2 } (of("q", 8), of("k", 8, 3), of("v", 8, 4))',
+          "keys of shape (3, 3, 8) and values of shape (3, 4, 8) found, expected as many positions" },
+        { 'attend { heads = 2 } (of("q", 8), of("k", 8, 3), of("v", 8, 3), of("m", 1))',
+          "keys of shape (3, 3, 8) and a mask of shape (3, 2, 1) found, expected as many positions" },
         { 'rotary { heads = 2 } (of("x", 6))', "heads of 3 elements found, expected an even number" },
         { 'rotary { heads = 2, base = 1 } (of("x", 8))', "base is 1" },
     } do

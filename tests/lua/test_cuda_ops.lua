@@ -79,40 +79,47 @@ eval       { every = "epoch", metrics = { "loss", "accuracy" } }
 ]] .. F64, 1e-11, { cycles = 5 })
 end)
 
--- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws. In the first two
--- cycles the gradients of q and k are rounding errors alone (1e-20), so a third is run.
-local function attention(t, positions, more)
+-- Two tiles of queries and keys, two slices of a head; groups, masks that hide whole rows, draws; then `keys` keys for
+-- those queries. In the first two cycles the gradients of q and k are rounding errors alone (1e-20), so a third is run.
+local function attention(t, rows, positions, keys, more)
     local programs = open(t)
-    local input, mask, target = {}, {}, {}
-    for i = 1, 6 * positions do mask[i] = i // positions % 3 == 1 and 0 or i % 4 end
+    local input, target = {}, {}
+    local function mask_of(n)
+        local mask = {}
+        for i = 1, 6 * n do mask[i] = i // n % 3 == 1 and 0 or i % 4 end
+        return { "mask" .. n, "I32", { 6, n }, mask }
+    end
     for i = 1, 6 * 4 do input[i] = math.sin(i * i) end
     for i = 1, 6 do target[i] = i % 3 end
     local file = ("masked%d.safetensors"):format(positions)
     t.write(programs.folder() .. "/data/" .. file, t.load("tests/numeric/rows.lua").file {
-        { "input", "F64", { 6, 4 }, input }, { "mask", "I32", { 6, positions }, mask }, { "target", "I32", { 6 }, target } })
+        { "input", "F64", { 6, 4 }, input }, mask_of(positions), mask_of(keys), { "target", "I32", { 6 }, target } })
     local text = ([[
 data       { "tensors", train = "%s" }
-batch      (1)
+batch      (%d)
 model      (function(batch)
-    local function of(name, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
-    local q, k = rotary { heads = 2 } (of("q", 8)), rotary { heads = 1 } (of("k", 4))
-    local y = attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.2 } (q, k, of("v", 4), batch.mask)
+    local function of(name, n, width) return reshape { n, width } (linear(name) { n * width } (batch.input)) end
+    local q, k = rotary { heads = 2 } (of("q", T, 8)), rotary { heads = 1 } (of("k", T, 4))
+    local y = attend { heads = 2, kv_heads = 1, causal = true, dropout = 0.2 } (q, k, of("v", T, 4), batch.maskT)
     y = attend { heads = 1 } (linear "qkv" { 102 } (y))
+    local other, values = rotary { heads = 1 } (of("other", S, 34)), of("values", S, 34)
+    y = attend { heads = 2, kv_heads = 1, dropout = 0.2 } (linear "wide" { 68 } (y), other, values, batch.maskS)
+    y = attend { heads = 1, causal = true } (linear "narrow" { 34 } (y), other, values)
     return linear "out" { 3 } (flatten {} (y))
 end)
 loss       "cross_entropy"
 optimizer  { "sgd", lr = 0.01, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
-%s]]):format(file, more):gsub("%f[%w]T%f[%W]", positions)
-    return text
+%s]]):format(file, rows, more):gsub("%f[%w]T%f[%W]", positions):gsub("%f[%w]S%f[%W]", keys)
+    return (text:gsub("maskT", "mask" .. positions):gsub("maskS", "mask" .. keys))
 end
 
 add("attention in f64 equals the C target", function(t)
-    same_as_c(t, "cuda_attention64", attention(t, 35, F64), 1e-11, { cycles = 3 })
+    same_as_c(t, "cuda_attention64", attention(t, 2, 35, 70, F64), 1e-11, { cycles = 3 })
 end)
 
 add("attention in f32 equals the C target", function(t)
-    same_as_c(t, "cuda_attention", attention(t, 66, ""), 1e-4, { cycles = 3 })
+    same_as_c(t, "cuda_attention", attention(t, 1, 66, 20, ""), 1e-4, { cycles = 3 })
 end)
 
 -- Tiles at their edges: products of 12 x 8 tiles of 128 and of 64, the fewest that take them, ragged on all sides.

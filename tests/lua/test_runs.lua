@@ -1,5 +1,7 @@
 -- Runs of a program: each start has a folder of its own, an earlier run keeps every byte, a resumed run goes on in its
 -- folder, and run.json says how it was started, how it differs from the run before, and how it ended.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -206,6 +208,29 @@ add("SIGUSR2 saves and goes on; a deleted folder is made again; Ctrl-C saves and
     t.contains(host.read(out), ("stopped; it goes on with: %s --resume 001"):format(long.train))
     t.equal(record(json, long, "001")["end"].reason, "signal")
     t.equal(start(t, long, "--resume", "001", "--cycles", tostring(1 + record(json, long, "001")["end"].cycle)).status, 0)
+end)
+
+add("SIGUSR2 to a program on a device saves and goes on; the checkpoint continues with the same bits", function(t)
+    local programs, environment = devices.open(t)
+    local p = programs.build("runs_cuda", (SPEC:gsub("checkpoint {[^\n]*", ""):gsub("updates = 30", "updates = 100000000"))
+        .. 'target "cuda"\n')
+    local folder, json = t.temp(), t.load("tests/lua/json.lua")
+    local file, deadline = folder .. "/log", t.clock() + 60
+    local pid = t.run { "sh", "-c", ("%s --quiet --log %s --checkpoint %s/c > %s/out 2>&1 & echo $!"):format(p.train, file,
+        folder, folder), env = environment() }.out:match "%d+"
+    wait_for(t, file, 3)
+    t.run { "kill", "-USR2", pid }
+    while not host.read(file):find '"event":"checkpoint"' do assert(t.clock() < deadline, "no checkpoint") end
+    local cycle = tonumber(host.read(file):match '"event":"checkpoint","cycle":(%d+)')
+    wait_for(t, file, cycle + 2)
+    t.run { "kill", "-TERM", pid }
+    while not host.read(file):find '"event":"end"' do assert(t.clock() < deadline, "no end") end
+    local events = json.lines(host.read(file))
+    local saved = ("%s/c/cycle-%09d"):format(folder, cycle)
+    t.equal({ events[#events].reason, host.exists(saved) }, { "signal", "folder" })
+    local resumed = programs.dump(p, { "--cycles", cycle + 3, "--resume", saved, env = environment() })
+    programs.identical(resumed, programs.dump(p, { "--cycles", cycle + 3, env = environment() }),
+        { "parameters", "state", "gradients" })
 end)
 
 add("two ranks are one run", function(t)

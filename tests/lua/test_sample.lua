@@ -41,6 +41,21 @@ add("a memorized text is generated again", function(t)
     t.equal(written(programs, p, checkpoint, 60, "--temperature", 0, "--threads", 2), text)
 end)
 
+-- Each letter is determined by the one before and the first four of eight.
+add("a model whose queries see other positions generates text as well", function(t)
+    local programs, p = build(t, "sample_cross", (spec():gsub("model.-\nloss", [[
+model(function(batch)
+    local x = positions "wpe" { 8 } (embedding "wte" { 28, 24 } (batch.input))
+    local first = slice { axis = 2, to = 4 } (x)
+    x = x + attend { heads = 2, causal = true } (linear "q" { 24 } (x), linear "k" { 24 } (first),
+        linear "v" { 24 } (first))
+    return linear "head" { 28 } (x + linear "out" { 24 } (relu {} (linear "in" { 96 } (x))))
+end)
+loss]])))
+    local text = written(programs, p, programs.train(p, {}).checkpoint, 60, "--temperature", 0)
+    t.contains(LINE:rep(4), text:sub(10, 61))
+end)
+
 add("draws follow from the seed, the temperature changes them", function(t)
     local programs, p = build(t, "sample", spec())
     local start = programs.train(p, { "--cycles", 20 }).checkpoint

@@ -24,15 +24,27 @@ local function head_size(b, what, x, heads, noun)
     return width // heads
 end
 
+-- The keys, the values and the mask of the keys have the same positions; queries may have others.
+local function check_positions(b, k, v, mask)
+    for _, x in ipairs { v, mask } do
+        if x.shape[2] ~= k.shape[2] then
+            fail(b, "attend", "keys of shape %s and %s of shape %s found, expected as many positions",
+                graph.shape_text(k.shape), x == v and "values" or "a mask", graph.shape_text(x.shape))
+        end
+    end
+end
+
 layer "attend" {
     doc = "attention: softmax(q k^T / sqrt(d)) v for each head. attend { heads = 12 } (qkv), with queries, keys and "
-        .. "values side by side; or (q, k, v); or (q, k, v, mask): keys with 0 in mask are not seen",
+        .. "values side by side; or (q, k, v), with as many keys as queries or another number of them, as in a decoder "
+        .. "that reads an encoder; or (q, k, v, mask): keys with 0 in mask are not seen",
     takes = { 1, 3, 4 },
     fields = {
         { name = "heads", type = "int", min = 1, max = 65536, required = true, doc = "heads of the queries" },
         { name = "kv_heads", type = "int", min = 1, max = 65536,
           doc = "heads of the keys and values, each for heads / kv_heads of the queries; default: heads" },
-        { name = "causal", type = "bool", default = false, doc = "whether a query sees no later key" },
+        { name = "causal", type = "bool", default = false, doc = "whether a query sees no later key: query i sees the "
+            .. "keys 1 to i, whatever their numbers are (torch's is_causal)" },
         { name = "dropout", type = "num", default = 0, min = 0, below = 1,
           doc = "the probability that a query leaves out a key in training; the others count 1 / (1 - dropout)" },
     },
@@ -53,6 +65,7 @@ layer "attend" {
                     .. "the queries", x.shape[3], kv_heads * d, kv_heads, d)
             end
         end
+        if k then check_positions(b, k, v, mask) end
         local name = f.dropout > 0 and b:draw_name("attend", q) or nil
         return b:value("attend", { query = q, key = k, value = v, mask = mask, micro = name and b.graph.micro },
             { heads = f.heads, kv_heads = kv_heads, d = d, causal = f.causal, dropout = f.dropout, name = name })

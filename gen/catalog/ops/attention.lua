@@ -1,29 +1,38 @@
 -- attention: a query takes the average of the values, weighted by how its head matches their keys.
 --   p(i, j) = softmax over the keys j of q(i) . k(j) / sqrt(d),   y(i) = sum over j of p(i, j) v(j)
--- Head h of the queries uses head h // (heads / kv_heads) of the keys. The T x T matrix is never
--- stored: the backward pass computes p again from lse, the log of the sum of the exponentials (Dao,
--- 2022). With delta(i) = dy(i) . y(i):
+-- Head h of the queries uses head h // (heads / kv_heads) of the keys. The T x S matrix of T queries and S keys is
+-- never stored: the backward pass computes p again from lse, the log of the sum of the exponentials (Dao, 2022).
+-- With delta(i) = dy(i) . y(i):
 --   ds(i, j) = p(i, j) (dy(i) . v(j) - delta(i)) / sqrt(d)
 --   dq(i) = sum over j of ds(i, j) k(j),  dk(j) = sum over i of ds(i, j) q(i),
 --   dv(j) = sum over i of p(i, j) dy(i)
 -- With dropout, p(i, j) is multiplied by z(i, j), 0 or 1 / (1 - dropout), wherever it meets v or dy; the
--- draw is number (h T + i) T + j of the row (runtime/base/rng.h, ga_draw_key), so that it is drawn again.
--- attrs: heads, kv_heads, d (elements of a head), causal, dropout, name (of the random draws). Without the inputs
--- key and value, query holds all three side by side.
+-- draw is number (h T + i) S + j of the row (runtime/base/rng.h, ga_draw_key), so that it is drawn again.
+-- attrs: heads, kv_heads, d (elements of a head), causal (query i sees the keys 0 .. i), dropout, name (of the random
+-- draws). Without the inputs key and value, query holds all three side by side, and S is T.
 
--- The number of pairs of a query and a key.
+-- The number of pairs of a query and a key that it sees. Causal: the first min(T, S) queries see half of as many keys
+-- on average, those behind them see all.
 local function pairs_of(n)
     local s, a = n.size, n.attrs
-    return s.B * a.heads * s.T * (a.causal and (s.T + 1) // 2 or s.T)
+    local both = math.min(s.T, s.S)
+    local seen = a.causal and both * ((both + 1) // 2) + (s.T - both) * s.S or s.T * s.S
+    return s.B * a.heads * seen
 end
 
-local function width(attrs) return (attrs.heads + 2 * attrs.kv_heads) * attrs.d end
+-- The elements of the query, the key and the value.
+local function elements(n)
+    local s, a = n.size, n.attrs
+    return s.B * (s.T * a.heads + s.S * 2 * a.kv_heads) * a.d
+end
 
-local function letters(n, seen) seen.H, seen.W = n.attrs.heads, n.attrs.heads * n.attrs.d end
+local function letters(n, seen)
+    seen.H, seen.W, seen.S = n.attrs.heads, n.attrs.heads * n.attrs.d, seen.S or seen.T
+end
 
 op "attend" {
     doc = "softmax(q k^T / sqrt(d)) v for each head; a query that sees no key gives 0",
-    ins = { "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?", "mask i32 (B, T) ?",
+    ins = { "query (B, T, Q)", "key (B, S, K) ?", "value (B, S, K) ?", "mask i32 (B, S) ?",
         "micro micro (1) ?" },
     outs = { "y (B, T, W)", "lse full (B, T, H)" },
     letters = letters, draws = true,
@@ -37,7 +46,7 @@ op "attend" {
     end,
     cost = function(n)
         return { flops = pairs_of(n) * (4 * n.attrs.d + 5),
-            elements = n.size.B * n.size.T * (width(n.attrs) + n.size.W + n.size.H) }
+            elements = elements(n) + n.size.B * n.size.T * (n.size.W + n.size.H) }
     end,
     lower = "attention", rounds = true, half = "query key value y",
     sample = [[function(x)
@@ -52,6 +61,16 @@ op "attend" {
         [[function(x)
             local function of(name) return reshape { 3, 4 } (linear(name) { 12 } (x)) end
             return flatten {} (attend { heads = 2, dropout = 0.4 } (of("q"), of("k"), of("v"), batch.ids))
+        end]],
+        [[function(x)
+            local function of(name, T, width) return reshape { T, width } (linear(name) { T * width } (x)) end
+            local q, k, v = of("q", 5, 8), of("k", 3, 4), of("v", 3, 4)
+            return flatten {} (attend { heads = 4, kv_heads = 2, dropout = 0.4 } (q, k, v, batch.ids))
+        end]],
+        [[function(x)
+            local function of(name, T) return reshape { T, 4 } (linear(name) { T * 4 } (x)) end
+            return flatten {} (attend { heads = 2, causal = true } (of("q", 3), of("k", 2), of("v", 2))
+                + attend { heads = 2, causal = true } (of("q2", 3), of("k2", 4), of("v2", 4)))
         end]],
     },
 }
@@ -69,14 +88,14 @@ op "attend_delta" {
 
 op "attend_dx" {
     doc = "the gradients of attend with respect to q, k and v",
-    ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, T, K) ?", "value (B, T, K) ?",
-        "mask i32 (B, T) ?", "lse full (B, T, H)", "delta full (B, T, H)", "micro micro (1) ?" },
-    outs = { "dq (B, T, Q)", "dk (B, T, K) ?", "dv (B, T, K) ?" },
+    ins = { "dy (B, T, W)", "query (B, T, Q)", "key (B, S, K) ?", "value (B, S, K) ?",
+        "mask i32 (B, S) ?", "lse full (B, T, H)", "delta full (B, T, H)", "micro micro (1) ?" },
+    outs = { "dq (B, T, Q)", "dk (B, S, K) ?", "dv (B, S, K) ?" },
     internal = true, letters = letters, draws = true, never_adds = true,
     omit = function(n, name) return name ~= "dq" and not n.ins.key end,
     cost = function(n)
         return { flops = pairs_of(n) * (10 * n.attrs.d + 6),
-            elements = n.size.B * n.size.T * 2 * (width(n.attrs) + n.size.W + n.size.H) }
+            elements = 2 * (elements(n) + n.size.B * n.size.T * (n.size.W + n.size.H)) }
     end,
     lower = "attention", rounds = true, half = "dy query key value",
 }

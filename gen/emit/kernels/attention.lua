@@ -7,21 +7,30 @@ local arguments = attention.arguments
 
 -- shape:
 --   B, T            sequences, positions of each
+--   S               positions of the keys, false where they are T
+--   over            the positions, for comments
+--   keys, key_row   names in C: of the positions of the keys, of the first key of the sequence
 --   heads, d        heads of the queries, elements of a head
 --   group           heads of the queries that share one of the keys
 --   q_row, k_row    elements from one position to the next: of the query, of the key and the value
 --   packed          whether the query holds the key and the value too
 local function shape_of(node)
     local a, s = node.attrs, node.size
-    return { B = s.B, T = s.T, heads = a.heads, d = a.d, group = a.heads // a.kv_heads, q_row = s.Q,
-        k_row = s.K or s.Q, packed = not node.ins.key }
+    local differ = s.S ~= s.T
+    return { B = s.B, T = s.T, S = differ and s.S, heads = a.heads, d = a.d, group = a.heads // a.kv_heads,
+        q_row = s.Q, k_row = s.K or s.Q, packed = not node.ins.key,
+        over = text.comment(differ and ("%d queries and %d keys"):format(s.T, s.S) or s.T .. " positions"),
+        keys = text.ident(differ and "S" or "T"), key_row = text.ident(differ and "key_row" or "row") }
 end
 
 -- visible: the pairs of a query and a key that count, in C. Targets add how single pairs are hidden.
 --   stop     the end of the keys that queries i0 .. i0 + n - 1 see
 --   first    the first query that sees a key from j0 on
-local function visible_in(attrs)
-    return { stop = text.block(attrs.causal and "i0 + n" or "T"), first = text.block(attrs.causal and "j0" or "0") }
+local function visible_in(attrs, size)
+    if not attrs.causal then
+        return { stop = text.block(size.S == size.T and "T" or "S"), first = text.block("0") }
+    end
+    return { stop = text.block(size.T > size.S and "(i0 + n < S ? i0 + n : S)" or "i0 + n"), first = text.block("j0") }
 end
 
 -- softmax: from scores to probabilities.
@@ -40,7 +49,7 @@ local function dropout_of(attrs) return { p = text.number(attrs.dropout, "f64"),
 --- type: of an element of the query, the key and the value in memory.
 function arguments.attend(_, node, _, dtype, target)
     local attrs = node.attrs
-    return { shape = shape_of(node), visible = visible_in(attrs), softmax = softmax_of(attrs, dtype, target),
+    return { shape = shape_of(node), visible = visible_in(attrs, node.size), softmax = softmax_of(attrs, dtype, target),
         dropout = attrs.dropout > 0 and dropout_of(attrs), type = c_text.type_of(node.ins.query) }
 end
 

@@ -50,11 +50,12 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 --   visible.last               the last key of the tile that query i sees, in C
 --   visible.mask               the mask of the tile's keys, in C; NULL if there is none
 local function add_tiles(arguments, node)
-    local T, visible = arguments.shape.T, arguments.visible
+    local T, S, visible = node.size.T, node.size.S, arguments.visible
+    local diagonal = T > S and "(i0 + i - j0 < m ? i0 + i - j0 : m - 1)" or "i0 + i - j0"
     arguments.half = graph.is_half(node.ins.query)
-    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, ceil(T, ROW_LANES) * ROW_LANES) }
-    visible.last = text.block(node.attrs.causal and "i0 + i - j0" or "m - 1")
-    visible.mask = text.block(node.ins.mask and "mask + row + j0" or "NULL")
+    arguments.tile = { queries = math.min(QUERIES, T), keys = math.min(KEYS, ceil(S, ROW_LANES) * ROW_LANES) }
+    visible.last = text.block(node.attrs.causal and diagonal or "m - 1")
+    visible.mask = text.block(node.ins.mask and ("mask + %s + j0"):format(arguments.shape.key_row.text) or "NULL")
 end
 
 local function tile_helpers(node)

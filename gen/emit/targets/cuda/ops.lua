@@ -49,19 +49,22 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- Side of a tile: 64 if it fits 48 KiB of shared memory, smaller for short sequences.
 local function tile_of(node, dtype)
-    local largest = dtype == "f64" and 32 or 64
-    return math.min(largest, node.size.T <= SIDE and SIDE or node.size.T <= 32 and 32 or 64)
+    local largest, longest = dtype == "f64" and 32 or 64, math.max(node.size.T, node.size.S)
+    return math.min(largest, longest <= SIDE and SIDE or longest <= 32 and 32 or 64)
 end
 
 -- Adds the tile, and how single pairs are hidden.
 --   tile.side         queries, and keys
 --   tile.depth        elements of a head at once
+--   tile.of_keys      name of the number of tiles of keys, in C
 --   visible.hidden    whether query i does not see key j, in C
 local function add_tiles(arguments, node, _, _, dtype)
-    arguments.tile = { side = tile_of(node, dtype), depth = arguments.shape.d <= SIDE and SIDE or 2 * SIDE }
-    local hidden = { "j >= T" }
+    local shape = arguments.shape
+    arguments.tile = { side = tile_of(node, dtype), depth = shape.d <= SIDE and SIDE or 2 * SIDE,
+        of_keys = text.ident(shape.S and "KEY_TILES" or "TILES") }
+    local hidden = { "j >= " .. shape.keys.text }
     if node.attrs.causal then hidden[#hidden + 1] = "j > i" end
-    if node.ins.mask then hidden[#hidden + 1] = "mask[row + j] == 0" end
+    if node.ins.mask then hidden[#hidden + 1] = ("mask[%s + j] == 0"):format(shape.key_row.text) end
     arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
 end
 
@@ -81,8 +84,8 @@ launch(function(node, dtype)
     return { blocks = node.size.B * node.attrs.heads * ceil(node.size.T, tile_of(node, dtype)), threads = THREADS }
 end, "attend")
 launch(function(node, dtype)
-    local heads = node.attrs.heads + node.attrs.kv_heads
-    return { blocks = node.size.B * heads * ceil(node.size.T, tile_of(node, dtype)), threads = THREADS }
+    local s, a, side = node.size, node.attrs, tile_of(node, dtype)
+    return { blocks = s.B * (a.heads * ceil(s.T, side) + a.kv_heads * ceil(s.S, side)), threads = THREADS }
 end, "attend_dx")
 launch(function(node) return over(graph.elements(node.outs.delta.tensor.shape)) end, "attend_delta")
 launch(function(node) return over(node.size.T * node.attrs.d // 2) end, "rotary")
