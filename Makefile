@@ -20,7 +20,7 @@ INCLUDES := -Igen/host -Iruntime $(shell $(PKG) --cflags lua5.4 jansson zlib 2>/
 LIBS     := -L$(LUA_LIB) -l:liblua5.4.a $(shell $(PKG) --libs jansson zlib 2>/dev/null) -lm -ldl -lpthread -lrt
 
 HOST     := $(filter-out gen/host/main.c gen/host/embed.c,$(wildcard gen/host/*.c))
-RUNTIME  := $(filter-out runtime/ranks/comm_mpi.c runtime/ranks/comm_nccl.c,$(wildcard runtime/*/*.c))
+RUNTIME  := $(filter-out runtime/ranks/comm_mpi.c runtime/ranks/mpi_exchange.c runtime/ranks/comm_nccl.c,$(wildcard runtime/*/*.c))
 UNIT     := $(wildcard tests/unit/test_*.c)
 EMBEDDED := $(shell LC_ALL=C; export LC_ALL; \
               { find gen -name '*.lua'; find templates -type f; find runtime -name '*.[ch]'; \

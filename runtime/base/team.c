@@ -2,6 +2,8 @@
  * workers wait at the barrier; a run lies between two passes of the barrier. */
 #include "base/team.h"
 
+#include "base/denormals.h"
+
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -51,32 +53,6 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Makes the floating-point unit read and write denormals as zero; returns the old control word. */
-static uint64_t flush_denormals(void) {
-#if defined(__x86_64__)
-    unsigned old = __builtin_ia32_stmxcsr();
-    __builtin_ia32_ldmxcsr(old | 0x8040u);
-    return old;
-#elif defined(__aarch64__)
-    uint64_t old;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(old));
-    __asm__ volatile("msr fpcr, %0" ::"r"(old | (uint64_t)1 << 24));
-    return old;
-#else
-    return 0;
-#endif
-}
-
-static void restore_control(uint64_t old) {
-#if defined(__x86_64__)
-    __builtin_ia32_ldmxcsr((unsigned)old);
-#elif defined(__aarch64__)
-    __asm__ volatile("msr fpcr, %0" ::"r"(old));
-#else
-    (void)old;
-#endif
-}
-
 /* Waits until the phase is no longer `old`: spins, then sleeps. */
 static void wait_for_phase(ga_team *t, uint32_t old) {
     for (int i = 0; i < GA_SPIN; i++) {
@@ -113,7 +89,7 @@ void ga_barrier(ga_worker *w) {
 static void *work(void *p) {
     ga_worker *w = p;
     ga_team *t = w->team;
-    flush_denormals();
+    ga_flush_denormals();
     for (;;) {
         ga_barrier(w);
         if (t->closing) return NULL;
@@ -177,9 +153,9 @@ int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg) {
     t->body = body;
     t->arg = arg;
     ga_barrier(w);
-    uint64_t control = flush_denormals();
+    uint64_t control = ga_flush_denormals();
     body(w, arg);
-    restore_control(control);
+    ga_restore_denormals(control);
     ga_barrier(w);
     return ga_team_status(w);
 }

@@ -6,12 +6,20 @@
 #define GA_COMM_H
 
 #include "base/arena.h"
+#include "ranks/exchange.h"
 
 typedef struct ga_comm ga_comm;
 
-enum { GA_COMM_REQUESTS = 256 }; /* request numbers are 0..255 */
+enum { GA_WIRES = 4, GA_COMM_SMALL = 64 };
 
-/* Counters, kept with one rank too. collectives and bytes (of the buffer of one rank) count
+/* Memory for the parts of exchanges under way: GA_WIRES buffers of `bytes` bytes each, at base; NULL and 0: this
+ * program starts no exchange. An exchange of more travels in pieces. */
+typedef struct ga_wires {
+    void *base;
+    size_t bytes;
+} ga_wires;
+
+/* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
  * ga_comm_all_reduce and ga_comm_start; small counts ga_comm_small. Broadcast, barrier, agree and
  * handshake are not counted. */
 typedef struct ga_comm_counts {
@@ -20,7 +28,7 @@ typedef struct ga_comm_counts {
 
 size_t ga_comm_bytes(void); /* taken from the arena: at most 8192 */
 
-int ga_comm_open(ga_comm **out, ga_arena *a, ga_err *e);
+int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e);
 void ga_comm_close(ga_comm *c); /* collective; NULL allowed */
 int ga_comm_rank(const ga_comm *c);
 int ga_comm_size(const ga_comm *c);
@@ -28,15 +36,17 @@ int ga_comm_size(const ga_comm *c);
 /* Sums over the ranks in place: GA_F32, GA_F64, GA_I32 or GA_I64. All ranks get the same bits. */
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e);
 
-/* The same in two calls: buf must not be used between start and wait. Several requests may be in
- * flight; a request number is free again after its wait. ga_comm_progress advances the requests and
- * never blocks. */
-int ga_comm_start(ga_comm *c, int request, void *buf, size_t n, ga_dtype t, ga_err *e);
-int ga_comm_wait(ga_comm *c, int request,
-                 ga_err *e); /* returns 0 at once if the request is not in flight */
+/* Starts an exchange: its values and shard must not be used before ga_comm_wait of the same request number. Exchanges
+ * begin in the order in which they are started, several are under way at once. The number is free again after its
+ * wait. */
+int ga_comm_start(ga_comm *c, int request, const ga_exchange *x, ga_err *e);
+int ga_comm_wait(ga_comm *c, int request, ga_err *e); /* returns 0 at once if the request is not in flight */
+
+/* Moves exchanges along where the communicator has no thread of its own; never blocks. */
 int ga_comm_progress(ga_comm *c, ga_err *e);
 
-/* Sums n doubles over the ranks: the small sum of a boundary (norm, finite flag, weight, loss, ...). */
+/* Sums n doubles, at most GA_COMM_SMALL, over the ranks in their order: the small sum of a boundary (norm, finite flag,
+ * weight, loss, ...). */
 int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e);
 
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e);

@@ -35,7 +35,8 @@ size_t ga_comm_bytes(void) {
     return ga_padded(sizeof(ga_comm));
 }
 
-int ga_comm_open(ga_comm **out, ga_arena *a, ga_err *e) {
+int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
+    (void)wires;
     ga_rendezvous r;
     *out = NULL;
     GA_TRY(ga_rendezvous_read(&r, e));
@@ -173,11 +174,12 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
     return GA_OK;
 }
 
-/* Completes before it returns: large buffers, worth overlapping, are on the device. */
-int ga_comm_start(ga_comm *c, int request, void *buf, size_t n, ga_dtype t, ga_err *e) {
-    if (request < 0 || request >= GA_COMM_REQUESTS)
-        return ga_fail(e, GA_BUG, "request %d: not in 0..%d", request, GA_COMM_REQUESTS - 1);
-    return ga_comm_all_reduce(c, buf, n, t, e);
+/* Completes before it returns: large buffers, worth overlapping, are on the device, and so are all other kinds. */
+int ga_comm_start(ga_comm *c, int request, const ga_exchange *x, ga_err *e) {
+    GA_TRY(ga_exchange_check(x, request, e));
+    if (x->kind != GA_ALL_REDUCE || x->wire != x->type)
+        return ga_fail(e, GA_BUG, "exchange %d: the host has all-reduces alone, in the type of the values", request);
+    return ga_comm_all_reduce(c, x->values, (size_t)x->n, x->type, e);
 }
 
 int ga_comm_wait(ga_comm *c, int request, ga_err *e) {

@@ -132,14 +132,19 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, wires, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const int threads = o->threads ? o->threads : THREADS ? THREADS : cpus > 0 ? (int)cpus : 1;
 //% end
-    GA_TRY(ga_comm_open(&m->comm, runtime, e));
+//% if wires then
+    const ga_wires wires = {m->memory[ARENA_WIRES].base, WIRE_BYTES};
+    GA_TRY(ga_comm_open(&m->comm, runtime, wires, e));
+//% else
+    GA_TRY(ga_comm_open(&m->comm, runtime, (ga_wires){0}, e));
+//% end
     const int world = ga_comm_size(m->comm);
     if (RANKS && world != RANKS)
         return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", world, RANKS);

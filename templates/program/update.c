@@ -25,8 +25,9 @@ static const struct { int64_t offset, n; } BUCKETS[$count] = {
 static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
     if (w->index != 0) return;
-    const int code = ga_comm_start(m->comm, i, m->flat_g + BUCKETS[i].offset, (size_t)BUCKETS[i].n, REAL,
-                                   &m->error);
+    const ga_exchange sum = {.kind = GA_ALL_REDUCE, .values = m->flat_g + BUCKETS[i].offset, .n = BUCKETS[i].n,
+                             .type = REAL, .wire = REAL};
+    const int code = ga_comm_start(m->comm, i, &sum, &m->error);
     if (code < 0) ga_team_fail(w, code);
 }
 

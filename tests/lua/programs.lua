@@ -6,9 +6,14 @@
 -- which takes three quarters of the time of its three, and the engine for processes.
 local function parts_of(t, folder, comm)
     comm = comm or host.read(folder .. "/Makefile"):match("\nCOMM = (%w+)\n")
-    local engine = ("runtime/ranks/comm_%s"):format(comm)
-    local made = ("%s/%s/%s.o"):format(t.root, t.build, engine)
-    return ("%s/tests/include/program.c %s"):format(t.root, comm == "self" and made or engine .. ".c")
+    local parts = { t.root .. "/tests/include/program.c" }
+    for _, name in ipairs { "comm_" .. comm, comm .. "_exchange" } do
+        local file = ("runtime/ranks/%s"):format(name)
+        if host.exists(folder .. "/" .. file .. ".c") then
+            parts[#parts + 1] = comm == "self" and ("%s/%s/%s.o"):format(t.root, t.build, file) or file .. ".c"
+        end
+    end
+    return table.concat(parts, " ")
 end
 
 -- The hash of a file that does not change while tests run.
@@ -89,7 +94,7 @@ return function(t)
         for _, room in ipairs(host.list(folder .. "/runtime")) do
             for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
                 local name = file:match("^(.*)%.c$")
-                if name and not name:find("^comm_") and name ~= "probe" then
+                if name and not name:find("^comm_") and not name:find("_exchange$") and name ~= "probe" then
                     objects[#objects + 1] = ("%s/runtime/%s/%s.o"):format(t.build, room, name)
                     content[#content + 1] = name
                 end

@@ -2,11 +2,13 @@
  * mpirun if linked with comm_mpi. Expected values are functions of the rank and the number of ranks. */
 #include "scratch.h"
 
+#include "base/bf16.h"
+#include "base/f16.h"
 #include "files/ckpt.h"
 
 #include <math.h>
 
-enum { LENGTH = 1000, REQUESTS = 5 };
+enum { LENGTH = 1000, REQUESTS = 7, WIRE = 4096 };
 
 typedef struct {
     ga_arena arena;
@@ -17,7 +19,8 @@ typedef struct {
 static void group_open(group *g) {
     ga_err e;
     g->arena = open_arena(1 << 20);
-    if (ga_comm_open(&g->comm, &g->arena, &e) < 0) fail_msg("%s", e.msg);
+    const ga_wires wires = {ga_take(&g->arena, GA_WIRES * WIRE, 64, &e), WIRE};
+    if (ga_comm_open(&g->comm, &g->arena, wires, &e) < 0) fail_msg("%s", e.msg);
     g->rank = ga_comm_rank(g->comm);
     g->size = ga_comm_size(g->comm);
 }
@@ -51,7 +54,8 @@ static void sums(void **state) {
     for (int i = 0; i < LENGTH; i++) assert_true(d[i] == total(g, i));
     for (int k = 0; k < REQUESTS; k++) { /* all are in flight at once, and waited for in another order */
         for (int i = 0; i < LENGTH; i++) f[k][i] = (float)((g->rank + 1) * (i + k));
-        assert_int_equal(ga_comm_start(g->comm, k, f[k], LENGTH, GA_F32, NULL), 0);
+        const ga_exchange x = {.kind = GA_ALL_REDUCE, .values = f[k], .n = LENGTH, .type = GA_F32, .wire = GA_F32};
+        assert_int_equal(ga_comm_start(g->comm, k, &x, NULL), 0);
         assert_int_equal(ga_comm_progress(g->comm, NULL), 0);
     }
     for (int k = REQUESTS - 1; k >= 0; k--) {
@@ -70,6 +74,93 @@ static void sums(void **state) {
     assert_int_equal(after.collectives - before.collectives, REQUESTS + 2);
     assert_int_equal(after.bytes - before.bytes, LENGTH * 8 + REQUESTS * LENGTH * 4 + 8);
     assert_int_equal(after.small - before.small, 1);
+}
+
+/* Values whose sums depend on their order, so that only additions in the order of the ranks give these bits. */
+static double part(int rank, int64_t i, bool f32) {
+    const double x = sin((double)(i + 1) * (rank + 1)) * (rank % 2 ? 1e4 : 1);
+    return f32 ? (float)x : x;
+}
+
+static double rounded(double x, ga_dtype wire) {
+    return wire == GA_BF16 ? bf16_rounded((float)x) : wire == GA_F16 ? f16_rounded((float)x) : x;
+}
+
+/* The sum of all ranks' parts, in this type. */
+static double sum_of(const group *g, int64_t i, ga_dtype type, ga_dtype wire) {
+    double d = 0;
+    float f = 0;
+    for (int rank = 0; rank < g->size; rank++) {
+        const double x = rounded(part(rank, i, type == GA_F32), wire);
+        if (rank == 0) {
+            d = x;
+            f = (float)x;
+        } else {
+            d += x;
+            f += (float)x;
+        }
+    }
+    return type == GA_F32 ? f : d;
+}
+
+static void fill(const group *g, const ga_exchange *x) {
+    for (int64_t i = 0; i < x->n; i++) ga_set(x->values, x->type, i, part(g->rank, i, x->type == GA_F32));
+}
+
+/* One exchange of each kind over these cuts; lengths below, at and above what a wire holds. */
+static void exchange(group *g, int64_t n, const int64_t *cuts, ga_dtype type, ga_dtype wire) {
+    static double values[9000], shard[9000];
+    ga_exchange x = {.kind = GA_ALL_REDUCE, .values = values, .n = n, .cuts = cuts, .type = type, .wire = wire};
+    const int64_t from = ga_cut(&x, g->rank, g->size), to = ga_cut(&x, g->rank + 1, g->size);
+    fill(g, &x);
+    assert_int_equal(ga_comm_start(g->comm, 3, &x, NULL), 0);
+    assert_int_equal(ga_comm_wait(g->comm, 3, NULL), 0);
+    for (int64_t i = 0; i < n; i++) assert_true(ga_get(values, type, i) == sum_of(g, i, type, wire));
+
+    fill(g, &x);
+    x.kind = GA_REDUCE_SCATTER;
+    assert_int_equal(ga_comm_start(g->comm, 3, &x, NULL), 0);
+    assert_int_equal(ga_comm_wait(g->comm, 3, NULL), 0);
+    for (int64_t i = from; i < to; i++) assert_true(ga_get(values, type, i) == sum_of(g, i, type, wire));
+
+    for (int add = 0; add < 2; add++) {
+        fill(g, &x);
+        x.shard = shard;
+        x.add = add;
+        assert_int_equal(ga_comm_start(g->comm, 3, &x, NULL), 0);
+        assert_int_equal(ga_comm_wait(g->comm, 3, NULL), 0);
+        for (int64_t i = from; i < to; i++) {
+            const double once = sum_of(g, i, type, wire);
+            const double expected = !add ? once : type == GA_F32 ? (float)once + (float)once : 2 * once;
+            assert_true(ga_get(shard, type, i - from) == expected);
+        }
+    }
+
+    for (int64_t i = 0; i < n; i++) ga_set(values, type, i, i >= from && i < to ? part(0, i, type == GA_F32) : -1);
+    x = (ga_exchange){.kind = GA_ALL_GATHER, .values = values, .n = n, .cuts = cuts, .type = type, .wire = type};
+    assert_int_equal(ga_comm_start(g->comm, 3, &x, NULL), 0);
+    assert_int_equal(ga_comm_wait(g->comm, 3, NULL), 0);
+    for (int64_t i = 0; i < n; i++) assert_true(ga_get(values, type, i) == part(0, i, type == GA_F32));
+}
+
+static void exchanges(void **state) {
+    group *g = *state;
+    static const int64_t lengths[] = {0, 1, 16, 777, 1024, 9000};
+    static const ga_dtype types[][2] = {{GA_F32, GA_F32}, {GA_F64, GA_F64}, {GA_F32, GA_BF16}, {GA_F32, GA_F16}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+            exchange(g, lengths[i], NULL, types[k][0], types[k][1]);
+    int64_t cuts[65] = {0}; /* of unequal length, the first empty */
+    for (int i = 2; i < g->size; i++) cuts[i] = cuts[i - 1] + 100 * i;
+    cuts[g->size] = 9000;
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++) exchange(g, 9000, cuts, types[k][0], types[k][1]);
+    ga_err e = {0};
+    float one = 1;
+    const ga_exchange wrong = {.kind = GA_ALL_REDUCE, .values = &one, .n = 1, .type = GA_F64, .wire = GA_BF16};
+    assert_int_equal(ga_comm_start(g->comm, 3, &wrong, &e), GA_BUG);
+    assert_has(e.msg, "exchange of F64 as BF16");
+    assert_int_equal(ga_comm_start(g->comm, 256, &wrong, &e), GA_BUG);
+    assert_has(e.msg, "request 256: not in 0..255");
 }
 
 static void agreement(void **state) {
@@ -146,7 +237,7 @@ static void checkpoint(void **state) {
 
 int test_ranks(void);
 int test_ranks(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(agreement),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(exchanges), cmocka_unit_test(agreement),
                                        cmocka_unit_test(checkpoint)};
     return cmocka_run_group_tests_name("ranks", tests, open_group, close_group);
 }

@@ -50,7 +50,7 @@ local function schedule_lines(config)
 end
 
 -- Constants of model.c that come straight from the spec.
-local function facts_text(config, facts, target)
+local function facts_text(g, config, facts, target)
     local train = config.train
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
@@ -70,7 +70,7 @@ local function facts_text(config, facts, target)
         ("    DDP = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
             config.mode.ranks and 1 or 0, config.ranks_required or 0, config.threads or 0,
             config.eval and config.eval.batches or 0)
-            .. table.concat(ordered.collect(target.constants(config), function(constant)
+            .. table.concat(ordered.collect(target.constants(config, g), function(constant)
                 return (",\n    %s = %d"):format(constant[1], constant[2])
             end)),
         "};", "" }, "\n")
@@ -80,7 +80,7 @@ end
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
-        nominal = nominal_of(config), best = config.best ~= nil, scale_started = scaler.lines(config).scale_started,
+        nominal = nominal_of(config), best = config.best ~= nil, wires = own.wires or false, scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
 
@@ -90,7 +90,7 @@ function model.render(g, config, facts, context, updates, header)
     local plateau = config.schedule.rule.plateau or false
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
-            facts = text.block(facts_text(config, facts, context.target)), plateau = plateau } },
+            facts = text.block(facts_text(g, config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
             f1 = config.measures_f1, perplexity = config.measures_perplexity, errors = config.measures_errors,
             measured = text.block(measured(config)),

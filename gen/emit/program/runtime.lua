@@ -18,7 +18,7 @@ function runtime.sources(config, target)
     local list = target.threads and table.move(RUNTIME, 1, #RUNTIME, 2, { "base/team" }) or ordered.copy(RUNTIME)
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
-        config.best and { "loop/best" } or {},
+        config.best and { "loop/best" } or {}, config.mode.ranks and { "ranks/exchange" } or {},
         target.runtime(config) } do
         table.move(own, 1, #own, #list + 1, list)
     end
@@ -36,7 +36,7 @@ end
 
 local function wants_header(config, target, name)
     local half = name:match("(b?f16)%.h$")
-    if half then return half == gradients.half_of(config) end
+    if half then return half == gradients.half_of(config) or config.mode.ranks and target.threads ~= nil end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end
@@ -47,7 +47,10 @@ function runtime.add(config, target, files)
     add "runtime/log/probe.c"
     if target.library then add "runtime/ranks/collect.c" end
     for _, name in ipairs(runtime.sources(config, target)) do add("runtime/" .. name .. ".c") end
-    for _, name in ipairs(target.engines(config)) do add("runtime/ranks/comm_" .. name .. ".c") end
+    for _, name in ipairs(target.engines(config)) do
+        add("runtime/ranks/comm_" .. name .. ".c")
+        if config.mode.ranks and name ~= "nccl" then add(("runtime/ranks/%s_exchange.c"):format(name)) end
+    end
     for _, name in ipairs(host.embedded_names("runtime/")) do
         if name:match("%.h$") and wants_header(config, target, name) then add(name) end
     end

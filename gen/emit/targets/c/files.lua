@@ -9,9 +9,20 @@ local c_files = {}
 
 local NOTHING = text.block("")
 
+-- Parts of exchanges under way travel through this many buffers: GA_WIRES of runtime/ranks/comm.h.
+local WIRES = 4
+
+-- Bytes of one of them: those of the largest bucket, but no more than a bucket should have, and enough for 1,024 ranks.
+local function wire_bytes(g, config)
+    local largest, element = 0, g.real == "f64" and 8 or 4
+    for _, bucket in ipairs(g.buckets) do largest = math.max(largest, bucket.n) end
+    return math.max(math.min(largest, config.bucket_elements) * element, 1024 * 16 * element) // 1
+end
+
 --- The arenas of training.
-function c_files.arenas(g, _, add)
+function c_files.arenas(g, config, add)
     for _, arena in ipairs(g.arenas) do add(arena.name, batch.arena_bytes(g, arena), arena.doc or "training") end
+    if config.mode.ranks then add("wires", WIRES * wire_bytes(g, config), "parts of the sums over the ranks") end
 end
 
 --- The arguments of main.c and the README.
@@ -27,10 +38,14 @@ end
 function c_files.sizes() return {} end
 
 --- More arguments of model.c.
-function c_files.model() return ordered.copy(c_files.main(), { device_arenas = NOTHING }) end
+function c_files.model(config)
+    return ordered.copy(c_files.main(), { device_arenas = NOTHING, wires = config.mode.ranks or false })
+end
 
 --- More constants of model.c: { name, value }.
-function c_files.constants() return {} end
+function c_files.constants(config, g)
+    return config.mode.ranks and { { "WIRE_BYTES", wire_bytes(g, config) } } or {}
+end
 
 --- More assignments of model.c's place().
 function c_files.flat_places() return {} end
