@@ -42,6 +42,11 @@ function COMMANDS.run(o)
     return run.start(generate(o, run.build), o.rest)
 end
 
+function COMMANDS.fit(o)
+    if not o.lr then diag.fail("gagen", "fit: --lr is missing, expected gagen fit SPEC --lr", {}) end
+    return require "command.rate_test".run(o)
+end
+
 function COMMANDS.check(o)
     local equiv = o.equiv and require "command.equiv"
     local numbers = equiv and equiv.parse(o.equiv)
