@@ -98,7 +98,7 @@ commands.list = {
         doc = "every layer, byte, kernel and collective, before anything runs",
         details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of "
             .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
-            .. "for the table its names lose their beginnings. --why adds a line for each decision: what is fused and "
+            .. "for a table names lose their middles. --why adds a line for each decision: what is fused and "
             .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
             .. "why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
