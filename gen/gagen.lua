@@ -1,6 +1,7 @@
 -- gagen: the driver. A command is a short list of steps: options -> spec -> passes -> emit -> files. A module that only
 -- one command needs is loaded by that command.
 local colour = require "base.colour"
+local columns = require "base.columns"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local options = require "command.options"
@@ -42,6 +43,11 @@ function COMMANDS.run(o)
     return run.start(generate(o, run.build), o.rest)
 end
 
+function COMMANDS.fit(o)
+    if not o.lr then diag.fail("gagen", "fit: --lr is missing, expected gagen fit SPEC --lr", {}) end
+    return require "command.rate_test".run(o)
+end
+
 function COMMANDS.check(o)
     local equiv = o.equiv and require "command.equiv"
     local numbers = equiv and equiv.parse(o.equiv)
@@ -61,7 +67,8 @@ function COMMANDS.plan(o)
         io.write(host.json(facts) .. "\n")
         return 0
     end
-    io.write(colour.headings(plan.text(facts, host.terminal(1) or nil) .. (o.why and plan.decisions(g) or ""), 1))
+    local width = columns.of(1)
+    io.write(colour.headings(plan.text(facts, width) .. (o.why and plan.decisions(g, width) or ""), 1))
     return 0
 end
 
@@ -91,7 +98,7 @@ function COMMANDS.show(o)
 end
 
 function COMMANDS.ls(o)
-    io.write(require "command.ls" (o.spec and require "spec.load".name(o.spec), o.json))
+    io.write(require "command.ls" (o.spec and require "spec.load".name(o.spec), o.json, columns.of(1)))
     return 0
 end
 
@@ -111,7 +118,7 @@ function COMMANDS.tokenize(o)
 end
 
 function COMMANDS.list(o)
-    io.write(colour.headings(require "command.list" (o.arguments[1]), 1))
+    io.write(colour.headings(columns.wrapped(require "command.list" (o.arguments[1]), columns.of(1)), 1))
     return 0
 end
 
@@ -127,8 +134,8 @@ function COMMANDS.help(o)
     elseif o.completion then
         made = require "command.completion" (o.completion)
     else
-        local help = require "command.help"
-        made = colour.headings(word and help.word(word) or help.all(), 1)
+        local help, width = require "command.help", columns.of(1)
+        made = colour.headings(columns.wrapped(word and help.word(word, width) or help.all(), width), 1)
     end
     io.write(made)
     return 0

@@ -59,6 +59,7 @@ commands.options = {
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
     { name = "--force", key = "force",
         doc = "overwrite edited files, keeping a copy of each; write into a folder with files of others" },
+    { name = "--lr", key = "lr", doc = "fit the learning rate" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -97,7 +98,7 @@ commands.list = {
         doc = "every layer, byte, kernel and collective, before anything runs",
         details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of "
             .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
-            .. "for the table its names lose their beginnings. --why adds a line for each decision: what is fused and "
+            .. "for a table names lose their middles. --why adds a line for each decision: what is fused and "
             .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
             .. "why a kernel waits.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
@@ -107,6 +108,15 @@ commands.list = {
             .. "that of a group is multiplied by its lr_scale. For \"plateau\" it is the rate before any "
             .. "evaluation. Skipped updates are not considered.",
         example = "gagen lr specs/digits_mlp.lua" },
+    { name = "fit", arguments = { "SPEC" }, rest = "OPTIONS", options = with("--lr", "-o", "--force"),
+        doc = "suggest a learning rate, --lr: train with rising rates and read the losses",
+        details = "The program is written to out/NAME--fit=lr, or with -o, and trains for 200 updates in a run of its "
+            .. "own: in the place of the schedule the rate rises by one factor from update to update, from the "
+            .. "optimizer's lr / 1000 to lr * 1000. The loss is smoothed, its mean over 11 updates, and ends where it "
+            .. "is not finite or above 4 times the least. Suggested is the rate around which the smoothed loss falls "
+            .. "most, from 5 updates before to 5 behind, up to its least; exit 1 if it falls by no more than its "
+            .. "noise. A schedule that is a function of the spec cannot be replaced. OPTIONS go to the program.",
+        example = "gagen fit specs/digits_mlp.lua --lr" },
     { name = "kernels", arguments = { "SPEC" }, options = with(),
         doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua" },
     { name = "show", arguments = { "SPEC", "[NAME]" }, options = with(),
@@ -152,7 +162,7 @@ commands.list = {
 }
 
 commands.exit = {
-    { 0, "done" }, { 1, "your input; or check --equiv finds a difference" }, { 2, "a bug of gagen" },
+    { 0, "done" }, { 1, "your input; or check --equiv finds a difference, fit no rate" }, { 2, "a bug of gagen" },
     { 3, "disk, memory or tools" },
 }
 

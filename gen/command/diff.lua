@@ -1,5 +1,6 @@
 -- diff: `gagen diff A B`: the differences of two programs: first the plans (parameters, memory, work, kernels,
 -- collectives), then the text of the files. A and B are specs or folders of programs.
+local columns = require "base.columns"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local lines = require "base.lines"
@@ -183,9 +184,10 @@ local function list_lines(changes, line)
     end
 end
 
-local function report(facts)
+-- The report as text: its hunks as they are, other lines broken at `width`, the terminal's columns or nil.
+local function report(facts, width)
     local out = {}
-    local function line(...) out[#out + 1] = string.format(...):gsub(" +$", "") .. "\n" end
+    local function line(...) out[#out + 1] = columns.wrapped(string.format(...):gsub(" +$", "") .. "\n", width) end
     line("a  %s", facts.a)
     line("b  %s\n", facts.b)
     for _, f in ipairs(facts.figures) do
@@ -217,7 +219,7 @@ function diff.run(o)
     local a = side(first, o, second and o.set or nil)
     local b = side(second or first, o, o.set)
     local facts = facts_of(a, b)
-    io.write(o.json and host.json(facts) .. "\n" or report(facts))
+    io.write(o.json and host.json(facts) .. "\n" or report(facts, columns.of(1)))
 end
 
 return diff

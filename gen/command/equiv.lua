@@ -7,6 +7,7 @@
 -- requires. Adam's division by sqrt(v) turns both into full steps, so the parameters of such elements are counted
 -- but not compared.
 local batchnorm = require "spec.batchnorm"
+local columns = require "base.columns"
 local compile = require "command.compile"
 local diag = require "base.diag"
 local kept_runtime = require "command.kept_runtime"
@@ -253,7 +254,7 @@ function equiv.run(o, list, g, c, work)
     remove(temporary)
     if not done then error(result, 0) end
     result.notes = reasons(g, c)
-    io.write(o.json and host.json(result) .. "\n" or report(result))
+    io.write(o.json and host.json(result) .. "\n" or columns.wrapped(report(result), columns.of(1)))
     return result.equal
 end
 

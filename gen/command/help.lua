@@ -1,4 +1,5 @@
 -- help: `gagen help`, and the help of one command or of one thing that a spec may use.
+local columns = require "base.columns"
 local commands = require "command.commands"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
@@ -29,20 +30,12 @@ end
 
 --- `text` broken into lines of at most `width` columns, each with the prefix `pad`.
 function help.wrapped(text, pad, width)
-    local lines, line = {}, ""
-    for word in text:gmatch("%S+") do
-        if #line > 0 and #pad + #line + 1 + #word > width then
-            lines[#lines + 1], line = pad .. line .. "\n", ""
-        end
-        line = line .. (#line > 0 and " " or "") .. word
-    end
-    lines[#lines + 1] = #line > 0 and pad .. line .. "\n" or nil
-    return table.concat(lines)
+    return table.concat(columns.broken(pad .. text, width, pad), "\n") .. "\n"
 end
 
-local function of_command(command)
+local function of_command(command, width)
     local out = { "command: gagen ", commands.usage(command), "\n  ", command.doc, "\n" }
-    if command.details then out[#out + 1] = "\n" .. help.wrapped(command.details, "  ", 100) end
+    if command.details then out[#out + 1] = "\n" .. help.wrapped(command.details, "  ", math.min(width or 100, 100)) end
     if #command.options > 0 then out[#out + 1] = "\n" end
     for _, name in ipairs(command.options) do out[#out + 1] = option_line(commands.option(name)) end
     out[#out + 1] = "\n  example: " .. command.example .. "\n"
@@ -65,12 +58,12 @@ local function of_entry(entry)
     return table.concat(out)
 end
 
---- The help of all commands and entries of that name.
-function help.word(name)
+--- The help of all commands and entries of that name. width: of the terminal, or nil.
+function help.word(name, width)
     local command = commands.find(name)
     local found, names = reference.find(name)
     local parts = ordered.collect(found, of_entry)
-    if command then table.insert(parts, 1, of_command(command)) end
+    if command then table.insert(parts, 1, of_command(command, width)) end
     if #parts == 0 then
         local all = table.move(commands.names(), 1, #commands.list, #names + 1, names)
         diag.fail("help", ("nothing is called '%s'"):format(name), { hint = diag.suggest(name, all),

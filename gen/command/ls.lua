@@ -1,4 +1,5 @@
 -- ls: `gagen ls`: the training runs of programs as a table, or as JSON.
+local columns = require "base.columns"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local runs = require "command.runs"
@@ -21,9 +22,10 @@ end
 
 local function loss_text(loss) return math.type(loss) and ("%.4g"):format(loss) or loss end
 
+-- Title and text of each column, and its kind for columns.aligned.
 local COLUMNS = {
-    { "program", function(run) return run.program end },
-    { "run", function(run) return run.run end },
+    { "program", function(run) return run.program end, name = true },
+    { "run", function(run) return run.run end, name = true },
     { "when", function(run) return local_time(run.started) end },
     { "state", function(run) return run.state .. (run.reason and run.reason ~= run.state
         and " (" .. run.reason .. ")" or "") end },
@@ -31,34 +33,25 @@ local COLUMNS = {
     { "loss", function(run) return loss_text(run.last_loss) end },
     { "best", function(run) return loss_text(run.best_loss) end },
     { "size", function(run) return run.bytes and text.bytes(run.bytes) end },
-    { "differs", function(run) return #run.differs > 0 and table.concat(run.differs, ", ") or nil end },
+    { "differs", function(run) return #run.differs > 0 and table.concat(run.differs, ", ") or nil end,
+        prose = true },
 }
 
-local function table_of(list)
-    local rows, widths = { ordered.collect(COLUMNS, function(column) return column[1] end) }, {}
-    for i, run in ipairs(list) do
-        rows[i + 1] = ordered.collect(COLUMNS, function(column)
-            return diag.escape(tostring(column[2](run) or "-"))
-        end)
-    end
-    for k in ipairs(COLUMNS) do
-        widths[k] = 0
-        for _, row in ipairs(rows) do widths[k] = math.max(widths[k], utf8.len(row[k])) end
-    end
-    return table.concat(ordered.collect(rows, function(row)
-        local line = table.concat(ordered.collect(row, function(cell, k)
-            return cell .. (" "):rep(widths[k] - utf8.len(cell))
-        end), "  ")
-        return (line:gsub(" +$", "")) .. "\n"
-    end))
+-- width: of the terminal, or nil.
+local function table_of(list, width)
+    local rows = ordered.collect(list, function(run)
+        return ordered.collect(COLUMNS, function(column) return diag.escape(tostring(column[2](run) or "-")) end)
+    end)
+    table.insert(rows, 1, ordered.collect(COLUMNS, function(column) return column[1] end))
+    return table.concat(columns.aligned(rows, { columns = COLUMNS, width = width }), "\n") .. "\n"
 end
 
---- The text of `gagen ls` for the program `name`, or for all below out if it is nil.
-return function(name, as_json)
+--- The text of `gagen ls` for the program `name`, or for all below out if it is nil. width: of the terminal, or nil.
+return function(name, as_json, width)
     local list = runs.list(name)
     if as_json then return host.json(setmetatable(list, { array = true })) end
     if #list == 0 then
         return ("no runs%s below out: gagen run starts one\n"):format(name and " of " .. name or "")
     end
-    return table_of(list)
+    return table_of(list, width)
 end

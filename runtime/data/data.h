@@ -59,6 +59,8 @@ typedef struct ga_loader_config {
     int rank, world;
     uint64_t seed;
     bool shuffle;
+    int64_t overfit; /* > 0: micro-batch m since the last seek has the rows of micro-batch m mod `overfit` of epoch 0;
+                        epochs, cycles and random draws are as without; not for a feed */
 } ga_loader_config;
 
 /* Micro-batches of an epoch, GA_EPOCHS_OPEN with a feed, and how cycles go through them. */

@@ -149,25 +149,27 @@ static int64_t read_next(ga_loader *l, const ga_place *p, char *batch, ga_err *e
     return rows;
 }
 
-/* Fills the micro-batch at p. With `consume` the dropped tail is first read into the same slot. */
-static void fill_from_memory(ga_loader *l, const ga_place *p, int64_t unread, char *batch) {
+/* Fills micro-batch m since the last seek, at p. With `consume` the dropped tail is first read into the same slot. */
+static void fill_from_memory(ga_loader *l, int64_t m, const ga_place *p, int64_t unread, char *batch) {
+    const bool all = l->c.overfit == 0;
+    const ga_place rows = {all ? p->epoch : 0, all ? p->position : m % l->c.overfit, p->cycle, p->r};
     ga_place tail = {.epoch = p->epoch - 1, .position = unread, .cycle = p->cycle};
     const int64_t batches = l->epochs.batches;
     for (; l->c.consume && tail.position < batches; tail.position++)
         ga_batch_fill(&l->c, &tail, batch);
-    ga_batch_fill(&l->c, p, batch);
+    ga_batch_fill(&l->c, &rows, batch);
 }
 
 /* Fills the next slot. The lock is released meanwhile, so a seek may make the micro-batch obsolete. */
 static void fill_next(ga_loader *l) {
-    const int64_t generation = l->generation, unread = l->unread, full = l->c.batch * l->c.world;
-    char *batch = l->ring + (size_t)(l->filled % l->slots) * l->bytes;
+    const int64_t generation = l->generation, unread = l->unread, full = l->c.batch * l->c.world, m = l->filled;
+    char *batch = l->ring + (size_t)(m % l->slots) * l->bytes;
     const ga_place p = l->fill;
     int64_t rows = full;
     ga_err e;
     pthread_mutex_unlock(&l->lock);
     if (streams(&l->c)) rows = read_next(l, &p, batch, &e);
-    else fill_from_memory(l, &p, unread, batch);
+    else fill_from_memory(l, m, &p, unread, batch);
     pthread_mutex_lock(&l->lock);
     if (generation != l->generation) return;
     int code = rows < 0 ? (int)rows : GA_OK;
@@ -215,10 +217,22 @@ static void start_reading(ga_loader *l) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* Refuses more micro-batches than an epoch has. */
+static int check_overfit(const ga_loader_config *c, const ga_epochs *epochs, ga_err *e) {
+    if (c->overfit > 0 && streams(c))
+        return ga_fail(e, GA_INPUT, "--overfit %lld: a stream is read forward only: leave stream = true out of the "
+                       "spec's data", (long long)c->overfit);
+    if (c->overfit > epochs->batches)
+        return ga_fail(e, GA_INPUT, "--overfit %lld: an epoch has %lld micro-batches on each rank, a number from 1 to "
+                       "%lld expected", (long long)c->overfit, (long long)epochs->batches, (long long)epochs->batches);
+    return GA_OK;
+}
+
 int ga_loader_open(ga_loader **out, const ga_loader_config *c, ga_arena *a, ga_err *e) {
     *out = NULL;
     const ga_epochs epochs = ga_loader_epochs(c);
     GA_TRY(check_epoch(c, &epochs, ga_split_count(&c->data.split, false), e));
+    GA_TRY(check_overfit(c, &epochs, e));
     const size_t slots = slots_of(c), bytes = ga_batch_bytes(c->data.source, c->batch);
     ga_loader *l = ga_take(a, sizeof *l, 64, e);
     slot *table = l ? ga_take(a, slots * sizeof *table, 64, e) : NULL;

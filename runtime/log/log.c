@@ -116,6 +116,7 @@ void ga_log_start(ga_log *l, const ga_start_event *v) {
     add_int(&t, "parameters", v->parameters);
     add_int(&t, "planned_bytes", v->planned_bytes);
     ga_text_add(&t, ",\"seed\":%llu", (unsigned long long)v->seed);
+    if (v->overfit) add_int(&t, "overfit", v->overfit);
     add_text(&t, "resumed_from", v->resumed_from);
     ga_text_add(&t, "}");
     send(&l->json, &t);

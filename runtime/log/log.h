@@ -29,6 +29,7 @@ typedef struct ga_start_event {
     int ranks, threads;
     int64_t parameters, planned_bytes;
     uint64_t seed;
+    int64_t overfit; /* 0: all micro-batches */
 } ga_start_event;
 
 typedef struct ga_update_event {

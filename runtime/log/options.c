@@ -30,6 +30,8 @@ static const option options[] = {
      0},
     {"init", "FILE.safetensors", "initial parameters; the file may hold more tensors", TEXT, AT(init), 0, 0},
     {"fresh", "GLOB,...", "of --init: keep what FILE lacks or has in another shape: 'head.*'", TEXT, AT(fresh), 0, 0},
+    {"overfit", "N", "train on the first N micro-batches of an epoch, again and again; saves no checkpoints", NUMBER,
+     AT(overfit), 1, INT64_MAX},
     {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
     {"log", "FILE.jsonl", "append one JSON object per event; default: log.jsonl in the run's folder", TEXT, AT(log), 0,
      0},
@@ -160,7 +162,8 @@ static bool given(const bool *seen, const char *name) {
 
 /* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
-    static const char *const training[] = {"watch", "dump", "stop-micro", "run"}, *const instead[] = {"eval", "sample"};
+    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit"},
+                     *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"};
     if (given(seen, "fresh") && !given(seen, "init"))
         return ga_fail(e, GA_INPUT, "--fresh: given without --init, expected both");
     if (given(seen, "temperature") && !given(seen, "sample"))
@@ -169,10 +172,14 @@ static int check_together(const bool *seen, ga_err *e) {
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
     if (given(seen, "run") && given(seen, "save-init"))
         return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 10; i++)
         if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
             return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
                            instead[i % 2]);
+    for (int i = 0; i < 2; i++)
+        if (given(seen, "overfit") && given(seen, saved[i]))
+            return ga_fail(e, GA_INPUT, "--overfit: given beside --%s, but a run of a few micro-batches has no "
+                           "checkpoints", saved[i]);
     return GA_OK;
 }
 

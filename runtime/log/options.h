@@ -22,6 +22,7 @@ typedef struct ga_options {
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */
     int64_t stop_micro;     /* [0] save and stop after this micro-step */
+    int64_t overfit;        /* [0] train on the first `overfit` micro-batches of an epoch only, without checkpoints */
     int64_t sample;         /* [0] tokens to generate, instead of training */
     double temperature;     /* [1] of --sample; 0: always the likeliest token */
     bool check_finite;      /* train-probe: stop at the first value that is not finite */

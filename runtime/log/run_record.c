@@ -76,6 +76,8 @@ static json_t *settings_of(const ga_run_start *s) {
     add_setting(list, "cycles", o->cycles ? number : NULL);
     snprintf(number, sizeof number, "%d", o->threads);
     add_setting(list, "threads", o->threads ? number : NULL);
+    snprintf(number, sizeof number, "%lld", (long long)o->overfit);
+    add_setting(list, "overfit", o->overfit ? number : NULL);
     add_setting(list, "data", o->data);
     add_setting(list, "init", o->init);
     add_setting(list, "fresh", o->fresh);

@@ -21,7 +21,7 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
         .data = {&m->train, $split},
         .batch = B, $serving
         .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
-        .seed = m->seed, .shuffle = SHUFFLE,
+        .seed = m->seed, .shuffle = SHUFFLE, .overfit = o->overfit,
     };
     $evaluation
     if (ga_batch_bytes(&m->train, B) != BATCH_BYTES)

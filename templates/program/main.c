@@ -281,7 +281,8 @@ static const char *missing_feature(void) {
 static void say_stopped(const model *m, const ga_options *o) {
     if (ga_comm_rank(m->comm) != 0) return;
     if (!m->checkpoint)
-        ga_say("$name: stopped, and nothing was saved: --save-init makes no run");
+        ga_say("$name: stopped, and nothing was saved: %s", o->overfit ? "--overfit keeps no checkpoints"
+               : "--save-init makes no run");
     else if (o->checkpoint)
         ga_say("$name: stopped; it goes on with: %s --checkpoint %s --resume latest", o->argv[0], o->checkpoint);
     else

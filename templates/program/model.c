@@ -128,7 +128,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
                        ga_comm_rank(m->comm), runtime, e));
     ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->run.checkpoints);
     c.resumes = o->resume != NULL;
-    if (!trains || (!in_run && !o->checkpoint)) return 0;
+    if (!trains || o->overfit || (!in_run && !o->checkpoint)) return 0;
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
@@ -205,7 +205,8 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
 //% else
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
 //% end
-        .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed});
+        .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed,
+        .overfit = o->overfit});
     m->started = true;
     ga_run_begin(&m->run, o->quiet);
     return 0;

@@ -128,9 +128,9 @@ add("headings of plan, list and help are bold on a terminal only", function(t)
     local terminal = t.load("tests/lua/terminal.lua")
     for command, heading in next, { plan = "memory", help = "options:", list = "layers:" } do
         local words = t.gagen .. " " .. command .. (command == "plan" and " specs/digits_mlp.lua" or "")
-        local text = terminal(t, words, 200, { "TERM=xterm", "NO_COLOR" })
+        local text = terminal(t, words, 1000, { "TERM=xterm", "NO_COLOR" })
         t.contains(text, "\n\27[1m" .. heading .. "\27[0m")
-        t.equal(text:gsub("\27%[%d+m", ""), terminal(t, words .. " | cat", 200, { "TERM=xterm", "NO_COLOR" }))
+        t.equal(text:gsub("\27%[%d+m", ""), terminal(t, words .. " | cat", 1000, { "TERM=xterm", "NO_COLOR" }))
     end
 end)
 

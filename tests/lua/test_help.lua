@@ -136,7 +136,7 @@ end)
 add("the examples of the commands run", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local long = { run = true, check = true, generate = true, doctor = true, new = true,
-        tokenize = true }
+        tokenize = true, fit = true }
     for _, command in ipairs(commands.list) do
         if not long[command.name] then
             local words = {}

@@ -15,6 +15,7 @@ local function printed()
             local field = line:match 'add_%w+%(&t, "([%w_]+)"' or line:match [[,\"([%w_]+)\":]]
             local flag = line:match "^    if %(v%->fields & ([%u_]+)"
             local optional = flag and flag ~= always or field == "resumed_from"       -- a text may be NULL
+                or line:find "^    if %(v%->%w+%)"
             if field then table.insert(events[event], field .. (optional and "?" or "")) end
         end
     end

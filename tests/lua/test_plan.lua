@@ -247,7 +247,7 @@ add("the table of layers has aligned columns; on a terminal long names are cut",
     local terminal = t.load("tests/lua/terminal.lua")
     t.contains(terminal(t, t.gagen .. " plan " .. path, 67), [[
   layer            kind    output   times  parameters  forward FLOP
-  …ame_of_a_layer  linear  (8, 24)      1       1,560        73,728
+  a_rath..._layer  linear  (8, 24)      1       1,560        73,728
   h.N.fc           linear  (8, 24)      2       1,200        55,296
 ]])
     t.contains(terminal(t, t.gagen .. " plan " .. path, 200), "\n  a_rather_long_name_of_a_layer  linear ")

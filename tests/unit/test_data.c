@@ -149,6 +149,48 @@ static void too_small(void **state) {
     ga_arena_close(&a);
 }
 
+/* Micro-batch m has the rows of micro-batch m mod N of the first epoch, on each rank its own, also over the tail that
+ * each epoch drops: 82 rows give 20 micro-batches on one rank and 10 on two. */
+static void overfit(void **state) {
+    (void)state;
+    enum { A = 3, CYCLES = 17 };
+    static const struct { int world, n; } table[] = {{1, 1}, {1, 4}, {1, 20}, {2, 2}, {2, 10}};
+    const ga_accumulate full = {0, A};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        for (int rank = 0; rank < table[i].world; rank++) {
+            const int world = table[i].world, n = table[i].n;
+            ga_loader_config c = config(&full, rank, world);
+            c.overfit = n;
+            ga_arena a = open_arena(ga_loader_bytes(&c));
+            ga_loader *l;
+            assert_int_equal(ga_loader_open(&l, &c, &a, NULL), 0);
+            for (int m = 0; m < A * CYCLES; m += A) {
+                assert_int_equal(ga_loader_cycle(l, NULL), A);
+                for (int k = 0; k < A; k++) {
+                    const ga_micro *micro = ga_loader_micro(l, k);
+                    assert_true(micro->cycle == m / A && micro->row == (k * world + rank) * 4);
+                    for (int b = 0; b < 4; b++) {
+                        const uint64_t j = (uint64_t)(((m + k) % n * world + rank) * 4 + b);
+                        const int64_t p = (int64_t)ga_permute(11, ga_rng_stream("epoch"), 82, j);
+                        assert_int_equal(((const int32_t *)ga_loader_field(l, k, 1))[b],
+                                         ga_split_row(&c.data.split, false, p));
+                    }
+                }
+                ga_loader_release(l, A);
+            }
+            ga_loader_close(l);
+            ga_arena_close(&a);
+        }
+    ga_loader_config c = config(&full, 0, 2);
+    c.overfit = 11;
+    ga_arena a = open_arena(ga_loader_bytes(&c));
+    ga_loader *l;
+    ga_err e;
+    assert_int_equal(ga_loader_open(&l, &c, &a, &e), GA_INPUT);
+    assert_has(e.msg, "--overfit 11: an epoch has 10 micro-batches on each rank, a number from 1 to 10 expected");
+    ga_arena_close(&a);
+}
+
 static void evaluation(void **state) {
     (void)state;
     int seen[ROWS] = {0}, total = 0;
@@ -187,6 +229,7 @@ int test_data(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(splits),
                                        cmocka_unit_test(ranks_and_accumulation),
                                        cmocka_unit_test(epochs_and_seek),
-                                       cmocka_unit_test(too_small), cmocka_unit_test(evaluation)};
+                                       cmocka_unit_test(too_small), cmocka_unit_test(overfit),
+                                       cmocka_unit_test(evaluation)};
     return cmocka_run_group_tests_name("data", tests, NULL, NULL);
 }

@@ -65,6 +65,10 @@ static void refusals(void **state) {
         {"--quiet=1", "--quiet: takes no value"},
         {"--watch :3", "--watch: ':3' found"},
         {"--watch w:0", "PARAM or PARAM:N with N from 1 to 1000000"},
+        {"--overfit 0", "--overfit: '0' found, a whole number from 1 to"},
+        {"--overfit 2 --eval", "--overfit: given beside --eval, which does not train"},
+        {"--overfit 2 --resume latest", "--overfit: given beside --resume, but a run of a few micro-batches has no"},
+        {"--checkpoint c --overfit 2", "--overfit: given beside --checkpoint, but"},
         {"more", "'more': not an option"},
         {"--", "'--': not an option"},
     };

@@ -1,4 +1,5 @@
 -- doctor: what this machine has for building and running programs.
+local columns = require "base.columns"
 local profile = require "emit.program.profile"
 
 local doctor = {}
@@ -28,12 +29,12 @@ end
 
 --- Prints one line per thing; returns 0, or 3 if programs cannot be built here.
 function doctor.run()
-    local failures, warnings = 0, 0
+    local failures, warnings, width = 0, 0, columns.of(1)
     local function line(name, ok, found, missing, needed)
         local word = ok and "ok" or needed and "fail" or "warn"
         if not ok and needed then failures = failures + 1 end
         if not ok and not needed then warnings = warnings + 1 end
-        io.write(("  %-12s%-6s%s\n"):format(name, word, ok and found or missing))
+        io.write(columns.wrapped(("  %-12s%-6s%s\n"):format(name, word, ok and found or missing), width))
     end
     local cc = quiet(host.environment("CC") or "cc", "--version")
     line("compiler", cc, cc, "cc not found: apt install gcc", true)
@@ -50,8 +51,8 @@ function doctor.run()
     local driver, nvrtc = library("libcuda%.so%.1"), library("libnvrtc%.so%.")
     line("cuda", driver, driver, "no driver (libcuda.so.1): CUDA programs can be written and built, not run")
     line("nvrtc", nvrtc, nvrtc, "no libnvrtc: CUDA programs need it where they run (CUDA toolkit 12 or 13)")
-    io.write(("  %d warnings, %d failures%s\n"):format(warnings, failures,
-        failures == 0 and ": ready for CPU training" or ""))
+    io.write(columns.wrapped(("  %d warnings, %d failures%s\n"):format(warnings, failures,
+        failures == 0 and ": ready for CPU training" or ""), width))
     return failures == 0 and 0 or 3
 end
 

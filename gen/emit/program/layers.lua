@@ -1,4 +1,5 @@
 -- layers: the model as a table, a row for each layer that is applied.
+local columns = require "base.columns"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"
@@ -13,50 +14,26 @@ function layers.facts(g)
     end)
 end
 
--- `name` in exactly `width` characters; a longer one loses its beginning.
-local function fitted(name, width)
-    if #name > width then return "\u{2026}" .. name:sub(#name - width + 2) end
-    return name .. (" "):rep(width - #name)
-end
+local COLUMNS = { { name = true }, {}, {}, { right = true }, { right = true }, { right = true } }
 
--- Columns other than names, which are numbers from the third on.
-local HEADS = { "kind", "output", "times", "parameters", "forward FLOP" }
+local HEADS = { "layer", "kind", "output", "times", "parameters", "forward FLOP" }
 
 local function cells_of(layer)
-    return { layer.kind, graph.shape_text(layer.shape), tostring(layer.count), text.commas(layer.parameters),
-        text.commas(layer.flops_per_cycle) }
+    return { layer.name, layer.kind, graph.shape_text(layer.shape), tostring(layer.count),
+        text.commas(layer.parameters), text.commas(layer.flops_per_cycle) }
 end
 
---- Lines of the table of `list`, what layers.facts() gives, its sums last. columns: of the terminal; longer names begin
---- with an ellipsis. nil: names are whole.
-function layers.lines(list, columns)
+--- Lines of the table of `list`, what layers.facts() gives, its sums last. width: of the terminal, which may shorten
+--- names, or nil.
+function layers.lines(list, width)
     local parameters, flops = 0, 0
     for _, layer in ipairs(list) do
         parameters, flops = parameters + layer.parameters, flops + layer.flops_per_cycle
     end
     local rows = ordered.collect(list, cells_of)
     table.insert(rows, 1, HEADS)
-    rows[#rows + 1] = { "", "", "", text.commas(parameters), text.commas(flops) }
-    local names = ordered.collect(list, function(layer) return layer.name end)
-    table.insert(names, 1, "layer")
-    names[#names + 1] = "total"
-    local widths, longest, others = {}, 0, 2
-    for i = 1, #HEADS do
-        widths[i] = 0
-        for _, row in ipairs(rows) do widths[i] = math.max(widths[i], #row[i]) end
-        others = others + 2 + widths[i]
-    end
-    for _, name in ipairs(names) do longest = math.max(longest, #name) end
-    longest = math.min(longest, columns and math.max(columns - others, 8) or longest)
-    local lines = {}
-    for i, row in ipairs(rows) do
-        local line = { "  ", fitted(names[i], longest) }
-        for k, cell in ipairs(row) do
-            line[#line + 1] = ("  %" .. (k < 3 and "-" or "") .. widths[k] .. "s"):format(cell)
-        end
-        lines[i] = table.concat(line)
-    end
-    return lines
+    rows[#rows + 1] = { "total", "", "", "", text.commas(parameters), text.commas(flops) }
+    return columns.aligned(rows, { columns = COLUMNS, indent = 2, width = width })
 end
 
 return layers

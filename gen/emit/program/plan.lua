@@ -3,8 +3,10 @@
 local accumulation = require "spec.accumulation"
 local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
+local columns = require "base.columns"
 local graph = require "graph.graph"
 local layers = require "emit.program.layers"
+local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
@@ -141,22 +143,39 @@ function plan.facts(g, config, kernel_list)
     return facts
 end
 
---- Decisions of passes as text: about what, the choice, the reason.
-function plan.decisions(g)
-    local out, what, choice = { "decisions" }, 0, 0
-    for _, d in ipairs(g.decisions) do what, choice = math.max(what, #d.what + 2), math.max(choice, #d.choice + 2) end
-    local row = "  %-" .. what .. "s%-" .. choice .. "s%s"
-    for _, d in ipairs(g.decisions) do out[#out + 1] = row:format(d.what, d.choice, d.why) end
-    return table.concat(out, "\n") .. "\n"
+--- Decisions of passes as text: about what, the choice, the reason. width: of the terminal, or nil.
+function plan.decisions(g, width)
+    local rows = ordered.collect(g.decisions, function(d) return { d.what, d.choice, d.why } end)
+    local lines = columns.aligned(rows, { columns = { { name = true }, { name = true }, { prose = true } }, indent = 2,
+        width = width })
+    return table.concat({ "decisions", table.unpack(lines) }, "\n") .. "\n"
 end
 
 local commas = text.commas
 
 local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }
 
---- The plan as text for people. columns: of the terminal that shows it; nil: names are whole.
-function plan.text(facts, columns)
+local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }
+
+local KERNELS = { { name = true, least = 18 }, { least = 10 }, { least = 8, right = true },
+    { least = 12, right = true }, { least = 10, right = true }, { name = true, least = 18 }, { name = true } }
+
+local function kernel_rows(kernels)
+    local rows = ordered.collect(kernels, function(k)
+        return { k.name, k.role, tostring(k.calls), commas(k.flops), text.bytes(k.bytes), k.fn, k.at }
+    end)
+    table.insert(rows, 1, { "call", "section", "calls", "FLOP", "bytes", "function", "from" })
+    return rows
+end
+
+--- The plan as text for people. width: of the terminal that shows it, which may shorten names and break lines; nil:
+--- all is whole.
+function plan.text(facts, width)
     local out = {}
+    local function add_table(rows, kinds)
+        local lines = columns.aligned(rows, { columns = kinds, indent = 2, width = width })
+        table.move(lines, 1, #lines, #out + 1, out)
+    end
     local function line(...) out[#out + 1] = string.format(...) end
     line("%-10s  %s parameters   target %s, %s, profile %s", facts.name,
         commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
@@ -169,22 +188,12 @@ function plan.text(facts, columns)
         line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
     end
     line("%-12sresults of a micro-step, FLOP of an update", "model")
-    for _, row in ipairs(layers.lines(facts.layers, columns)) do line("%s", row) end
+    for _, row in ipairs(layers.lines(facts.layers, width)) do line("%s", row) end
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
-    for _, arena in ipairs(facts.arenas) do
-        line("  %-14s%14s  %s", arena.name, commas(arena.bytes), arena.what)
-    end
+    add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
-    local width, fn_width = 20, 20
-    for _, k in ipairs(facts.kernels) do
-        width, fn_width = math.max(width, #k.name + 2), math.max(fn_width, #k.fn + 2)
-    end
-    local row = "  %-" .. width .. "s%-12s%8s%14s%12s  %-" .. fn_width .. "s%s"
-    line(row, "call", "section", "calls", "FLOP", "bytes", "function", "from")
-    for _, k in ipairs(facts.kernels) do
-        line(row, k.name, k.role, k.calls, commas(k.flops), text.bytes(k.bytes), k.fn, k.at)
-    end
+    add_table(kernel_rows(facts.kernels), KERNELS)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else
@@ -196,7 +205,7 @@ function plan.text(facts, columns)
     end
     line("%-12s%s: %s", "boundary", facts.update.form, facts.update.why)
     line("%-12s%s", "outside", table.concat(facts.outside, "; "))
-    return table.concat(out, "\n") .. "\n"
+    return columns.wrapped(table.concat(out, "\n") .. "\n", width)
 end
 
 return plan
