@@ -199,7 +199,8 @@ static int open_tables(ga_comm *c, ga_err *e) {
     c->small = malloc(sizeof(double) * GA_COMM_SMALL * size);
     c->ranks.parts = malloc(sizeof(void *) * size);
     int *table = malloc(sizeof(int) * 4 * GA_WIRES * size);
-    if (!c->small || !c->ranks.parts || !table) return ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d ranks", c->ranks.size);
+    if (!c->small || !c->ranks.parts || !table)
+        return ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d ranks", c->ranks.size);
     for (int i = 0; i < GA_WIRES; i++) {
         c->wires[i].send = table + 4 * size * (size_t)i;
         c->wires[i].send_at = c->wires[i].send + size;
