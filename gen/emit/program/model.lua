@@ -80,7 +80,8 @@ end
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
-        nominal = nominal_of(config), best = config.best ~= nil, wires = own.wires or false, scale_started = scaler.lines(config).scale_started,
+        nominal = nominal_of(config), best = config.best ~= nil, wires = own.wires or false,
+        scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
 
