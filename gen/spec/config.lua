@@ -278,9 +278,6 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
-local METRICS = { "loss", "accuracy", "f1", "perplexity", "mae", "rmse" }
-local METRICS_TEXT = '"' .. table.concat(METRICS, '", "') .. '"'
-
 -- Refuses a perplexity, e to the mean loss of a target, where the loss is another.
 local function check_perplexity(c, at)
     local loss = c.loss.fields
@@ -296,16 +293,17 @@ end
 
 local function evaluation_of(c, given, path)
     local eval, at = simple(given, path, "eval")
+    local known = '"' .. table.concat(c.catalog.metrics.keys, '", "') .. '"'
     if #eval.metrics == 0 then
-        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected some of " .. METRICS_TEXT, {})
+        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected some of " .. known, {})
     end
     for i, metric in ipairs(eval.metrics) do
         if ordered.find(eval.metrics, metric) < i then
             diag.fail(diag.field(at, "metrics"), ("eval: metric '%s' is given twice"):format(metric), {})
         end
-        if not ordered.find(METRICS, metric) then
+        if not c.catalog.metrics:has(metric) then
             diag.fail(at, ("eval: metric %s is unknown, expected some of %s"):format(
-                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric), METRICS_TEXT), {})
+                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric), known), {})
         end
     end
     c.eval = given:has("eval") and eval or nil

@@ -205,6 +205,16 @@ add("errors of a loss that compares no numbers are refused", function(t)
     end
 end)
 
+add("each metric says whether a lower or a higher value is better", function(t)
+    local known = require("catalog.catalog").load()
+    local found = {}
+    for name in known.metrics:each() do
+        found[name] = require("spec.metrics").better({ catalog = known }, name)
+    end
+    t.equal(found, { loss = "lower", accuracy = "higher", f1 = "higher", perplexity = "lower", mae = "lower",
+        rmse = "lower" })
+end)
+
 add("the counts of the library", function(t)
     local programs = open(t)
     local p = programs.build("metrics_library", spec(), { lib = true })
