@@ -143,9 +143,9 @@ end
 
 local loaded
 
--- The metrics of an evaluation; better: whether a "lower" or a "higher" value is better.
+-- The metrics of an evaluation (spec/metrics.lua lists the fields of an entry).
 local function load_metrics()
-    local metrics = load_plain("metric", "metric", { "doc", "better" })
+    local metrics = load_plain("metric", "metric", { "doc", "better", "value" })
     for name, metric in metrics:each() do
         if metric.better ~= "lower" and metric.better ~= "higher" then
             error(("metric '%s' says better = %s, expected \"lower\" or \"higher\""):format(name,

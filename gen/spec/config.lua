@@ -6,6 +6,7 @@ local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local groups = require "spec.groups"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
@@ -278,49 +279,12 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
--- Refuses a perplexity, e to the mean loss of a target, where the loss is another.
-local function check_perplexity(c, at)
-    local loss = c.loss.fields
-    local other = not (c.loss.rule and c.loss.rule.target == "class") and "the loss is none over classes"
-        or loss.label_smoothing ~= 0 and "the loss has label_smoothing"
-        or loss.class_weights and "the loss has class_weights"
-        or c.loss.weight ~= "token" and ("the loss has weight = %q"):format(c.loss.weight)
-    if other then
-        diag.fail(diag.field(at, "metrics"), ("eval: perplexity is that of a plain cross_entropy, but %s: expected "
-            .. "\"loss\""):format(other), {})
-    end
-end
-
 local function evaluation_of(c, given, path)
     local eval, at = simple(given, path, "eval")
-    local known = '"' .. table.concat(c.catalog.metrics.keys, '", "') .. '"'
-    if #eval.metrics == 0 then
-        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected some of " .. known, {})
-    end
-    for i, metric in ipairs(eval.metrics) do
-        if ordered.find(eval.metrics, metric) < i then
-            diag.fail(diag.field(at, "metrics"), ("eval: metric '%s' is given twice"):format(metric), {})
-        end
-        if not c.catalog.metrics:has(metric) then
-            diag.fail(at, ("eval: metric %s is unknown, expected some of %s"):format(
-                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric), known), {})
-        end
-    end
+    metrics.read(c, eval, at)
     c.eval = given:has("eval") and eval or nil
     if c.eval and not data.has_eval_rows(c.data) then
         diag.fail(at, "eval: data has no rows for it: expected data.eval = FILE, or data.split = { eval = N }", {})
-    end
-    c.eval_at, c.measures_f1 = at, ordered.find(eval.metrics, "f1") ~= nil
-    c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
-    if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then
-        diag.fail(at, ("eval: %s needs a loss over classes"):format(c.measures_f1 and "f1" or "accuracy"), {})
-    end
-    c.measures_perplexity = ordered.find(eval.metrics, "perplexity") ~= nil
-    if c.measures_perplexity then check_perplexity(c, at) end
-    c.measures_errors = ordered.find(eval.metrics, "mae") ~= nil or ordered.find(eval.metrics, "rmse") ~= nil
-    if c.measures_errors and not (c.loss.rule and c.loss.rule.measures_errors) then
-        diag.fail(diag.field(at, "metrics"), ("eval: %s needs a loss that compares numbers: mse or smooth_l1"):format(
-            ordered.find(eval.metrics, "mae") and "mae" or "rmse"), {})
     end
 end
 

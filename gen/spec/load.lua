@@ -9,6 +9,7 @@ local glob = require "base.glob"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
 local losses = require "spec.losses"
+local metrics = require "spec.metrics"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
@@ -63,21 +64,7 @@ local function add_loss(g, b, c, target, output, traced_rows)
         node.outs.sums.tensor = g.sums
     end
     tally("tally", { loss = rows, target = g.loss.target, micro = g.micro }, g.loss.attrs)
-    if c.measures_hits then
-        if c.measures_f1 and c.classes ~= 2 then
-            diag.fail(c.eval_at, ("eval: f1 is that of class 1 of two, the model gives %d classes: expected "
-                .. "\"accuracy\""):format(c.classes), {})
-        end
-        b.body = g.evaluation
-        tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
-            micro = g.micro }, { f1 = c.measures_f1 })
-        b.body = g.forward
-    end
-    if c.measures_errors then
-        b.body = g.evaluation
-        tally("tally_errors", { errors = losses.errors(b, output, target), micro = g.micro })
-        b.body = g.forward
-    end
+    metrics.add(g, b, c, { output = output, target = target, micro = g.micro }, tally)
     b.keep_full = nil
 end
 
@@ -160,7 +147,7 @@ function load_spec.load(path, sets, choice)
     local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar",
         moves = c.scaler ~= nil and c.scaler.static == nil })
-    g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
+    g.sums = graph.tensor(g, { name = "sums", shape = { #c.sums }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
     c.loss.called = {}

@@ -194,8 +194,8 @@ static void $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, counted, f1)
-/* $fn: counts the rows whose largest logit is the target's
+//@ tally_hits(fn, params, source, counted, sum, f1)
+/* $fn: counts the hits of targets that count
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
 //% end
@@ -205,7 +205,7 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
         for (int64_t i = 0; i < n; i++) {
             if (target[i] == IGNORE) continue;
-            sums[SUM_HITS] += hits[i];
+            sums[$sum] += hits[i];
 //% if f1 then
             if (target[i] == 1) sums[hits[i] > 0 ? SUM_FOUND : SUM_MISSED] += 1;
 //% end
@@ -245,6 +245,31 @@ static void $fn($params) {
             int best = 0;
             for (int c = 1; c < C; c++) best = row[c] > row[best] ? c : best;
             y[i] = best == target[i];
+        }
+    }
+}
+
+//@ top_hit(fn, params, source, half, rows, C, k)
+/* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
+ * the greatest, and 0 if it is the target's
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+//% if half then
+            real row[C];
+            widen_row(row, logits + (size_t)i * C, C);
+//% else
+            const real *row = logits + (size_t)i * C;
+//% end
+            y[i] = 0;
+            if (target[i] == IGNORE) continue;
+            const real own = row[target[i]];
+            int greater = 0;
+            for (int c = 0; c < C; c++) greater += !(row[c] <= own);
+            y[i] = greater < $k;
         }
     }
 }

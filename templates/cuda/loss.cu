@@ -220,7 +220,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, threads, counted, f1)
+//@ tally_hits(fn, params, source, threads, counted, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
@@ -248,7 +248,7 @@ GA_KERNEL($threads) $fn($params) {
     missed = ga_block_sum(missed, scratch);
 //% end
     if (threadIdx.x == 0) {
-        sums[SUM_HITS] += total;
+        sums[$sum] += total;
 //% if f1 then
         sums[SUM_FOUND] += found;
         sums[SUM_MISSED] += missed;
@@ -275,4 +275,20 @@ GA_KERNEL($threads) $fn($params) {
         }
     }
     if (threadIdx.x == 0) y[i] = best == target[i];
+}
+
+//@ top_hit(fn, params, source, threads, type, x, own, rows, C, k)
+/* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
+ * the greatest, and 0 if it is the target's; one warp per row
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C };
+    const ga_int64 i = blockIdx.x;
+    const $type *row = logits + i * C;
+    const bool counts = target[i] != IGNORE;
+    const real own = counts ? $own : (real)0;
+    int greater = 0;
+    for (int c = threadIdx.x; c < C; c += GA_LANES) greater += !($x <= own);
+    for (int step = GA_LANES / 2; step > 0; step /= 2) greater += __shfl_xor_sync(GA_ALL_LANES, greater, step);
+    if (threadIdx.x == 0) y[i] = counts && greater < $k;
 }

@@ -52,7 +52,7 @@ static void copy_output(const model *m, float *out) {
     for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
 }
 
-//@ validation(name, ema, f1)
+//@ validation(name, ema, hits, f1)
 int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *out, ga_err *e) {
     double sums[SUMS];
 //% if ema then
@@ -61,8 +61,10 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
     GA_TRY(measure_batch(p, b, true, sums, e));
 //% end
     *out = ($(name)_metrics){.loss_sum = sums[SUM_LOSS], .weight = sums[SUM_WEIGHT],
-        .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT],
-        .correct = (int64_t)sums[SUM_HITS]};
+        .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT]};
+//% if hits then
+    out->correct = (int64_t)sums[SUM_HITS];
+//% end
 //% if f1 then
     out->tp = (int64_t)sums[SUM_FOUND];
     out->fn = (int64_t)sums[SUM_MISSED];

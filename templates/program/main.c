@@ -77,7 +77,7 @@ static int log_evaluation(model *m, bool due, ga_err *e) {
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
     ga_log_eval(m->log, &event);
-    return due ? $(name)_model_report(m, event.$metric, e) : 0;
+    return due ? $(name)_model_report(m, ga_eval_value(&event, "$metric"), e) : 0;
 }
 
 //@ cycle_by_steps(name)

@@ -103,7 +103,7 @@ typedef struct batch {
 } batch;
 
 //@ device_step(sum_names, parallel, small, step_fields)
-enum { $sum_names };
+$sum_names
 //% if parallel then
 enum { $small };
 //% end
@@ -138,7 +138,7 @@ typedef struct step {
     $groups
 } step;
 
-enum { $sum_names };
+$sum_names
 
 //@ saved(gradients)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */

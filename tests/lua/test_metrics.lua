@@ -193,6 +193,78 @@ add("mae and rmse, on both targets and over ranks", function(t)
     for ranks = 1, 2 do check(p, { ranks = ranks }) end
 end)
 
+-- Seven logits per row, the roots of the data: equal ones, rows without numbers, targets that are ignored.
+local CLASSES = 7
+
+local function logit(i, c) return i % 9 == 5 and 0 / 0 or math.floor(2.5 * math.sin(1.7 * i * c + i)) + 3 end
+
+local function one_of_seven(i) return i % 11 == 3 and IGNORE or i * i // 3 % CLASSES end
+
+-- The share of counted targets with fewer than five greater logits, and how many of the hits are ties.
+local function top_five()
+    local hits, counted, ties = 0, 0, 0
+    for i = 1, ROWS do
+        local own = one_of_seven(i) ~= IGNORE and logit(i, one_of_seven(i) + 1)
+        if own then
+            local greater, equal = 0, 0
+            for c = 1, CLASSES do
+                greater, equal = greater + (logit(i, c) > own and 1 or 0), equal + (logit(i, c) == own and 1 or 0)
+            end
+            counted = counted + 1
+            if own == own and greater < 5 then
+                hits, ties = hits + 1, ties + (greater + equal > 5 and 1 or 0)
+            end
+        end
+    end
+    return hits / counted, ties
+end
+
+local function top_five_case(t, programs)
+    local input, target, one = {}, {}, {}
+    for i = 1, ROWS do
+        for c = 1, CLASSES do input[#input + 1] = logit(i, c) >= 0 and logit(i, c) ^ 2 or -1 end
+        target[i] = one_of_seven(i)
+    end
+    for k = 1, CLASSES * CLASSES do one[k] = k % (CLASSES + 1) == 1 and 1 or 0 end
+    local rows = t.load("tests/numeric/rows.lua")
+    t.write(programs.folder() .. "/data/measured_seven.safetensors", rows.file {
+        { "input", "F64", { ROWS, CLASSES }, input }, { "target", "I32", { ROWS }, target } })
+    local init = t.temp() .. "/init.safetensors"
+    t.write(init, rows.file { { "out.weight", "F32", { CLASSES, CLASSES }, one } })
+    return init, (spec():gsub("measured.safetensors", "measured_seven.safetensors")
+        :gsub('linear "out" { 2 }', 'sqrt {}, linear "out" { 7, bias = false }'):gsub('"loss", "accuracy", "f1"', '"top5"')
+        :gsub("ignore = %-1", "%0, class_weights = { 1, 2, 3, 4, 5, 6, 7 }"))
+end
+
+add("top5, of whole and chunked logits, on both targets and over ranks", function(t)
+    local programs, environment = open(t)
+    local init, text = top_five_case(t, programs)
+    local share, ties = top_five()
+    assert(share > 0.5 and share < 0.95 and ties > 3, "a case that says little")
+    local function check(name, more, how, o)
+        local p = programs.build("metrics_top5_" .. name, text .. more, how)
+        local event = programs.events(p, { "--init", init, "--eval", env = o.env, ranks = o.ranks })[2]
+        t.near(event.top5, share, 1e-9)
+        t.equal({ event.rows, event.accuracy }, { ROWS })
+    end
+    check("whole", "", nil, {})
+    local chunked = 'memory { logits = "chunked", logits_rows = 3 }\n'
+    check("chunked", chunked .. 'parallel "ddp"\n', { comm = "mpi" }, { ranks = 2 })
+    check("half", 'precision "bf16"\n', nil, {})
+    check("cuda", 'target "cuda"\n', nil, { env = environment() })
+    check("cuda_chunked", chunked .. 'target "cuda"\n', nil, { env = environment() })
+end)
+
+add("top5 of five classes is refused", function(t)
+    local programs = open(t)
+    local path = programs.folder() .. "/top5_refused.lua"
+    t.write(path, (spec():gsub('"out" { 2 }', '"out" { 5 }'):gsub('"accuracy", "f1"', '"top5"')))
+    local result = programs.gagen { "check", path }
+    t.equal(result.status, 1)
+    t.contains(result.err, "top5_refused.lua:8: eval: top5 of 5 classes is always 1: expected a model of 6 or more, or "
+        .. '"accuracy"')
+end)
+
 add("errors of a loss that compares no numbers are refused", function(t)
     local programs = open(t)
     local path = programs.folder() .. "/errors_refused.lua"
@@ -212,7 +284,7 @@ add("each metric says whether a lower or a higher value is better", function(t)
         found[name] = require("spec.metrics").better({ catalog = known }, name)
     end
     t.equal(found, { loss = "lower", accuracy = "higher", f1 = "higher", perplexity = "lower", mae = "lower",
-        rmse = "lower" })
+        rmse = "lower", top5 = "higher" })
 end)
 
 add("the counts of the library", function(t)

@@ -68,10 +68,14 @@ function arguments.tally(kernel, node, op, dtype)
         samples = weight == "sample", micro = weight == "micro" })
 end
 
-function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
+function arguments.tally_hits(_, node)
+    return { counted = counted(node), sum = text.ident("SUM_" .. node.attrs.sum:upper()), f1 = node.attrs.f1 }
+end
 
 function arguments.tally_errors(_, node) return { counted = counted(node) } end
 
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
+
+function arguments.top_hit(_, node) return { rows = rows_of(node), C = node.size.C, k = node.attrs.k } end
 
 return loss

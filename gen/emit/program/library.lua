@@ -7,6 +7,7 @@ local diag = require "base.diag"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
@@ -161,7 +162,8 @@ local function measure_text(g, config, context, header)
         { "measure_batch", { name = name } },
         ema and { "measure_averages", { name = name } },
         copy_output,
-        { "validation", { name = name, ema = ema, f1 = config.measures_f1 } },
+        { "validation", { name = name, ema = ema, hits = metrics.adds(config, "hits"),
+            f1 = metrics.adds(config, "found") } },
         forward,
         { "predict", { name = name, averages = ema and copy_output ~= false } },
     })

@@ -2,12 +2,14 @@
 -- parts of it.
 local data = require "spec.data"
 local expr = require "base.expr"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local statements = require "base.statements"
 local text = require "base.text"
 
 local model = {}
@@ -21,12 +23,18 @@ local function length_of(config)
             expr.literal(train.epochs, "f64")))
 end
 
--- The fields of the event of an evaluation.
+-- The metrics of an evaluation, as the initializers of their records. The log has those of the spec; a schedule may
+-- look at another.
 local function measured(config)
-    local names = ordered.collect(config.eval and config.eval.metrics or { "loss" }, function(metric)
-        return "GA_HAS_" .. metric:upper()
-    end)
-    return table.concat(names, " | ")
+    local spelling, list = { variable = function(name) return "sums[SUM_" .. name:upper() .. "]" end }, {}
+    local function add(entry, more)
+        list[#list + 1] = statements.broken("", ("{.name = %s, .value = %s%s%s},"):format(text.string(entry.name).text,
+            expr.text(metrics.value(entry), spelling), entry.share and ", .share = true" or "", more), 80)
+    end
+    for _, entry in ipairs(config.metrics) do add(entry, "") end
+    local watched = config.schedule.rule.plateau and config.catalog.metrics:get(config.schedule.fields.metric)
+    if watched and not ordered.find(config.metrics, watched) then add(watched, ", .hidden = true") end
+    return lines(list)
 end
 
 -- The weight of a full cycle over all ranks if nothing is ignored.
@@ -91,8 +99,7 @@ function model.render(g, config, facts, context, updates, header)
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            f1 = config.measures_f1, perplexity = config.measures_perplexity, errors = config.measures_errors,
-            measured = text.block(measured(config)),
+            measured = measured(config),
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },

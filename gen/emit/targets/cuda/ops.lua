@@ -185,6 +185,7 @@ local function add_row(name, spelling)
 end
 add("cross_entropy", add_row("hit", "row[target[i]]"))
 add("hit", add_row("best", "row[best]"))
+add("top_hit", add_row("own", "row[target[i]]"))
 
 set("embedding", { arguments = function(_, node)
     return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
@@ -196,7 +197,7 @@ launch(function() return { blocks = 1, threads = THREADS } end, "id_order")
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx", "softmax",
     "softmax_dx", "log_softmax", "log_softmax_dx", "layernorm", "rmsnorm", "norm_dx")
-launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit")
+launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
     "tally", "tally_hits", "tally_errors", "micro_weight")
 launch(function(node) return over(rows_of(node)) end, "loss_seed")
