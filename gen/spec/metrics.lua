@@ -4,13 +4,15 @@
 -- The entry of a metric (catalog/metric):
 --   better          whether a "lower" or a "higher" value is better
 --   share           whether it is a part of 1, which lines of text show with four digits behind the point
---   value           the metric, as an expression of the sums s.NAME of all rows and ranks
+--   value           the metric, as an expression of the sums s.NAME of all rows and ranks, or as a list of statements
+--                   whose last one is the metric; s.undefined: it has no value, and is "nan" in the log
 --   check           the complaint about a configuration that it does not fit, or nil
 --   check_classes   the same for the number of classes that the model gives
 local diag = require "base.diag"
 local expr = require "base.expr"
 local losses = require "spec.losses"
 local ordered = require "base.ordered"
+local statements = require "base.statements"
 
 local metrics = {}
 
@@ -22,13 +24,25 @@ local ALWAYS = { "loss", "weight", "rows", "count", "micro" }
 --   found, missed         targets of class 1: those among them, and the others
 --   top5                  targets among the five largest logits
 --   errors, squares       |output - target|, and its square
-local GROUPS = { { "hits" }, { "found", "missed" }, { "top5" }, { "errors", "squares" } }
+--   targets, target_squares, shift
+--                         target - shift, and its square. The shift is the first target of the evaluation, the same for
+--                         all ranks, so that sums of numbers far from 0 do not cancel; no node adds to it
+local GROUPS = { { "hits" }, { "found", "missed" }, { "top5" }, { "errors", "squares" },
+    { "targets", "target_squares", "shift" } }
 
 -- A table whose fields are variables of their names.
 local SUMS = setmetatable({}, { __index = function(_, name) return expr.var(name) end })
 
---- A metric as an expression of the sums.
-function metrics.value(entry) return entry.value(SUMS) end
+--- A metric as a list of statements (base/statements.lua) of the sums.
+function metrics.statements(entry)
+    local value = entry.value(SUMS)
+    return expr.is(value) and { { entry.name, value } } or value
+end
+
+--- The spelling of a metric in C (expr.text); sum(name) is the text of a sum.
+function metrics.spelling(sum)
+    return { variable = function(name) return name == "undefined" and "NAN" or sum(name) or name end }
+end
 
 --- Whether a "lower" or a "higher" value of the metric `name` is better. c: the configuration.
 function metrics.better(c, name) return c.catalog.metrics:get(name).better end
@@ -40,7 +54,7 @@ function metrics.adds(c, name) return ordered.find(c.sums, name) ~= nil end
 local function sums_of(list)
     local needed, sums = {}, ordered.copy(ALWAYS)
     for _, entry in ipairs(list) do
-        for _, name in ipairs(expr.variables(metrics.value(entry))) do needed[name] = true end
+        for _, name in ipairs(statements.inputs(metrics.statements(entry))) do needed[name] = true end
     end
     for _, group in ipairs(GROUPS) do
         local wanted = ordered.collect(group, function(name) return needed[name] end)
@@ -97,6 +111,7 @@ function metrics.add(g, b, c, ins, tally)
     if metrics.adds(c, "errors") then
         tally("tally_errors", { errors = losses.errors(b, ins.output, ins.target), micro = ins.micro })
     end
+    if metrics.adds(c, "targets") then tally("tally_spread", { target = ins.target, micro = ins.micro }) end
     b.body = g.forward
 end
 

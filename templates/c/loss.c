@@ -228,6 +228,23 @@ static void $fn($params) {
     }
 }
 
+//@ tally_spread(fn, params, source, counted)
+/* $fn: adds the targets less their shift, and the squares of that, to the sums of an evaluation
+ * $source */
+static void $fn($params) {
+    const int64_t n = $counted;
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double x = (double)target[i] - sums[SUM_SHIFT];
+            total += x;
+            squares += x * x;
+        }
+        sums[SUM_TARGETS] += total;
+        sums[SUM_TARGET_SQUARES] += squares;
+    }
+}
+
 //@ hit(fn, params, source, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's, else 0
  * $source */

@@ -220,6 +220,27 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ tally_spread(fn, params, source, threads, counted)
+/* $fn: adds the targets less their shift, and the squares of that, to the sums of an evaluation
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
+    __shared__ double scratch[GA_LANES];
+    double total = 0, squares = 0;
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
+        const double x = (double)target[i] - sums[SUM_SHIFT];
+        total += x;
+        squares += x * x;
+    }
+    total = ga_block_sum(total, scratch);
+    squares = ga_block_sum(squares, scratch);
+    if (threadIdx.x == 0) {
+        sums[SUM_TARGETS] += total;
+        sums[SUM_TARGET_SQUARES] += squares;
+    }
+}
+
 //@ tally_hits(fn, params, source, threads, counted, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then

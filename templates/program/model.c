@@ -18,12 +18,15 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, measured, split)
+//@ evaluate(name, device, ema, shift, before, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0; /* those of a cycle in which --resume has begun */
+//% if shift then
+    m->sums[SUM_SHIFT] = m->target_shift;
+//% end
 //% if device then
     GA_TRY($(name)_model_push_step(m, e));
 //% end
@@ -40,6 +43,7 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
 //% end
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
     const double *sums = m->sums;
+    $before
     *out = (ga_eval_event){.cycle = m->count.cycle, .rows = (int64_t)sums[SUM_ROWS], .split = $split,
         .metrics = {
             $measured

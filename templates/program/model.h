@@ -148,7 +148,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, by_epoch, state_fields, device_fields)
+//@ model(device, half_sums, residues, views, by_epoch, shift, state_fields, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -200,6 +200,9 @@ typedef struct model {
     ga_ckpt *checkpoint;     /* NULL: nothing is saved */
     ga_data_file files[DATA_FILES]; /* what the rows were read from */
     char *eval_batch;        /* one micro-batch of the evaluation */
+//% if shift then
+    double target_shift;     /* the first target of the evaluation: sums of targets are of what they differ from it */
+//% end
     uint64_t seed;
     int64_t cycles;          /* where training ends */
     int64_t schedule_total;  /* updates of the run, or epochs: what the schedule counts */

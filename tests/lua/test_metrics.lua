@@ -265,10 +265,76 @@ add("top5 of five classes is refused", function(t)
         .. '"accuracy"')
 end)
 
+-- A spec of two outputs with the metric r2, its first parameters, and what they measure. Targets are of size 1e8 and
+-- differ by about 1, so that a difference of sums of their squares would have no digit right.
+local function r2_case(t, programs)
+    local input, target, weight, bias = {}, {}, { 0.5, -0.25, 1, 0.125, -0.5, 0.75, 0.25, 1 }, { 1e8 + 0.5, 1e8 }
+    local mean, squares, spread = 0, 0, 0
+    for i = 1, ROWS do
+        for j = 1, WIDTH do input[#input + 1] = value(i, j) end
+        for k = 1, 2 do
+            target[#target + 1] = 1e8 + (number(i) + k * value(i, 3)) // 2 ^ -20 * 2 ^ -20
+            mean = mean + (target[#target] - 1e8) / (2 * ROWS)
+        end
+    end
+    for i = 1, ROWS do
+        for k = 1, 2 do
+            local y, wanted = bias[k] - 1e8, target[2 * i - 2 + k] - 1e8
+            for j = 1, WIDTH do y = y + weight[(k - 1) * WIDTH + j] * value(i, j) end
+            squares, spread = squares + (y - wanted) ^ 2, spread + (wanted - mean) ^ 2
+        end
+    end
+    local rows = t.load("tests/numeric/rows.lua")
+    t.write(programs.folder() .. "/data/measured_r2.safetensors", rows.file {
+        { "input", "F64", { ROWS, WIDTH }, input }, { "target", "F64", { ROWS, 2 }, target } })
+    local init = t.temp() .. "/init.safetensors"
+    t.write(init, rows.file { { "out.weight", "F64", { 2, WIDTH }, weight }, { "out.bias", "F64", { 2 }, bias } })
+    return init, 1 - squares / spread, (spec():gsub("measured.safetensors", "measured_r2.safetensors")
+        :gsub('"cross_entropy", ignore = %-1', '"mse"'):gsub('"loss", "accuracy", "f1"', '"r2"')) .. 'precision "f64"\n'
+end
+
+add("r2 of targets with a large mean, on both targets and over ranks", function(t)
+    local programs, environment = open(t)
+    local init, wanted, text = r2_case(t, programs)
+    local function check(p, o)
+        table.move({ "--init", init, "--eval" }, 1, 3, 1, o)
+        local event = programs.events(p, o)[2]
+        t.near(event.r2, wanted, 1e-6)
+        t.equal({ event.rows, event.loss }, { ROWS })
+    end
+    check(programs.build("metrics_r2_cuda", text .. 'target "cuda"\n'), { env = environment() })
+    local p = programs.build("metrics_r2", text .. 'parallel "ddp"\n', { comm = "mpi" })
+    for ranks = 1, 2 do check(p, { ranks = ranks }) end
+end)
+
+add("r2 of whole numbers; of equal ones it is nan", function(t)
+    local programs = open(t)
+    local function data(target)
+        local input, targets = {}, {}
+        for i = 1, 12 do input[i], targets[i] = i, target(i) end
+        t.write(programs.folder() .. "/data/measured_whole.safetensors", t.load("tests/numeric/rows.lua").file {
+            { "input", "F64", { 12, 1 }, input }, { "target", "I32", { 12 }, targets } })
+    end
+    local function line(i) return 2 * i + (i % 3 == 0 and 3 or 0) end
+    data(line)
+    local text = spec():gsub("measured.safetensors", "measured_whole.safetensors"):gsub('"out" { 2 }', '"out" { 1 }')
+        :gsub('"cross_entropy", ignore = %-1', '"mse"'):gsub('"loss", "accuracy", "f1"', '"r2"')
+    local p, init = programs.build("metrics_r2_whole", text), t.temp() .. "/init.safetensors"
+    t.write(init, t.load("tests/numeric/rows.lua").file { { "out.weight", "F32", { 1, 1 }, { 2 } },
+        { "out.bias", "F32", { 1 }, { 0 } } })
+    local function r2() return programs.events(p, { "--init", init, "--eval" })[2].r2 end
+    local mean, spread = 0, 0
+    for i = 1, 12 do mean = mean + line(i) / 12 end
+    for i = 1, 12 do spread = spread + (line(i) - mean) ^ 2 end
+    t.near(r2(), 1 - 4 * 9 / spread, 1e-9)
+    data(function() return 7 end)
+    t.equal(r2(), "nan")
+end)
+
 add("errors of a loss that compares no numbers are refused", function(t)
     local programs = open(t)
     local path = programs.folder() .. "/errors_refused.lua"
-    for _, metric in ipairs { "mae", "rmse" } do
+    for _, metric in ipairs { "mae", "rmse", "r2" } do
         t.write(path, (spec():gsub('"accuracy", "f1"', ('"%s"'):format(metric))))
         local result = programs.gagen { "check", path }
         t.equal(result.status, 1)
@@ -284,7 +350,7 @@ add("each metric says whether a lower or a higher value is better", function(t)
         found[name] = require("spec.metrics").better({ catalog = known }, name)
     end
     t.equal(found, { loss = "lower", accuracy = "higher", f1 = "higher", perplexity = "lower", mae = "lower",
-        rmse = "lower", top5 = "higher" })
+        rmse = "lower", top5 = "higher", r2 = "higher" })
 end)
 
 add("the counts of the library", function(t)

@@ -70,3 +70,13 @@ metric "top5" {
     end,
     value = function(s) return s.top5 / s.count end,
 }
+
+metric "r2" {
+    doc = "1 - sum of the squared errors / sum of (target - mean of the targets)^2, over all numbers of all rows",
+    better = "higher", share = true,
+    check = of_numbers,
+    value = function(s)
+        return { { "spread", s.target_squares - s.targets * s.targets / s.count },
+            { "r2", where(gt(s.spread, 0), 1 - s.squares / s.spread, s.undefined) } }
+    end,
+}

@@ -70,6 +70,13 @@ op "tally_errors" {
     cost = function(n) return { flops = 3 * elements(n), elements = elements(n) } end,
 }
 
+op "tally_spread" {
+    doc = "adds the targets less the shift, and their squares, to the sums of an evaluation",
+    ins = { "target any (...)", "micro micro (1)" }, outs = { "sums f64 (*)" },
+    internal = true, lower = "loss",
+    cost = function(n) return { flops = 4 * elements(n), elements = elements(n) } end,
+}
+
 op "hit" {
     doc = "1 where the largest logit is the target's, else 0",
     ins = { "logits (..., C)", "target i32 (...)" }, outs = { "y full (...)" },

@@ -74,6 +74,8 @@ end
 
 function arguments.tally_errors(_, node) return { counted = counted(node) } end
 
+arguments.tally_spread = arguments.tally_errors
+
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 
 function arguments.top_hit(_, node) return { rows = rows_of(node), C = node.size.C, k = node.attrs.k } end

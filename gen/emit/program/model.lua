@@ -23,18 +23,23 @@ local function length_of(config)
             expr.literal(train.epochs, "f64")))
 end
 
--- The metrics of an evaluation, as the initializers of their records. The log has those of the spec; a schedule may
--- look at another.
+-- The metrics of an evaluation: the statements before their records, and the records' initializers. The log has those
+-- of the spec; a schedule may look at another.
 local function measured(config)
-    local spelling, list = { variable = function(name) return "sums[SUM_" .. name:upper() .. "]" end }, {}
+    local before, list = {}, {}
+    local spelling = metrics.spelling(function(name)
+        return metrics.adds(config, name) and "sums[SUM_" .. name:upper() .. "]"
+    end)
     local function add(entry, more)
+        local parts, value = statements.text(metrics.statements(entry), "double", spelling)
+        for _, part in ipairs(parts) do before[#before + 1] = statements.broken("", part, 96) end
         list[#list + 1] = statements.broken("", ("{.name = %s, .value = %s%s%s},"):format(text.string(entry.name).text,
-            expr.text(metrics.value(entry), spelling), entry.share and ", .share = true" or "", more), 80)
+            value, entry.share and ", .share = true" or "", more), 88)
     end
     for _, entry in ipairs(config.metrics) do add(entry, "") end
     local watched = config.schedule.rule.plateau and config.catalog.metrics:get(config.schedule.fields.metric)
     if watched and not ordered.find(config.metrics, watched) then add(watched, ", .hidden = true") end
-    return lines(list)
+    return lines(before), lines(list)
 end
 
 -- The weight of a full cycle over all ranks if nothing is ignored.
@@ -94,12 +99,12 @@ end
 --- model.c.
 function model.render(g, config, facts, context, updates, header)
     local name, own = text.ident(config.name), context.target.model(config, facts)
-    local plateau = config.schedule.rule.plateau or false
+    local plateau, before, list = config.schedule.rule.plateau or false, measured(config)
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            measured = measured(config),
+            shift = metrics.adds(config, "shift"), before = before, measured = list,
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
