@@ -279,9 +279,9 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
-local function evaluation_of(c, given, path)
+local function evaluation_of(c, given, path, events)
     local eval, at = simple(given, path, "eval")
-    metrics.read(c, eval, at)
+    metrics.read(c, eval, at, events)
     c.eval = given:has("eval") and eval or nil
     if c.eval and not data.has_eval_rows(c.data) then
         diag.fail(at, "eval: data has no rows for it: expected data.eval = FILE, or data.split = { eval = N }", {})
@@ -392,7 +392,7 @@ function config.read(path, events, catalog, default_name, choice)
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)
-    evaluation_of(c, given, path)
+    evaluation_of(c, given, path, events)
     schedule.read(c, catalog.schedules)
     c.checkpoint = given:has("checkpoint") and simple(given, path, "checkpoint") or nil
     c.log = simple(given, path, "log")

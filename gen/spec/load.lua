@@ -47,9 +47,10 @@ end
 local MOST_CLASSES = 16777216
 
 -- Adds the losses, their sums and the metrics of an evaluation to the graph.
-local function add_loss(g, b, c, target, output, traced_rows)
+-- played: what model.play gives: { output, rows, measured }.
+local function add_loss(g, b, c, target, played)
     b.at, b.path, b.keep_full = c.loss.at, {}, true
-    local rows = traced_rows or losses.of_word(b, c, target, output)
+    local rows = played.rows or losses.of_word(b, c, target, played.output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
     if not classes then c.classes = c.loss.called.classes or c.data.classes and MOST_CLASSES or 0 end
     if rows.shape[1] ~= c.batch then
@@ -64,7 +65,7 @@ local function add_loss(g, b, c, target, output, traced_rows)
         node.outs.sums.tensor = g.sums
     end
     tally("tally", { loss = rows, target = g.loss.target, micro = g.micro }, g.loss.attrs)
-    metrics.add(g, b, c, { output = output, target = target, micro = g.micro }, tally)
+    metrics.add(g, b, c, { output = played.output, target = target, measured = played.measured }, tally)
     b.keep_full = nil
 end
 
@@ -150,12 +151,12 @@ function load_spec.load(path, sets, choice)
     g.sums = graph.tensor(g, { name = "sums", shape = { #c.sums }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
-    c.loss.called = {}
-    local output, rows = model.play(b, known, path, events, fields, c.loss.called)
+    c.loss.called = { ignore = c.loss.fields.ignore }
+    local output, rows, measured = model.play(b, known, path, events, fields, c.loss.called, metrics.functions(c))
     c.loss.fields.ignore = c.loss.fields.ignore or c.loss.called.ignore
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
     g.output = not output.named and output or nil
-    add_loss(g, b, c, fields.target, output, rows)
+    add_loss(g, b, c, fields.target, { output = output, rows = rows, measured = measured })
     check_patterns(g, c)
     groups.freeze(c, g.params)
     check_sizes(g, c)

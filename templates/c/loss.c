@@ -245,6 +245,59 @@ static void $fn($params) {
     }
 }
 
+//@ tally_values(fn, params, source, sum, each, of_row, targets, samples, weighted, weights)
+/* $fn: adds the values of rows, weighed as their losses, to a sum of an evaluation
+//% if of_row ~= each then
+ * a row has $of_row values, whose mean weighs as its losses together
+//% end
+//% if samples then
+ * a row with a target that counts weighs 1
+//% end
+ * $source */
+static void $fn($params) {
+//% if of_row ~= each then
+    enum { EACH = $each, OF_ROW = $of_row }; /* losses and values of a row */
+//% else
+    enum { EACH = $each }; /* losses of a row, and values */
+//% end
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0;
+        for (int64_t row = 0; row < micro->rows; row++) {
+            double of_row = 0, weight = 0;
+            for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+                if (target[i] == IGNORE) continue;
+//% end
+//% if weighted then
+                const double of_loss = class_weight[target[i]];
+//% else
+                const double of_loss = 1;
+//% end
+                weight += of_loss;
+//% if of_row == each then
+                of_row += of_loss * values[i];
+//% end
+            }
+            if (weight == 0) continue;
+//% if of_row ~= each then
+            for (int64_t i = row * OF_ROW; i < (row + 1) * OF_ROW; i++) of_row += values[i];
+            of_row *= weight / OF_ROW;
+//% end
+//% if samples then
+            total += of_row / weight;
+//% else
+            total += of_row;
+//% end
+        }
+        sums[$sum] += total;
+    }
+}
+
 //@ hit(fn, params, source, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's, else 0
  * $source */

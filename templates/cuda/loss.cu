@@ -241,6 +241,59 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ tally_values(fn, params, source, threads, sum, each, of_row, targets, samples, weighted, weights)
+/* $fn: adds the values of rows, weighed as their losses, to a sum of an evaluation
+//% if of_row ~= each then
+ * a row has $of_row values, whose mean weighs as its losses together
+//% end
+//% if samples then
+ * a row with a target that counts weighs 1
+//% end
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+//% if of_row ~= each then
+    enum { EACH = $each, OF_ROW = $of_row, THREADS = $threads }; /* EACH, OF_ROW: losses and values of a row */
+//% else
+    enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row, and values */
+//% end
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
+    __shared__ double scratch[GA_LANES];
+    double total = 0;
+    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
+        double of_row = 0, weight = 0;
+        for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+            if (target[i] == IGNORE) continue;
+//% end
+//% if weighted then
+            const double of_loss = class_weight[target[i]];
+//% else
+            const double of_loss = 1;
+//% end
+            weight += of_loss;
+//% if of_row == each then
+            of_row += of_loss * values[i];
+//% end
+        }
+        if (weight == 0) continue;
+//% if of_row ~= each then
+        for (ga_int64 i = row * OF_ROW; i < (row + 1) * OF_ROW; i++) of_row += values[i];
+        of_row *= weight / OF_ROW;
+//% end
+//% if samples then
+        total += of_row / weight;
+//% else
+        total += of_row;
+//% end
+    }
+    total = ga_block_sum(total, scratch);
+    if (threadIdx.x == 0) sums[$sum] += total;
+}
+
 //@ tally_hits(fn, params, source, threads, counted, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then

@@ -353,15 +353,35 @@ add("each metric says whether a lower or a higher value is better", function(t)
         rmse = "lower", top5 = "higher", r2 = "higher" })
 end)
 
+-- What a loop of tests/e2e prints that calls the library of program p.
+local function driven(t, programs, p, loop, argument)
+    local drive = p.folder .. "/drive"
+    local made = t.run { "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive,
+        "tests/e2e/" .. loop, p.folder .. "/libmeasured.a", "-ljansson", "-lz", "-lm", "-pthread" }
+    t.equal(made.status, 0, made.err)
+    local result = t.run { drive, argument, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
+    t.equal(result.status, 0, result.err)
+    return result
+end
+
+add("the sums of errors of the library", function(t)
+    local programs = open(t)
+    local init, wanted, text = r2_case(t, programs)
+    local p = programs.build("metrics_library_errors", (text:gsub('"r2"', '"mae", "rmse", "r2", '
+        .. "below = function(out, batch) return lt(out, batch.target) end")), { lib = true })
+    local event = programs.events(p, { "--init", init, "--eval" })[2]
+    local mae, rmse, r2, below = driven(t, programs, p, "errors.c", init).out:match "^(%S+) (%S+) (%S+) (%S+)\n$"
+    t.near(tonumber(r2), wanted, 1e-6)
+    for found, logged in next, { [mae] = event.mae, [rmse] = event.rmse, [r2] = event.r2, [below] = event.below } do
+        t.near(tonumber(found), logged, 1e-9)
+    end
+    assert(event.below > 0.2 and event.below < 0.8)
+end)
+
 add("the counts of the library", function(t)
     local programs = open(t)
     local p = programs.build("metrics_library", spec(), { lib = true })
-    local drive = p.folder .. "/drive"
-    local made = t.run { "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive,
-        "tests/e2e/metrics.c", p.folder .. "/libmeasured.a", "-ljansson", "-lz", "-lm", "-pthread" }
-    t.equal(made.status, 0, made.err)
-    local result = t.run { drive, env = { "GAGEN_DATA=" .. t.root .. "/" .. programs.folder() .. "/data" } }
-    t.equal(result.status, 0, result.err)
+    local result = driven(t, programs, p, "metrics.c")
     local counted, correct, tp, fp, fn = result.out:match("^(%d+) (%d+) (%d+) (%d+) (%d+)\n$")
     local expected, positive = 0, 0
     for i = 1, ROWS do

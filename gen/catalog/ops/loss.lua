@@ -32,8 +32,8 @@ op "cross_entropy_dx" {
     end,
 }
 
--- attrs of the next four ops: weight, the field of the word loss; weights, of the classes, or nil. Ignored targets
--- and those of rows from micro->rows on have weight 0.
+-- attrs of the next four ops, and of tally_values: weight, the field of the word loss; weights, of the classes, or nil.
+-- Ignored targets and those of rows from micro->rows on have weight 0.
 op "loss_seed" {
     doc = "the gradient of the cycle's mean loss with respect to each loss",
     ins = { "target i32 (...) ?", "micro micro (1)", "seed ()", "sums f64 (*) ?" }, outs = { "y full (...)" },
@@ -75,6 +75,17 @@ op "tally_spread" {
     ins = { "target any (...)", "micro micro (1)" }, outs = { "sums f64 (*)" },
     internal = true, lower = "loss",
     cost = function(n) return { flops = 4 * elements(n), elements = elements(n) } end,
+}
+
+op "tally_values" {
+    doc = "adds values of a row, attrs.of_row, times the weights of its losses, attrs.each, to attrs.sum, a sum of an "
+        .. "evaluation: as many values as losses weigh as these, others as their mean with all losses of the row",
+    ins = { "values (*)", "target i32 (*) ?", "micro micro (1)" }, outs = { "sums f64 (*)" },
+    internal = true, lower = "loss",
+    cost = function(n)
+        local count = graph.elements(n.ins.values.shape)
+        return { flops = 2 * count, elements = 2 * count }
+    end,
 }
 
 op "hit" {

@@ -76,6 +76,13 @@ function arguments.tally_errors(_, node) return { counted = counted(node) } end
 
 arguments.tally_spread = arguments.tally_errors
 
+function arguments.tally_values(_, node, _, dtype)
+    local attrs = node.attrs
+    return { sum = text.ident("SUM_" .. attrs.sum:upper()), each = attrs.each, of_row = attrs.of_row,
+        targets = node.ins.target ~= nil, samples = attrs.weight == "sample", weighted = attrs.weights ~= nil,
+        weights = number_rows(attrs.weights, dtype) }
+end
+
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
 
 function arguments.top_hit(_, node) return { rows = rows_of(node), C = node.size.C, k = node.attrs.k } end

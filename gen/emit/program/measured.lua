@@ -21,8 +21,16 @@ local OWN = {
     { "target_squares", "double", "squared_target_sum", "(target - t)^2" },
 }
 
+-- Those that this program has; a function of the spec has a sum of its name.
 local function own_fields(config)
-    return ordered.collect(OWN, function(row) return metrics.adds(config, row[1]) and row or nil end)
+    local list = ordered.collect(OWN, function(row) return metrics.adds(config, row[1]) and row or nil end)
+    for _, entry in ipairs(config.metrics) do
+        if entry.own then
+            local name = "of_" .. entry.name
+            list[#list + 1] = { name, "double", name, entry.name .. " times the weights of losses" }
+        end
+    end
+    return list
 end
 
 --- The fields that not all programs have.
