@@ -164,8 +164,8 @@ end
 local function add_own(g, c, entry, values, tally)
     local shape = values.shape
     if shape[1] ~= c.batch then
-        diag.fail(entry.at, ("eval: %s gives shape %s, expected one value or more per row, (%d, ...)"):format(entry.name,
-            graph.shape_text(shape), c.batch), {})
+        diag.fail(entry.at, ("eval: %s gives shape %s, expected one value or more per row, (%d, ...)"):format(
+            entry.name, graph.shape_text(shape), c.batch), {})
     elseif values.dtype == "i32" then
         diag.fail(entry.at, ("eval: %s gives whole numbers, expected real ones"):format(entry.name), {})
     end

@@ -464,9 +464,9 @@ function PLAY.metric_end(self, event)
 end
 
 --- Replays `events` into builder b. inputs: the fields of the batch by name, such as { input = tensor, target =
---- tensor }. called: gets what calls of losses in a function fix (spec/losses.lua). measured: the metrics whose functions
---- are replayed, into the graph's evaluation, by name. Returns the model's output, a tensor or { named = map from name to
---- tensor }; if the loss is a function, its result, else nil; the results of metrics by name.
+--- tensor }. called: gets what calls of losses in a function fix (spec/losses.lua). measured: the set of the metrics
+--- whose functions are replayed, into the graph's evaluation. Returns the model's output, a tensor or { named = map
+--- from name to tensor }; the result of the loss, or nil if that is no function; the results of metrics by name.
 function model.play(b, catalog, path, events, inputs, called, measured)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
         layers = {}, values = {}, frames = {}, metrics = {}, function_of = "loss" }, Player)
