@@ -21,6 +21,13 @@ end
 
 local function loss_text(loss) return math.type(loss) and ("%.4g"):format(loss) or loss end
 
+-- "accuracy 0.9694, f1 0.5", or nil.
+local function metrics_text(metrics)
+    return metrics and table.concat(ordered.collect(ordered.keys(metrics), function(name)
+        return name .. " " .. loss_text(metrics[name])
+    end), ", ")
+end
+
 local COLUMNS = {
     { "program", function(run) return run.program end },
     { "run", function(run) return run.run end },
@@ -30,18 +37,28 @@ local COLUMNS = {
     { "updates", function(run) return run.updates end },
     { "loss", function(run) return loss_text(run.last_loss) end },
     { "best", function(run) return loss_text(run.best_loss) end },
+    { "metrics", function(run) return metrics_text(run.metrics) end },
     { "size", function(run) return run.bytes and text.bytes(run.bytes) end },
     { "differs", function(run) return #run.differs > 0 and table.concat(run.differs, ", ") or nil end },
 }
 
+-- The columns of a table; metrics only where a run has some.
+local function columns_of(list)
+    local measured = ordered.collect(list, function(run) return run.metrics end)
+    return ordered.collect(COLUMNS, function(column)
+        return (column[1] ~= "metrics" or #measured > 0) and column or nil
+    end)
+end
+
 local function table_of(list)
-    local rows, widths = { ordered.collect(COLUMNS, function(column) return column[1] end) }, {}
+    local columns, widths = columns_of(list), {}
+    local rows = { ordered.collect(columns, function(column) return column[1] end) }
     for i, run in ipairs(list) do
-        rows[i + 1] = ordered.collect(COLUMNS, function(column)
+        rows[i + 1] = ordered.collect(columns, function(column)
             return diag.escape(tostring(column[2](run) or "-"))
         end)
     end
-    for k in ipairs(COLUMNS) do
+    for k in ipairs(columns) do
         widths[k] = 0
         for _, row in ipairs(rows) do widths[k] = math.max(widths[k], utf8.len(row[k])) end
     end
