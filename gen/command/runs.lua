@@ -84,8 +84,8 @@ end
 
 --- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil, in order: an array of
 --- { folder, program = last part of its folder, run = name, started = UTC or nil, differs = array of texts, updates,
---- last_loss, best_loss, metrics = the others of the last evaluation by name, bytes, state = "running", "done", "stopped"
---- or "failed", reason }; updates, losses, metrics, bytes and reason may be nil.
+--- last_loss, best_loss, metrics = the others of the last evaluation by name, bytes, state = "running", "done",
+--- "stopped" or "failed", reason }; updates, losses, metrics, bytes and reason may be nil.
 function runs.list(name)
     local list = {}
     for _, program in ipairs(host.list "out" or {}) do
