@@ -111,7 +111,7 @@ local TAKEN = { event = true, cycle = true, split = true, rows = true }
 -- all functions.
 local function own_metric(c, name, fields, traced, place)
     local what = "eval: metric '" .. name .. "'"
-    if not traced[name] then
+    if not traced[name] or type(fields) ~= "table" then
         diag.fail(place, what .. " is no function, expected NAME = function(out, batch) ... end", {})
     elseif c.catalog.metrics:has(name) then
         diag.fail(place, what .. " is one of gagen's, expected another name for a function", {})

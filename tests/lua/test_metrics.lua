@@ -353,6 +353,24 @@ add("each metric says whether a lower or a higher value is better", function(t)
         rmse = "lower", top5 = "higher", r2 = "higher" })
 end)
 
+add("a schedule may look at a loss that is not logged", function(t)
+    local programs = open(t)
+    local text = spec():gsub("epochs = 1", "updates = 12"):gsub('every = "epoch"', "every = 2")
+        .. 'schedule { "plateau", factor = 0.5, patience = 0, threshold = 0.2 }\n'
+    local function events(name, metrics)
+        return programs.events(programs.build("metrics_plateau_" .. name,
+            (text:gsub('"loss", "accuracy", "f1"', metrics))), {})
+    end
+    local shown, hidden = events("shown", '"loss", "f1"'), events("hidden", '"f1"')
+    local first, last
+    for i, event in ipairs(shown) do
+        first, last = first or event.lr, event.lr or last
+        t.equal({ hidden[i].event, hidden[i].lr, hidden[i].f1 }, { event.event, event.lr, event.f1 })
+        if event.event == "eval" then t.equal({ type(event.loss), type(hidden[i].loss) }, { "number", "nil" }) end
+    end
+    assert(last < first, "the schedule lowers the rate")
+end)
+
 -- What a loop of tests/e2e prints that calls the library of program p.
 local function driven(t, programs, p, loop, argument)
     local drive = p.folder .. "/drive"

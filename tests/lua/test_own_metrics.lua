@@ -163,6 +163,9 @@ add("a function that is no metric is refused", function(t)
     refused("{ " .. table.concat(many, ", ") .. " }", "eval: metrics are 17, expected at most 16")
     local result = programs.gagen { "check", path, "--set", 'eval.metrics={"loss",other={}}' }
     t.contains(result.err, "eval: metric 'other' is no function, expected NAME = function(out, batch) ... end")
+    result = programs.gagen { "check", path, "--set", "eval.metrics={m1=3}" }
+    t.contains(result.err, "eval: metric 'm1' is no function, expected NAME = function(out, batch) ... end")
+    t.equal(programs.gagen { "check", path, "--set", "eval.metrics={m1={}}" }.status, 0)
 end)
 
 add("chunked logits are never whole for a function", function(t)
