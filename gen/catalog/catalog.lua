@@ -143,7 +143,20 @@ end
 
 local loaded
 
---- The whole catalog { ops, pointwise, layers, losses, optimizers, schedules, modes }, each an ordered map by name.
+-- The metrics of an evaluation (spec/metrics.lua lists the fields of an entry).
+local function load_metrics()
+    local metrics = load_plain("metric", "metric", { "doc", "better", "value" })
+    for name, metric in metrics:each() do
+        if metric.better ~= "lower" and metric.better ~= "higher" then
+            error(("metric '%s' says better = %s, expected \"lower\" or \"higher\""):format(name,
+                tostring(metric.better)))
+        end
+    end
+    return metrics
+end
+
+--- The whole catalog { ops, pointwise, layers, losses, metrics, optimizers, schedules, modes }, each an ordered map by
+--- name.
 function catalog.load()
     if not loaded then
         local ops, words = load_ops()
@@ -151,6 +164,7 @@ function catalog.load()
             ops = ops, pointwise = words,
             layers = load_plain("layers", "layer", { "doc", "fields", "apply" }),
             losses = load_plain("loss", "loss", { "doc", "fields", "rows" }),
+            metrics = load_metrics(),
             optimizers = load_plain("optim", "optimizer", { "doc", "fields", "scope", "zero", "state", "update" }),
             schedules = load_plain("schedule", "schedule", { "doc", "fields", "factor" }),
             modes = load_modes(),

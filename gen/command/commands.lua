@@ -132,7 +132,7 @@ commands.list = {
         doc = "the training runs of a spec's programs, or of all programs below out",
         details = "One line for each folder out/NAME/runs/RUN: when it began, in local time; running, done, stopped "
             .. "(on request, or as evaluations grew no better) or failed; updates; the last and the least loss of its "
-            .. "evaluations; its size on disk; how it differs from the run before.",
+            .. "evaluations, the other metrics of the last one; its size on disk; how it differs from the run before.",
         example = "gagen ls specs/digits_mlp.lua" },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",

@@ -22,7 +22,23 @@ local function names_of(program)
     end)
 end
 
--- The figures of a log: { updates, last, best }, the losses those of evaluations. A line counts if it is whole.
+-- What an event of an evaluation has beside metrics other than the loss.
+local NO_METRIC = { event = true, cycle = true, split = true, rows = true, loss = true }
+
+-- The metrics of an evaluation but its loss, by name; nil: there are none.
+local function metrics_of(event)
+    local found
+    for name, value in ordered.each(event) do
+        if type(name) == "string" and not NO_METRIC[name] and (math.type(value) or type(value) == "string") then
+            found = found or {}
+            found[name] = value
+        end
+    end
+    return found
+end
+
+-- The figures of a log: { updates, last, best, metrics }, the losses those of evaluations, the metrics those of the
+-- last one. A line counts if it is whole.
 local function read_log(path)
     local found = {}
     local file = host.exists(path) == "file" and io.open(path, "rb")
@@ -32,7 +48,9 @@ local function read_log(path)
         if event == "update" then
             found.updates = math.tointeger(tonumber(line:match '"update":%s*(%d+)[,}]')) or found.updates
         elseif event == "eval" then
-            local loss = table_or_empty(host.parse_json(line)).loss
+            local values = table_or_empty(host.parse_json(line))
+            local loss = values.loss
+            found.metrics = metrics_of(values)
             if math.type(loss) or type(loss) == "string" then found.last = loss end
             if math.type(loss) and not (found.best and found.best <= loss) then found.best = loss end
         end
@@ -53,7 +71,7 @@ local function read_run(program, name)
     return { folder = folder, program = program:match "[^/]*$", run = name, started = text_or_nil(facts.started),
         differs = setmetatable(ordered.collect(table_or_empty(facts.differs), text_or_nil), { array = true }),
         updates = not running and math.tointeger(ended.update) or log.updates, last_loss = log.last,
-        best_loss = log.best, bytes = host.disk_size(folder),
+        best_loss = log.best, metrics = log.metrics, bytes = host.disk_size(folder),
         state = running and "running" or reason == "done" and "done" or STOPPED[reason] and "stopped" or "failed",
         reason = reason }
 end
@@ -66,8 +84,8 @@ end
 
 --- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil, in order: an array of
 --- { folder, program = last part of its folder, run = name, started = UTC or nil, differs = array of texts, updates,
---- last_loss, best_loss, bytes, state = "running", "done", "stopped" or "failed", reason }; the last five and updates
---- may be nil.
+--- last_loss, best_loss, metrics = the others of the last evaluation by name, bytes, state = "running", "done",
+--- "stopped" or "failed", reason }; updates, losses, metrics, bytes and reason may be nil.
 function runs.list(name)
     local list = {}
     for _, program in ipairs(host.list "out" or {}) do

@@ -70,6 +70,16 @@ const ga_event_kind ga_event_kinds[] = {
         .field = { REQUIRED("result", VALUE) },
     },
     {
+        .name = "metric_begin",
+        .opens = 'e',
+        .field = { REQUIRED("name", NAME), REQUIRED("line", LINE), REQUIRED("out", NEW_TENSOR) },
+    },
+    {
+        .name = "metric_end",
+        .closes = 'e',
+        .field = { REQUIRED("result", VALUE) },
+    },
+    {
         .name = "schedule_begin",
         .opens = 's',
         .field = { REQUIRED("line", LINE), REQUIRED("t", NEW_TENSOR), REQUIRED("base", NEW_TENSOR),

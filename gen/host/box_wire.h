@@ -57,7 +57,7 @@ typedef struct {
         ga_field_type type;
         bool optional;
     } field[8];
-    char opens, closes; /* the body that begins or ends: 'f' of a layer, 'm' 'l' 's' of a word */
+    char opens, closes; /* the body that begins or ends: 'f' of a layer, others of a word */
 } ga_event_kind;
 
 extern const ga_event_kind ga_event_kinds[]; /* ends with name NULL */

@@ -21,6 +21,7 @@ local head_by_rows = { name = "head_by_rows", optional = true,
 local LAYERS = { linear = true, linear_in_out = true }
 local GRADIENTS = { linear_dx = true, linear_dw = true, linear_in_out_dx = true, linear_in_out_dw = true,
     column_sum = true }
+local HITS = { hit = true, top_hit = true }
 
 local function readers(body, tensor)
     local list = {}
@@ -32,7 +33,7 @@ local function readers(body, tensor)
     return list
 end
 
--- Finds the nodes of the head: { layer, loss, tally, hit, d_logits, gradients }. d_logits is the node that computes
+-- Finds the nodes of the head: { layer, loss, tally, hits, d_logits, gradients }. d_logits is the node that computes
 -- the gradient of the logits, and `gradients` are its readers. For another kind of head: nil and the reason.
 local function find(g)
     local found = { loss = g.loss.rows.def, gradients = {} }
@@ -46,7 +47,10 @@ local function find(g)
     end
     if #readers(g.forward, logits) > 1 then return nil, "the model's output is read by more than the loss" end
     found.tally = readers(g.forward, g.loss.rows)[1]
-    found.hit = readers(g.evaluation, logits)[1]
+    found.hits = readers(g.evaluation, logits)
+    for _, node in ipairs(found.hits) do
+        if not HITS[node.op] then return nil, "a metric of the spec reads the model's output" end
+    end
     found.d_logits = readers(g.backward, logits)[1]
     if not found.d_logits then return nil, "no parameter is trained" end
     for _, node in ipairs(readers(g.backward, found.d_logits.outs.y.tensor)) do
@@ -164,13 +168,13 @@ end
 
 -- Evaluation: losses and hits over runs of rows. Nodes use the kernels of their training counterparts (twin).
 local function evaluate(g, found, runs, made, config)
-    local body, nodes = {}, { found.layer, found.loss, found.hit }
+    local body, nodes = {}, { found.layer, found.loss, table.unpack(found.hits) }
     for i, run in ipairs(runs) do
         local list = append(g, body, run, nodes, { found.loss.ins.logits }, "_measured", config.ops)
         for k = 1, 2 do list[k].twin = made[i][k] end
     end
     body[#body + 1] = ordered.copy(found.tally, { twin = made.tally })
-    for _, node in ipairs(without(g.evaluation, { found.hit })) do body[#body + 1] = node end
+    for _, node in ipairs(without(g.evaluation, found.hits)) do body[#body + 1] = node end
     g.evaluation = body
 end
 

@@ -1,22 +1,19 @@
 -- checkpoint: the word checkpoint, and train.patience: both look at the best evaluation.
 local diag = require "base.diag"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 
 local checkpoint = {}
-
--- Metrics of which more is better; of the others less is.
-local MORE = { "accuracy", "f1" }
 
 -- The metric must be one that the evaluations measure; the loss always is.
 local function check_metric(c, metric, at, what)
     if not c.eval then
         diag.fail(at, what .. " looks at evaluations: the word eval is missing", {})
     end
-    if metric == "loss" or ordered.find(c.eval.metrics, metric) then return end
-    local measured = ordered.collect(c.eval.metrics, function(name) return ("%q"):format(name) end)
-    measured[#measured + 1] = ("%q"):format(metric)
-    diag.fail(at, ("%s looks at '%s', and eval does not measure it: eval { metrics = { %s } }"):format(what, metric,
-        table.concat(measured, ", ")), {})
+    local measured = ordered.collect(c.metrics, function(entry) return entry.name end)
+    if metric == "loss" or ordered.find(measured, metric) then return end
+    diag.fail(at, ("%s looks at '%s', and eval does not measure it: expected loss, or another one of %s"):format(what,
+        metric, table.concat(measured, ", ")), { found = metric, hint = diag.suggest(metric, measured) })
 end
 
 --- Leaves in c.checkpoint the fields of the word, and in c.best the settings of runtime/loop/best.h: { metric, more,
@@ -35,7 +32,7 @@ function checkpoint.read(c, fields, at)
     else
         check_metric(c, metric, diag.field(c.train_at, "patience"), "train: patience")
     end
-    c.best = { metric = metric, more = ordered.find(MORE, metric) ~= nil, patience = patience or 0,
+    c.best = { metric = metric, more = metrics.better(c, metric) == "higher", patience = patience or 0,
         min_delta = min_delta or 0, kept = fields.best ~= nil }
 end
 

@@ -7,6 +7,7 @@ local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local groups = require "spec.groups"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
 local schedule = require "spec.schedule"
@@ -279,51 +280,12 @@ local function loss_of(c, given, path, catalog)
     c.loss = { rule = chosen.rule, at = chosen.at, weight = chosen.fields.weight, fields = chosen.fields }
 end
 
-local METRICS = { "loss", "accuracy", "f1", "perplexity", "mae", "rmse" }
-local METRICS_TEXT = '"' .. table.concat(METRICS, '", "') .. '"'
-
--- Refuses a perplexity, e to the mean loss of a target, where the loss is another.
-local function check_perplexity(c, at)
-    local loss = c.loss.fields
-    local other = not (c.loss.rule and c.loss.rule.target == "class") and "the loss is none over classes"
-        or loss.label_smoothing ~= 0 and "the loss has label_smoothing"
-        or loss.class_weights and "the loss has class_weights"
-        or c.loss.weight ~= "token" and ("the loss has weight = %q"):format(c.loss.weight)
-    if other then
-        diag.fail(diag.field(at, "metrics"), ("eval: perplexity is that of a plain cross_entropy, but %s: expected "
-            .. "\"loss\""):format(other), {})
-    end
-end
-
-local function evaluation_of(c, given, path)
+local function evaluation_of(c, given, path, events)
     local eval, at = simple(given, path, "eval")
-    if #eval.metrics == 0 then
-        diag.fail(diag.field(at, "metrics"), "eval: metrics is empty, expected some of " .. METRICS_TEXT, {})
-    end
-    for i, metric in ipairs(eval.metrics) do
-        if ordered.find(eval.metrics, metric) < i then
-            diag.fail(diag.field(at, "metrics"), ("eval: metric '%s' is given twice"):format(metric), {})
-        end
-        if not ordered.find(METRICS, metric) then
-            diag.fail(at, ("eval: metric %s is unknown, expected some of %s"):format(
-                type(metric) == "string" and "'" .. metric .. "'" or "a " .. type(metric), METRICS_TEXT), {})
-        end
-    end
+    metrics.read(c, eval, at, events)
     c.eval = given:has("eval") and eval or nil
     if c.eval and not data.has_eval_rows(c.data) then
         diag.fail(at, "eval: data has no rows for it: expected data.eval = FILE, or data.split = { eval = N }", {})
-    end
-    c.eval_at, c.measures_f1 = at, ordered.find(eval.metrics, "f1") ~= nil
-    c.measures_hits = c.measures_f1 or ordered.find(eval.metrics, "accuracy") ~= nil
-    if c.measures_hits and not (c.loss.rule and c.loss.rule.hits) then
-        diag.fail(at, ("eval: %s needs a loss over classes"):format(c.measures_f1 and "f1" or "accuracy"), {})
-    end
-    c.measures_perplexity = ordered.find(eval.metrics, "perplexity") ~= nil
-    if c.measures_perplexity then check_perplexity(c, at) end
-    c.measures_errors = ordered.find(eval.metrics, "mae") ~= nil or ordered.find(eval.metrics, "rmse") ~= nil
-    if c.measures_errors and not (c.loss.rule and c.loss.rule.measures_errors) then
-        diag.fail(diag.field(at, "metrics"), ("eval: %s needs a loss that compares numbers: mse or smooth_l1"):format(
-            ordered.find(eval.metrics, "mae") and "mae" or "rmse"), {})
     end
 end
 
@@ -431,7 +393,7 @@ function config.read(path, events, catalog, default_name, choice)
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)
-    evaluation_of(c, given, path)
+    evaluation_of(c, given, path, events)
     schedule.read(c, catalog.schedules)
     checkpoint.read(c, simple(given, path, "checkpoint"))
     c.log = simple(given, path, "log")

@@ -9,6 +9,7 @@ local glob = require "base.glob"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
 local losses = require "spec.losses"
+local metrics = require "spec.metrics"
 local model = require "spec.model"
 local ordered = require "base.ordered"
 local set = require "spec.set"
@@ -46,9 +47,10 @@ end
 local MOST_CLASSES = 16777216
 
 -- Adds the losses, their sums and the metrics of an evaluation to the graph.
-local function add_loss(g, b, c, target, output, traced_rows)
+-- played: what model.play gives: { output, rows, measured }.
+local function add_loss(g, b, c, target, played)
     b.at, b.path, b.keep_full = c.loss.at, {}, true
-    local rows = traced_rows or losses.of_word(b, c, target, output)
+    local rows = played.rows or losses.of_word(b, c, target, played.output)
     local classes = c.loss.rule and c.loss.rule.target == "class"
     if not classes then c.classes = c.loss.called.classes or c.data.classes and MOST_CLASSES or 0 end
     if rows.shape[1] ~= c.batch then
@@ -63,21 +65,7 @@ local function add_loss(g, b, c, target, output, traced_rows)
         node.outs.sums.tensor = g.sums
     end
     tally("tally", { loss = rows, target = g.loss.target, micro = g.micro }, g.loss.attrs)
-    if c.measures_hits then
-        if c.measures_f1 and c.classes ~= 2 then
-            diag.fail(c.eval_at, ("eval: f1 is that of class 1 of two, the model gives %d classes: expected "
-                .. "\"accuracy\""):format(c.classes), {})
-        end
-        b.body = g.evaluation
-        tally("tally_hits", { hits = c.loss.rule.hits(b, output, target), target = target,
-            micro = g.micro }, { f1 = c.measures_f1 })
-        b.body = g.forward
-    end
-    if c.measures_errors then
-        b.body = g.evaluation
-        tally("tally_errors", { errors = losses.errors(b, output, target), micro = g.micro })
-        b.body = g.forward
-    end
+    metrics.add(g, b, c, { output = played.output, target = target, measured = played.measured }, tally)
     b.keep_full = nil
 end
 
@@ -160,15 +148,15 @@ function load_spec.load(path, sets, choice)
     local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar",
         moves = c.scaler ~= nil and c.scaler.static == nil })
-    g.sums = graph.tensor(g, { name = "sums", shape = { 8 }, dtype = "f64", kind = "scalar" })
+    g.sums = graph.tensor(g, { name = "sums", shape = { #c.sums }, dtype = "f64", kind = "scalar" })
     local b = build.new(g, c.ops)
     c.builder = b
-    c.loss.called = {}
-    local output, rows = model.play(b, known, path, events, fields, c.loss.called)
+    c.loss.called = { ignore = c.loss.fields.ignore }
+    local output, rows, measured = model.play(b, known, path, events, fields, c.loss.called, metrics.functions(c))
     c.loss.fields.ignore = c.loss.fields.ignore or c.loss.called.ignore
     data.check_ignored(c.data, c.loss.fields.ignore or -100)
     g.output = not output.named and output or nil
-    add_loss(g, b, c, fields.target, output, rows)
+    add_loss(g, b, c, fields.target, { output = output, rows = rows, measured = measured })
     check_patterns(g, c)
     groups.freeze(c, g.params)
     check_sizes(g, c)

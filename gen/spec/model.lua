@@ -9,6 +9,7 @@ local expr = require "base.expr"
 local graph = require "graph.graph"
 local losses = require "spec.losses"
 local ordered = require "base.ordered"
+local parts = require "spec.parts"
 
 local model = {}
 
@@ -302,8 +303,8 @@ end
 function Player:tensor(id, line)
     local value = self.values[id]
     if value.named then
-        diag.fail(self.path .. ":" .. line, ("loss: the model gives the tensors %s: expected out.NAME")
-            :format(table.concat(value.named.keys, ", ")), {})
+        diag.fail(self.path .. ":" .. line, ("%s: the model gives the tensors %s: expected out.NAME")
+            :format(self.function_of, table.concat(value.named.keys, ", ")), {})
     end
     return value
 end
@@ -320,16 +321,16 @@ function PLAY.layer(self, event)
     self.layers[event.id] = event
 end
 
--- out.NAME in a loss, where the model gives a table of tensors.
+-- out.NAME in a loss or metric, where the model gives a table of tensors.
 local function output_field(self, event)
     local at, output = self.path .. ":" .. event.line, self.values[event.of]
     if not output.named then
-        diag.fail(at, ("loss: the model gives one tensor, found out.%s, expected out alone"):format(
-            event.name), {})
+        diag.fail(at, ("%s: the model gives one tensor, found out.%s, expected out alone"):format(
+            self.function_of, event.name), {})
     end
     local tensor = output.named:get(event.name)
     if not tensor then
-        diag.fail(at, ("loss: the model gives no '%s', expected one of %s"):format(event.name,
+        diag.fail(at, ("%s: the model gives no '%s', expected one of %s"):format(self.function_of, event.name,
             table.concat(output.named.keys, ", ")), { found = event.name,
             hint = diag.suggest(event.name, output.named.keys) })
     end
@@ -448,41 +449,40 @@ end
 
 function PLAY.loss_end(self, event) self.loss_rows = self:operand(event.result, self.loss_line) end
 
--- Splits the events into those of the loss function and all others, which are replayed first: the spec may name the
--- loss before the model.
-local function split_loss(events)
-    local others, of_loss, inside = {}, {}, false
-    for _, event in ipairs(events) do
-        inside = inside or event.event == "loss_begin"
-        table.insert(inside and of_loss or others, event)
-        inside = inside and event.event ~= "loss_end"
-    end
-    return others, of_loss
+function PLAY.metric_begin(self, event)
+    self.metric = { name = event.name, line = event.line, params = #self.b.graph.params }
+    self.function_of, self.values[event.out] = "eval: " .. event.name, self.output
 end
 
--- Functions whose events are no part of the model: schedule and gradient (spec/traced.lua).
-local SKIPPED = { schedule_begin = "schedule_end", gradient_begin = "gradient_end" }
+function PLAY.metric_end(self, event)
+    local metric = self.metric
+    if #self.b.graph.params > metric.params then
+        diag.fail(self.path .. ":" .. metric.line, self.function_of .. ": the function makes parameters, which nothing "
+            .. "trains: expected layers without any", {})
+    end
+    self.metrics[metric.name] = self:operand(event.result, metric.line)
+end
 
 --- Replays `events` into builder b. inputs: the fields of the batch by name, such as { input = tensor, target =
---- tensor }. called: gets what calls of losses in a function fix (spec/losses.lua). Returns the model's output, a
---- tensor or { named = map from name to tensor }, and, if the loss is a function, its result.
-function model.play(b, catalog, path, events, inputs, called)
+--- tensor }. called: gets what calls of losses in a function fix (spec/losses.lua). measured: the set of the metrics
+--- whose functions are replayed, into the graph's evaluation. Returns the model's output, a tensor or { named = map
+--- from name to tensor }; the result of the loss, or nil if that is no function; the results of metrics by name.
+function model.play(b, catalog, path, events, inputs, called, measured)
     local player = setmetatable({ b = b, catalog = catalog, path = path, inputs = inputs,
-        layers = {}, values = {}, frames = {} }, Player)
+        layers = {}, values = {}, frames = {}, metrics = {}, function_of = "loss" }, Player)
     local function play(list)
-        local skipped_to        -- the event that ends a skipped function
         for _, event in ipairs(list) do
-            skipped_to = skipped_to or SKIPPED[event.event]
-            if PLAY[event.event] and not skipped_to then PLAY[event.event](player, event) end
-            if event.event == skipped_to then skipped_to = nil end
+            if PLAY[event.event] then PLAY[event.event](player, event) end
         end
     end
-    local others, of_loss = split_loss(events)
-    play(others)
-    b.keep_full, player.called = true, called       -- losses are never rounded to 16 bits
-    play(of_loss)
-    b.keep_full = nil
-    return player.output, player.loss_rows
+    local part = parts(events, measured)
+    play(part.model)
+    b.keep_full, player.called = true, called       -- losses and metrics are never rounded to 16 bits
+    play(part.loss)
+    b.body = b.graph.evaluation
+    play(part.metrics)
+    b.body, b.keep_full = b.graph.forward, nil
+    return player.output, player.loss_rows, player.metrics
 end
 
 --- Gives the layers of a model with checked sizes their parameters and flops, in the place of nodes and params.

@@ -14,16 +14,17 @@
 --   model           form = "list", args, line
 --   model_begin     line, args           model_end      result    (args: without the function)
 --   loss_begin      line, out, args      loss_end       result
+--   metric_begin    name, line, out      metric_end     result    (before its word eval)
 --   schedule_begin  line, t, base, args  schedule_end   result
 --   gradient_begin  line, g, w, args     gradient_end   result
 -- Values in args and result: numbers, strings, booleans, tables, { layer = id }, { tensor = id }.
 
-local math, ipairs, type, select, setmetatable = math, ipairs, type, select, setmetatable
-local format, unpack = string.format, table.unpack
+local math, ipairs, next, type, select, setmetatable = math, ipairs, next, type, select, setmetatable
+local format, sort, unpack = string.format, table.sort, table.unpack
 
 local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min",
                "sin", "sqrt", "tan" }
-local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor",
+local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor", metric = "a tensor",
                  schedule = "a number or an expression", gradient = "an expression" }
 
 -- The single argument of a word.
@@ -140,15 +141,17 @@ end
 
 -- === config words ================================================================================
 
--- Runs the function of a model, loss, schedule or gradient between its begin and end events.
-local function trace(box, nodes, name, line, body, args)
+-- Runs the function of a model, loss, metric, schedule or gradient between its begin and end events; begin: further
+-- fields of the first.
+local function trace(box, nodes, name, line, body, begin)
     local result = nodes.inside(name, line, function()
-        local begin, value = { event = name .. "_begin", line = line, args = args }, nil
+        local value
+        begin.event, begin.line = name .. "_begin", line
         local batch = nodes.node { kind = "fields", text = "the batch", fields = {} }
         nodes.record(begin)
         if name == "model" then
             value = body(batch)
-        elseif name == "loss" then
+        elseif name == "loss" or name == "metric" then
             begin.out = nodes.tensor()
             box.record(begin.out).fields = {}
             value = body(begin.out, batch)
@@ -161,12 +164,52 @@ local function trace(box, nodes, name, line, body, args)
         end
         if not (nodes.is_tensor(value) or name == "model" and type(value) == "table"
                 or name == "schedule" and math.type(value)) then
-            nodes.fail(line, format("%s: the function must return %s, found %s", name, RESULT[name],
-                nodes.describe(value)))
+            nodes.fail(line, format("%s: the function must return %s, found %s",
+                begin.name and "eval: " .. begin.name or name, RESULT[name], nodes.describe(value)))
         end
         return box.copy({ value }, name .. ": result", line)[1]
     end)
     nodes.record { event = name .. "_end", result = result }
+end
+
+-- The function of a metric given by name, alone or in a table of fields.
+local function metric_function(metric)
+    if type(metric) == "table" then metric = metric[1] end
+    return type(metric) == "function" and metric
+end
+
+-- eval.metrics with the functions traced, in the order of their names, and the other fields of each in its place.
+local function trace_metrics(box, nodes, metrics, line)
+    local plain, names = {}, {}
+    for key, metric in next, metrics do
+        local body = metric_function(metric)
+        if body and type(key) ~= "string" then
+            nodes.fail(line, "eval: a metric is a function without a name, expected metrics = { NAME = function("
+                .. "out, batch) ... end }")
+        end
+        if body then names[#names + 1] = key end
+        plain[key] = metric
+    end
+    sort(names)
+    for _, name in ipairs(names) do
+        local metric = metrics[name]
+        plain[name] = {}
+        for key, value in next, type(metric) == "table" and metric or {} do
+            if key ~= 1 then plain[name][key] = value end
+        end
+        local checked = box.copy({ name }, "eval: name of a metric", line)[1]
+        trace(box, nodes, "metric", line, metric_function(metric), { name = checked })
+    end
+    return plain
+end
+
+-- The value of the word eval with its metrics traced.
+local function measured(box, nodes, value, line)
+    if type(value.metrics) ~= "table" then return value end
+    local plain = {}
+    for key, field in next, value do plain[key] = field end
+    plain.metrics = trace_metrics(box, nodes, value.metrics, line)
+    return plain
 end
 
 local function config_word(box, nodes, name, line)
@@ -179,10 +222,11 @@ local function config_word(box, nodes, name, line)
         if value == nil then nodes.fail(line, name .. ": expected a value or a table of fields") end
         if nodes.scope then nodes.fail(line, name .. ": stands outside of functions") end
         if type(value) ~= "table" then value = { value } end
+        if name == "eval" then value = measured(box, nodes, value, line) end
         local body = RESULT[name] and type(value[1]) == "function" and value[1]
         local args = box.copy(value, name, line, body and true or false)
         if body then
-            trace(box, nodes, name, line, body, args)
+            trace(box, nodes, name, line, body, { args = args })
         elseif name == "model" then
             nodes.record { event = "model", form = "list", args = args, line = line }
         else

@@ -6,6 +6,7 @@
 local catalog = require "catalog.catalog"
 local formats = require "spec.formats"
 local folders = require "base.folders"
+local ordered = require "base.ordered"
 
 local words = {}
 
@@ -23,7 +24,14 @@ local LIMIT = require("base.check").INT_MAX
 --- Cycles of a run at most: 2^53, as their numbers are also kept in doubles.
 words.MOST_CYCLES = 9007199254740992
 
-local MODES = catalog.load().modes
+local MODES, METRICS = catalog.load().modes, catalog.load().metrics
+
+-- "NAME": its meaning, for each metric of an evaluation.
+local function metrics_text()
+    return table.concat(ordered.collect(METRICS.keys, function(name)
+        return ("\"%s\": %s"):format(name, METRICS:get(name).doc)
+    end), "; ")
+end
 
 words.list = {
     { name = "name", example = 'name "my_model"',
@@ -213,9 +221,10 @@ words.list = {
         field("every", "int", { default = "epoch", alternatives = { "epoch" }, min = 1,
             doc = "cycles between evaluations, or \"epoch\"" }),
         field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
-        field("metrics", "list", { default = { "loss" },
-            doc = "some of \"loss\", \"accuracy\", \"f1\": that of class 1 of two classes, \"perplexity\": e to the "
-                .. "mean loss of a target, \"mae\", \"rmse\": of numbers" }),
+        field("metrics", "table", { default = { "loss" },
+            doc = "some of " .. metrics_text() .. "; NAME = function(out, batch) ... end, or NAME = { function, better "
+                .. "= \"higher\" } where less is not better: the mean of the values that it gives for each row, or for "
+                .. "places of rows; a value weighs as the loss of its place, or as those of its row" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {

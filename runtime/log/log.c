@@ -198,31 +198,33 @@ void ga_log_update(ga_log *l, const ga_update_event *v) {
     update_progress(l, v);
 }
 
+double ga_eval_value(const ga_eval_event *v, const char *name) {
+    for (const ga_metric *metric = v->metrics; metric < v->metrics + GA_METRICS && metric->name; metric++)
+        if (strcmp(metric->name, name) == 0) return metric->value;
+    return NAN;
+}
+
 void ga_log_eval(ga_log *l, const ga_eval_event *v) {
+    const ga_metric *end = v->metrics;
+    while (end < v->metrics + GA_METRICS && end->name) end++;
     ga_text t = begin(l);
     ga_text_add(&t, "{\"event\":\"eval\"");
     add_int(&t, "cycle", v->cycle);
     add_text(&t, "split", v->split);
     add_int(&t, "rows", v->rows);
-    if (v->fields & GA_HAS_LOSS) add_exact(&t, "loss", v->loss);
-    if (v->fields & GA_HAS_ACCURACY) add_exact(&t, "accuracy", v->accuracy);
-    if (v->fields & GA_HAS_F1) add_exact(&t, "f1", v->f1);
-    if (v->fields & GA_HAS_PERPLEXITY) add_exact(&t, "perplexity", v->perplexity);
-    if (v->fields & GA_HAS_MAE) add_exact(&t, "mae", v->mae);
-    if (v->fields & GA_HAS_RMSE) add_exact(&t, "rmse", v->rmse);
-    if (v->fields & GA_HAS_BEST) ga_text_add(&t, ",\"best\":true");
+    if (v->best) ga_text_add(&t, ",\"best\":true");
+    for (const ga_metric *metric = v->metrics; metric < end; metric++)
+        if (!metric->hidden) add_exact(&t, metric->name, metric->value);
     ga_text_add(&t, "}");
     send(&l->json, &t);
     if (l->quiet) return;
     t = begin(l);
     ga_text_add(&t, "%s %lld", v->split, (long long)v->cycle);
-    if (v->fields & GA_HAS_LOSS) ga_text_add(&t, " loss %.4g", plain(v->loss));
-    if (v->fields & GA_HAS_ACCURACY) ga_text_add(&t, " accuracy %.4f", v->accuracy);
-    if (v->fields & GA_HAS_F1) ga_text_add(&t, " f1 %.4f", v->f1);
-    if (v->fields & GA_HAS_PERPLEXITY) ga_text_add(&t, " perplexity %.4g", plain(v->perplexity));
-    if (v->fields & GA_HAS_MAE) ga_text_add(&t, " mae %.4g", plain(v->mae));
-    if (v->fields & GA_HAS_RMSE) ga_text_add(&t, " rmse %.4g", plain(v->rmse));
-    ga_text_add(&t, " rows %lld%s", (long long)v->rows, v->fields & GA_HAS_BEST ? ", best so far" : "");
+    for (const ga_metric *metric = v->metrics; metric < end; metric++) {
+        const char *format = metric->share ? " %s %.4f" : " %s %.4g";
+        if (!metric->hidden) ga_text_add(&t, format, metric->name, plain(metric->value));
+    }
+    ga_text_add(&t, " rows %lld%s", (long long)v->rows, v->best ? ", best so far" : "");
     send(&l->text, &t);
 }
 

@@ -13,14 +13,7 @@ enum {
     GA_HAS_MOMENTUM = 1,
     GA_HAS_GRAD_NORM = 2,
     GA_HAS_SCALE = 4,
-    GA_HAS_TOKENS = 8,
-    GA_HAS_LOSS = 16,
-    GA_HAS_ACCURACY = 32,
-    GA_HAS_F1 = 64,
-    GA_HAS_PERPLEXITY = 128,
-    GA_HAS_MAE = 256,
-    GA_HAS_RMSE = 512,
-    GA_HAS_BEST = 1024 /* the best evaluation so far */
+    GA_HAS_TOKENS = 8
 };
 
 typedef struct ga_start_event {
@@ -43,11 +36,20 @@ typedef struct ga_update_event {
     int64_t collectives, comm_bytes; /* of this cycle */
 } ga_update_event;
 
+enum { GA_METRICS = 17 }; /* metrics of an evaluation at most */
+
+typedef struct ga_metric {
+    const char *name; /* NULL: there is no metric in this place and behind it */
+    double value;
+    bool share;  /* a part of 1: lines of text show four digits behind the point */
+    bool hidden; /* measured for the schedule alone: not in the log */
+} ga_metric;
+
 typedef struct ga_eval_event {
-    int fields; /* GA_HAS_ LOSS, ACCURACY, F1, PERPLEXITY, MAE, RMSE, BEST */
     int64_t cycle, rows;
     const char *split; /* the rows: "eval", or "train" of a program without rows for evaluation */
-    double loss, accuracy, f1, perplexity, mae, rmse;
+    ga_metric metrics[GA_METRICS];
+    bool best; /* the best so far */
 } ga_eval_event;
 
 /* Counters of a device at the end of a run. */
@@ -68,6 +70,10 @@ void ga_log_close(ga_log *l); /* NULL allowed */
 void ga_log_start(ga_log *l, const ga_start_event *v);
 void ga_log_update(ga_log *l, const ga_update_event *v);
 void ga_log_eval(ga_log *l, const ga_eval_event *v);
+
+/* The value of a metric of the evaluation; NAN: there is none of this name. */
+double ga_eval_value(const ga_eval_event *v, const char *name);
+
 void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms);
 
 void ga_log_device(ga_log *l, const ga_device_use *v);

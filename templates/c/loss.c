@@ -194,8 +194,8 @@ static void $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, counted, f1)
-/* $fn: counts the rows whose largest logit is the target's
+//@ tally_hits(fn, params, source, counted, sum, f1)
+/* $fn: counts the hits of targets that count
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
 //% end
@@ -205,7 +205,7 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);)
         for (int64_t i = 0; i < n; i++) {
             if (target[i] == IGNORE) continue;
-            sums[SUM_HITS] += hits[i];
+            sums[$sum] += hits[i];
 //% if f1 then
             if (target[i] == 1) sums[hits[i] > 0 ? SUM_FOUND : SUM_MISSED] += 1;
 //% end
@@ -228,6 +228,76 @@ static void $fn($params) {
     }
 }
 
+//@ tally_spread(fn, params, source, counted)
+/* $fn: adds the targets less their shift, and the squares of that, to the sums of an evaluation
+ * $source */
+static void $fn($params) {
+    const int64_t n = $counted;
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0, squares = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double x = (double)target[i] - sums[SUM_SHIFT];
+            total += x;
+            squares += x * x;
+        }
+        sums[SUM_TARGETS] += total;
+        sums[SUM_TARGET_SQUARES] += squares;
+    }
+}
+
+//@ tally_values(fn, params, source, sum, each, of_row, targets, samples, weighted, weights)
+/* $fn: adds the values of rows, weighed as their losses, to a sum of an evaluation
+//% if of_row ~= each then
+ * a row has $of_row values, whose mean weighs as its losses together
+//% end
+//% if samples then
+ * a row with a target that counts weighs 1
+//% end
+ * $source */
+static void $fn($params) {
+//% if of_row ~= each then
+    enum { EACH = $each, OF_ROW = $of_row }; /* losses and values of a row */
+//% else
+    enum { EACH = $each }; /* losses of a row, and values */
+//% end
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, 1); ga_tile_next(&t);) {
+        double total = 0;
+        for (int64_t row = 0; row < micro->rows; row++) {
+            double of_row = 0, weight = 0;
+            for (int64_t i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+                if (target[i] == IGNORE) continue;
+//% end
+//% if weighted then
+                const double of_loss = class_weight[target[i]];
+//% else
+                const double of_loss = 1;
+//% end
+                weight += of_loss;
+//% if of_row == each then
+                of_row += of_loss * values[i];
+//% end
+            }
+            if (weight == 0) continue;
+//% if of_row ~= each then
+            for (int64_t i = row * OF_ROW; i < (row + 1) * OF_ROW; i++) of_row += values[i];
+            of_row *= weight / OF_ROW;
+//% end
+//% if samples then
+            total += of_row / weight;
+//% else
+            total += of_row;
+//% end
+        }
+        sums[$sum] += total;
+    }
+}
+
 //@ hit(fn, params, source, half, rows, C)
 /* $fn: 1 where the first of the largest logits is the target's, else 0
  * $source */
@@ -245,6 +315,31 @@ static void $fn($params) {
             int best = 0;
             for (int c = 1; c < C; c++) best = row[c] > row[best] ? c : best;
             y[i] = best == target[i];
+        }
+    }
+}
+
+//@ top_hit(fn, params, source, half, rows, C, k)
+/* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
+ * the greatest, and 0 if it is the target's
+ * $source */
+static void $fn($params) {
+    enum { ROWS = $rows, C = $C, TILE = 64 };
+    for (ga_tiles t = ga_tiles_begin(w, (ROWS + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
+        for (int i = from; i < to; i++) {
+//% if half then
+            real row[C];
+            widen_row(row, logits + (size_t)i * C, C);
+//% else
+            const real *row = logits + (size_t)i * C;
+//% end
+            y[i] = 0;
+            if (target[i] == IGNORE) continue;
+            const real own = row[target[i]];
+            int greater = 0;
+            for (int c = 0; c < C; c++) greater += !(row[c] <= own);
+            y[i] = greater < $k;
         }
     }
 }

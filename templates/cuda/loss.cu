@@ -220,7 +220,81 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ tally_hits(fn, params, source, threads, counted, f1)
+//@ tally_spread(fn, params, source, threads, counted)
+/* $fn: adds the targets less their shift, and the squares of that, to the sums of an evaluation
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { THREADS = $threads };
+    const ga_int64 n = $counted;
+    __shared__ double scratch[GA_LANES];
+    double total = 0, squares = 0;
+    for (ga_int64 i = threadIdx.x; i < n; i += THREADS) {
+        const double x = (double)target[i] - sums[SUM_SHIFT];
+        total += x;
+        squares += x * x;
+    }
+    total = ga_block_sum(total, scratch);
+    squares = ga_block_sum(squares, scratch);
+    if (threadIdx.x == 0) {
+        sums[SUM_TARGETS] += total;
+        sums[SUM_TARGET_SQUARES] += squares;
+    }
+}
+
+//@ tally_values(fn, params, source, threads, sum, each, of_row, targets, samples, weighted, weights)
+/* $fn: adds the values of rows, weighed as their losses, to a sum of an evaluation
+//% if of_row ~= each then
+ * a row has $of_row values, whose mean weighs as its losses together
+//% end
+//% if samples then
+ * a row with a target that counts weighs 1
+//% end
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+//% if of_row ~= each then
+    enum { EACH = $each, OF_ROW = $of_row, THREADS = $threads }; /* EACH, OF_ROW: losses and values of a row */
+//% else
+    enum { EACH = $each, THREADS = $threads }; /* EACH: losses of a row, and values */
+//% end
+//% if weighted then
+    static const real class_weight[] = {
+        $weights
+    };
+//% end
+    __shared__ double scratch[GA_LANES];
+    double total = 0;
+    for (ga_int64 row = threadIdx.x; row < micro->rows; row += THREADS) {
+        double of_row = 0, weight = 0;
+        for (ga_int64 i = row * EACH; i < (row + 1) * EACH; i++) {
+//% if targets then
+            if (target[i] == IGNORE) continue;
+//% end
+//% if weighted then
+            const double of_loss = class_weight[target[i]];
+//% else
+            const double of_loss = 1;
+//% end
+            weight += of_loss;
+//% if of_row == each then
+            of_row += of_loss * values[i];
+//% end
+        }
+        if (weight == 0) continue;
+//% if of_row ~= each then
+        for (ga_int64 i = row * OF_ROW; i < (row + 1) * OF_ROW; i++) of_row += values[i];
+        of_row *= weight / OF_ROW;
+//% end
+//% if samples then
+        total += of_row / weight;
+//% else
+        total += of_row;
+//% end
+    }
+    total = ga_block_sum(total, scratch);
+    if (threadIdx.x == 0) sums[$sum] += total;
+}
+
+//@ tally_hits(fn, params, source, threads, counted, sum, f1)
 /* $fn: counts the rows whose largest logit is the target's
 //% if f1 then
  * and, of the rows of class 1, how many are found and how many missed
@@ -248,7 +322,7 @@ GA_KERNEL($threads) $fn($params) {
     missed = ga_block_sum(missed, scratch);
 //% end
     if (threadIdx.x == 0) {
-        sums[SUM_HITS] += total;
+        sums[$sum] += total;
 //% if f1 then
         sums[SUM_FOUND] += found;
         sums[SUM_MISSED] += missed;
@@ -275,4 +349,20 @@ GA_KERNEL($threads) $fn($params) {
         }
     }
     if (threadIdx.x == 0) y[i] = best == target[i];
+}
+
+//@ top_hit(fn, params, source, threads, type, x, own, rows, C, k)
+/* $fn: 1 where fewer than $k classes have a greater logit than the target's, else 0; one that is no number is
+ * the greatest, and 0 if it is the target's; one warp per row
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C };
+    const ga_int64 i = blockIdx.x;
+    const $type *row = logits + i * C;
+    const bool counts = target[i] != IGNORE;
+    const real own = counts ? $own : (real)0;
+    int greater = 0;
+    for (int c = threadIdx.x; c < C; c += GA_LANES) greater += !($x <= own);
+    for (int step = GA_LANES / 2; step > 0; step /= 2) greater += __shfl_xor_sync(GA_ALL_LANES, greater, step);
+    if (threadIdx.x == 0) y[i] = counts && greater < $k;
 }

@@ -7,7 +7,7 @@ static const ga_accumulate ACCUMULATE[] = {$accumulate};
 
 $tables
 
-//@ open(sources, split, serving, evaluation)
+//@ open(sources, split, serving, evaluation, shift)
 static int open_data(model *m, const ga_options *o, ga_err *e) {
     char folder[GA_PATH_MAX], path[DATA_FILES][GA_PATH_MAX];
     ga_arena *arena = &m->memory[ARENA_DATA];
@@ -29,6 +29,13 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
                        ga_batch_bytes(&m->train, B), BATCH_BYTES);
     m->eval_batch = ga_take(&m->memory[ARENA_LOADER], BATCH_BYTES, 64, e);
     if (!m->eval_batch) return GA_BUG;
+//% if shift then
+    ga_loader_config first = m->data; /* for rank 0, whichever this one is */
+    first.data = m->eval_data;
+    first.rank = 0;
+    ga_eval_batch(&first, 0, m->eval_batch);
+    m->target_shift = (double)*(const $shift *)(m->eval_batch + AT_TARGET);
+//% end
     m->epochs = ga_loader_epochs(&m->data);
     return ga_loader_open(&m->loader, &m->data, &m->memory[ARENA_LOADER], e);
 }

@@ -1,4 +1,4 @@
-//@ types(header, guard, name, upper, accumulate, fields, full_batches)
+//@ types(header, guard, name, upper, accumulate, fields, full_batches, measured, formulas)
 $header
 #ifndef $guard
 #define $guard
@@ -33,10 +33,12 @@ typedef struct $(name)_options {
 } $(name)_options;
 
 /* Sums: add them over batches and ranks, then divide. correct: largest logit is the target's, where
- * eval.metrics has accuracy or f1; tp, fp, fn: found, wrongly found and missed of class 1, where it has f1. */
+ * eval.metrics has accuracy or f1; tp, fp, fn: found, wrongly found and missed of class 1, where it has f1.
+$formulas */
 typedef struct $(name)_metrics {
     double loss_sum, weight;
     int64_t rows, counted, correct, tp, fp, fn;
+    $measured
 } $(name)_metrics;
 
 typedef struct $(name)_counters {

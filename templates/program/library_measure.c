@@ -22,7 +22,7 @@ int $(name)_report($name *p, double metric, ga_err *e) {
     return ga_fail(e, GA_INPUT, "report: the schedule is $schedule, which watches no metric");
 }
 
-//@ measure_batch(name)
+//@ measure_batch(name, shift)
 /* Runs what an evaluation runs; the sums of the present cycle are kept. */
 static int measure_batch($name *p, const $(name)_batch *b, bool needs_target, double sums[SUMS], ga_err *e) {
     model *m = &p->m;
@@ -30,6 +30,9 @@ static int measure_batch($name *p, const $(name)_batch *b, bool needs_target, do
     GA_TRY(take_batch(p, b, false, needs_target, e));
     memcpy(kept, m->sums, sizeof kept);
     memset(m->sums, 0, sizeof m->sums);
+//% if shift then
+    m->sums[SUM_SHIFT] = m->target_shift;
+//% end
     const int code = run_team(m, own_evaluation, p, e);
     memcpy(sums, m->sums, sizeof kept);
     memcpy(m->sums, kept, sizeof kept);
@@ -52,7 +55,7 @@ static void copy_output(const model *m, float *out) {
     for (int64_t i = 0; i < OUTPUT; i++) out[i] = (float)$number;
 }
 
-//@ validation(name, ema, f1)
+//@ validation(name, ema, hits, f1, measured)
 int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *out, ga_err *e) {
     double sums[SUMS];
 //% if ema then
@@ -61,13 +64,16 @@ int $(name)_validation_step($name *p, const $(name)_batch *b, $(name)_metrics *o
     GA_TRY(measure_batch(p, b, true, sums, e));
 //% end
     *out = ($(name)_metrics){.loss_sum = sums[SUM_LOSS], .weight = sums[SUM_WEIGHT],
-        .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT],
-        .correct = (int64_t)sums[SUM_HITS]};
+        .rows = (int64_t)sums[SUM_ROWS], .counted = (int64_t)sums[SUM_COUNT]};
+//% if hits then
+    out->correct = (int64_t)sums[SUM_HITS];
+//% end
 //% if f1 then
     out->tp = (int64_t)sums[SUM_FOUND];
     out->fn = (int64_t)sums[SUM_MISSED];
     out->fp = out->counted - out->correct - out->fn;
 //% end
+    $measured
     return 0;
 }
 

@@ -80,7 +80,7 @@ static void say_best(const model *m, const ga_options *o) {
     ga_say("$name: best %s %.6g at cycle %lld", BEST.metric, m->best.value, (long long)m->best.cycle);
 }
 
-//@ evaluate(name, plateau, best, parameters, plateau_metric, best_metric)
+//@ evaluate(name, plateau, best, parameters, plateau_metric)
 //% if plateau then
 /* due: the schedule looks at it too. */
 //% end
@@ -92,12 +92,12 @@ static int log_evaluation(model *m$parameters, ga_err *e) {
     GA_TRY($(name)_probe_micro(m, -1, e));
     GA_TRY($(name)_model_evaluate(m, &event, e));
 //% if best then
-    if (counts) ga_best_take(&BEST, event.$best_metric, m->count.cycle, &m->best);
-    if (counts && m->best.cycle == m->count.cycle) event.fields |= GA_HAS_BEST;
+    if (counts) ga_best_take(&BEST, ga_eval_value(&event, BEST.metric), m->count.cycle, &m->best);
+    event.best = counts && m->best.cycle == m->count.cycle;
 //% end
     ga_log_eval(m->log, &event);
 //% if plateau then
-    return due ? $(name)_model_report(m, event.$plateau_metric, e) : 0;
+    return due ? $(name)_model_report(m, ga_eval_value(&event, "$plateau_metric"), e) : 0;
 //% else
     return 0;
 //% end

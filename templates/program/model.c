@@ -18,12 +18,15 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, f1, perplexity, errors, measured, split)
+//@ evaluate(name, device, ema, shift, before, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0; /* those of a cycle in which --resume has begun */
+//% if shift then
+    m->sums[SUM_SHIFT] = m->target_shift;
+//% end
 //% if device then
     GA_TRY($(name)_model_push_step(m, e));
 //% end
@@ -39,23 +42,12 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     GA_TRY($(name)_model_exchange(m, e));
 //% end
     GA_TRY(ga_comm_all_reduce(m->comm, m->sums, SUMS, GA_F64, e));
-//% if f1 then
-    const double found = m->sums[SUM_FOUND]; /* f1 = 2 found / (2 found + wrong) for two classes */
-//% end
-    *out = (ga_eval_event){.fields = $measured, .cycle = m->count.cycle,
-        .rows = (int64_t)m->sums[SUM_ROWS], .split = $split,
-        .loss = m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT],
-//% if f1 then
-        .f1 = found > 0 ? 2 * found / (2 * found + m->sums[SUM_COUNT] - m->sums[SUM_HITS]) : 0,
-//% end
-//% if perplexity then
-        .perplexity = exp(m->sums[SUM_LOSS] / m->sums[SUM_WEIGHT]),
-//% end
-//% if errors then
-        .mae = m->sums[SUM_ERRORS] / m->sums[SUM_COUNT],
-        .rmse = sqrt(m->sums[SUM_SQUARES] / m->sums[SUM_COUNT]),
-//% end
-        .accuracy = m->sums[SUM_HITS] / m->sums[SUM_COUNT]};
+    const double *sums = m->sums;
+    $before
+    *out = (ga_eval_event){.cycle = m->count.cycle, .rows = (int64_t)sums[SUM_ROWS], .split = $split,
+        .metrics = {
+            $measured
+        }};
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
 //% if device then
     return $(name)_model_push_step(m, e);

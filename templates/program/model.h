@@ -103,7 +103,7 @@ typedef struct batch {
 } batch;
 
 //@ device_step(sum_names, parallel, small, step_fields)
-enum { $sum_names };
+$sum_names
 //% if parallel then
 enum { $small };
 //% end
@@ -138,7 +138,7 @@ typedef struct step {
     $groups
 } step;
 
-enum { $sum_names };
+$sum_names
 
 //@ saved(gradients)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
@@ -148,7 +148,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, by_epoch, best, state_fields, device_fields)
+//@ model(device, half_sums, residues, views, by_epoch, best, shift, state_fields, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -203,6 +203,9 @@ typedef struct model {
     ga_ckpt *checkpoint;     /* NULL: nothing is saved */
     ga_data_file files[DATA_FILES]; /* what the rows were read from */
     char *eval_batch;        /* one micro-batch of the evaluation */
+//% if shift then
+    double target_shift;     /* the first target of the evaluation: sums of targets are of what they differ from it */
+//% end
     uint64_t seed;
     int64_t cycles;          /* where training ends */
     int64_t schedule_total;  /* updates of the run, or epochs: what the schedule counts */

@@ -109,6 +109,25 @@ schedule(function(t, base) return base * where(lt(t, 10), 0.5, -t) end)
     })
 end)
 
+add("metrics are traced in the order of their names, before their word", function(t)
+    t.equal(events_of(t, [[
+eval { every = 3, metrics = { "loss",
+    b = function(out) return out.x end,
+    a = { function(out, batch) return out - batch.target end, better = "higher" },
+} }
+]]), {
+        { event = "metric_begin", name = "a", line = 1, out = 1 },
+        { event = "field", name = "target", out = 2, line = 3 },
+        { event = "op", op = "sub", ins = { { tensor = 1 }, { tensor = 2 } }, out = 3, line = 3 },
+        { event = "metric_end", result = { tensor = 3 } },
+        { event = "metric_begin", name = "b", line = 1, out = 4 },
+        { event = "field", name = "x", of = 4, out = 5, line = 2 },
+        { event = "metric_end", result = { tensor = 5 } },
+        { event = "word", name = "eval", line = 1,
+            args = { every = 3, metrics = { "loss", a = { better = "higher" }, b = {} } } },
+    })
+end)
+
 add("the line of a word is where it is named", function(t)
     local events = events_of(t, [[
 local function conv(name)

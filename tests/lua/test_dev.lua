@@ -38,6 +38,15 @@ schedule "harmonic" {
 }
 ]]
 
+local METRIC = [[
+-- half_rmse: for a test.
+
+metric "half_rmse" {
+    doc = "half of rmse", better = "lower",
+    value = function(s) return { { "mean", s.squares / s.count }, { "half_rmse", 0.5 * sqrt(s.mean) } } end,
+}
+]]
+
 local SPEC = [[
 data       { "csv", train = "rows.csv", target = "last", shuffle = false }
 batch      (2)
@@ -101,18 +110,24 @@ local function trained(t, folder, name, env, ...)
     return dump
 end
 
-add("an op, an optimizer and a schedule are one file each", function(t)
+add("an op, an optimizer, a schedule and a metric are one file each", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = prepare(t)
     t.write(folder .. "/dev/gen/catalog/ops/cube.lua", OP)
     t.write(folder .. "/dev/gen/catalog/optim/half_sgd.lua", OPTIMIZER)
     t.write(folder .. "/dev/gen/catalog/schedule/harmonic.lua", SCHEDULE)
-    t.write(folder .. "/dropped.lua", SPEC)
+    t.write(folder .. "/dev/gen/catalog/metric/half_rmse.lua", METRIC)
+    t.write(folder .. "/dropped.lua", SPEC:gsub("target =", 'eval = "rows.csv", %0')
+        .. 'eval { every = 3, metrics = { "half_rmse", "rmse" } }\n')
     local plain = programs.gagen { "check", folder .. "/dropped.lua" }
     t.equal(plain.status, 1, "without --dev the words are unknown")
     local dump = trained(t, folder, "c")
     local weight = programs.tensors(dump .. "/parameters.safetensors")["fc.weight"].values[1]
     t.near(weight, expected(), 1e-14)
+    local squares = 0
+    for _, row in ipairs(ROWS) do squares = squares + ((weight * row[1]) ^ 3 - row[2]) ^ 2 / #ROWS end
+    local log = assert(host.read(folder .. "/out_c/runs/001/log.jsonl"))
+    t.near(tonumber(t.match(log, '"half_rmse":([^,]+),"rmse"')), 0.5 * math.sqrt(squares), 1e-14)
 end)
 
 -- === an optimizer with states of any name ========================================================

@@ -1,4 +1,5 @@
--- docs/LOG.md lists the events and fields that runtime/log/log.c prints, in its order.
+-- docs/LOG.md lists the events and fields that runtime/log/log.c prints, in its order; those of an evaluation are
+-- followed by the metrics of the catalog.
 
 -- "update": { "cycle", "momentum?", ... } of each JSON line that log.c sends; "?": the field may be absent. Every program
 -- gives an update the flag that main.c has in the first place.
@@ -18,6 +19,9 @@ local function printed()
                 or line:find "^    if %(v%->%w+%)"
             if field then table.insert(events[event], field .. (optional and "?" or "")) end
         end
+    end
+    for metric in require("catalog.catalog").load().metrics:each() do
+        table.insert(events.eval, metric .. "?")
     end
     table.sort(names)
     return events, names

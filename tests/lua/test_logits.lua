@@ -9,7 +9,7 @@ local ROWS = 20
 local GPT = [[
 data       { "text", train = "tongue.txt", context = 8, split = { eval = 9 }, last = "pad" }
 batch      (7)
-eval       { every = 3, metrics = { "loss", "accuracy" } }
+eval       { every = 3, metrics = { "loss", "accuracy", "top5" } }
 train      { updates = 6, seed = 3 }
 optimizer  { "sgd", lr = 0.1, momentum = 0.9 }
 ]]
@@ -63,7 +63,7 @@ local function measured(programs, p, o)
     for _, e in ipairs(programs.events(p, o or {})) do
         if e.event == "update" or e.event == "eval" then
             list[#list + 1] = { e.event, e.cycle, e.rows, e.loss, e.weight or 0, e.grad_norm or 0, e.accuracy or 0,
-                e.f1 or 0 }
+                e.f1 or 0, e.top5 or 0 }
         end
     end
     return list

@@ -57,6 +57,17 @@ p        002  2026-11-23 03:00  failed  2        0.5123  0.25  SIZE  seed: 1 -> 
     t.equal(result.out, expected)
 end)
 
+add("the metrics of the last evaluation, beside its loss", function(t)
+    local _, ls, run = open(t)
+    run("p/runs/001", facts("001", "2026-11-22T22:30:00Z"), LOG .. '{"event":"eval","cycle":4,"split":"eval","rows":9,'
+        .. '"loss":0.5,"margin":"nan","accuracy":0.96944}\n')
+    run("p/runs/002", facts("002", "2026-11-23T00:00:00Z"), LOG)
+    local list = listed(t, ls)
+    t.equal({ list[1].metrics, list[2].metrics or "none" }, { { accuracy = 0.96944, margin = "nan" }, "none" })
+    t.match(ls().out, "\np +001 .* 0%.5 +0%.25 +accuracy 0%.9694, margin nan +[%d.]+ %a+ +%-\n"
+        .. "p +002 .* 0%.5123 +0%.25 +%- +[%d.]+ %a+ +%-\n")
+end)
+
 add("times are those of date", function(t)
     local _, ls, run = open(t)
     local times = { "1970-01-01T00:00:00Z", "2024-02-28T23:59:59Z", "2024-02-29T12:00:00Z", "2024-03-01T00:00:00Z",

@@ -46,12 +46,14 @@ static void all_events(ga_log *l) {
                                       .planned_bytes = 4096,
                                       .seed = 7});
     ga_log_update(l, &update);
-    ga_log_eval(l, &(ga_eval_event){.fields = GA_HAS_LOSS | GA_HAS_ACCURACY,
-                                    .cycle = 12,
-                                    .rows = 360,
-                                    .split = "eval",
-                                    .loss = NAN,
-                                    .accuracy = 0.975});
+    ga_eval_event eval = {.cycle = 12,
+                          .rows = 360,
+                          .split = "eval",
+                          .metrics = {{.name = "loss", .value = NAN},
+                                      {.name = "accuracy", .value = 0.975, .share = true},
+                                      {.name = "f1", .value = 0.5, .hidden = true}}};
+    ga_log_eval(l, &eval);
+    assert_true(ga_eval_value(&eval, "f1") == 0.5 && isnan(ga_eval_value(&eval, "mae")));
     ga_log_checkpoint(l, 12, "out/c/cycle-000000012", 3.5);
     float w[3] = {1, 0.1f, -2};
     ga_log_watch(l, 3, "fc1.weight", w, GA_F32, 3);

@@ -56,4 +56,7 @@ loss "cross_entropy" {
     hits = function(b, out, target)
         return b:value("hit", { logits = out, target = target }, nil, "hits")
     end,
+    top_hits = function(b, out, target, k)
+        return b:value("top_hit", { logits = out, target = target }, { k = k }, "top_hits")
+    end,
 }

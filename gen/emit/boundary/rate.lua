@@ -1,6 +1,7 @@
 -- rate: the learning rate of an update, and the momentum where a schedule moves it, as functions of the
 -- program. The same expressions are evaluated by `gagen lr`.
 local expr = require "base.expr"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local schedule = require "spec.schedule"
 local statements = require "base.statements"
@@ -164,7 +165,8 @@ end
 --- Whether a greater metric is a better one.
 function rate.more(config)
     local f = config.schedule.fields
-    return (f.mode or f.metric == "accuracy" and "max" or "min") == "max"
+    if f.mode then return f.mode == "max" end
+    return metrics.better(config, f.metric) == "higher"
 end
 
 --- The settings of runtime/loop/plateau.h, or nothing.

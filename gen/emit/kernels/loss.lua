@@ -68,10 +68,23 @@ function arguments.tally(kernel, node, op, dtype)
         samples = weight == "sample", micro = weight == "micro" })
 end
 
-function arguments.tally_hits(_, node) return { counted = counted(node), f1 = node.attrs.f1 } end
+function arguments.tally_hits(_, node)
+    return { counted = counted(node), sum = text.ident("SUM_" .. node.attrs.sum:upper()), f1 = node.attrs.f1 }
+end
 
 function arguments.tally_errors(_, node) return { counted = counted(node) } end
 
+arguments.tally_spread = arguments.tally_errors
+
+function arguments.tally_values(_, node, _, dtype)
+    local attrs = node.attrs
+    return { sum = text.ident("SUM_" .. attrs.sum:upper()), each = attrs.each, of_row = attrs.of_row,
+        targets = node.ins.target ~= nil, samples = attrs.weight == "sample", weighted = attrs.weights ~= nil,
+        weights = number_rows(attrs.weights, dtype) }
+end
+
 function arguments.hit(_, node) return { rows = rows_of(node), C = node.size.C } end
+
+function arguments.top_hit(_, node) return { rows = rows_of(node), C = node.size.C, k = node.attrs.k } end
 
 return loss

@@ -1,6 +1,7 @@
 -- data: the text of data.c, the part of model.c that finds the data files and opens them as sources of rows.
 local csv = require "spec.csv"
 local expr = require "base.expr"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
 local text = require "base.text"
@@ -263,6 +264,12 @@ local function serving(config)
         config.data.last == "pad" and ", .pad = true" or ""))
 end
 
+-- The type of the targets, where an evaluation needs the first one; else false.
+local function shift_of(config)
+    local target = config.data.fields[#config.data.fields]
+    return metrics.adds(config, "shift") and text.ident(target.dtype == "i32" and "int32_t" or "real")
+end
+
 --- data.c.
 function data.render(config, context, header)
     return sections.render(context.template("program/data.c"), {
@@ -270,7 +277,7 @@ function data.render(config, context, header)
             reader = text.block(NEEDS[config.data.kind][1]), accumulate = accumulate_rows(config),
             tables = sections.lines(tables_of(config)) } },
         { "open", { sources = source_lines(config), split = split_of(config), serving = serving(config),
-            evaluation = evaluation_line(config) } },
+            evaluation = evaluation_line(config), shift = shift_of(config) } },
     })
 end
 

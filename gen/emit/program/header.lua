@@ -7,6 +7,7 @@ local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local memory = require "emit.program.memory"
 local names = require "emit.program.names"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local ranges = require "emit.boundary.ranges"
@@ -102,6 +103,7 @@ end
 local function model_section(g, config, own, has_views)
     return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
+        shift = metrics.adds(config, "shift"),
         state_fields = lines(states.fields(g)), device_fields = own.device_fields } }
 end
 

@@ -7,6 +7,8 @@ local diag = require "base.diag"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
+local measured = require "emit.program.measured"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
@@ -158,10 +160,11 @@ local function measure_text(g, config, context, header)
         { "settings", { name = name, scales = text.block(list), groups = count } },
         rule.plateau and { "report", { name = name } }
             or { "no_report", { name = name, schedule = text.comment(rule.name) } },
-        { "measure_batch", { name = name } },
+        { "measure_batch", { name = name, shift = metrics.adds(config, "shift") } },
         ema and { "measure_averages", { name = name } },
         copy_output,
-        { "validation", { name = name, ema = ema, f1 = config.measures_f1 } },
+        { "validation", { name = name, ema = ema, hits = metrics.adds(config, "hits"),
+            f1 = metrics.adds(config, "found"), measured = measured.assignments(config) } },
         forward,
         { "predict", { name = name, averages = ema and copy_output ~= false } },
     })
@@ -212,7 +215,8 @@ function library.render(g, config, context, header, files)
     files:set(own, sections.render(context.template("program/library.h"), {
         { "types", { header = text.block(header(own, "the program for a loop of your own: make lib")),
             guard = text.ident(config.name:upper() .. "_H"), name = name, upper = text.ident(config.name:upper()),
-            accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0 } },
+            accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
+            measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums } },
     }))
     files:set("library.c", library_text(g, config, context, header))

@@ -79,8 +79,7 @@ local function evaluate_section(config, name)
     local plateau, best = config.schedule.rule.plateau, config.best
     return { "evaluate", { name = name, plateau = plateau or false, best = best ~= nil,
         parameters = text.block((plateau and ", bool due" or "") .. (best and ", bool counts" or "")),
-        plateau_metric = text.ident(config.schedule.fields.metric or "loss"),
-        best_metric = text.ident(best and best.metric or "loss") } }
+        plateau_metric = text.ident(config.schedule.fields.metric or "loss") } }
 end
 
 -- The settings of runtime/loop/best.h.

@@ -2,12 +2,14 @@
 -- parts of it.
 local data = require "spec.data"
 local expr = require "base.expr"
+local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
+local statements = require "base.statements"
 local text = require "base.text"
 
 local model = {}
@@ -21,12 +23,25 @@ local function length_of(config)
             expr.literal(train.epochs, "f64")))
 end
 
--- The fields of the event of an evaluation.
+-- The metrics of an evaluation: the statements before their records, and the records' initializers. The log has those
+-- of the spec; the schedule, the best and patience may look at the loss too.
 local function measured(config)
-    local names = ordered.collect(config.eval and config.eval.metrics or { "loss" }, function(metric)
-        return "GA_HAS_" .. metric:upper()
+    local before, list = {}, {}
+    local spelling = metrics.spelling(function(name)
+        return metrics.adds(config, name) and "sums[SUM_" .. name:upper() .. "]"
     end)
-    return table.concat(names, " | ")
+    local function add(entry, more)
+        local parts, value = statements.text(metrics.statements(entry), "double", spelling)
+        for _, part in ipairs(parts) do before[#before + 1] = statements.broken("", part, 96) end
+        list[#list + 1] = statements.broken("", ("{.name = %s, .value = %s%s%s},"):format(text.string(entry.name).text,
+            value, entry.share and ", .share = true" or "", more), 88)
+    end
+    for _, entry in ipairs(config.metrics) do add(entry, "") end
+    local loss = config.catalog.metrics:get "loss"
+    local watched = config.schedule.rule.plateau and config.schedule.fields.metric == "loss"
+        or config.best and config.best.metric == "loss"
+    if watched and not ordered.find(config.metrics, loss) then add(loss, ", .hidden = true") end
+    return lines(before), lines(list)
 end
 
 -- The weight of a full cycle over all ranks if nothing is ignored.
@@ -88,13 +103,12 @@ end
 --- model.c.
 function model.render(g, config, facts, context, updates, header)
     local name, own = text.ident(config.name), context.target.model(config, facts)
-    local plateau = config.schedule.rule.plateau or false
+    local plateau, before, list = config.schedule.rule.plateau or false, measured(config)
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(g, config, facts, context.target)), plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            f1 = config.measures_f1, perplexity = config.measures_perplexity, errors = config.measures_errors,
-            measured = text.block(measured(config)),
+            shift = metrics.adds(config, "shift"), before = before, measured = list,
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },

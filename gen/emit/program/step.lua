@@ -225,12 +225,11 @@ function step.decision(g, config, updates, context, template, threads)
         scalars = update.scalars(updates, g.layer_rates).assignments, scale_moved = scaler.moved(config, target) })
 end
 
---- The sums of a cycle or an evaluation, as enum constants: losses, their weight, rows; counted targets
--- and hits among them; the weight of the present micro-step alone; targets of class 1 that were hit, and
--- those that were not. Where targets are numbers, errors and their squares stand in the places of these two.
+--- The sums of a cycle or an evaluation (spec/metrics.lua), as the lines of an enum.
 function step.sums(config)
-    return ("SUM_LOSS, SUM_WEIGHT, SUM_ROWS, SUM_COUNT, SUM_HITS, SUM_MICRO, %s, SUMS = 8"):format(
-        config.measures_errors and "SUM_ERRORS, SUM_SQUARES" or "SUM_FOUND, SUM_MISSED")
+    local names = ordered.collect(config.sums, function(name) return "SUM_" .. name:upper() end)
+    names[#names + 1] = "SUMS"
+    return c_text.wrap("", "enum { ", names, " };")
 end
 
 return step

@@ -143,6 +143,7 @@ set("column_sum", { arguments = axis_sum })
 local function add_half(arguments, node) arguments.half = graph.is_half(node.ins.logits) end
 add("cross_entropy", add_half)
 add("hit", add_half)
+add("top_hit", add_half)
 
 set("embedding", { arguments = function(_, node) return shape.embedding(node, "weight[(size_t)ids[i] * C + c]") end })
 set("embedding_dw", { arguments = function(kernel, node)

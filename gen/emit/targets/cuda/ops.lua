@@ -188,6 +188,7 @@ local function add_row(name, spelling)
 end
 add("cross_entropy", add_row("hit", "row[target[i]]"))
 add("hit", add_row("best", "row[best]"))
+add("top_hit", add_row("own", "row[target[i]]"))
 
 set("embedding", { arguments = function(_, node)
     return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
@@ -199,9 +200,10 @@ launch(function() return { blocks = 1, threads = THREADS } end, "id_order")
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx", "softmax",
     "softmax_dx", "log_softmax", "log_softmax_dx", "layernorm", "rmsnorm", "norm_dx")
-launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit")
+launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
-    "tally", "tally_hits", "tally_errors", "micro_weight")
+    "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")
+launch(function(node) return { blocks = 1, threads = over(node.ins.values.shape[1]).threads } end, "tally_values")
 launch(function(node) return over(rows_of(node)) end, "loss_seed")
 launch(function(node) return over(node.size.outer * node.size.inner) end, "axis_max")
 launch(function(node) return over(graph.elements(node.size.S)) end, "axis_max_dx", "slice_dx", "concat", "accumulate",

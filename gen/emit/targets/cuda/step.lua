@@ -24,7 +24,7 @@ local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
 -- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
-    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", 8 } }
+    local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", #config.sums } }
     if config.mode.ranks then
         rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
     end
@@ -124,7 +124,7 @@ local function constants(g, config)
     local list = {
         "typedef " .. (g.real == "f64" and "double" or "float") .. " real;", "",
         ("enum { IGNORE = %d }; /* a target that does not count */"):format(config.loss.fields.ignore or -100),
-        "enum { " .. step.sums(config) .. " };",
+        step.sums(config),
         ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
     if config.mode.ranks then list[#list + 1] = "enum { " .. SMALL .. " };" end
