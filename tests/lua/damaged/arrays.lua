@@ -91,6 +91,7 @@ local NPY = {
     edited("no rows", "(8, 2)", "(0, 2)", PRODUCT),
     edited("a single number", "(8, 2)", "()", "a single number, expected rows"),
     edited("seven axes", "(8, 2)", "(8, 2, 1, 1, 1, 1, 1)", "more axes than 6"),
+    edited("200 axes", "(8, 2)", "(8, 2" .. (", 1"):rep(198) .. ")", "more axes than 6"),
     edited("a row more", "(8, 2)", "(9, 2)", nil, "@: 9 rows of 2 F32, expected 8", "@: ends after 64 of the 72 bytes"),
     edited("a row less", "(8, 2)", "(7, 2)", nil, "@: 7 rows of 2 F32, expected 8", "@: bytes after the array"),
     edited("an axis more", "(8, 2)", "(8, 1, 2)", nil, "@: 8 rows of 2 F32, expected 8 of 2 F32, of the same shape",
