@@ -149,7 +149,7 @@ add("at any moment of gagen run", function(t)
     t.run { "rm", "-rf", o.out }
     local moments = moments_of(count(t, o), whole)
     local bits = assert(o.bits "001")
-    assert(#moments >= (whole and 100 or 12), #moments .. " moments")
+    assert(#moments >= (whole and 80 or 9), #moments .. " moments")     -- compilers other than gcc have other parts
     for _, moment in ipairs(moments) do
         kill_at(t, o, bits, moment, function(text)
             problems[#problems + 1] = ("%s %s:%d: %s"):format(moment[1], moment[2], moment[3], text)
