@@ -120,15 +120,18 @@ local function reads_no_rows(node)
     return true
 end
 
--- The range of what an op that moves values gives: low <= value < limit, nil if it is not known.
-local function range_of(node)
-    local low, limit
-    for i, tensor in ipairs(graph.reads(node)) do
-        if not tensor.limit then return nil end
-        low = i > 1 and math.min(low, tensor.low) or tensor.low
-        limit = i > 1 and math.max(limit, tensor.limit) or tensor.limit
+-- Gives `out`, made by an op that moves values, their range and its places, unless it is not known.
+local function set_range(node, out)
+    local list = graph.reads(node)
+    for _, tensor in ipairs(list) do
+        if not tensor.limit then return end
     end
-    return low, limit
+    for _, tensor in ipairs(list) do
+        if not out.low or tensor.low < out.low then out.low, out.low_place = tensor.low, tensor.low_place end
+        if not out.limit or tensor.limit > out.limit then
+            out.limit, out.high_place = tensor.limit, tensor.high_place
+        end
+    end
 end
 
 --- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
@@ -164,7 +167,7 @@ function build:node(op, ins, attrs, names)
                 def = node, scope = self.scope, rowless = rowless,
                 keep_full = self.keep_full or entry.signature.dtype[name] == "full" or nil,
             })
-            if entry.signature.dtype[name] == "any" then tensor.low, tensor.limit = range_of(node) end
+            if entry.signature.dtype[name] == "any" then set_range(node, tensor) end
             node.outs[name] = { tensor = tensor }
         end
     end

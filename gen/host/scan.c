@@ -109,7 +109,7 @@ static void push_integers(lua_State *L, const int64_t *list, int n) {
 }
 
 static void push_field(lua_State *L, const ga_scan_field *f) {
-    lua_createtable(L, 0, 10);
+    lua_createtable(L, 0, 14);
     lua_pushstring(L, f->name);
     lua_setfield(L, -2, "name");
     lua_pushboolean(L, f->ids);
@@ -127,6 +127,11 @@ static void push_field(lua_State *L, const ga_scan_field *f) {
     if (f->largest_negative < 0) set_integer(L, "largest_negative", f->largest_negative);
     set_integer(L, "low", f->low);
     set_integer(L, "high", f->high);
+    if (f->high_at < 0) return;
+    set_integer(L, "low_at", f->low_at);
+    set_integer(L, "low_file", f->low_part + 1);
+    set_integer(L, "high_at", f->high_at);
+    set_integer(L, "high_file", f->high_part + 1);
 }
 
 int ga_data_scan_host(lua_State *L) {

@@ -246,7 +246,7 @@ local function learn_category(d, i, of_train, of_eval)
     if not column.field and i ~= d.csv.target then return end
     for _, source in ipairs(d.sources) do
         local field = source.fields[(column.field or #source.fields - 1) + 1]
-        field.low, field.high = 0, #column.values - (column.unknown and 0 or 1)
+        field.low, field.high, field.low_at, field.high_at = 0, #column.values - (column.unknown and 0 or 1), nil, nil
     end
 end
 

@@ -15,6 +15,9 @@ local data = {}
 local IMAGES = { idx = true, cifar10 = true }
 local WINDOWS = { text = true, tokens = true }
 
+-- Places in a file as its readers say them.
+local PLACES = { csv = ":%d", tokens = ": place %d" }
+
 local MOST_CHANNELS, MOST_PADDING = 16, 4096
 
 -- Refuses fields that the format does not have.
@@ -224,9 +227,15 @@ local function shape_text(shape)
     return "(" .. table.concat(shape, ", ") .. ")"
 end
 
+-- The place of a csv's first target that is no class number, and the target; nil without one.
+local function odd_of(source)
+    local f = source.fields[#source.fields]
+    return f.odd and ("%s:%d: the target is %.17g"):format(source.files[f.odd_file].path, f.odd_line, f.odd)
+end
+
 -- Refuses evaluation files whose fields differ from those of the training files.
 local function check_eval(d, train, eval)
-    local function refuse(complaint) diag.fail(eval.at, "data: eval " .. complaint, {}) end
+    local function refuse(complaint, place) diag.fail(eval.at, "data: eval " .. complaint, { notes = { place } }) end
     for i, f in ipairs(train.fields) do
         local other = eval.fields[i]
         if not other or other.name ~= f.name then
@@ -238,7 +247,7 @@ local function check_eval(d, train, eval)
         end
         if f.ids ~= other.ids then
             refuse(("has a %s of %s numbers, train has %s"):format(f.name, other.ids and "whole" or "other",
-                f.ids and "whole ones" or "others"))
+                f.ids and "whole ones" or "others"), odd_of(f.odd and train or eval))
         end
     end
     if #eval.fields > #train.fields then
@@ -253,10 +262,19 @@ local function check_target(d, target, where)
     if target.low < 0 and target.low ~= target.largest_negative then
         diag.fail(where.locate("target"), ("data: the target has the values %d and %d, expected class "
             .. "numbers from 0 and at most one value below, for what does not count"):format(target.low,
-            target.largest_negative), {})
+            target.largest_negative), { notes = { target.low_place } })
     end
     if target.low < 0 then d.ignored = target.low end
     d.classes = target.limit
+end
+
+-- The place of a scanned field's id at its end `low` or `high`, or nil.
+local function place_of(d, source, f, which)
+    local at = f[which .. "_at"]
+    if not at then return nil end
+    local files = source.targets and f == source.fields[#source.fields] and source.targets or source.files
+    return ("%s%s: found %d"):format(files[f[which .. "_file"]].path, (PLACES[d.kind] or ": row %d"):format(at),
+        f[which])
 end
 
 -- Sets the least and largest id of each field over all files, and from them classes and vocabulary.
@@ -265,8 +283,12 @@ local function extremes(d, where)
         for _, source in ipairs(d.sources) do
             local f = source.fields[WINDOWS[d.kind] and 1 or i]
             if field.dtype == "i32" and f.low then
-                field.low = math.min(field.low or f.low, f.low)
-                field.limit = math.max(field.limit or 0, f.high + 1)
+                if not field.low or f.low < field.low then
+                    field.low, field.low_place = f.low, place_of(d, source, f, "low")
+                end
+                if not field.limit or f.high >= field.limit then
+                    field.limit, field.high_place = math.max(f.high + 1, 0), place_of(d, source, f, "high")
+                end
                 field.largest_negative = math.max(field.largest_negative or f.largest_negative or -math.huge,
                     f.largest_negative or -math.huge)
             end
@@ -283,7 +305,8 @@ function data.has_eval_rows(d) return d.eval ~= nil or d.split ~= nil end
 function data.check_ignored(d, ignore)
     if d.ignored and d.ignored ~= ignore then
         diag.fail(d.at, ("data: the target has the value %d, expected class numbers from 0; if it stands for "
-            .. "what does not count, say loss { ..., ignore = %d }"):format(d.ignored, d.ignored), {})
+            .. "what does not count, say loss { ..., ignore = %d }"):format(d.ignored, d.ignored),
+            { notes = { d.fields[#d.fields].low_place } })
     end
 end
 
@@ -296,8 +319,7 @@ function data.check_classes(d)
     for _, source in ipairs(d.sources) do
         local f = source.fields[#source.fields]
         if f.odd and not reason then
-            reason = ("%s:%d: the target is %.17g, expected a class number"):format(source.files[f.odd_file].path,
-                f.odd_line, f.odd)
+            reason = odd_of(source) .. ", expected a class number"
         elseif not reason and not f.odd then
             local file = (source.targets or source.files)[1].path
             reason = ("%s: the target%s has the type %s, expected %s: class numbers"):format(file,

@@ -73,6 +73,11 @@ function data_files.find(pattern, folder, at)
             return files
         end
     end
+    for _, place in ipairs(places) do
+        if host.exists(place) == "folder" then
+            diag.fail(at, ("data: '%s' is a folder, expected a file"):format(pattern), { notes = { place } })
+        end
+    end
     diag.fail(at, ("data: '%s' is not there"):format(pattern),
         { notes = { "looked for " .. table.concat(places, " and ") ..
             "; set GAGEN_DATA or put it there" } })

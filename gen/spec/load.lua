@@ -106,7 +106,8 @@ local function add_inputs(g, c)
     local fields = {}
     for i, field in ipairs(c.data.fields) do
         local t = graph.tensor(g, { name = field.name, kind = "input", dtype = field.dtype,
-            shape = { c.batch, table.unpack(field.shape) }, low = field.low, limit = field.limit })
+            shape = { c.batch, table.unpack(field.shape) }, low = field.low, limit = field.limit,
+            low_place = field.low_place, high_place = field.high_place })
         g.inputs[i], fields[field.name] = t, t
     end
     g.micro = graph.tensor(g, { name = "micro", kind = "input", dtype = "micro", shape = { 1 } })

@@ -18,7 +18,7 @@ local function check_classes(at, what, output, target, known)
     local classes = shape[#shape]
     if known > classes then
         diag.fail(at, ("%s: %s %d classes, the data has the class %d"):format(what.loss, what.output, classes,
-            known - 1), {})
+            known - 1), { notes = { target.high_place } })
     end
     return classes
 end
@@ -80,7 +80,8 @@ local function check_target(at, what, target)
     elseif not target.limit then
         diag.fail(at, what .. ": the range of these targets is not known, expected a field of the batch", {})
     elseif target.low < 0 and target.name ~= "target" then
-        diag.fail(at, ("%s: the targets begin at %d, expected class numbers from 0"):format(what, target.low), {})
+        diag.fail(at, ("%s: the targets begin at %d, expected class numbers from 0"):format(what, target.low),
+            { notes = { target.low_place } })
     end
 end
 

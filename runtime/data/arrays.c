@@ -123,7 +123,7 @@ int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t
             int64_t id = ga_element_id(bytes, f->element, i);
             bool ignored = f->ignores && id == f->ignored;
             if (!ignored && (id < f->low || id > f->high)) return refuse(p, place, (double)id, e);
-            if (p->scan) ga_scan_id(p->scan, id);
+            if (p->scan) ga_scan_id(p->scan, id, place / p->width + 1);
         } else {
             double value = real_at(f, p->width, bytes, place, i);
             if (!(fabs(value) <= largest)) return refuse(p, place, isnan(value) ? NAN : value, e);

@@ -20,7 +20,7 @@ static int take_labels(void *arg, const unsigned char *bytes, int64_t count, int
         if (label >= l->classes)
             return ga_fail(e, GA_INPUT, "%s: label %d of record %lld, expected 0..%lld", l->path,
                            label, (long long)record + 1, (long long)l->classes - 1);
-        if (l->field) ga_scan_id(l->field, label);
+        if (l->field) ga_scan_id(l->field, label, record + 1);
     }
     return GA_OK;
 }
@@ -45,6 +45,7 @@ int ga_cifar_scan(const char *const *images, int parts, ga_dtype real, ga_scan *
     for (int i = 0; i < parts; i++) {
         ga_stream s;
         labels l = {images[i], CLASSES, &out->field[1]};
+        l.field->part = i;
         GA_TRY(open_file(&s, images[i], &out->count[i], e));
         int code = ga_stream_walk(&s, s.bytes, "the records", take_labels, &l, e);
         ga_stream_close(&s);

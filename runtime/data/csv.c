@@ -174,6 +174,10 @@ int64_t ga_csv_inputs(const ga_csv_spec *s) {
     return inputs;
 }
 
+int ga_csv_refuse_empty(const char *path, ga_err *e) {
+    return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
+}
+
 int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_err *e) {
     ga_csv_spec any = *s;
     ga_csv_rows r;
@@ -183,8 +187,14 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
     GA_TRY(ga_csv_rows_open(&r, path, &any, e));
     while ((code = ga_csv_row(&r, NULL, e)) == 1) {
         const double value = r.target_value;
-        if (r.rows == 1 || value < out->target_min) out->target_min = value;
-        if (r.rows == 1 || value > out->target_max) out->target_max = value;
+        if (r.rows == 1 || value < out->target_min) {
+            out->target_min = value;
+            out->target_min_line = r.target_line;
+        }
+        if (r.rows == 1 || value > out->target_max) {
+            out->target_max = value;
+            out->target_max_line = r.target_line;
+        }
         if (out->odd_line > 0 || (value >= 0 && value <= INT32_MAX && value == floor(value))) continue;
         out->odd = value;
         out->odd_line = r.target_line;
@@ -192,8 +202,7 @@ int ga_csv_scan(const char *path, const ga_csv_spec *s, ga_csv_shape *out, ga_er
     ga_csv_rows_close(&r);
     GA_TRY(code);
     out->rows = r.rows;
-    if (r.rows > 0) return GA_OK;
-    return ga_fail(e, GA_INPUT, "%s: no rows found, at least one expected", path);
+    return r.rows > 0 ? GA_OK : ga_csv_refuse_empty(path, e);
 }
 
 int ga_csv_read(const char *path, const ga_csv_spec *s, void *const out[], ga_err *e) {

@@ -80,6 +80,7 @@ size_t ga_csv_bytes(const ga_csv_spec *s, int field);
 typedef struct ga_csv_shape {
     int64_t rows;
     double target_min, target_max;
+    int64_t target_min_line, target_max_line; /* where they are first */
     double odd;       /* first target that is no class number: whole, from 0 to 2^31-1 */
     int64_t odd_line; /* its line; 0: all targets are class numbers */
 } ga_csv_shape;
@@ -106,6 +107,9 @@ void ga_csv_rows_close(ga_csv_rows *r);
 /* Reads the next row to out[f] for each field f; out NULL: only checks it. Returns 1; 0 after the last
  * row, also when called again; or a negative status. */
 int ga_csv_row(ga_csv_rows *r, void *const out[], ga_err *e);
+
+/* Fails, since a file has no rows. */
+int ga_csv_refuse_empty(const char *path, ga_err *e);
 
 /* Reads the whole file: the rows of field f follow each other from out[f] on. */
 int ga_csv_read(const char *path, const ga_csv_spec *s, void *const out[], ga_err *e);

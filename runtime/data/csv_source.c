@@ -36,8 +36,9 @@ static void add_target(ga_scan_field *f, const ga_csv_shape *shape, int part) {
         f->odd_part = part;
     }
     if (!f->ids) return;
-    ga_scan_id(f, (int64_t)shape->target_min);
-    ga_scan_id(f, (int64_t)shape->target_max);
+    f->part = part;
+    ga_scan_id(f, (int64_t)shape->target_min, shape->target_min_line);
+    ga_scan_id(f, (int64_t)shape->target_max, shape->target_max_line);
 }
 
 int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, ga_scan *out,
@@ -120,6 +121,7 @@ static int next_stream(void *self, void *const out[], ga_err *e) {
         p->open = true;
         const int code = ga_csv_row(&p->rows, out, e);
         if (code != 0) return code;
+        if (p->rows.rows == 0) return ga_csv_refuse_empty(p->paths.path[p->at], e);
         close_stream(p);
         p->at++;
     }

@@ -63,8 +63,8 @@ static int check_pair(const char *images, int64_t rows, const char *labels, int6
 
 static int scan_label(void *arg, const unsigned char *bytes, int64_t count, int64_t first,
                       ga_err *e) {
-    (void)first, (void)e;
-    for (int64_t i = 0; i < count; i++) ga_scan_id(arg, bytes[i]);
+    (void)e;
+    for (int64_t i = 0; i < count; i++) ga_scan_id(arg, bytes[i], first + i + 1);
     return GA_OK;
 }
 
@@ -90,6 +90,7 @@ static int scan_pair(const char *images, const char *labels, int part, ga_scan *
     header h, l;
     int64_t shape[3], *known = out->field[0].shape;
     GA_TRY(scan_file(images, 3, 4, NULL, NULL, &h, e));
+    out->field[1].part = part;
     GA_TRY(scan_file(labels, 1, 1, scan_label, &out->field[1], &l, e));
     GA_TRY(check_pair(images, h.extent[0], labels, l.extent[0], e));
     image_shape(&h, shape);

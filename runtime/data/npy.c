@@ -185,6 +185,7 @@ static int scan_part(const char *path, int field, int part, ga_dtype real, ga_sc
         memcpy(f->shape, shape, shape_bytes);
         snprintf(f->name, sizeof f->name, "%s", field ? "target" : "input");
     }
+    f->part = part;
     if (f->rank != h.rank - 1 || memcmp(f->shape, shape, shape_bytes) != 0 ||
         f->element != (int)h.element)
         code = ga_fail(e, GA_INPUT, "%s: another type or another shape of a row than the first file",

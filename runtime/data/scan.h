@@ -24,6 +24,9 @@ typedef struct ga_scan_field {
     int rank; /* of one row: 0..GA_FIELD_RANK */
     int64_t shape[GA_FIELD_RANK];
     int64_t low, high; /* range of the ids */
+    int64_t low_at, high_at; /* where these are first: a row from 1, a line of csv, a token from 0; -1: unknown */
+    int low_part, high_part; /* their files, from 0 */
+    int part;                /* the file that is being scanned */
     int64_t largest_negative; /* of the ids, 0: none; if equal to low, only one value is negative */
     double odd;        /* csv: the first target that makes `ids` false, with its line and file */
     int64_t odd_line;  /* 0: none */
@@ -41,10 +44,18 @@ typedef struct ga_scan {
     bool seen[256]; /* text: which bytes occur */
 } ga_scan;
 
-/* Widens the range of the ids of f by value. */
-static inline void ga_scan_id(ga_scan_field *f, int64_t value) {
-    if (value < f->low) f->low = value;
-    if (value > f->high) f->high = value;
+/* Widens the range of the ids of f by value, which stands at place `at`. */
+static inline void ga_scan_id(ga_scan_field *f, int64_t value, int64_t at) {
+    if (value < f->low) {
+        f->low = value;
+        f->low_at = at;
+        f->low_part = f->part;
+    }
+    if (value > f->high) {
+        f->high = value;
+        f->high_at = at;
+        f->high_part = f->part;
+    }
     if (value < 0 && (f->largest_negative == 0 || value > f->largest_negative))
         f->largest_negative = value;
 }
@@ -54,6 +65,7 @@ static inline void ga_scan_ids(ga_scan_field *f) {
     f->ids = true;
     f->low = INT64_MAX;
     f->high = INT64_MIN;
+    f->low_at = f->high_at = -1;
 }
 
 /* a * b for sizes read from a file: false if it exceeds 2^60 or either is negative. */

@@ -126,6 +126,7 @@ static int scan_file(ga_tensors_file *f, int part, ga_dtype real, ga_scan *out) 
         if (strcmp(field->name, list[i].name) != 0 ||
             !same_row(&list[i], (ga_element)field->element, field->shape, field->rank))
             return refuse(f, &list[i], "not of the name, type and shape of the first file's");
+        field->part = part;
         GA_TRY(scan_tensor(f, &list[i], field, real));
     }
     return GA_OK;

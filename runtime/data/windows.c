@@ -3,7 +3,9 @@
 
 #include "data/paths.h"
 #include "data/stream.h"
+#include "files/file.h"
 
+#include <errno.h>
 #include <string.h>
 
 typedef struct record {
@@ -141,7 +143,7 @@ int ga_text_scan(const char *const *path, int parts, const bool *allowed, ga_sca
         GA_TRY(code);
     }
     for (int byte = 0, id = 0; byte < 256; byte++)
-        if (out->seen[byte]) ga_scan_id(&out->field[0], id++);
+        if (out->seen[byte]) ga_scan_id(&out->field[0], id++, -1);
     out->bytes = arena_bytes(out, 1);
     out->stream_bytes = stream_size(parts);
     return GA_OK;
@@ -205,19 +207,31 @@ static int refuse_header(const ga_stream *s, const layout *l, int64_t version, g
     return GA_OK;
 }
 
+/* Refuses a file that begins as something else than tokens: gzip data, or a header of another magic number, whose words
+ * behind the third are 0 as in all headers of llm.c. */
+static int refuse_foreign(const ga_stream *s, const unsigned char header[HEADER], ga_err *e) {
+    const int64_t magic = token_at(header, 4);
+    if ((magic & 0xe0ffffff) == 0x00088b1f)
+        return ga_fail(e, GA_INPUT, "%s: gzip data, expected tokens: unpack it first", s->path);
+    for (int i = 12; i < HEADER; i++)
+        if (header[i] != 0) return GA_OK;
+    if (s->bytes < HEADER || magic == 0) return GA_OK; /* may be tokens */
+    return ga_fail(e, GA_INPUT, "%s: a header of magic number %lld, expected %d (16 bits) or %d (32 bits)", s->path,
+                   (long long)magic, MAGIC_U16, MAGIC_U32);
+}
+
 static int find_layout(ga_stream *s, layout *l, ga_err *e) {
     unsigned char header[HEADER] = {0};
-    *l = (layout){.width = 2};
-    if (s->bytes >= HEADER) {
+    if (ga_file_read(s->fd, header, HEADER, 0) < 0)
+        return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be read: %s", s->path, strerror(errno));
+    const int64_t magic = token_at(header, 4);
+    if (magic == MAGIC_U16 || magic == MAGIC_U32) {
+        *l = (layout){token_at(header + 8, 4), HEADER, magic == MAGIC_U32 ? 4 : 2};
         GA_TRY(ga_stream_read(s, header, HEADER, "the header", e));
-        int64_t magic = token_at(header, 4);
-        l->header = magic == MAGIC_U16 || magic == MAGIC_U32 ? HEADER : 0;
-        l->width = magic == MAGIC_U32 ? 4 : 2;
-        l->tokens = token_at(header + 8, 4);
-        if (l->header) return refuse_header(s, l, token_at(header + 4, 4), e);
-        s->at = 0; /* the file's first bytes, still in the buffer, are tokens */
+        return refuse_header(s, l, token_at(header + 4, 4), e);
     }
-    l->tokens = s->bytes / 2;
+    GA_TRY(refuse_foreign(s, header, e));
+    *l = (layout){s->bytes / 2, 0, 2};
     if (s->bytes > 0 && s->bytes % 2 == 0) return GA_OK;
     return ga_fail(e, GA_INPUT, "%s: %lld bytes, expected 16-bit tokens: %s", s->path,
                    (long long)s->bytes, s->bytes ? "an odd number is cut off" : "the file is empty");
@@ -246,7 +260,7 @@ static int take_tokens(void *arg, const unsigned char *bytes, int64_t count, int
             return ga_fail(e, GA_INPUT, "%s: token %lld at place %lld, expected 0..%lld", t->path,
                            (long long)token, (long long)(first + i) / t->width,
                            (long long)t->limit - 1);
-        if (t->field) ga_scan_id(t->field, token);
+        if (t->field) ga_scan_id(t->field, token, (first + i) / t->width);
     }
     return GA_OK;
 }
@@ -257,6 +271,7 @@ static int scan_tokens(const char *path, int part, ga_scan *out, ga_err *e) {
     GA_TRY(open_tokens(&s, path, &l, e));
     int *width = &out->field[0].element;
     tokens t = {path, l.width, INT32_MAX, &out->field[0]};
+    t.field->part = part;
     int code;
     if (part > 0 && l.width != *width)
         code = ga_fail(e, GA_INPUT, "%s: tokens of %d bytes, the first file has %d", path, l.width,

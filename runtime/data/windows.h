@@ -17,7 +17,8 @@ typedef struct ga_text_spec {
 } ga_text_spec;
 
 /* Token files: only little-endian u16 tokens, or llm.c's format: 256 i32 {magic, version,
- * tokens, 0...}, then the tokens: u16 for magic 20240520 version 1, u32 for 20240801 version 7. */
+ * tokens, 0...}, then the tokens: u16 for magic 20240520 version 1, u32 for 20240801 version 7. A header of
+ * another magic and gzip data are refused. */
 typedef struct ga_tokens_spec {
     const ga_part *part; /* count: tokens */
     int parts;

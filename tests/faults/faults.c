@@ -1,10 +1,10 @@
 /* faults.c: a preloaded library that makes system calls fail where a test asks for it. Programs do not
  * contain it.
  *   GA_FAIL_AT=CLASS:N[+]=EFFECT[,...]   the N-th call of the class (from 1; +: and all after it) fails
- *   GA_FAIL_COUNTS=FILE                  appends `CLASS CALLS` for each class at exit
- *   GA_FAIL_PROGRAM=NAME                 only in the program of that name [train]
+ *   GA_FAIL_COUNTS=FILE                  appends `PROGRAM CLASS CALLS` for each class at exit
+ *   GA_FAIL_PROGRAM=NAME                 only in the program of that name [train]; *: in all
  * EFFECT: the name of an errno; short: half of the bytes are read or written; kill: the process is
- * killed before the call, killed: after it. Writes to stderr are left alone. */
+ * killed before the call, killed: after it, group: all processes of its group before it. Writes to stderr are left alone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static const struct {
               {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM}, {"EROFS", EROFS},   {"EDQUOT", EDQUOT},
               {"EINVAL", EINVAL}, {"EAGAIN", EAGAIN}, {"ENOENT", ENOENT}, {"EBUSY", EBUSY}};
 
-enum { NOTHING, SHORT = -1, KILL = -2, KILLED = -3, PLANS = 4 };
+enum { NOTHING, SHORT = -1, KILL = -2, KILLED = -3, GROUP = -4, PLANS = 4 };
 
 static struct {
     int class;
@@ -63,6 +63,7 @@ static int effect_of(const char *text) {
     if (strcmp(text, "short") == 0) return SHORT;
     if (strcmp(text, "kill") == 0) return KILL;
     if (strcmp(text, "killed") == 0) return KILLED;
+    if (strcmp(text, "group") == 0) return GROUP;
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (strcmp(text, errors[i].name) == 0) return errors[i].number;
     return NOTHING;
@@ -86,7 +87,8 @@ static void add_plan(const char *text) {
 __attribute__((constructor)) static void start(void) {
     char plan[256];
     const char *at = getenv("GA_FAIL_AT"), *program = getenv("GA_FAIL_PROGRAM");
-    if (strcmp(program_invocation_short_name, program ? program : "train") != 0) return;
+    if (!program) program = "train";
+    if (strcmp(program, "*") != 0 && strcmp(program_invocation_short_name, program) != 0) return;
     snprintf(plan, sizeof plan, "%s", at ? at : "");
     char *rest = plan;
     for (char *one = strtok_r(plan, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) add_plan(one);
@@ -98,7 +100,8 @@ __attribute__((destructor)) static void finish(void) {
     FILE *file = active && path ? fopen(path, "a") : NULL;
     active = false;
     if (!file) return;
-    for (int i = 0; i < CLASSES; i++) fprintf(file, "%s %lld\n", names[i], (long long)calls[i]);
+    for (int i = 0; i < CLASSES; i++)
+        fprintf(file, "%s %s %lld\n", program_invocation_short_name, names[i], (long long)calls[i]);
     fclose(file);
 }
 
@@ -109,6 +112,7 @@ static int next(call c) {
     for (int i = 0; i < plan_count; i++) {
         if (plans[i].class != (int)c || (plans[i].on ? n < plans[i].n : n != plans[i].n)) continue;
         if (plans[i].effect == KILL) kill(getpid(), SIGKILL);
+        if (plans[i].effect == GROUP) kill(0, SIGKILL);
         return plans[i].effect;
     }
     return NOTHING;

@@ -88,7 +88,7 @@ add("two runs of one spec at once share one program; one that needs no change st
         folder, folder)
     local environment = { "MAKEFLAGS", "CC=" .. folder .. "/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder }
     local function links()
-        return select(2, host.read(folder .. "/log"):gsub("%-o train ", ""))
+        return select(2, host.read(folder .. "/log"):gsub("%-o train%.new ", ""))
     end
     local result = t.run { "sh", "-c", ("%s1 & %s2 && wait $!"):format(command, command), env = environment }
     t.equal(result.status, 0, result.err)

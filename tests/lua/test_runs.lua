@@ -186,7 +186,8 @@ end
 
 add("SIGUSR2 saves and goes on; a deleted folder is made again; Ctrl-C saves and says how to go on", function(t)
     local programs, _, json = open(t)
-    local long = programs.build("runs_long", (SPEC:gsub("checkpoint {[^\n]*", ""):gsub("updates = 30", "updates = 100000000")))
+    local long = programs.build("runs_long", (SPEC:gsub("checkpoint {[^\n]*", ""):gsub("updates = 30",
+        "updates = 100000000")))
     t.run { "rm", "-rf", long.folder .. "/runs" }
     local out = t.temp() .. "/out"
     local pid = t.run { "sh", "-c", ("%s --quiet > %s 2>&1 & echo $!"):format(long.train, out),
@@ -207,7 +208,8 @@ add("SIGUSR2 saves and goes on; a deleted folder is made again; Ctrl-C saves and
     t.contains(host.read(out), "/runs/001/checkpoints: was deleted, and is made again")
     t.contains(host.read(out), ("stopped; it goes on with: %s --resume 001"):format(long.train))
     t.equal(record(json, long, "001")["end"].reason, "signal")
-    t.equal(start(t, long, "--resume", "001", "--cycles", tostring(1 + record(json, long, "001")["end"].cycle)).status, 0)
+    t.equal(start(t, long, "--resume", "001", "--cycles", tostring(1 + record(json, long, "001")["end"].cycle)).status,
+        0)
 end)
 
 add("SIGUSR2 to a program on a device saves and goes on; the checkpoint continues with the same bits", function(t)
@@ -238,7 +240,8 @@ add("two ranks are one run", function(t)
     local p = programs.build("runs_ddp", SPEC .. 'parallel "ddp"\n', { comm = "mpi" })
     t.run { "rm", "-rf", p.folder .. "/runs" }
     local function ranks(...)
-        return t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train, "--quiet",
+        return t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train,
+            "--quiet",
             "--threads", "1", env = { "GAGEN_TIMEOUT=300", "GAGEN_DATA" }, ... }
     end
     local result = ranks("--cycles", "4")
@@ -274,35 +277,59 @@ print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     t.contains(refused.err, (" is used by train (process %s): -o DIR for another folder, or wait"):format(pid))
 end)
 
-add("a sweep at once is programs of their own; two seeds share one program", function(t)
+-- A folder where `gagen run` of one spec is started: words(more, options) = the command, at_once(commands),
+-- log(program, run), hashes(), runs() = what ls says. The runtime that all of them link is compiled before.
+local function open_sweep(t)
     local programs, _, json = open(t)
-    local folder, spec = t.root .. "/" .. t.temp(), t.root .. "/" .. programs.folder() .. "/runs_sweep.lua"
-    local most, words = t.environment "GAGEN_TEST_ALL" and 8 or 3, {}
-    t.write(programs.folder() .. "/runs_sweep.lua", SPEC)
-    local function add_start(more, options)
-        words[#words + 1] = ("%s/%s run %s %s -- --quiet --threads 1 --cycles 2 %s &"):format(t.root, t.gagen, spec, more,
-            options)
+    local o = { folder = t.root .. "/" .. t.temp(), spec = t.root .. "/" .. programs.folder() .. "/runs_sweep.lua" }
+    t.write(o.spec, (SPEC:gsub("model [^\n]*", 'model { linear "fc" { 3 } }')))
+    function o.words(more, options)
+        return ("%s/%s run %s %s -- --quiet --threads 1 --cycles 2 %s"):format(t.root, t.gagen, o.spec, more, options)
     end
-    for a = 1, most do add_start("--set accumulate=" .. a, "") end
-    words[1] = words[1]:sub(1, -2)              -- compiles the runtime that all of them use
-    add_start("", "--seed 5")
-    add_start("", "--seed 6")
-    local result = t.run { "sh", "-c", table.concat(words, "\n") .. "\nwait", cwd = folder,
-        env = { "GAGEN_DATA", "MAKEFLAGS", "CFLAGS=-O0",
-            ("XDG_CACHE_HOME=%s/%s/tests/cache"):format(t.root, t.build) } }
-    t.equal(result.status, 0, result.err)
-    local function log_of(program, run)
-        return json.lines(host.read(("%s/out/%s/runs/%s/log.jsonl"):format(folder, program, run)))
+    function o.at_once(commands)
+        local result = t.run { "sh", "-c", table.concat(commands, " &\n") .. " &\nwait", cwd = o.folder,
+            env = { "GAGEN_DATA", "MAKEFLAGS", "CFLAGS=-O0",
+                ("XDG_CACHE_HOME=%s/%s/tests/cache"):format(t.root, t.build) } }
+        t.equal(result.status, 0, result.err)
     end
-    for a = 1, most do t.equal(log_of("runs_sweep--accumulate=" .. a, "001")[2].rows, 4 * a) end
-    local seeds = { log_of("runs_sweep", "001")[1].seed, log_of("runs_sweep", "002")[1].seed }
+    function o.log(program, run)
+        return json.lines(host.read(("%s/out/%s/runs/%s/log.jsonl"):format(o.folder, program, run)))
+    end
+    function o.hashes()             -- of every file; the link runs/latest is none
+        return t.shell(("cd %s/out && find . -type f | sort | xargs sha256sum"):format(o.folder)).out
+    end
+    function o.runs() return json.read(programs.gagen({ "ls", o.spec, "--json", cwd = o.folder }).out) end
+    o.at_once { o.words("--set accumulate=1 -o before", "") }
+    return o
+end
+
+add("eight values at once are eight programs, two seeds share one, a second run changes no byte", function(t)
+    local o, commands, expected = open_sweep(t), {}, { "runs_sweep" }
+    for a = 1, 8 do
+        commands[a] = o.words(("--set accumulate=%d --set optimizer.lr=0.0%d"):format(a, a), "")
+        expected[a + 1] = ("runs_sweep--accumulate=%d--optimizer.lr=0.0%d"):format(a, a)
+    end
+    table.move({ o.words("", "--seed 5"), o.words("", "--seed 6") }, 1, 2, 9, commands)
+    o.at_once(commands)
+    t.equal(host.list(o.folder .. "/out"), expected)
+    for a = 1, 8 do
+        local update = o.log(expected[a + 1], "001")[2]
+        t.equal({ update.event, update.rows, update.lr }, { "update", 4 * a, tonumber("0.0" .. a) })
+        t.contains(host.read(("%s/out/%s/step.c"):format(o.folder, expected[a + 1])), "--set accumulate=" .. a .. " ")
+    end
+    local seeds = { o.log("runs_sweep", "001")[1].seed, o.log("runs_sweep", "002")[1].seed }
     table.sort(seeds)
     t.equal(seeds, { 5, 6 })
-    t.equal(log_of("runs_sweep", "001")[2].rows, 16)
-    local listed = programs.gagen { "ls", spec, "--json", cwd = folder }
-    local runs = json.read(listed.out)
-    t.equal(#runs, most + 2, listed.out)
+    t.equal(o.log("runs_sweep", "001")[2].rows, 16)
+    local runs = o.runs()
+    t.equal(#runs, 10)
     for _, run in ipairs(runs) do t.equal({ run.state, run.updates }, { "done", 2 }) end
+    local before = o.hashes()
+    o.at_once { o.words("--set accumulate=3 --set optimizer.lr=0.03", "--seed 7") }
+    local second = "[^\n]*  %./" .. expected[4]:gsub("%p", "%%%0") .. "/runs/002/[^\n]*\n"
+    local after, files = o.hashes():gsub(second, "")
+    t.equal(after, before, "a second run leaves every byte of all that was there")
+    assert(files >= 5, files .. " files of a second run")
 end)
 
 -- The cycle of the newest checkpoint that a log reports, or -1.
@@ -330,12 +357,14 @@ local function kill_at(t, p, json, call, say)
         if record(json, p, "001")["end"].cycle ~= 12 then say("it ends elsewhere") end
         local last = 0
         for _, event in ipairs(log(json, p, "001")) do
-            if event.event == "update" and event.cycle ~= last + 1 then say("cycle " .. event.cycle .. " behind " .. last) end
+            if event.event == "update" and event.cycle ~= last + 1 then say("cycle " .. event.cycle .. " behind "
+                .. last) end
             if event.event == "update" then last = event.cycle end
         end
         local from = tonumber(host.read(folder .. "/log.jsonl"):match '"resumed_from":"[^"]*/cycle%-(%d+)')
         if from < cycle then say(("cycle %d was reported, %d is resumed"):format(cycle, from)) end
-    elseif resumed.status ~= 1 or not resumed.err:find "has no run yet" and not resumed.err:find "has a whole checkpoint" then
+    elseif resumed.status ~= 1 or not resumed.err:find "has no run yet"
+        and not resumed.err:find "has a whole checkpoint" then
         say(resumed.err)
     elseif cycle >= 0 then
         say("cycle " .. cycle .. " was reported and is lost")
@@ -358,7 +387,8 @@ add("killed at any call of the system, a run is resumed from what it has reporte
             end
         end
     end
-    if #problems > 0 then error(#problems .. " problems:\n" .. table.concat(problems, "\n", 1, math.min(#problems, 20)), 0) end
+    if #problems > 0 then error(#problems .. " problems:\n" .. table.concat(problems, "\n", 1, math.min(#problems,
+        20)), 0) end
     assert(kills >= 40, "only " .. kills .. " kills")
 end)
 

@@ -251,7 +251,7 @@ end)
 add("a stream too short for a cycle is refused with its numbers", function(t, formats)
     faulty(t, formats, rows(1, 3), 0, 1, "data: 3 training rows in micro-batches of 4 rows on each of 1 ranks: an epoch "
         .. "has 0 micro-batches, a cycle needs 1")
-    faulty(t, formats, "", 0, 1, "data: 0 training rows in micro-batches")
+    faulty(t, formats, "", 0, 1, "c.csv: no rows found, at least one expected")
 end)
 
 add("a truncated gzip file is refused", function(t, formats)

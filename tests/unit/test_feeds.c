@@ -118,7 +118,7 @@ static void csv_faults(void **state) {
         {"5,6,3\n", 2, "b.csv:1: column 3: target 3, expected a whole number in 0..2"},
         {"5,x,1\n", 2, "b.csv:1: column 2: found 'x', expected a finite decimal number"},
         {"5,6,1\n5,1e39,1\n", 3, "b.csv:2: column 2: 1e+39 is too large for F32"},
-        {"", 2, ""},
+        {"", 2, "b.csv: no rows found, at least one expected"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         files f;

@@ -20,10 +20,11 @@ local function check_ids(b, rows, ids)
     elseif not ids.limit then
         diag.fail(b.at, what .. ": the range of these ids is not known, expected a field of the data", {})
     elseif ids.low < 0 then
-        diag.fail(b.at, ("%s: the ids begin at %d, expected 0 or more"):format(what, ids.low), {})
+        diag.fail(b.at, ("%s: the ids begin at %d, expected 0 or more"):format(what, ids.low), {
+            notes = { ids.low_place } })
     elseif ids.limit > rows then
         diag.fail(b.at, ("%s: the table has %d rows, the ids go up to %d: expected %d rows or more"):format(
-            what, rows, ids.limit - 1, ids.limit), {})
+            what, rows, ids.limit - 1, ids.limit), { notes = { ids.high_place } })
     end
 end
 
