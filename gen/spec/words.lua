@@ -229,7 +229,8 @@ words.list = {
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {
         field("every", "int", { alternatives = { "epoch", "end" }, min = 1, doc = "cycles between checkpoints, or "
-            .. "\"epoch\", or \"end\": only one; default: each tenth of the run, at the evaluation nearest to it. "
+            .. "\"epoch\", or \"end\": only one; default: each tenth of the run, at the evaluation nearest to it, and "
+            .. "each epoch of a stream. "
             .. "The end of training always has one" }),
         field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "number of newest checkpoints that are kept" }),
         field("best", "str", { doc = "\"loss\" or a metric of eval: the checkpoint of the best evaluation stays too" }),

@@ -30,9 +30,11 @@ local function evaluations(config)
         due_each(eval.every), arguments))
 end
 
--- The condition of the evaluation nearest to each tenth of the run.
+-- The condition of the evaluation nearest to each tenth of the run. How long an epoch of a stream is, nobody knows:
+-- each has a checkpoint.
 local function near_tenth(config)
     local every = config.eval and config.eval.every
+    if every == "epoch" and config.data.stream then return due_each(every) end
     local spacing = every == "epoch" and "ga_epochs_cycles(&m->epochs, 1)" or tostring(every or 1)
     local near = ("ga_cycle_near_tenth(&m->count, m->cycles, %s)"):format(spacing)
     return every and ("(%s && %s)"):format(due_each(every), near) or near
