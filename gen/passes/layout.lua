@@ -22,6 +22,15 @@ local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout
 -- collected over a cycle, then the rest.
 local function part_of(param) return param.used and "used" or param.collected and "collected" or "rest" end
 
+-- Whether the groups of a parameter's layers, { { index, from, count }, ... }, come before those of another in a layer
+-- of both; nil: they are the same.
+local function groups_before(a, b)
+    for i = 1, math.min(#a, #b) do
+        if a[i].index ~= b[i].index then return a[i].index < b[i].index end
+        if a[i].count ~= b[i].count then return a[i].count < b[i].count end
+    end
+end
+
 -- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Only parameters of
 -- the part "used" are in segments and buckets.
 local function items_of(g, part)
@@ -44,8 +53,10 @@ local function items_of(g, part)
     for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
         table.sort(item.params, function(a, b)
-            if part == "used" and a.group ~= b.group then return a.group < b.group end
-            return a.forward_index < b.forward_index
+            local before
+            if part == "used" then before = groups_before(a.groups, b.groups) end
+            if before == nil then return a.forward_index < b.forward_index end
+            return before
         end)
     end
     return items
@@ -97,21 +108,28 @@ local function place_states(g, items)
 end
 
 -- Divides the flat space into segments. Outside regions, neighbouring parameters of one group are one segment. In a
--- region, neighbours of one group within a layer are one segment, repeated `count` times.
+-- region, neighbours within a layer are one segment, repeated `layers` times, as far as the same layers have one group.
 local function segments(g, items)
     g.segments = {}
+    local ends = {}         -- segments by what they have of each layer, and the element behind that
     for _, item in ipairs(items) do
         for _, param in ipairs(item.params) do
-            local last = g.segments[#g.segments]
-            local n = aligned(param.flat.n)
-            if last and last.group == param.group and last.region == item.region and last.layer == param.layer
-                and last.offset + last.n == param.flat.offset then
-                last.n = last.n + n
-                table.insert(last.covers, param)
-            else
-                g.segments[#g.segments + 1] = { group = param.group, first = param, covers = { param },
-                    offset = param.flat.offset, n = n, count = item.count, stride = item.size, region = item.region,
-                    layer = param.layer }
+            for _, run in ipairs(param.groups) do
+                local offset, n = param.flat.offset + run.from * item.size, aligned(param.flat.n)
+                local function key(at)
+                    return ("%s %d %d %s %d"):format(item.region, run.index, run.count, param.layer, at)
+                end
+                local s = ends[key(offset)]
+                if s then
+                    s.n = s.n + n
+                    table.insert(s.covers, param)
+                else
+                    s = { group = run.index, param = param, covers = { param }, from = run.from, layers = run.count,
+                        offset = offset, n = n, count = run.count, stride = item.size,
+                        layer = param.layer and param.layer + run.from }
+                    table.insert(g.segments, s)
+                end
+                ends[key(offset + n)] = s
             end
         end
     end

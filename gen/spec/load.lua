@@ -82,7 +82,10 @@ local function add_loss(g, b, c, target, output, traced_rows)
 end
 
 local function check_patterns(g, c)
-    for _, rule in ipairs(c.init) do glob.check(rule.glob, g.params, rule.at, "init") end
+    for _, rule in ipairs(c.init) do
+        glob.check(rule.glob, g.params, rule.at, "init")
+        for _, param in ipairs(g.params) do glob.takes(rule.glob, param, rule.at, "init") end
+    end
     for i, group in ipairs(c.groups) do
         if group.glob then
             glob.check(group.glob, g.params, c.optimizer.at, ("optimizer: group %d"):format(i))

@@ -81,6 +81,16 @@ local function cycle_facts(config)
         tail_rows = math.max(rows - used, 0), stream = config.data.stream or nil }
 end
 
+-- Appends a parameter to the list, a row for each run of layers with one group; those that are not trained have none.
+local function add_parameter(g, param, list)
+    for _, run in ipairs(param.groups or { { from = 0, count = param.count } }) do
+        list[#list + 1] = { name = param.name, shape = param.shape,
+            group = run.index and g.groups:get(run.index).of or -1, layout = "plain",
+            offset = param.flat.offset + run.from * param.flat.stride, stride = param.flat.stride,
+            first = param.first + run.from, count = run.count, trainable = param.used }
+    end
+end
+
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list)
     local target = targets.of(config)
@@ -95,9 +105,7 @@ function plan.facts(g, config, kernel_list)
     for _, arena in ipairs(facts.arenas) do total = total + arena.bytes end
     for _, param in ipairs(g.params) do
         parameters = parameters + (param.buffer and 0 or graph.elements(param.shape) * param.count)
-        facts.parameters[#facts.parameters + 1] = { name = param.name, shape = param.shape,
-            group = param.group and g.groups:get(param.group).of or -1, layout = "plain", offset = param.flat.offset,
-            stride = param.flat.stride, count = param.count, trainable = param.used }
+        add_parameter(g, param, facts.parameters)
     end
     for _, t in ipairs(g.tensors) do
         if t.place and t.place.arena == "activations" then
