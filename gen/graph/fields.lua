@@ -91,7 +91,7 @@ fields.node = {
 
 fields.region = {
     op = "times", name = "dotted path", count = "of iterations", first = "index of the first iteration",
-    step = "1 or -1",
+    step = "1 or -1", whole = "layers of the `times`, of which it has a run (split)",
     body = "nodes", carries = "list of Carry", at = "path:line of the spec", path = "the block of the model around it",
     scope = "the region around it", outer_body = "the body around it, while it is built",
     reverse_of = "the forward region whose gradients it computes (autodiff)",
@@ -119,7 +119,7 @@ fields.param = {
     shape = "of one iteration", saved_shape = "in files, if another",
     region = "the `times` it belongs to", count = "of iterations", first = "index of the first iteration",
     at = "path:line of the spec", init = "{ kind, ... }: how it starts", value = "tensor",
-    frozen = "not trained", buffer = "saved with the others, but written by nodes",
+    frozen = "not trained (split)", buffer = "saved with the others, but written by nodes",
     collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
     residue = "tensor: what its sums round off (accumulate)",

@@ -144,27 +144,10 @@ function groups.check_used(config, params)
     end
 end
 
--- Refuses a group with the field that takes some layers only of a parameter.
-local function check_whole(config, param, runs, field)
-    local function has(run) return config.groups[run.of] ~= nil and config.groups[run.of][field] == true end
-    for _, run in ipairs(runs) do
-        if has(run) ~= has(runs[1]) then
-            local entry = config.groups[has(run) and run.of or runs[1].of]
-            diag.fail(config.optimizer.at, ("%s: '%s' takes some layers only of %s, expected all or none with "
-                .. "%s = true"):format(entry.what, entry.glob, param.name:gsub("%%d", "*"), field), { found = entry.glob })
-        end
-    end
-end
-
---- Marks the parameters of frozen groups: no gradient, no state, no update.
-function groups.freeze(config, params)
-    for _, param in ipairs(params) do
-        local runs = groups.runs(config, param)
-        check_whole(config, param, runs, "frozen")
-        check_whole(config, param, runs, "rest")
-        local entry = config.groups[runs[1].of]
-        param.frozen = param.buffer or entry ~= nil and entry.frozen
-    end
+--- The form that a group gives its parameters, beside numbers: "frozen", updated by the "rest" or "trained".
+function groups.form(config, of)
+    local entry = config.groups[of]
+    return entry and (entry.frozen and "frozen" or entry.rest and "rest") or "trained"
 end
 
 return groups

@@ -173,7 +173,6 @@ function load_spec.load(path, sets, choice)
     g.output = not output.named and output or nil
     add_loss(g, b, c, fields.target, output, rows)
     check_patterns(g, c)
-    groups.freeze(c, g.params)
     check_sizes(g, c)
     model.measure(g, c.ops)
     batchnorm.check(g, c)

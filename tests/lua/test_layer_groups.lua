@@ -1,7 +1,9 @@
 -- Groups of some layers of a `times`: the bits of the same model with its layers written out, on both targets.
+local ordered = require "base.ordered"
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
+local FILES = { "parameters", "state", "gradients" }
 local LAYER = [[residual { linear "up" { 9 }, tanh {}, linear "down" { 8 } }, tanh {}]]
 
 -- The list of a model with a `times` of four layers, or with blocks in its place.
@@ -31,7 +33,7 @@ local function compare(t, name, optimizer, more, how)
     local rolled = programs.build("layer_groups_" .. name, spec(true, optimizer, more), how)
     local written = programs.build("layer_groups_written_" .. name, spec(false, optimizer, more))
     local dump = programs.dump(rolled, {})
-    programs.close(dump, programs.dump(written, {}), 0)
+    programs.close(dump, programs.dump(written, {}), 0, FILES)
     return programs, rolled, dump
 end
 
@@ -45,7 +47,7 @@ local function compare_device(t, name, optimizer, more)
             spec(rolled, optimizer, (more or "") .. 'target "cuda"\n'))
         dumps[i] = programs.dump(program, { env = environment() })
     end
-    programs.close(dumps[1], dumps[2], 0)
+    programs.close(dumps[1], dumps[2], 0, FILES)
 end
 
 local MIXED = [["adamw", lr = 0.02, weight_decay = 0.1, ema = 0.9, groups = { { "h.0.*", lr_scale = 0.1 },
@@ -98,5 +100,108 @@ add("the plan has a row for each run of layers with one group", function(t)
     end
     t.equal(found, { { 0, 1, 1, 48 }, { 1, 1, 0, 240 }, { 2, 1, 2, 432 }, { 3, 1, 0, 624 } })
 end)
+
+local FROZEN = '"adamw", lr = 0.02, groups = { %s, { "h.3.up.*", lr_scale = 3 } }'
+
+for name, globs in ordered.each { first = { "in.*", "h.0.*", "h.1.*" }, later = { "h.0.*", "h.1.*" },
+    middle = { "h.1.*", "h.2.up.*" }, last = { "h.2.*", "h.3.*" } } do
+    add("frozen layers: " .. name, function(t)
+        local groups = {}
+        for i, glob in ipairs(globs) do groups[i] = ('{ "%s", frozen = true }'):format(glob) end
+        local optimizer = FROZEN:format(table.concat(groups, ", "))
+        local programs, rolled, dump = compare(t, "frozen_" .. name, optimizer, CLIPPED)
+        if name == "first" then
+            local backward = host.read(rolled.folder .. "/step.c"):match "\nstatic void backward.-\n}"
+            t.contains(backward, "// h_2_to_3\n")
+            assert(not backward:find("h_0_to_1", 1, true), "the backward pass goes on behind the trained layers")
+        end
+        if name == "middle" then compare_device(t, "frozen", optimizer) end
+        local start = t.temp() .. "/start.safetensors"
+        programs.train(rolled, { "--save-init", start, "--cycles", 1 })
+        local before, after = programs.tensors(start), programs.tensors(dump .. "/parameters.safetensors")
+        for parameter, tensor in next, after do
+            local frozen = false
+            for _, glob in ipairs(globs) do frozen = frozen or parameter:find(glob:sub(1, -2), 1, true) == 1 end
+            t.equal(tensor.bytes == before[parameter].bytes, frozen, parameter)
+        end
+    end)
+end
+
+add("the rest of muon updates some layers", function(t)
+    compare(t, "rest", '"muon", lr = 0.02, momentum = 0.9, rest = { "adamw", lr = 0.01 }, '
+        .. 'groups = { { "h.0.*", rest = true, eps = 1e-4 }, { "h.3.up.*", lr_scale = 0.5 } }')
+end)
+
+-- Rows of ids for bert().
+local function write_rows(t, programs)
+    local ids, mask, label = {}, {}, {}
+    for r = 0, 11 do
+        for i = 0, 5 do
+            local at, seen = r * 6 + i + 1, i < 3 + r % 4
+            ids[at], mask[at] = seen and 1 + (r * 5 + i * i * 3) % 16 or 0, seen and 1 or 0
+        end
+        label[r + 1] = r % 2
+    end
+    t.write(programs.folder() .. "/data/layer_groups.safetensors", t.load("tests/numeric/rows.lua").file {
+        { "ids", "I32", { 12, 6 }, ids }, { "mask", "I32", { 12, 6 }, mask }, { "label", "I32", { 12 }, label } })
+end
+
+-- A small BERT of four layers; o: drop, frozen = the field of the groups of the first layers, more words.
+local function bert(rolled, o)
+    local text = [[
+data       { "tensors", train = "layer_groups.safetensors", target = "label" }
+batch      (4)
+accumulate (3)
+local function layer(batch, x)
+    local q, k = linear "query" { 8 } (x), linear "key" { 8 } (x)
+    local a = attend { heads = 2, dropout = DROP } (q, k, linear "value" { 8 } (x), batch.mask)
+    x = layernorm "norm1" {} (x + dropout(DROP)(linear "dense" { 8 } (a)))
+    return layernorm "norm2" {} (x + linear "down" { 8 } (gelu {} (linear "up" { 12 } (x))))
+end
+model(function(batch)
+    local x = positions "embeddings.places" { 6 } (embedding "embeddings.words" { 17, 8 } (batch.ids))
+    LAYERS
+    return linear "classifier" { 2 } (pick { axis = 2, index = 1 } (x))
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 0.02, weight_decay = 0.1, groups = { { "embeddings.*", FROZEN }, { "layer.0.*", FROZEN },
+             { "layer.1.*", FROZEN }, { rank = 1, weight_decay = 0 } } }
+train      { updates = 20 }
+MORE]]
+    return (text:gsub("%u%u%u+", { DROP = o.drop, FROZEN = o.frozen, MORE = o.more or "", LAYERS = rolled
+        and 'x = times(4) "layer" (function(x) return layer(batch, x) end) (x)'
+        or 'for l = 0, 3 do x = block("layer." .. l)(function(x) return layer(batch, x) end) (x) end' }))
+end
+
+add("a small BERT with frozen embeddings and first layers", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local o = { drop = "0", frozen = "frozen = true" }
+    write_rows(t, programs)
+    local rolled = programs.build("layer_groups_bert", bert(true, o))
+    local written = programs.build("layer_groups_bert_written", bert(false, o))
+    programs.close(programs.dump(rolled, {}), programs.dump(written, {}), 0, FILES)
+    local events, losses = programs.events(rolled, {}), {}
+    for _, event in ipairs(events) do losses[#losses + 1] = event.event == "update" and event.loss or nil end
+    assert(losses[#losses] < 0.5 * losses[1], "the loss does not fall")
+end)
+
+-- With dropout and 16 bits: the loop over all layers with a rate of 0 draws the same.
+for _, target in ipairs { "c", "cuda" } do
+    add("frozen layers with dropout equal those with a rate of 0 on " .. target, function(t)
+        local programs, environment = t.load("tests/lua/programs.lua")(t), nil
+        if target == "cuda" then
+            local _, of = t.load("tests/lua/devices.lua").open(t)
+            environment = of()
+        end
+        local dumps = {}
+        write_rows(t, programs)
+        for i, frozen in ipairs { "frozen = true", "lr_scale = 0" } do
+            local p = programs.build(("layer_groups_dropout_%s%d"):format(target, i), bert(true, { drop = "0.2", frozen = frozen,
+                more = ('target "%s"\nprecision "bf16"\nmemory { recompute = { "*gelu*" } }\n'):format(target) }))
+            dumps[i] = programs.dump(p, { "--cycles", 6, env = environment })
+        end
+        programs.close(dumps[1], dumps[2], 0, { "parameters" })
+    end)
+end
 
 return tests

@@ -40,11 +40,12 @@ end
 -- === the table ===================================================================================
 
 -- Whether a run covers only some layers of its parameters.
-local function is_part(run) return run.covers ~= nil and run.layers < run.covers[1].count end
+local function is_part(run) return run.layers < run.covers[1].count end
 
 -- The parameters that a run covers, for comments.
 local function covered(run)
-    local params, part = run.covers, is_part(run)
+    local params, region = run.covers, run.covers[1].region
+    local part = region and run.layers < (region.whole or region.count)
     local first = params[1].first + run.from
     local function name(param) return (param.name:gsub("%%d", part and run.layers == 1 and tostring(first) or "*")) end
     local names = name(params[1])
