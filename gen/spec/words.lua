@@ -101,7 +101,8 @@ words.list = {
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
-            .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
+            .. "the first that fits a parameter wins, in a times for each layer: h.0.* takes the first one; FIELD is "
+            .. "one of the rule's. frozen: neither gradient nor update" }),
         field("rest", "table", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
             .. "optimizer of parameters that are no matrices and of groups with rest = true; the schedule moves its "
             .. "lr in proportion to muon's. Default: \"adamw\"" }),
