@@ -101,6 +101,20 @@ add("the plan has a row for each run of layers with one group", function(t)
     t.equal(found, { { 0, 1, 1, 48 }, { 1, 1, 0, 240 }, { 2, 1, 2, 432 }, { 3, 1, 0, 624 } })
 end)
 
+add("the plan says which layers are frozen, and why there are several loops", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p, found = { name = "layer_groups_why", spec = programs.folder() .. "/layer_groups_why.lua" }, {}
+    t.write(p.spec, spec(true, '"sgd", lr = 0.1, groups = { { "h.0.*", frozen = true }, { "h.1.*", frozen = true } }'))
+    for _, row in ipairs(programs.plan(p).parameters) do
+        if row.name == "h.%d.down.bias" then found[#found + 1] = { row.first, row.count, row.trainable } end
+    end
+    t.equal(found, { { 0, 2, false }, { 2, 2, true } })
+    local why = programs.gagen { "plan", "--why", p.spec }
+    t.match(why.out, "\n  h +2 loops +groups freeze only some layers")
+    assert(not why.out:find("backward_h_0_to_1_up_weight", 1, true), "the plan has gradients of frozen layers")
+    t.contains(why.out, "backward_h_2_to_3_up_weight")
+end)
+
 local FROZEN = '"adamw", lr = 0.02, groups = { %s, { "h.3.up.*", lr_scale = 3 } }'
 
 for name, globs in ordered.each { first = { "in.*", "h.0.*", "h.1.*" }, later = { "h.0.*", "h.1.*" },
@@ -109,7 +123,7 @@ for name, globs in ordered.each { first = { "in.*", "h.0.*", "h.1.*" }, later = 
         local groups = {}
         for i, glob in ipairs(globs) do groups[i] = ('{ "%s", frozen = true }'):format(glob) end
         local optimizer = FROZEN:format(table.concat(groups, ", "))
-        local programs, rolled, dump = compare(t, "frozen_" .. name, optimizer, CLIPPED)
+        local programs, rolled, dump = compare(t, "frozen_" .. name, optimizer, CLIPPED, { probe = name == "first" })
         if name == "first" then
             local backward = host.read(rolled.folder .. "/step.c"):match "\nstatic void backward.-\n}"
             t.contains(backward, "// h_2_to_3\n")
@@ -126,6 +140,21 @@ for name, globs in ordered.each { first = { "in.*", "h.0.*", "h.1.*" }, later = 
         end
     end)
 end
+
+-- The program is that of the frozen layers "first".
+add("probes and gradients call layers by their numbers", function(t)
+    local optimizer = FROZEN:format('{ "in.*", frozen = true }, { "h.0.*", frozen = true }, { "h.1.*", frozen = true }')
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("layer_groups_frozen_first", spec(true, optimizer, CLIPPED), { probe = true })
+    local folder = programs.dump({ train = p.probe }, { "--cycles", 1 })
+    local probed, gradients = programs.tensors(folder .. "/micro-1.safetensors"), {}
+    for name, tensor in next, programs.tensors(folder .. "/gradients.safetensors") do
+        gradients[#gradients + 1] = name
+        t.equal(assert(probed["d_" .. name], "no d_" .. name).bytes, tensor.bytes, name)
+    end
+    t.equal(#gradients, 10)
+    assert(probed["h_0_to_1_up_y.1"] and probed["h_2_to_3_up_y.2"] and not probed["h_2_to_3_up_y.1"])
+end)
 
 add("the rest of muon updates some layers", function(t)
     compare(t, "rest", '"muon", lr = 0.02, momentum = 0.9, rest = { "adamw", lr = 0.01 }, '
@@ -159,18 +188,18 @@ local function layer(batch, x)
     return layernorm "norm2" {} (x + linear "down" { 8 } (gelu {} (linear "up" { 12 } (x))))
 end
 model(function(batch)
-    local x = positions "embeddings.places" { 6 } (embedding "embeddings.words" { 17, 8 } (batch.ids))
+    local x = positions "bert.embeddings.places" { 6 } (embedding "bert.embeddings.words" { 17, 8 } (batch.ids))
     LAYERS
     return linear "classifier" { 2 } (pick { axis = 2, index = 1 } (x))
 end)
 loss       "cross_entropy"
-optimizer  { "adamw", lr = 0.02, weight_decay = 0.1, groups = { { "embeddings.*", FROZEN }, { "layer.0.*", FROZEN },
-             { "layer.1.*", FROZEN }, { rank = 1, weight_decay = 0 } } }
+optimizer  { "adamw", lr = 0.02, weight_decay = 0.1, groups = { { "bert.embeddings.*", FROZEN },
+             { "bert.encoder.layer.0.*", FROZEN }, { "bert.encoder.layer.1.*", FROZEN }, { rank = 1, weight_decay = 0 } } }
 train      { updates = 20 }
 MORE]]
     return (text:gsub("%u%u%u+", { DROP = o.drop, FROZEN = o.frozen, MORE = o.more or "", LAYERS = rolled
-        and 'x = times(4) "layer" (function(x) return layer(batch, x) end) (x)'
-        or 'for l = 0, 3 do x = block("layer." .. l)(function(x) return layer(batch, x) end) (x) end' }))
+        and 'x = times(4) "bert.encoder.layer" (function(x) return layer(batch, x) end) (x)'
+        or 'for l = 0, 3 do x = block("bert.encoder.layer." .. l)(function(x) return layer(batch, x) end) (x) end' }))
 end
 
 add("a small BERT with frozen embeddings and first layers", function(t)
@@ -196,8 +225,9 @@ for _, target in ipairs { "c", "cuda" } do
         local dumps = {}
         write_rows(t, programs)
         for i, frozen in ipairs { "frozen = true", "lr_scale = 0" } do
-            local p = programs.build(("layer_groups_dropout_%s%d"):format(target, i), bert(true, { drop = "0.2", frozen = frozen,
-                more = ('target "%s"\nprecision "bf16"\nmemory { recompute = { "*gelu*" } }\n'):format(target) }))
+            local more = ('target "%s"\nprecision "bf16"\nmemory { recompute = { "*gelu*" } }\n'):format(target)
+            local p = programs.build(("layer_groups_dropout_%s%d"):format(target, i),
+                bert(true, { drop = "0.2", frozen = frozen, more = more }))
             dumps[i] = programs.dump(p, { "--cycles", 6, env = environment })
         end
         programs.close(dumps[1], dumps[2], 0, { "parameters" })
