@@ -26,8 +26,8 @@ train      { updates = 6, seed = 3 }
 %s]]):format(layers(rolled), optimizer, more or "")
 end
 
--- Trains both forms of the model, and the first on both targets: the dumps of all must be the same. Returns the
--- programs module, the program with `times` and its dump.
+-- Trains both forms of the model: their dumps must be the same. Returns the programs module, the program with `times`
+-- and its dump.
 local function compare(t, name, optimizer, more, how)
     local programs = t.load("tests/lua/programs.lua")(t)
     local rolled = programs.build("layer_groups_" .. name, spec(true, optimizer, more), how)
@@ -194,7 +194,8 @@ model(function(batch)
 end)
 loss       "cross_entropy"
 optimizer  { "adamw", lr = 0.02, weight_decay = 0.1, groups = { { "bert.embeddings.*", FROZEN },
-             { "bert.encoder.layer.0.*", FROZEN }, { "bert.encoder.layer.1.*", FROZEN }, { rank = 1, weight_decay = 0 } } }
+             { "bert.encoder.layer.0.*", FROZEN }, { "bert.encoder.layer.1.*", FROZEN },
+             { rank = 1, weight_decay = 0 } } }
 train      { updates = 20 }
 MORE]]
     return (text:gsub("%u%u%u+", { DROP = o.drop, FROZEN = o.frozen, MORE = o.more or "", LAYERS = rolled

@@ -63,10 +63,10 @@ local function name_of(g, run)
     if run.offset == 0 and run.n == g.trained_elements then return "all" end
     local region, word, head = run.covers[1].region, run.group.word, ""
     if region then head = graph.identifier(region.name:match("[^.]*$")) .. "_" end
-    if is_part(run) and word:sub(1, #head) == head then return word end
-    if #run.covers > 1 then return head .. word end
-    local field = c_text.field(run.covers[1].value)
-    return is_part(run) and field .. "_" .. word or field
+    local field = #run.covers == 1 and c_text.field(run.covers[1].value)
+    if field and not is_part(run) then return field end
+    if region and word:sub(1, #head) == head then return word end
+    return field and field .. "_" .. word or head .. word
 end
 
 -- Notes in a row the places of a node's operands.
