@@ -110,6 +110,7 @@ add("the plan says which layers are frozen, and why there are several loops", fu
     end
     t.equal(found, { { 0, 2, false }, { 2, 2, true } })
     local why = programs.gagen { "plan", "--why", p.spec }
+    t.contains(why.out, "711 parameters, 389 trained ")
     t.match(why.out, "\n  h +2 loops +groups freeze only some layers")
     assert(not why.out:find("backward_h_0_to_1_up_weight", 1, true), "the plan has gradients of frozen layers")
     t.contains(why.out, "backward_h_2_to_3_up_weight")

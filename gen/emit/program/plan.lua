@@ -101,10 +101,11 @@ function plan.facts(g, config, kernel_list)
         tensors = {}, kernels = {}, collectives = {}, outside = {
             "thread stacks", "the C library, zlib and jansson while files are opened",
         } }
-    local parameters, total = 0, 0
+    local parameters, trained, total = 0, 0, 0
     for _, arena in ipairs(facts.arenas) do total = total + arena.bytes end
     for _, param in ipairs(g.params) do
-        parameters = parameters + (param.buffer and 0 or graph.elements(param.shape) * param.count)
+        local n = graph.elements(param.shape) * param.count
+        parameters, trained = parameters + (param.buffer and 0 or n), trained + (param.used and n or 0)
         add_parameter(g, param, facts.parameters)
     end
     for _, t in ipairs(g.tensors) do
@@ -144,7 +145,7 @@ function plan.facts(g, config, kernel_list)
     end
     facts.cycle = cycle_facts(config)
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
-    facts.totals = { parameters = parameters, bytes = total, flops_per_cycle = flops,
+    facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }
     return facts
 end
@@ -166,8 +167,10 @@ local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried 
 function plan.text(facts, columns)
     local out = {}
     local function line(...) out[#out + 1] = string.format(...) end
-    line("%-10s  %s parameters   target %s, %s, profile %s", facts.name,
-        commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
+    local parameters, trained = facts.totals.parameters, facts.totals.trained
+    line("%-10s  %s parameters%s   target %s, %s, profile %s", facts.name, commas(parameters),
+        trained < parameters and (", %s trained"):format(commas(trained)) or "", facts.target, facts.precision,
+        facts.profile)
     local cycle = facts.cycle
     line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s%s",
         "update", cycle.accumulate, cycle.accumulate > 1 and "s" or "", cycle.rows, facts.ranks,
