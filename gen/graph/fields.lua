@@ -37,6 +37,7 @@ fields.graph = {
     half = "bf16 or f16: the type that values are stored in, nil if it is `real` (precision)",
     head = "the last layer where it runs by rows: { x, weight, bias, classes, in_out, shape } (head_by_rows)",
     trained_elements = "of the flat space, up to the end of the trained parameters (layout)",
+    summed_elements = "up to the end of what has a place beside the gradients: trained or collected (layout)",
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",

@@ -2,7 +2,8 @@
 --
 --   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...
 --
--- Parameters, gradients and each optimizer state are arrays of this layout; a region's parameters lie layer by layer.
+-- Parameters are an array of this layout, gradients and each optimizer state one of its trained part. A region's
+-- parameters lie layer by layer.
 -- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
 -- A segment is a run with one update rule. A bucket is a run that one collective reduces.
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads row by row gets a
@@ -103,7 +104,7 @@ local function place_states(g, items)
             for _, param in ipairs(holders) do param.kept[name].stride = size end
             at = at + size * item.count
         end
-        g.states:set(name, { dense = dense, elements = dense and g.flat_elements or at })
+        g.states:set(name, { dense = dense, elements = dense and g.trained_elements or at })
     end
 end
 
@@ -221,8 +222,8 @@ end
 function layout.run(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
-    local collected = place_parameters(items_of(g, "collected"), g.trained_elements)
-    g.flat_elements = place_parameters(items_of(g, "rest"), collected)
+    g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
+    g.flat_elements = place_parameters(items_of(g, "rest"), g.summed_elements)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)

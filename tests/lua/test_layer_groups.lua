@@ -54,6 +54,8 @@ local MIXED = [["adamw", lr = 0.02, weight_decay = 0.1, ema = 0.9, groups = { { 
     { "h.2.up.*", weight_decay = 0, lr_scale = 3 }, { "*.bias", betas = { 0.8, 0.9 } }, { "out.*", eps = 1e-3 } }]]
 local CLIPPED = "clip { 0.05, per_group = true }\n"
 
+local FROZEN = '"adamw", lr = 0.02, groups = { %s, { "h.3.up.*", lr_scale = 3 } }'
+
 add("rates, decay and betas of some layers, clipped by group", function(t)
     compare(t, "mixed", MIXED, CLIPPED)
     compare_device(t, "mixed", MIXED, CLIPPED)
@@ -101,6 +103,18 @@ add("the plan has a row for each run of layers with one group", function(t)
     t.equal(found, { { 0, 1, 1, 48 }, { 1, 1, 0, 240 }, { 2, 1, 2, 432 }, { 3, 1, 0, 624 } })
 end)
 
+-- Elements, in multiples of 16: in 256 + 64, a layer 576 + 16 + 576 + 64, out 192 + 16; bytes in pages.
+add("frozen layers have no place among gradients and states", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p, bytes = { name = "layer_groups_place", spec = programs.folder() .. "/layer_groups_place.lua" }, {}
+    t.write(p.spec, (spec(true, FROZEN:format '{ "h.0.*", frozen = true }, { "h.1.*", frozen = true }')
+        :gsub("{ 8 }", "{ 64 }")))
+    for _, arena in ipairs(programs.plan(p).arenas) do bytes[arena.name] = arena.bytes end
+    local trained = (4 * (320 + 2 * 1232 + 208) + 4095) // 4096 * 4096
+    t.equal({ bytes.parameters, bytes.gradients, bytes.state_m, bytes.state_v },
+        { (4 * (320 + 4 * 1232 + 208) + 4095) // 4096 * 4096, trained, trained, trained })
+end)
+
 add("the plan says which layers are frozen, and why there are several loops", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local p, found = { name = "layer_groups_why", spec = programs.folder() .. "/layer_groups_why.lua" }, {}
@@ -116,7 +130,6 @@ add("the plan says which layers are frozen, and why there are several loops", fu
     t.contains(why.out, "backward_h_2_to_3_up_weight")
 end)
 
-local FROZEN = '"adamw", lr = 0.02, groups = { %s, { "h.3.up.*", lr_scale = 3 } }'
 
 for name, globs in ordered.each { first = { "in.*", "h.0.*", "h.1.*" }, later = { "h.0.*", "h.1.*" },
     middle = { "h.1.*", "h.2.up.*" }, last = { "h.2.*", "h.3.*" } } do

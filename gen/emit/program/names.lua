@@ -60,7 +60,7 @@ end
 local FLAT = { parameters = true, gradients = true, residues = true, collected = true }
 
 -- First words of other constants of the program.
-local TAKEN = { AT = true, GA = true, TRAINED = true }
+local TAKEN = { AT = true, GA = true, TRAINED = true, SUMMED = true }
 
 -- The name of a constant, apart from other constants of the program.
 local function constant(name)
