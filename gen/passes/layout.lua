@@ -118,7 +118,7 @@ local function segments(g, items)
             for _, run in ipairs(param.groups) do
                 local offset, n = param.flat.offset + run.from * item.size, aligned(param.flat.n)
                 local function key(at)
-                    return ("%s %d %d %s %d"):format(item.region, run.index, run.count, param.layer, at)
+                    return ("%s %d %d %d %s %d"):format(item.region, run.index, run.from, run.count, param.layer, at)
                 end
                 local s = ends[key(offset)]
                 if s then
