@@ -1,5 +1,5 @@
 -- glob: name patterns of a spec. `*` matches any characters, every other character itself.
--- Parameters of `times` are one stack, "h.%d.fc.weight": a pattern matches all its layers or none.
+-- Parameters of `times` are one stack, "h.%d.fc.weight": a pattern is compared with the name of each layer.
 local diag = require "base.diag"
 
 local glob = {}
@@ -15,6 +15,11 @@ function glob.matches(pattern, name)
         lua_patterns[pattern] = lua
     end
     return name:match(lua) ~= nil
+end
+
+--- Whether the pattern matches layer l, counted from 0, of a parameter { name, first, count }.
+function glob.takes_layer(pattern, param, l)
+    return glob.matches(pattern, (param.name:gsub("%%d", tostring(param.first + l))))
 end
 
 --- Whether the pattern matches a parameter { name, first, count }. A pattern that matches only some layers
@@ -36,7 +41,7 @@ end
 function glob.check(pattern, params, at, what)
     local names, any = {}, false
     for _, param in ipairs(params) do
-        any = glob.takes(pattern, param, at, what) or any
+        for l = 0, param.count - 1 do any = any or glob.takes_layer(pattern, param, l) end
         names[#names + 1] = param.name:gsub("%%d", "*")
     end
     if not any then

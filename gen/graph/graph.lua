@@ -100,6 +100,9 @@ function graph.inside(scope, ancestor)
     return true
 end
 
+--- The number of the first layer that a loop goes over, forwards or backwards.
+function graph.first_layer(region) return region.step > 0 and region.first or region.first - region.count + 1 end
+
 --- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
 function graph.seen(node, name, tensor)
     local pattern = node.run and node.signature.shape[name]

@@ -2,7 +2,8 @@
 --
 --   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...
 --
--- Parameters, gradients and each optimizer state are arrays of this layout; a region's parameters lie layer by layer.
+-- Parameters are an array of this layout, gradients and each optimizer state one of its trained part. A region's
+-- parameters lie layer by layer.
 -- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
 -- A segment is a run with one update rule. A bucket is a run that one collective reduces.
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads row by row gets a
@@ -21,6 +22,15 @@ local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout
 -- The part of the flat space of a parameter. Trained parameters ("used") come first, then buffers with statistics
 -- collected over a cycle, then the rest.
 local function part_of(param) return param.used and "used" or param.collected and "collected" or "rest" end
+
+-- Whether the groups of a parameter's layers, { { index, from, count }, ... }, come before those of another in a layer
+-- of both; nil: they are the same.
+local function groups_before(a, b)
+    for i = 1, math.min(#a, #b) do
+        if a[i].index ~= b[i].index then return a[i].index < b[i].index end
+        if a[i].count ~= b[i].count then return a[i].count < b[i].count end
+    end
+end
 
 -- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Only parameters of
 -- the part "used" are in segments and buckets.
@@ -44,8 +54,10 @@ local function items_of(g, part)
     for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
         table.sort(item.params, function(a, b)
-            if part == "used" and a.group ~= b.group then return a.group < b.group end
-            return a.forward_index < b.forward_index
+            local before
+            if part == "used" then before = groups_before(a.groups, b.groups) end
+            if before == nil then return a.forward_index < b.forward_index end
+            return before
         end)
     end
     return items
@@ -92,26 +104,33 @@ local function place_states(g, items)
             for _, param in ipairs(holders) do param.kept[name].stride = size end
             at = at + size * item.count
         end
-        g.states:set(name, { dense = dense, elements = dense and g.flat_elements or at })
+        g.states:set(name, { dense = dense, elements = dense and g.trained_elements or at })
     end
 end
 
 -- Divides the flat space into segments. Outside regions, neighbouring parameters of one group are one segment. In a
--- region, neighbours of one group within a layer are one segment, repeated `count` times.
+-- region, neighbours within a layer are one segment, repeated `layers` times, as far as the same layers have one group.
 local function segments(g, items)
     g.segments = {}
+    local ends = {}         -- segments by what they have of each layer, and the element behind that
     for _, item in ipairs(items) do
         for _, param in ipairs(item.params) do
-            local last = g.segments[#g.segments]
-            local n = aligned(param.flat.n)
-            if last and last.group == param.group and last.region == item.region and last.layer == param.layer
-                and last.offset + last.n == param.flat.offset then
-                last.n = last.n + n
-                table.insert(last.covers, param)
-            else
-                g.segments[#g.segments + 1] = { group = param.group, first = param, covers = { param },
-                    offset = param.flat.offset, n = n, count = item.count, stride = item.size, region = item.region,
-                    layer = param.layer }
+            for _, run in ipairs(param.groups) do
+                local offset, n = param.flat.offset + run.from * item.size, aligned(param.flat.n)
+                local function key(at)
+                    return ("%s %d %d %d %s %d"):format(item.region, run.index, run.from, run.count, param.layer, at)
+                end
+                local s = ends[key(offset)]
+                if s then
+                    s.n = s.n + n
+                    table.insert(s.covers, param)
+                else
+                    s = { group = run.index, param = param, covers = { param }, from = run.from, layers = run.count,
+                        offset = offset, n = n, count = run.count, stride = item.size,
+                        layer = param.layer and param.layer + run.from }
+                    table.insert(g.segments, s)
+                end
+                ends[key(offset + n)] = s
             end
         end
     end
@@ -203,8 +222,8 @@ end
 function layout.run(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
-    local collected = place_parameters(items_of(g, "collected"), g.trained_elements)
-    g.flat_elements = place_parameters(items_of(g, "rest"), collected)
+    g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
+    g.flat_elements = place_parameters(items_of(g, "rest"), g.summed_elements)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)

@@ -178,9 +178,9 @@ function memory.run(g)
     local views = place_flat(g)
     g.arenas = {
         { name = "parameters", elements = g.flat_elements },
-        { name = "gradients", elements = g.half_sums and (g.flat_elements + 1) // 2 or g.flat_elements },
+        { name = "gradients", elements = g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements },
     }
-    if g.residues then g.arenas[3] = { name = "residues", elements = g.flat_elements } end
+    if g.residues then g.arenas[3] = { name = "residues", elements = g.summed_elements } end
     for _, name in ipairs(g.state_names) do
         g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true }
     end

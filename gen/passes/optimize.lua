@@ -3,8 +3,8 @@
 --   fc1.weight  ->  group 1 { adamw, weight_decay = 0.01 }, state m, v
 --
 -- Groups come from the optimizer's `groups` list: the first matching entry wins, and parameters that match none form
--- the default group. This pass divides a group further: by the optimizer or its `rest`, and by the forms of a rule
--- for matrices and for vectors.
+-- the default group. The layers of a parameter in a `times` may belong to several groups. This pass divides a group
+-- further: by the optimizer or its `rest`, and by the forms of a rule for matrices and for vectors.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
@@ -44,14 +44,14 @@ local function form_of(rule, rank)
     return ordered.copy(rule, rule.matrix), false
 end
 
--- The group of a parameter, made when its first parameter comes. index: its number in the spec; those of the
--- rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: in the
+-- The group `of` of the spec for a parameter, made when its first parameter comes. index: its number in the spec; those
+-- of the rest and the vectors of a rule with a form for matrices follow behind all that the spec counts. name: in the
 -- names of numbers that checkpoints have.
-local function group_of(g, config, param, norms)
-    local update = groups.update_of(config, param)
+local function group_of(g, config, param, of, norms)
+    local update = groups.update_of(config, param, of)
     local form, vectors = form_of(update.rule, #param.shape)
     local count = #config.groups + 1
-    local rate_index = update.group + (update.rest and count or 0)
+    local rate_index = of + (update.rest and count or 0)
     local index = rate_index + (vectors and 2 * count or 0)
     if not g.groups:has(index) then
         if not norms:has(rate_index) then norms:set(rate_index, norms:size()) end
@@ -60,8 +60,8 @@ local function group_of(g, config, param, norms)
             local complaint = form.settle(fields, config.precision == "f64" and "f64" or "f32")
             if complaint then diag.fail(config.optimizer.at, "optimizer: " .. complaint, {}) end
         end
-        g.groups:set(index, { index = index, rate_index = rate_index, of = update.group,
-            name = (update.rest and "rest_" or "") .. (vectors and "vectors_" or "") .. update.group,
+        g.groups:set(index, { index = index, rate_index = rate_index, of = of,
+            name = (update.rest and "rest_" or "") .. (vectors and "vectors_" or "") .. of,
             rest = update.rest, vectors = vectors, position = norms:get(rate_index), rule = form,
             lr_scale = update.lr_scale, fields = fields })
     end
@@ -84,8 +84,11 @@ function optimize.run(g, config)
     set_layers(g, config)
     for _, param in ipairs(g.params) do
         if param.used then
-            local group = group_of(g, config, param, norms)
-            param.group = group.index
+            local group
+            param.groups = ordered.collect(groups.runs(config, param), function(run)
+                group = group_of(g, config, param, run.of, norms)
+                return { index = group.index, from = run.from, count = run.count }
+            end)
             for _, name in ipairs(group.rule.state(group.fields)) do
                 local shape = group.rule.state_shape and group.rule.state_shape(name, param.shape)
                 add_state(g, param, name, shape or param.shape)

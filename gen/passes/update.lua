@@ -11,7 +11,8 @@
 --
 -- Operands are ranges: tensors that lie in an array of the flat space from `offset` on, in iteration l of a loop
 -- over layers `stride` further. Node.attrs.range is the run that a node goes over, a row of the program's table
--- (emit/boundary/ranges.lua): { offset, n, count, stride, group, covers, numbers }.
+-- (emit/boundary/ranges.lua): { offset, n, count, stride, group, covers, from, layers, numbers }; of the parameters in
+-- `covers` the layers from `from` on, `layers` of them.
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
@@ -41,7 +42,8 @@ local function elements(g, context, s, name, is_state)
     local state = is_state and g.states:get(name)
     if state and not state.dense then
         local kept = s.param.kept[name]
-        return range(context, { "state", name }, "state_" .. name, g.real, kept.n, kept.offset, kept.stride)
+        return range(context, { "state", name }, "state_" .. name, g.real, kept.n,
+            kept.offset + s.from * kept.stride, kept.stride)
     end
     return range(context, { is_state and "state" or "flat", name }, is_state and "state_" .. name or ARENA[name],
         name == "g" and g.half_sums and "bf16" or g.real, s.n, s.offset, s.stride)
@@ -102,8 +104,7 @@ local function measured(g, config)
     for position = 0, g.norm_groups - 1 do
         list[position + 1] = ordered.collect(g.segments, function(s)
             return g.groups:get(s.group).position == position
-                and { group = g.groups:get(s.group), param = s.first, offset = s.offset, n = s.n, count = s.count,
-                    stride = s.stride, covers = s.covers, numbers = {} } or nil
+                and ordered.copy(s, { group = g.groups:get(s.group), numbers = {} }) or nil
         end)
     end
     return list
@@ -157,16 +158,17 @@ local function runs_of(g)
     local list = {}
     for _, s in ipairs(g.segments) do
         if g.groups:get(s.group).rule.scope == "element" then
-            list[#list + 1] = { group = g.groups:get(s.group), param = s.first, offset = s.offset, n = s.n,
-                count = s.count, stride = s.stride, layer = s.layer, covers = s.covers }
+            list[#list + 1] = ordered.copy(s, { group = g.groups:get(s.group) })
         end
     end
     for _, param in ipairs(g.params) do
-        local group = param.used and g.groups:get(param.group)
-        if group and group.rule.scope ~= "element" then
-            local f = param.flat
-            list[#list + 1] = { group = group, param = param, offset = f.offset, n = f.n, count = param.count,
-                stride = f.stride, layer = param.layer, covers = { param } }
+        for _, run in ipairs(param.used and param.groups or {}) do
+            local group, f = g.groups:get(run.index), param.flat
+            if group.rule.scope ~= "element" then
+                list[#list + 1] = { group = group, param = param, offset = f.offset + run.from * f.stride, n = f.n,
+                    count = run.count, stride = f.stride, layer = param.layer and param.layer + run.from,
+                    covers = { param }, from = run.from, layers = run.count }
+            end
         end
     end
     return list

@@ -51,7 +51,11 @@ end
 function update_names.set(g, config)
     local taken = {}
     for _, group in g.groups:each() do
-        local params = ordered.collect(g.params, function(p) return p.group == group.index and p or nil end)
+        local params = ordered.collect(g.params, function(param)
+            for _, run in ipairs(param.groups or {}) do
+                if run.index == group.index then return param end
+            end
+        end)
         local word = g.groups:size() == 1 and "all" or word_of(config, group, params)
         if ordered.find(PARTS, word:match("[^_]*$")) then word = word .. "_group" end
         group.word = update_names.unused(taken, word)

@@ -70,15 +70,28 @@ function groups.read(optimizer)
     return ordered.collect(optimizer.own.groups or {}, function(group, i) return read_group(optimizer, i, group) end)
 end
 
---- The number of the first group that contains the parameter, or 0 if none does.
-function groups.of(config, param)
+-- The number of the first group that contains layer l of the parameter, or 0 if none does.
+local function group_of(config, param, l)
     for i, entry in ipairs(config.groups) do
         if entry.rank and #param.shape == entry.rank then return i end
-        if entry.glob and glob.takes(entry.glob, param, config.optimizer.at, "optimizer: groups") then
-            return i
-        end
+        if entry.glob and glob.takes_layer(entry.glob, param, l) then return i end
     end
     return 0
+end
+
+--- The groups of a parameter by layer, as runs of layers: { of = number of the group, 0 if none contains them, from =
+--- first layer, counted from 0, count }.
+function groups.runs(config, param)
+    local runs = {}
+    for l = 0, param.count - 1 do
+        local of, last = group_of(config, param, l), runs[#runs]
+        if last and last.of == of then
+            last.count = last.count + 1
+        else
+            runs[#runs + 1] = { of = of, from = l, count = 1 }
+        end
+    end
+    return runs
 end
 
 -- The fields for a parameter that `rest` updates, in a group that also has parameters of the optimizer itself.
@@ -99,17 +112,17 @@ local function shared_fields(config, entry, param)
     return fields
 end
 
---- The update of a parameter: { group = the number of its group, rest = whether `rest` updates it, rule, fields,
---- lr_scale = the factor of the schedule's rate }.
-function groups.update_of(config, param)
-    local optimizer, index = config.optimizer, groups.of(config, param)
+--- The update of a parameter in group `index`: { rest = whether `rest` updates it, rule, fields, lr_scale = the factor
+--- of the schedule's rate }.
+function groups.update_of(config, param, index)
+    local optimizer = config.optimizer
     local entry = config.groups[index] or { fields = {}, lr_scale = 1 }
     local rest = optimizer.rest and (entry.rest or #param.shape < optimizer.rule.least_rank)
     if not rest then
-        return { group = index, rest = false, rule = optimizer.rule, lr_scale = entry.lr_scale,
+        return { rest = false, rule = optimizer.rule, lr_scale = entry.lr_scale,
             fields = ordered.copy(optimizer.fields, entry.fields) }
     end
-    return { group = index, rest = true, rule = optimizer.rest.rule,
+    return { rest = true, rule = optimizer.rest.rule,
         lr_scale = entry.lr_scale * optimizer.rest.lr_ratio,
         fields = entry.rest and ordered.copy(optimizer.rest.fields, entry.fields)
             or shared_fields(config, entry, param) }
@@ -117,25 +130,24 @@ end
 
 --- Warns of groups without a parameter.
 function groups.check_used(config, params)
+    local taken = {}
+    for _, param in ipairs(params) do
+        for _, run in ipairs(groups.runs(config, param)) do taken[run.of] = true end
+    end
     for i, entry in ipairs(config.groups) do
-        local fits, taken = false, false
-        for _, param in ipairs(params) do
-            fits = fits or entry.glob ~= nil or #param.shape == entry.rank
-            taken = taken or groups.of(config, param) == i
-        end
-        if not taken then
+        local fits = entry.glob ~= nil
+        for _, param in ipairs(params) do fits = fits or #param.shape == entry.rank end
+        if not taken[i] then
             diag.warn(config.optimizer.at, ("%s changes nothing: %s"):format(entry.what, fits
                 and "the groups before it take all that fits" or "no parameter has rank " .. entry.rank))
         end
     end
 end
 
---- Marks the parameters of frozen groups: no gradient, no state, no update.
-function groups.freeze(config, params)
-    for _, param in ipairs(params) do
-        local entry = config.groups[groups.of(config, param)]
-        param.frozen = param.buffer or entry ~= nil and entry.frozen
-    end
+--- The form that a group gives its parameters, beside numbers: "frozen", updated by the "rest" or "trained".
+function groups.form(config, of)
+    local entry = config.groups[of]
+    return entry and (entry.frozen and "frozen" or entry.rest and "rest") or "trained"
 end
 
 return groups

@@ -70,7 +70,10 @@ local function add_loss(g, b, c, target, played)
 end
 
 local function check_patterns(g, c)
-    for _, rule in ipairs(c.init) do glob.check(rule.glob, g.params, rule.at, "init") end
+    for _, rule in ipairs(c.init) do
+        glob.check(rule.glob, g.params, rule.at, "init")
+        for _, param in ipairs(g.params) do glob.takes(rule.glob, param, rule.at, "init") end
+    end
     for i, group in ipairs(c.groups) do
         if group.glob then
             glob.check(group.glob, g.params, c.optimizer.at, ("optimizer: group %d"):format(i))
@@ -159,7 +162,6 @@ function load_spec.load(path, sets, choice)
     g.output = not output.named and output or nil
     add_loss(g, b, c, fields.target, { output = output, rows = rows, measured = measured })
     check_patterns(g, c)
-    groups.freeze(c, g.params)
     check_sizes(g, c)
     model.measure(g, c.ops)
     batchnorm.check(g, c)

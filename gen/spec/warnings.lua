@@ -4,6 +4,7 @@ local diag = require "base.diag"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local graph = require "graph.graph"
+local groups = require "spec.groups"
 local ordered = require "base.ordered"
 local schedule = require "spec.schedule"
 local text = require "base.text"
@@ -112,13 +113,33 @@ local function usual_rates(rule)
     end
 end
 
-local function unusual_rate(_, c)
-    local highest = highest_rate(c)
+-- By optimizer, also the rest, the largest factor of the schedule's rate for a trained parameter: { scale, group = the
+-- spec's entry that gives the factor, nil if none does }.
+local function largest_scales(g, c)
+    local found = {}
+    for _, param in ipairs(g.params) do
+        for _, run in ipairs(param.buffer and {} or groups.runs(c, param)) do
+            local update = groups.update_of(c, param, run.of)
+            local chosen = update.rest and c.optimizer.rest or c.optimizer
+            local before = found[chosen]
+            if groups.form(c, run.of) ~= "frozen" and not (before and before.scale >= update.lr_scale) then
+                found[chosen] = { scale = update.lr_scale, group = c.groups[run.of] }
+            end
+        end
+    end
+    return found
+end
+
+local function unusual_rate(g, c)
+    local highest, scales = highest_rate(c), largest_scales(g, c)
     for _, chosen in ipairs { c.optimizer, c.optimizer.rest } do
-        local rate, least, greatest = highest * (chosen.lr_ratio or 1), usual_rates(chosen.rule)
-        if least and (rate < least or rate > greatest) then
-            return chosen.where.locate("lr"), ("%s: the highest rate of the run is %.3g, usual ones are %g to %g: "
-                .. "change lr, or what the schedule makes of it"):format(chosen.where.what, rate, least, greatest)
+        local most, least, greatest = scales[chosen], usual_rates(chosen.rule)
+        local rate = most and highest * most.scale
+        if most and least and (rate < least or rate > greatest) then
+            local scaled = most.group and most.group.lr_scale ~= 1
+            return chosen.where.locate(scaled and "groups" or "lr"), ("%s: the highest rate of the run is %.3g, usual "
+                .. "ones are %g to %g: change %s, or what the schedule makes of it"):format(scaled and most.group.what
+                or chosen.where.what, rate, least, greatest, scaled and "lr or lr_scale" or "lr")
         end
     end
 end
@@ -168,7 +189,8 @@ warnings.list = {
     { name = "random_norm_weights", find = random_norm_weights,
       doc = "init draws the weights of layernorm, rmsnorm or batchnorm at random; they start at 1 otherwise" },
     { name = "unusual_rate", find = unusual_rate,
-      doc = "the highest learning rate of the run is outside of what the optimizer is used with" },
+      doc = "the highest learning rate of the run, with the lr_scale of groups, is outside of what the optimizer is "
+          .. "used with" },
     { name = "dropout_short_training", find = dropout_short_training,
       doc = "the model has dropout, and training is shorter than an epoch" },
     { name = "eval_on_training_rows", find = eval_on_training_rows,

@@ -109,7 +109,8 @@ words.list = {
     { name = "optimizer", example = 'optimizer { "adamw", lr = 1e-3, groups = { { rank = 1, weight_decay = 0 } } }',
       required = true, doc = "the update rule", select = "optimizers", own = {
         field("groups", "list", { doc = "{ { glob | rank = n, lr_scale = 1, frozen = false, FIELD = value }, ... }: "
-            .. "the first that fits a parameter wins; FIELD is one of the rule's" }),
+            .. "the first that fits a parameter wins, in a times for each layer: h.0.* takes the first one; FIELD is "
+            .. "one of the rule's. frozen: neither gradient nor update" }),
         field("rest", "table", { alternatives = { "string" }, doc = "muon: { \"name\", FIELD = value }: the "
             .. "optimizer of parameters that are no matrices and of groups with rest = true; the schedule moves its "
             .. "lr in proportion to muon's. Default: \"adamw\"" }),
@@ -230,8 +231,7 @@ words.list = {
       doc = "saving the state", fields = {
         field("every", "int", { alternatives = { "epoch", "end" }, min = 1, doc = "cycles between checkpoints, or "
             .. "\"epoch\", or \"end\": only one; default: each tenth of the run, at the evaluation nearest to it, and "
-            .. "each epoch of a stream. "
-            .. "The end of training always has one" }),
+            .. "each epoch of a stream. The end of training always has one" }),
         field("keep", "int", { default = 3, min = 1, max = LIMIT, doc = "number of newest checkpoints that are kept" }),
         field("best", "str", { doc = "\"loss\" or a metric of eval: the checkpoint of the best evaluation stays too" }),
     } },

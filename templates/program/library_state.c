@@ -58,12 +58,11 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
 //% if ema then
-    for (int64_t i = 0; i < FLAT; i++) /* the average of what is changed begins again */
-        if (p->values[i] != (float)m->flat_w[i]) m->state_ema[i] = m->flat_w[i] = (real)p->values[i];
-//% else
+    for (int64_t i = 0; i < TRAINED; i++) /* the average of what is changed begins again */
+        if (p->values[i] != (float)m->flat_w[i]) m->state_ema[i] = (real)p->values[i];
+//% end
     for (int64_t i = 0; i < FLAT; i++)
         if (p->values[i] != (float)m->flat_w[i]) m->flat_w[i] = (real)p->values[i];
-//% end
     return $(name)_model_refresh(m, e);
 }
 

@@ -169,7 +169,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
     }
 //% if ema then
-    memcpy(m->state_ema, m->flat_w, sizeof(real) * FLAT);
+    memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);
 //% end
     GA_TRY(open_run(m, o, resumed, e));
     if (o->save_init && ga_comm_rank(m->comm) == 0)

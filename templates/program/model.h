@@ -153,9 +153,10 @@ typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
     real *flat_w;            /* the flat space of parameters: FLAT elements */
-    bf16 *flat_g;            /* and of gradients */
+    bf16 *flat_g;            /* and of gradients: SUMMED elements */
 //% else
-    real *flat_w, *flat_g;   /* the flat space of parameters and gradients: FLAT elements each */
+    real *flat_w;            /* the flat space of parameters: FLAT elements */
+    real *flat_g;            /* and of gradients: SUMMED elements */
 //% end
 //% if residues then
     real *flat_residue;      /* what the sums over the micro-steps have rounded off */

@@ -121,7 +121,7 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
 //% if scaled then
     const double scale = m->count.r > 0 ? $scale : $last_scale;
-    for (int64_t i = 0; i < FLAT; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
+    for (int64_t i = 0; i < SUMMED; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
 //% end
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
     GA_TRY(ga_safetensors_save(path, m->saved.gradient, 1, e));

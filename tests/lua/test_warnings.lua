@@ -57,6 +57,7 @@ local function gpt(attend)
 end
 local function ends_with(layer) return ('model { linear "out" { 3 }, %s }'):format(layer) end
 local function normalised(layer) return ('model { linear "fc" { 8 }, %s, linear "out" { 3 } }'):format(layer) end
+local function scaled(groups) return ('optimizer { "adamw", lr = 1e-3, groups = { %s } }'):format(groups) end
 local function init(rules) return ("init { %s }"):format(rules) end
 local function csv(eval) return ('data { "csv", train = "tiny.csv", eval = %q }'):format(eval) end
 local DROPS = 'model { linear "fc" { 8 }, dropout(0.2), linear "out" { 3 } }'
@@ -106,16 +107,24 @@ local CASES = {
             { init = init '{ "fc.weight", normal = 0.02 }' } },
     },
     unusual_rate = {
-        message = "%s: the highest rate of the run is %s, usual ones are %s: change lr, or what the schedule makes of "
+        message = "%s: the highest rate of the run is %s, usual ones are %s: change %s, or what the schedule makes of "
             .. "it", line = 5,
-        wrong = { { optimizer = 'optimizer { "adamw", lr = 3 }', "optimizer 'adamw'", "3", "1e-07 to 0.1" },
-            { optimizer = 'optimizer { "adamw", lr = 1e-9 }', "optimizer 'adamw'", "1e-09", "1e-07 to 0.1" },
-            { optimizer = 'optimizer { "sgd", lr = 100 }', "optimizer 'sgd'", "100", "1e-05 to 10" },
+        wrong = { { optimizer = 'optimizer { "adamw", lr = 3 }', "optimizer 'adamw'", "3", "1e-07 to 0.1", "lr" },
+            { optimizer = 'optimizer { "adamw", lr = 1e-9 }', "optimizer 'adamw'", "1e-09", "1e-07 to 0.1", "lr" },
+            { optimizer = 'optimizer { "sgd", lr = 100 }', "optimizer 'sgd'", "100", "1e-05 to 10", "lr" },
             { schedule = "schedule(function(t, base) return where(eq(t, 17), 5000, 1) * base end)",
-                "optimizer 'adamw'", "5", "1e-07 to 0.1" },
+                "optimizer 'adamw'", "5", "1e-07 to 0.1", "lr" },
             { optimizer = 'optimizer { "muon", lr = 0.02, rest = { "adamw", lr = 0.5 } }',
-                "optimizer: rest 'adamw'", "0.5", "1e-07 to 0.1" } },
-        right = { { optimizer = 'optimizer { "adamw", lr = 1 }',
+                "optimizer: rest 'adamw'", "0.5", "1e-07 to 0.1", "lr" },
+            { optimizer = scaled '{ "ln.*", lr_scale = 1000 }, { "*", lr_scale = 2 }',
+                "optimizer: group 1", "1", "1e-07 to 0.1", "lr or lr_scale" },
+            { model = normalised 'times(2) "h" { linear "fc" { 8 } }', optimizer = scaled '{ "h.1.*", lr_scale = 200 }',
+                "optimizer: group 1", "0.2", "1e-07 to 0.1", "lr or lr_scale" },
+            { optimizer = scaled '{ "*", lr_scale = 1e-6 }', "optimizer: group 1", "1e-09", "1e-07 to 0.1",
+                "lr or lr_scale" } },
+        right = { { optimizer = scaled '{ "fc.*", lr_scale = 1e-6 }' },
+            { optimizer = scaled '{ "fc.*", lr_scale = 1000, frozen = true }' },
+            { optimizer = 'optimizer { "adamw", lr = 3, groups = { { "*", lr_scale = 1e-3 } } }' }, { optimizer = 'optimizer { "adamw", lr = 1 }',
             schedule = "schedule(function(t, base) return base * 1e-3 end)" },
             { optimizer = 'optimizer { "adamw", lr = 1e-3 }', schedule = 'schedule { "constant", warmup = 9 }' } },
     },

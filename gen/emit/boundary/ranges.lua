@@ -39,23 +39,34 @@ end
 
 -- === the table ===================================================================================
 
+-- Whether a run covers only some layers of its parameters.
+local function is_part(run) return run.layers < run.covers[1].count end
+
 -- The parameters that a run covers, for comments.
-local function covered(params)
-    local first, last = params[1].name:gsub("%%d", "*"), params[#params].name:gsub("%%d", "*")
-    if #params == 1 then return first end
-    return ("%s .. %s, %d tensors"):format(first, last, #params)
+local function covered(run)
+    local params, region = run.covers, run.covers[1].region
+    local part = region and run.layers < (region.whole or region.count)
+    local first = params[1].first + run.from
+    local function name(param) return (param.name:gsub("%%d", part and run.layers == 1 and tostring(first) or "*")) end
+    local names = name(params[1])
+    if #params > 1 then names = ("%s .. %s, %d tensors"):format(names, name(params[#params]), #params) end
+    if not part or run.layers == 1 then return names end
+    return ("%s, layers %d to %d"):format(names, first, first + run.layers - 1)
 end
 
 --- The parameters that a run covers, as text of a comment.
 function ranges.covered(run)
-    return text.comment(run.covers and covered(run.covers) or "all trained parameters").text
+    return text.comment(run.covers and covered(run) or "all trained parameters").text
 end
 
 local function name_of(g, run)
     if run.offset == 0 and run.n == g.trained_elements then return "all" end
-    if #run.covers == 1 then return c_text.field(run.covers[1].value) end
-    local region = run.covers[1].region
-    return (region and graph.identifier(region.name:match("[^.]*$")) .. "_" or "") .. run.group.word
+    local region, word, head = run.covers[1].region, run.group.word, ""
+    if region then head = graph.identifier(region.name:match("[^.]*$")) .. "_" end
+    local field = #run.covers == 1 and c_text.field(run.covers[1].value)
+    if field and not is_part(run) then return field end
+    if region and word:sub(1, #head) == head then return word end
+    return field and field .. "_" .. word or head .. word
 end
 
 -- Notes in a row the places of a node's operands.

@@ -331,7 +331,7 @@ local function call_text(kernel, pad, target, behind)
         local t = operand[1]
         list[#list + 1] = node.statements and target.pointer(t) or address(node, operand[3], t, target)
     end
-    if kernel.draws then list[#list + 1] = node.scope and "l" or "0" end
+    if kernel.draws then list[#list + 1] = c_text.layer(node.scope) end
     if kernel.can_add then
         for _, out in ipairs(graph.writes(node)) do
             local adds = target.adds(out)

@@ -56,7 +56,8 @@ function arguments.axis_max_dx(kernel, node)
 end
 
 function arguments.copy(kernel, node)
-    return { n = graph.elements(node.ins.x.shape), store = c_text.store(kernel, "y[i]", "x[i]") }
+    local x = node.ins.x
+    return { n = graph.elements(x.shape), store = c_text.store(kernel, "y[i]", c_text.load(x, "x[i]")) }
 end
 
 -- === softmax =====================================================================================

@@ -54,6 +54,7 @@ local function size_lines(g, config, context)
     local more = {
         ("FLAT = %d, /* elements of the flat space */"):format(g.flat_elements),
         ("TRAINED = %d, /* of which trained */"):format(g.trained_elements),
+        ("SUMMED = %d, /* of which trained or collected over a cycle */"):format(g.summed_elements),
         ("PARAM_COUNT = %d, TRAINED_PARAMS = %d, STATES = %d,"):format(#g.params,
             #ordered.collect(g.params, function(p) return p.used or nil end), #g.state_names),
         ("NORM_TILE = %d, NORM_TILES = %d,"):format(clip.TILE, g.norm.tiles),

@@ -60,7 +60,7 @@ end
 local FLAT = { parameters = true, gradients = true, residues = true, collected = true }
 
 -- First words of other constants of the program.
-local TAKEN = { AT = true, GA = true, TRAINED = true }
+local TAKEN = { AT = true, GA = true, TRAINED = true, SUMMED = true }
 
 -- The name of a constant, apart from other constants of the program.
 local function constant(name)
@@ -95,7 +95,8 @@ function names.set(g)
         return name
     end
     local function name_loop(region)
-        local is_named = region.op == "times" and not region.name:find "[^%w_.]"      -- not "256 rows of y"
+        local is_named = region.op == "times" and not region.range    -- a range has a number of layers of its own
+            and not region.name:find "[^%w_.]"      -- not "256 rows of y"
         if not is_named then return end
         region.constant = distance(of_loop(region, prefix, "LAYERS"), region.count, loops)
         loop_of[region.constant] = loop_of[region.constant] or region.name

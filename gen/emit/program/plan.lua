@@ -83,6 +83,16 @@ local function cycle_facts(config)
         tail_rows = math.max(rows - used, 0), stream = config.data.stream or nil }
 end
 
+-- Appends a parameter to the list, a row for each run of layers with one group; those that are not trained have none.
+local function add_parameter(g, param, list)
+    for _, run in ipairs(param.groups or { { from = 0, count = param.count } }) do
+        list[#list + 1] = { name = param.name, shape = param.shape,
+            group = run.index and g.groups:get(run.index).of or -1, layout = "plain",
+            offset = param.flat.offset + run.from * param.flat.stride, stride = param.flat.stride,
+            first = param.first + run.from, count = run.count, trainable = param.used }
+    end
+end
+
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list)
     local target = targets.of(config)
@@ -93,13 +103,12 @@ function plan.facts(g, config, kernel_list)
         tensors = {}, kernels = {}, collectives = {}, outside = {
             "thread stacks", "the C library, zlib and jansson while files are opened",
         } }
-    local parameters, total = 0, 0
+    local parameters, trained, total = 0, 0, 0
     for _, arena in ipairs(facts.arenas) do total = total + arena.bytes end
     for _, param in ipairs(g.params) do
-        parameters = parameters + (param.buffer and 0 or graph.elements(param.shape) * param.count)
-        facts.parameters[#facts.parameters + 1] = { name = param.name, shape = param.shape,
-            group = param.group and g.groups:get(param.group).of or -1, layout = "plain", offset = param.flat.offset,
-            stride = param.flat.stride, count = param.count, trainable = param.used }
+        local n = graph.elements(param.shape) * param.count
+        parameters, trained = parameters + (param.buffer and 0 or n), trained + (param.used and n or 0)
+        add_parameter(g, param, facts.parameters)
     end
     for _, t in ipairs(g.tensors) do
         if t.place and t.place.arena == "activations" then
@@ -138,7 +147,7 @@ function plan.facts(g, config, kernel_list)
     end
     facts.cycle = cycle_facts(config)
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
-    facts.totals = { parameters = parameters, bytes = total, flops_per_cycle = flops,
+    facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }
     return facts
 end
@@ -177,8 +186,10 @@ function plan.text(facts, width)
         table.move(lines, 1, #lines, #out + 1, out)
     end
     local function line(...) out[#out + 1] = string.format(...) end
-    line("%-10s  %s parameters   target %s, %s, profile %s", facts.name,
-        commas(facts.totals.parameters), facts.target, facts.precision, facts.profile)
+    local parameters, trained = facts.totals.parameters, facts.totals.trained
+    line("%-10s  %s parameters%s   target %s, %s, profile %s", facts.name, commas(parameters),
+        trained < parameters and (", %s trained"):format(commas(trained)) or "", facts.target, facts.precision,
+        facts.profile)
     local cycle = facts.cycle
     line("%-12s%d micro-step%s of %d rows x %d rank%s; %d updates per epoch, %d rows of its tail %s%s",
         "update", cycle.accumulate, cycle.accumulate > 1 and "s" or "", cycle.rows, facts.ranks,

@@ -62,9 +62,10 @@ local function result_rows(found)
     local rows, offset = {}, 0
     for i, result in ipairs(found.list) do
         local shape = result.shape
-        local n, count = graph.elements(shape), result.scope and result.scope.count or 1
-        rows[i] = ("{%s, 0, %d, %d, {%s}, %d, %d, %d},"):format(text.string(name_of(result)).text,
-            count, #shape, table.concat(shape, ", "), offset, n, n)
+        local n, scope = graph.elements(shape), result.scope
+        local count = scope and scope.count or 1
+        rows[i] = ("{%s, %d, %d, %d, {%s}, %d, %d, %d},"):format(text.string(name_of(result)).text,
+            scope and graph.first_layer(scope) or 0, count, #shape, table.concat(shape, ", "), offset, n, n)
         offset = offset + n * count
     end
     return block_of(rows)

@@ -70,8 +70,10 @@ end
 
 local function render_readme(g, config, facts, context)
     local rows = ordered.collect(memory.params(g), function(p)
-        return ("| `%s`%s | %s |"):format((p.name:gsub("%%d", "N")),
-            p.count > 1 and (", N < " .. p.count) or "", graph.shape_text(p.shape))
+        local whole = p.region and p.region.whole
+        local layers = whole and (", N = %d to %d"):format(p.first, p.first + p.count - 1)
+            or p.count > 1 and ", N < " .. p.count or ""
+        return ("| `%s`%s | %s |"):format((p.name:gsub("%%d", "N")), layers, graph.shape_text(p.shape))
     end)
     local cycle = facts.cycle
     return context.template("program/README.md")("readme", ordered.copy(context.target.main(config), {

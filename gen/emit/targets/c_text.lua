@@ -53,6 +53,13 @@ function c_text.field(t) return t.place.field or t.name end
 function c_text.count(region) return region.constant or tostring(region.count) end
 function c_text.last(region) return region.constant and region.constant .. " - 1" or tostring(region.count - 1) end
 
+--- The number of the present layer, whose index in its loop is l; "0" outside loops.
+function c_text.layer(region)
+    if not region then return "0" end
+    local first = graph.first_layer(region)
+    return first == 0 and "l" or "l + " .. first
+end
+
 -- Number of iterations of `region` that are finished when its loop variable is l, or with the present one.
 local function finished(region, with_present)
     if region.step > 0 then return with_present and "l + 1" or "l" end
@@ -84,7 +91,7 @@ function c_text.adds(out)
     if not acc.first then return "true" end
     local loop
     for _, region in ipairs(acc.regions) do
-        loop = "l != " .. (region.step > 0 and region.first or c_text.last(region))
+        loop = "l != " .. (region.step > 0 and "0" or c_text.last(region))
     end
     if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
     return loop or "false"

@@ -232,11 +232,11 @@ local function transfers(g, up)
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
     add("w", "m->flat_w", "FLAT")
-    add("g", "m->flat_g", "FLAT", g.half_sums and "bf16" or nil)
-    if g.residues then add("residue", "m->flat_residue", "FLAT") end
+    add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil)
+    if g.residues then add("residue", "m->flat_residue", "SUMMED") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
-        add("state_" .. name, "m->state_" .. name, state.dense and "FLAT" or state.elements)
+        add("state_" .. name, "m->state_" .. name, state.dense and "TRAINED" or state.elements)
     end
     return block_of(out)
 end
