@@ -41,7 +41,8 @@ fields.graph = {
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params } (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of }; of = { first_bucket, "
+        .. "bucket_layers }: it has layers of a region (layout)",
     collectives = "{ kind, bucket, n, offset }, in the order of the buckets (collectives)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
@@ -88,6 +89,7 @@ fields.node = {
     kernel_name = "what its kernel is called, if not after its result (update)",
     twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
     completes = "buckets that are complete behind it (collectives)",
+    completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
 }
 

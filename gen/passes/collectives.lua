@@ -3,38 +3,85 @@
 --
 --   ddp:  d_w written last by node n   ->   behind n: start the all-reduce of the bucket of w
 --
--- A bucket is complete after the last writer of its gradients. A loop counts as one node: its gradients are complete
--- at its end.
+-- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
+-- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
+-- For all other buckets a loop counts as one node.
+local diag = require "base.diag"
 local graph = require "graph.graph"
 
 local collectives = { name = "collectives", doc = "which collective follows which node" }
+
+-- Requests of runtime/ranks/comm.h that can be under way.
+local MOST = 256
+
+-- The last writer of each parameter's gradient: its node of g.backward, and the node inside of that if it is a loop.
+local function last_writers(g, kind)
+    local outer, inner, position = {}, {}, {}
+    for i, node in ipairs(g.backward) do
+        position[node] = i
+        graph.walk({ node }, function(writer)
+            for _, out in ipairs(graph.writes(writer)) do
+                if out.tensor.kind == kind then outer[out.tensor.param], inner[out.tensor.param] = node, writer end
+            end
+        end)
+    end
+    return outer, inner, position
+end
+
+-- The loop that writes the gradients of all these parameters last, and the node inside of it behind which those of an
+-- iteration are complete; nil: there is no such loop.
+local function loop_of(params, outer, inner)
+    local loop = outer[params[1]]
+    if loop.op ~= "times" then return nil end
+    local last, position = nil, {}
+    for i, node in ipairs(loop.body) do position[node] = i end
+    for _, param in ipairs(params) do
+        local writer = inner[param]
+        if outer[param] ~= loop or not position[writer] then return nil end
+        if not last or position[writer] > position[last] then last = writer end
+    end
+    return loop, last
+end
+
+local function note(node, field, value)
+    node[field] = node[field] or {}
+    table.insert(node[field], value)
+end
+
+local function check_number(g, config)
+    if #g.buckets <= MOST then return end
+    local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
+    diag.fail(diag.field(config.parallel_at, "bucket"), ("parallel: %d buckets, expected at most %d: "
+        .. "bucket = \"%dKiB\" or more"):format(#g.buckets, MOST, math.ceil(bytes / (MOST / 2) / 1024)), {})
+end
 
 function collectives.run(g, config)
     g.collectives = {}
     local reduces = config.mode.reduces
     if not reduces then return true end
-    local last = {}
-    for _, node in ipairs(g.backward) do
-        graph.walk({ node }, function(inner)
-            for _, out in ipairs(graph.writes(inner)) do
-                if out.tensor.kind == reduces.of then last[out.tensor.param] = node end
-            end
-        end)
-    end
-    local position = {}
-    for i, node in ipairs(g.backward) do position[node] = i end
+    check_number(g, config)
+    local outer, inner, position = last_writers(g, reduces.of)
     for i, bucket in ipairs(g.buckets) do
-        local after
-        for _, param in ipairs(bucket.params) do
-            local node = last[param]
-            if not after or position[node] > position[after] then after = node end
+        local loop, last
+        if bucket.of then loop, last = loop_of(bucket.params, outer, inner) end
+        if loop then
+            if i == bucket.of.first_bucket then
+                note(last, "completes_layers", { first = i, layers = bucket.of.bucket_layers, loop = loop })
+            end
+        else
+            local after
+            for _, param in ipairs(bucket.params) do
+                local node = outer[param]
+                if not after or position[node] > position[after] then after = node end
+            end
+            note(after, "completes", i)
         end
-        after.completes = after.completes or {}
-        table.insert(after.completes, i)
         g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
             offset = bucket.offset }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete"):format(
+            bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(
+                config.bucket_elements, reduces.collective)
+            or ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete"):format(
                 config.bucket_elements, reduces.collective))
     end
     return true

@@ -139,18 +139,32 @@ local function segments(g, items)
     end
 end
 
+-- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
+-- layers of a region that is larger, from the last layer down, as the backward pass completes them. A parameter or a
+-- layer that is larger alone has a bucket of its own.
+--   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
 local function buckets(g, items, limit)
     g.buckets = {}
+    local last
+    local function add(bucket) g.buckets[#g.buckets + 1] = bucket end
     for _, item in ipairs(items) do
         local n = item.size * item.count
-        local last = g.buckets[#g.buckets]
-        if last and last.n + n <= limit then
+        if n > limit and item.count > 1 then
+            local layers, behind = math.max(1, limit // item.size), item.count
+            item.first_bucket, item.bucket_layers, last = #g.buckets + 1, layers, nil
+            while behind > 0 do
+                local from = math.max(0, behind - layers)
+                add { offset = item.offset + from * item.size, n = (behind - from) * item.size, params = item.params,
+                    of = item }
+                behind = from
+            end
+        elseif last and last.n + n <= limit then
             last.n = last.n + n
+            table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
-            last = { offset = item.offset, n = n, params = {} }
-            g.buckets[#g.buckets + 1] = last
+            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}) }
+            add(last)
         end
-        table.move(item.params, 1, #item.params, #last.params + 1, last.params)
     end
 end
 

@@ -64,6 +64,17 @@ local function named_in(body)
     return list
 end
 
+-- The line that starts the bucket of the layers that iteration l of a loop, from the last layer down, completes.
+local function start_of_layers(layered, pad, target)
+    local count, layers, first = c_text.count(layered.loop), layered.layers, layered.first - 1
+    local last = c_text.last(layered.loop)
+    if layers == 1 then
+        return ("%sif (reduces) bucket_start(%s, m, %d + %s - l);"):format(pad, target.worker, first, last)
+    end
+    return ("%sif (reduces && ((%s - l) %% %d == 0 || l == 0)) bucket_start(%s, m, %d + (%s - l) / %d);"):format(pad,
+        count, layers, target.worker, first, last, layers)
+end
+
 -- The lines of a body. With `reduces` each bucket starts behind the node that completes it.
 local function lines_of(body, reduces, pad, out, target)
     for i, node in ipairs(body) do
@@ -90,6 +101,9 @@ local function lines_of(body, reduces, pad, out, target)
         end
         for _, bucket in ipairs(reduces and node.completes or {}) do
             out[#out + 1] = ("%sif (reduces) bucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
+        end
+        for _, layered in ipairs(reduces and node.completes_layers or {}) do
+            out[#out + 1] = start_of_layers(layered, pad, target)
         end
     end
     return out
