@@ -13,7 +13,7 @@ enum { POLLS = 1000 }; /* tests of a request before a wait starts to yield the c
 
 struct ga_comm {
     MPI_Comm group;
-    int rank, size;
+    int rank, size, local_size;
     bool own_mpi; /* MPI was initialized here, so it is finalized here */
     ga_comm_counts counts;
     ga_watchdog watchdog;
@@ -44,6 +44,16 @@ static int poll_until_done(ga_comm *c, MPI_Request *request, const char *operati
     return code;
 }
 
+/* Counts the ranks that share memory with this one. */
+static int count_local(ga_comm *c, ga_err *e) {
+    MPI_Comm local;
+    GA_TRY(check(c, MPI_Comm_split_type(c->group, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &local),
+                 "MPI_Comm_split_type", e));
+    MPI_Comm_size(local, &c->local_size);
+    MPI_Comm_free(&local);
+    return GA_OK;
+}
+
 static int open_mpi(ga_comm *c, ga_err *e) {
     int ready = 0, level = 0;
     GA_TRY(check(c, MPI_Initialized(&ready), "MPI_Initialized", e));
@@ -64,6 +74,7 @@ static int open_mpi(ga_comm *c, ga_err *e) {
     MPI_Comm_set_errhandler(c->group, MPI_ERRORS_RETURN);
     MPI_Comm_rank(c->group, &c->rank);
     MPI_Comm_size(c->group, &c->size);
+    GA_TRY(count_local(c, e));
     return ga_launcher_check(c->size, "MPI knows of fewer: start it with the mpirun of the MPI that it was "
                              "built with", e);
 }
@@ -102,6 +113,10 @@ int ga_comm_rank(const ga_comm *c) {
 
 int ga_comm_size(const ga_comm *c) {
     return c->size;
+}
+
+int ga_comm_local_size(const ga_comm *c) {
+    return c->local_size;
 }
 
 static int start_sum(ga_comm *c, MPI_Request *request, void *buf, size_t n, ga_dtype t, ga_err *e) {
