@@ -8,9 +8,12 @@ local launch = {}
 -- Status of a rank whose environment failed; numbers above the second are of ranks that a signal ended.
 local FAILED, SIGNALLED = 3, 128
 
+-- Options of the command line that say how ranks are started.
+local NEED_RANKS = { "hosts", "restart" }
+
 --- Refuses options of a launch without the number of ranks.
 function launch.check_options(o)
-    for _, name in ipairs { "hosts", "restart" } do
+    for _, name in ipairs(NEED_RANKS) do
         if o[name] and not o.ranks then
             diag.fail("gagen", ("--%s: given without the number of ranks, expected -n N too"):format(name), {})
         end
@@ -53,6 +56,11 @@ function launch.check(o, c)
     if o.ranks and c.ranks_of_spec and c.ranks_of_spec ~= o.ranks then
         diag.fail(diag.field(c.parallel_at, "ranks"), ("parallel: ranks is %d, but -n says %d"):format(c.ranks_of_spec,
             o.ranks), { notes = { "the same number in both, or no ranks in the spec" } })
+    end
+    for _, name in ipairs(NEED_RANKS) do
+        if o[name] and not launch.has_ranks(o, c) then
+            diag.fail("gagen", ("--%s: the spec is for one process, expected the word parallel"):format(name), {})
+        end
     end
     local launcher = targets.of(c).launcher
     if o.hosts then check_hosts(o, launcher) end

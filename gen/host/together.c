@@ -58,7 +58,7 @@ static int signal_below(pid_t parent, const char *name, int number) {
         while (f && fscanf(f, "%d", &child) == 1) {
             const bool named = is_named(child, name);
             if (named) kill(child, number);
-            count += named + signal_below(child, name, number);
+            count += named ? 1 : signal_below(child, name, number);
         }
         if (f) fclose(f);
     }
@@ -150,7 +150,7 @@ static void end(job *j) {
 
 static void supervise(job *j, const sigset_t *awaited) {
     while (j->running > 0) {
-        const int got = sigtimedwait(awaited, NULL, &(struct timespec){.tv_nsec = 100000000});
+        const int got = sigtimedwait(awaited, NULL, &(struct timespec){.tv_nsec = 250000000});
         if (got > 0 && got != SIGCHLD) request(j, got);
         reap(j);
         if (j->below) watch_below(j);

@@ -75,6 +75,29 @@ add("a rank takes its part of the cores that it may use", function(t)
     t.equal(threads(programs, p, { ranks = 2, "--threads", 3 }), 3)
 end)
 
+-- mpicc's compiler: takes the objects of the tests' build for sources of the runtime.
+local COMPILER = [[
+for word; do
+    shift
+    object=%s/${word%%.c}.o
+    if [ "${word%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
+    set -- "$@" "$word"
+done
+exec cc "$@"
+]]
+
+add("run -n builds with the engine of the target, for that number of ranks", function(t)
+    local programs, p = build(t)
+    local folder = t.root .. "/" .. t.temp()
+    script(t, folder, "cc", COMPILER:format(t.root .. "/" .. t.build))
+    local result = programs.gagen { "run", p.spec, "-o", folder .. "/program", "-n", "2", "--", "--quiet", "--cycles",
+        "1", env = { "OMPI_CC=" .. folder .. "/bin/cc", "CFLAGS=-O0", "XDG_CACHE_HOME=" .. folder } }
+    t.equal(result.status, 0, result.err)
+    local start = t.load("tests/lua/json.lua").lines(host.read(folder .. "/program/runs/001/log.jsonl"))[1]
+    t.equal(start.ranks, 2)
+    t.equal(t.load("tests/lua/json.lua").read(host.read(folder .. "/program/plan.json")).ranks, 2)
+end)
+
 add("run -n computes what mpirun does by hand", function(t)
     local programs, p = build(t)
     local c, dump = copy(t, p), t.temp()
@@ -243,7 +266,7 @@ local STAYS = [[
 while [ "${1##*/}" != train ]; do shift; done
 "$@" & rank=$!
 until grep -qs update $LOG; do sleep 0.05; done
-sleep 0.3; kill -KILL $rank; wait $rank; exec sleep 300
+sleep 0.3; kill -KILL $rank; wait $rank; exec sleep 30
 ]]
 
 add("a launcher that outlives a failed rank by 5 seconds is ended", function(t)
@@ -315,6 +338,8 @@ add("other numbers of ranks, other modes and a missing mpirun are refused", func
     local needs = 'gagen: --ranks: the spec has no parallel "ddp"\nparallel "ddp" in the spec '
     refused(alone, 1, needs, { "-n", "4" })
     refused(alone .. 'parallel "none"\n', 1, needs, { "-n", "4" })
+    refused(alone, 1, "gagen: --restart: the spec is for one process, expected the word parallel\n",
+        { "-n", "1", "--restart", "1" })
     refused(SPEC, 1, "gagen: -n: '0', expected 1..256\n", { "-n", "0" })
     refused(SPEC, 1, "gagen: --restart: given without the number of ranks, expected -n N too\n", { "--restart", "1" })
     refused(SPEC, 1, "gagen: --hosts: given without the number of ranks, expected -n N too\n", { "--hosts", "a:2" })
@@ -400,13 +425,13 @@ done
 exit $worst
 ]]
 
--- The job is sent USR1, queued again, sent USR1 again and then done.
-add("job.sbatch saves on USR1, is queued again and goes on", function(t)
-    local _, c = device_copy(t)
-    script(t, c.folder, "srun", SRUN)
+-- A job is sent USR1, queued again, sent USR1 again and then done. tasks: the text of a srun; words: what it is given
+-- before the options, a pattern.
+local function queued_twice(t, c, tasks, words)
+    script(t, c.folder, "srun", tasks)
     script(t, c.folder, "scontrol", '[ "$1" = show ] && echo localhost || echo "$@" >> "$WORDS"\n')
-    local port = 20000 + tonumber(t.run { "sh", "-c", "echo $$" }.out) % 20000
-    table.move({ "WORDS=" .. c.folder .. "/words", "SLURM_JOB_ID=" .. port, "SLURM_JOB_NODELIST=n[1-2]",
+    local id = 20000 + tonumber(t.run { "sh", "-c", "echo $$" }.out) % 20000      -- a port, too
+    table.move({ "WORDS=" .. c.folder .. "/words", "SLURM_JOB_ID=" .. id, "SLURM_JOB_NODELIST=n[1-2]",
         "SLURM_NTASKS=2", "SLURM_SUBMIT_DIR=" .. c.program }, 1, 5, #c.env + 1, c.env)
     local function job(restarts, cycles, more)
         return t.run { "sh", "-c", ([[
@@ -415,17 +440,28 @@ add("job.sbatch saves on USR1, is queued again and goes on", function(t)
             %s
             wait $job]]):format(restarts, c.program, cycles, more), env = c.env, timeout = 120 }
     end
-    local log = ("%s/runs/job-%d.0/log.jsonl"):format(c.program, port)
+    local log = ("%s/runs/job-%d.0/log.jsonl"):format(c.program, id)
     for restarts, wait in ipairs { "until grep -qs update " .. log, "until grep -qs resumed_from.*cycle- " .. log } do
         local result = job(restarts - 1, 100000000, wait .. "; do sleep 0.05; done; kill -USR1 $job")
         t.equal(result.status, 75, result.err)
     end
-    local list = log_of(t, c, ("job-%d.0"):format(port))
+    local list = log_of(t, c, ("job-%d.0"):format(id))
     local result = job(2, list[#list].cycle + 2, "")
     t.equal(result.status, 0, result.err)
-    local words = host.read(c.folder .. "/words"):gsub("sh %-c [^\n]*/train ", ""):gsub(" %-%-quiet[^\n]*", "")
-    t.equal(words,
-        (("--run job-N.0\nrequeue N\n--resume job-N.0\nrequeue N\n--resume job-N.0\n"):gsub("N", port)))
+    local given = host.read(c.folder .. "/words"):gsub(words .. "%S*/train ", ""):gsub(" %-%-quiet[^\n]*", "")
+    t.equal(given,
+        (("--run job-N.0\nrequeue N\n--resume job-N.0\nrequeue N\n--resume job-N.0\n"):gsub("N", id)))
+end
+
+add("job.sbatch saves on USR1, is queued again and goes on: MPI", function(t)
+    local _, p = build(t)
+    queued_twice(t, copy(t, p), 'echo "$@" >> "$WORDS"\n'
+        .. 'exec mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2 "$@"\n', "")
+end)
+
+add("job.sbatch saves on USR1, is queued again and goes on: processes", function(t)
+    local _, c = device_copy(t)
+    queued_twice(t, c, SRUN, "sh %-c [^\n]* ")
 end)
 
 add("scripts that start ranks are beside programs with ranks only, and are clean", function(t)
