@@ -27,9 +27,9 @@ function launch.has_ranks(o, c) return o.ranks ~= nil and c.mode.ranks end
 local function slots_of(hosts)
     local slots = 0
     for entry in (hosts .. ","):gmatch "([^,]*)," do
-        local host, count = entry:match "^([%w._-]+):?(%d*)$"
+        local name, count = entry:match "^([%w._-]+):?(%d*)$"
         count = count == "" and not entry:find ":" and 1 or math.tointeger(tonumber(count))
-        if not host or not count or count < 1 then
+        if not name or not count or count < 1 then
             diag.fail("gagen", ("--hosts: '%s' found in '%s', expected HOST or HOST:N, as in a:2,b:2"):format(entry,
                 hosts), {})
         end
@@ -126,8 +126,8 @@ local function names_now(folder, words)
     return { runs = host.list(folder .. "/runs") or {}, checkpoints = checkpoints and checkpoints_in(checkpoints) }
 end
 
--- What --resume needs to go on where a start with these words has ended: the checkpoint that it has made, or the run
--- that it has made or gone on with; nil if there is none. before: names_now.
+-- The value of --resume that goes on where a start with these words has ended: the checkpoint that it has made, or the
+-- run that it has made or gone on with; nil if there is none. before: names_now.
 local function resumable(folder, words, before)
     local now, parent, resumed = names_now(folder, words), take(words, "checkpoint"), take(words, "resume")
     if parent then
@@ -138,7 +138,7 @@ local function resumable(folder, words, before)
     return run and #checkpoints_in(("%s/runs/%s/checkpoints"):format(folder, run)) > 0 and run or nil
 end
 
--- The words of the next start, and what it goes on from.
+-- The words of the next start, and the place that it goes on from.
 local function next_words(folder, words, before)
     local from = resumable(folder, words, before)
     local _, others = take(words, "run")

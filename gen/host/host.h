@@ -61,8 +61,8 @@
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
- *   together { { argv..., set = { "NAME=VALUE", ... } }, ..., below= }   runs at most 256 commands at once, which all
- *                          end with this process: exit status (128 + n for signal n) of the first failure, else 75
+ *   together { { argv..., set = { "NAME=VALUE", ... } }, ..., below= }   runs at most 256 commands at once; all end
+ *                          with this process: exit status (128 + n for signal n) of the first failure, else 75
  *                          if one stopped on request, else 0; whether a stop was requested. nil, message: not
  *                          started. SIGINT, SIGTERM and SIGHUP reach them as SIGUSR1, a second SIGINT ends them, and
  *                          so do 5 s after a failure. below: name of the ranks below commands that are launchers

@@ -36,7 +36,7 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Whether the process is not a zombie and has the name, of which the system keeps 15 bytes. */
+/* Whether the process has the name and is no zombie. The system keeps 15 bytes of a name. */
 static bool is_named(pid_t process, const char *name) {
     char path[64], found[16] = "", state = 'Z';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
@@ -71,8 +71,8 @@ static void signal_all(const job *j, int number) {
         if (j->process[i]) kill(j->process[i], number);
 }
 
-/* Becomes the command at the top of the stack: { argv..., set = { "NAME=VALUE", ... } }. Its own process group keeps
- * Ctrl-C of a terminal away, which this process passes on in its own way. */
+/* Becomes the command at the top of the stack: { argv..., set = { "NAME=VALUE", ... } }. A process group
+ * of its own keeps Ctrl-C of a terminal away: request() hands it on. */
 static void become(lua_State *L, pid_t parent, int ending) {
     static char *argv[WORDS];
     sigset_t none;
