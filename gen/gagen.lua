@@ -15,9 +15,11 @@ local expr = require "base.expr"
 
 local COMMANDS = {}
 
--- Writes the program; build(folder, files, flags): what is made of it (program_folder.write), if given.
-local function generate(o, build)
+-- Writes the program; build(folder, files, flags): what is made of it (program_folder.write), if given. check(c): what
+-- else the configuration must have, if given.
+local function generate(o, build, check)
     local g, c = compile(o.spec, o)
+    if check then check(c) end
     if o.stop_after then
         io.write(require "graph.print" (g))
         return nil
@@ -26,7 +28,7 @@ local function generate(o, build)
     local folder = output.folder(c.name, o)
     program_folder.write(folder, files, { spec = o.spec, force = o.force,
         build = build and build(folder, files, c.compiler_flags) })
-    return folder, facts, files
+    return folder, facts, files, c
 end
 
 function COMMANDS.generate(o)
@@ -40,7 +42,11 @@ end
 
 function COMMANDS.run(o)
     local run = require "command.run"
-    return run.start(generate(o, run.build), o.rest)
+    local launch = require "command.launch"
+    launch.check_options(o)
+    local folder, _, _, c = generate(o, run.build, function(c) launch.check(o, c) end)
+    if not launch.has_ranks(o, c) then return run.start(folder, o.rest) end
+    return launch.start(folder, o, c)
 end
 
 function COMMANDS.fit(o)

@@ -28,7 +28,12 @@ commands.options = {
         doc = table.concat(target_values("kind"), " or ") },
     { name = "--march", key = "march", value = "NAME", values = target_values("march"),
         doc = "the profile to build for" },
-    { name = "--ranks", key = "ranks", value = "N", most = 256, doc = "number of processes" },
+    { name = "--ranks", key = "ranks", value = "N", most = 256, doc = "number of processes; run starts them" },
+    { name = "-n", key = "ranks", value = "N", most = 256, doc = "of run: the same as --ranks" },
+    { name = "--hosts", key = "hosts", value = "HOST:N,...",
+        doc = "of run: the hosts of the ranks, each with its number of ranks" },
+    { name = "--restart", key = "restart", value = "N", most = 1000,
+        doc = "of run: start the ranks again, at most N times, where one has failed" },
     { name = "--threads", key = "threads", value = "N", most = 1024, doc = "threads per process" },
     { name = "--without", key = "without", value = "PASS", many = true, values = passes.names(true),
         doc = "leave an optional pass out" },
@@ -82,9 +87,18 @@ commands.list = {
             .. "and so does a folder with files of others and no program of gagen; --force overwrites and keeps "
             .. "copies in the folder edited. A folder in which a train runs is not changed. --set is part of the "
             .. "program's provenance: the files show it and spec_sha256 covers it." },
-    { name = "run", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
+    { name = "run", arguments = { "SPEC" }, rest = "OPTIONS",
+        options = with("-n", "--hosts", "--restart", "-o", "--force"),
         doc = "write, build and train; OPTIONS go to the program",
-        example = "gagen run specs/digits_mlp.lua -- --cycles 100" },
+        example = "gagen run specs/digits_mlp.lua -- --cycles 100",
+        details = "-n N starts N ranks of a spec with the word parallel: through the mpirun in PATH, or for a device "
+            .. "as processes of this machine with the variables of torchrun. Each takes its part of the cores as "
+            .. "threads, unless the spec or --threads says how many. Ctrl-C, SIGTERM and SIGHUP reach the ranks as "
+            .. "SIGUSR1: they save, and the exit status is 75; a second Ctrl-C ends them at once. The status of a "
+            .. "rank that fails is gagen's; ranks that still run 5 seconds later are ended. With --restart the ranks "
+            .. "start again after status 3 or a signal, from the newest checkpoint of the run if there is one. "
+            .. "--hosts a:2,b:2 goes to mpirun; the folder of the program must be on each host, at the same path. "
+            .. "run.sh and job.sbatch in that folder start the ranks without gagen." },
     { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
         doc = "read and check only; --equiv proves that accumulation is exact",
         example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",

@@ -86,6 +86,8 @@ static const luaL_Reg host_functions[] = {
     { "word_pieces", ga_word_pieces },
     { "distance", ga_distance },
     { "run", ga_process_host },
+    { "together", ga_together },
+    { "free_port", ga_free_port },
     { "cpu", ga_cpu_features },
     { "terminal", host_terminal },
     { NULL, NULL },

@@ -61,6 +61,12 @@
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
+ *   together { { argv..., set = { "NAME=VALUE", ... } }, ..., below= }   runs at most 256 commands at once; all end
+ *                          with this process: exit status (128 + n for signal n) of the first failure, else 75
+ *                          if one stopped on request, else 0; whether a stop was requested. nil, message: not
+ *                          started. SIGINT, SIGTERM and SIGHUP reach them as SIGUSR1, a second SIGINT ends them, and
+ *                          so do 5 s after a failure. below: name of the ranks below commands that are launchers
+ *   free_port()            number of a port of this machine that nobody listens at; nil, message
  *   cpu()                  array of feature names of this CPU: "avx2", "fma", ... or "aarch64"
  *   terminal(fd)           columns of the terminal that fd 0, 1 or 2 is, 80 if it does not say; else false
  */
@@ -130,6 +136,8 @@ int ga_files_temporary(lua_State *L);
 int ga_json_encode(lua_State *L);
 int ga_json_decode(lua_State *L);
 int ga_process_host(lua_State *L);
+int ga_together(lua_State *L);
+int ga_free_port(lua_State *L);
 int ga_cpu_features(lua_State *L);
 int ga_data_scan_host(lua_State *L);
 int ga_csv_line(lua_State *L);

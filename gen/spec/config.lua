@@ -146,13 +146,15 @@ local function ranks_of(c, given, path, option)
     local parallel, at = simple(given, path, "parallel")
     c.parallel, c.ranks = parallel.mode, option or parallel.ranks or 1
     c.mode = c.catalog.modes:get(c.parallel)
-    c.ranks_required = parallel.ranks and c.ranks
+    c.ranks_required, c.ranks_of_spec = parallel.ranks and c.ranks, parallel.ranks
     c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, at
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end
     if not c.mode.ranks and c.ranks > 1 then
-        diag.fail("gagen", "--ranks: the spec has no " .. modes_with_ranks(c.catalog), {})
+        local modes = modes_with_ranks(c.catalog)
+        diag.fail("gagen", "--ranks: the spec has no " .. modes, { notes = { modes
+            .. " in the spec makes a program for several; so does --set 'parallel=...'" } })
     end
     return parallel
 end

@@ -1,5 +1,6 @@
 /* team.c: threads, a single barrier, and tiles claimed by compare-and-swap. Between runs the other
  * workers wait at the barrier; a run lies between two passes of the barrier. */
+#define _GNU_SOURCE
 #include "base/team.h"
 
 #include "base/denormals.h"
@@ -7,6 +8,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -40,6 +42,14 @@ struct ga_team {
     ga_worker *workers;
     pthread_t *handles;
 };
+
+int ga_team_share(int ranks) {
+    cpu_set_t usable;
+    const long cores = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable)
+        : sysconf(_SC_NPROCESSORS_ONLN); /* the mask does not hold more than CPU_SETSIZE cores */
+    const long share = cores / ranks;
+    return share < 1 ? 1 : share > GA_THREADS_MAX ? GA_THREADS_MAX : (int)share;
+}
 
 size_t ga_team_bytes(int threads) {
     return 8192 + 64 * (size_t)threads;

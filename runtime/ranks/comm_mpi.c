@@ -49,6 +49,7 @@ typedef struct request {
 struct ga_comm {
     MPI_Comm group;
     ga_mpi_ranks ranks;
+    int local_size;
     bool own_mpi, threaded;
     ga_comm_counts counts;
     ga_watchdog watchdog;
@@ -174,6 +175,16 @@ static bool advance(ga_comm *c) {
 
 /* === the thread ========================================================================================= */
 
+/* Counts the ranks that share memory with this one. */
+static int count_local(ga_comm *c, ga_err *e) {
+    MPI_Comm local;
+    GA_TRY(check(c, MPI_Comm_split_type(c->group, MPI_COMM_TYPE_SHARED, c->ranks.rank, MPI_INFO_NULL, &local),
+                 "MPI_Comm_split_type", e));
+    MPI_Comm_size(local, &c->local_size);
+    MPI_Comm_free(&local);
+    return GA_OK;
+}
+
 static int open_mpi(ga_comm *c, ga_err *e) {
     int level = 0;
     if (c->own_mpi)
@@ -189,6 +200,7 @@ static int open_mpi(ga_comm *c, ga_err *e) {
         GA_TRY(check(c, MPI_Comm_dup(c->group, &c->wires[i].group), "MPI_Comm_dup", e));
     MPI_Comm_rank(c->group, &c->ranks.rank);
     MPI_Comm_size(c->group, &c->ranks.size);
+    GA_TRY(count_local(c, e));
     return ga_launcher_check(c->ranks.size, "MPI knows of fewer: start it with the mpirun of the MPI that it was "
                              "built with", e);
 }
@@ -337,6 +349,10 @@ int ga_comm_rank(const ga_comm *c) {
 
 int ga_comm_size(const ga_comm *c) {
     return c->ranks.size;
+}
+
+int ga_comm_local_size(const ga_comm *c) {
+    return c->local_size;
 }
 
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {

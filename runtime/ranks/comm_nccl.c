@@ -6,6 +6,7 @@
 #include "ranks/watchdog.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -67,6 +68,12 @@ int ga_comm_rank(const ga_comm *c) {
 
 int ga_comm_size(const ga_comm *c) {
     return c->size;
+}
+
+int ga_comm_local_size(const ga_comm *c) {
+    const char *text = getenv("LOCAL_WORLD_SIZE"); /* as torchrun sets it */
+    const long local = text ? strtol(text, NULL, 10) : 0;
+    return local >= 1 && local <= c->size ? (int)local : 1;
 }
 
 static int lost(const ga_comm *c, int peer, ga_err *e) {

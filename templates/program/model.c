@@ -5,7 +5,6 @@ $header
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/files/file.h"
 //% if plateau then
@@ -127,10 +126,6 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
 //@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, wires, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
-//% if not device then
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    const int threads = o->threads ? o->threads : THREADS ? THREADS : cpus > 0 ? (int)cpus : 1;
-//% end
 //% if wires then
     const ga_wires wires = {m->memory[ARENA_WIRES].base, WIRE_BYTES};
     GA_TRY(ga_comm_open(&m->comm, runtime, wires, e));
@@ -150,6 +145,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY($(name)_model_load_kernels(m, e));
     m->eager = o->no_graph || PROBES;
 //% else
+    const int threads = o->threads ? o->threads : THREADS ? THREADS : ga_team_share(ga_comm_local_size(m->comm));
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
     GA_TRY(open_data(m, o, e));

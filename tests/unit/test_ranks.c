@@ -49,6 +49,7 @@ static void sums(void **state) {
     static double d[LENGTH];
     static float f[REQUESTS][LENGTH];
     ga_comm_counts before = ga_comm_counted(g->comm);
+    assert_int_equal(ga_comm_local_size(g->comm), g->size); /* the tests run on one host */
     for (int i = 0; i < LENGTH; i++) d[i] = (g->rank + 1) * (double)i;
     assert_int_equal(ga_comm_all_reduce(g->comm, d, LENGTH, GA_F64, NULL), 0);
     for (int i = 0; i < LENGTH; i++) assert_true(d[i] == total(g, i));

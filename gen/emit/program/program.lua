@@ -4,6 +4,7 @@ local boundary = require "emit.boundary.boundary"
 local data = require "emit.program.data"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
+local launch = require "emit.program.launch"
 local library = require "emit.program.library"
 local main = require "emit.program.main"
 local memory = require "emit.program.memory"
@@ -82,7 +83,7 @@ local function render_readme(g, config, facts, context)
         parameters = facts.totals.parameters,
         memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
-        table = sections.lines(rows),
+        table = sections.lines(rows), ranks = config.mode.ranks,
     })).text
 end
 
@@ -136,8 +137,9 @@ function program.render(g, config)
     files:set("main.c", main.render(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)
-    files:set("Makefile", render_makefile(config, context, files,
-        header_of(config, facts, "# ", "# ", "")))
+    local script_header = header_of(config, facts, "# ", "# ", "")
+    files:set("Makefile", render_makefile(config, context, files, script_header))
+    launch.render(config, context, script_header, files)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
     files:set("spec.lua", config.text)

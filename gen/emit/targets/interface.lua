@@ -86,6 +86,8 @@ interface.fields = {
     field("runtime", "function", "(config): files of the runtime that are its own"),
     field("wants_header", "function", "(name): whether a header of the runtime belongs to the program"),
     field("engines", "function", "(config): the engines of runtime/comm.h, the fastest last"),
+    field("launcher", "string", "the command that starts its ranks; nil: they are processes with the variables of "
+        .. "torchrun", true),
     field("ranks_library", "string", "the library that sums over ranks, with memory outside the plan"),
 
     -- the boundary: addresses and calls of an update

@@ -11,5 +11,5 @@ return ordered.copy(ordered.copy(c, c_files), {
     runs = true, device = false, threads = true, library = true,
     ops = c_ops, load = c_text.load, store = c_text.store,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
-    ranks_library = "MPI",
+    ranks_library = "MPI", launcher = "mpirun",
 })
