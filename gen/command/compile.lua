@@ -7,6 +7,7 @@ local ordered = require "base.ordered"
 local passes = require "passes.passes"
 local profile = require "emit.program.profile"
 local set = require "spec.set"
+local targets = require "emit.targets.targets"
 local text = require "base.text"
 
 -- Options, by key, that change the program: its files show them in the command that wrote them.
@@ -33,6 +34,14 @@ local function tracer(folder)
     end
 end
 
+-- Words that not every target has.
+local function check_target(c)
+    if c.wire and not targets.of(c).narrow_wire then
+        diag.fail(diag.field(c.parallel_at, "comm"), ('parallel: comm is "%s", and the target "%s" sums in f32: '
+            .. 'expected no comm'):format(c.wire, c.target), {})
+    end
+end
+
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.
 local function lower(path, o, sets, choice)
     choice.ranks = o.ranks
@@ -40,6 +49,7 @@ local function lower(path, o, sets, choice)
     c.shown_path = path:match("^/") and path:match("([^/]*/?[^/]*)$") or path
     c.shown_command = shown_command(c.shown_path, sets, o)
     options.apply(c, o)
+    check_target(c)
     c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
     local facts = profile.get(c.profile)
     c.compiler_flags, c.cpu_features = facts.flags, facts.features

@@ -148,6 +148,11 @@ local function ranks_of(c, given, path, option)
     c.mode = c.catalog.modes:get(c.parallel)
     c.ranks_required, c.ranks_of_spec = parallel.ranks and c.ranks, parallel.ranks
     c.force_outputs_fp32, c.parallel_at = parallel.force_outputs_fp32, at
+    c.wire, c.overlap = parallel.comm ~= "f32" and parallel.comm or nil, parallel.overlap
+    if c.wire and c.precision == "f64" then
+        diag.fail(diag.field(at, "comm"), ('parallel: comm is "%s", and the precision is "f64": expected no comm')
+            :format(c.wire), {})
+    end
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end

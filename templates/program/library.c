@@ -55,6 +55,12 @@ int $(name)_broadcast($name *p, void *buf, size_t bytes, int from, ga_err *e) {
     return ga_collect_broadcast(p->m.comm, buf, bytes, from, e);
 }
 
+int64_t $(name)_least($name *p, int64_t n, ga_err *e) {
+    double least = (double)n;
+    GA_TRY(ga_collect_reduce(p->m.comm, &least, 1, GA_F64, GA_MIN, -1, e));
+    return (int64_t)least;
+}
+
 int $(name)_rank(const $name *p) { return ga_comm_rank(p->m.comm); }
 int $(name)_world(const $name *p) { return ga_comm_size(p->m.comm); }
 int $(name)_root_device(const $name *p) { return (void)p, -1; }

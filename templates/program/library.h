@@ -117,6 +117,9 @@ int $(name)_load($name *m, const char *path, ga_err *e);   /* a partial cycle is
 int $(name)_all_gather($name *m, const void *in, void *out, size_t n, ga_dtype t, ga_err *e); /* by rank */
 int $(name)_reduce($name *m, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e); /* to -1: all */
 int $(name)_broadcast($name *m, void *buf, size_t bytes, int from, ga_err *e);
+/* The least n over the ranks, 0 <= n < 2^53: how many micro-batches all of them have, in a loop over data of one's own.
+ * Negative: a failure. */
+int64_t $(name)_least($name *m, int64_t n, ga_err *e);
 int $(name)_rank(const $name *m);
 int $(name)_world(const $name *m);
 int $(name)_root_device(const $name *m); /* -1: the CPU */

@@ -15,7 +15,7 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ buckets(count, rows)
+//@ buckets(count, rows, wire, overlap)
 /* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
  * micro-step of a cycle starts them. */
 static const struct { int64_t offset, n; } BUCKETS[$count] = {
@@ -26,8 +26,11 @@ static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
     if (w->index != 0) return;
     const ga_exchange sum = {.kind = GA_ALL_REDUCE, .values = m->flat_g + BUCKETS[i].offset, .n = BUCKETS[i].n,
-                             .type = REAL, .wire = REAL};
-    const int code = ga_comm_start(m->comm, i, &sum, &m->error);
+                             .type = REAL, .wire = $wire};
+    int code = ga_comm_start(m->comm, i, &sum, &m->error);
+//% if not overlap then
+    if (code == 0) code = ga_comm_wait(m->comm, i, &m->error);
+//% end
     if (code < 0) ga_team_fail(w, code);
 }
 

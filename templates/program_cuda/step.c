@@ -65,19 +65,24 @@ static void evaluate(queue *q, model *m, const batch *b) {
 //% end
 }
 
-//@ buckets(count, rows)
+//@ buckets(count, rows, overlap)
 /* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
  * micro-step of a cycle starts them. */
 static const struct { int64_t offset, n; } BUCKETS[$count] = {
     $rows
 };
 
+//% if overlap then
 /* The sum over the ranks runs beside the rest of the backward pass. */
+//% end
 static void bucket_start(queue *q, model *m, int i) {
     const ga_address bucket = m->device_g + sizeof(real) * (size_t)BUCKETS[i].offset;
     order(q, m->forked, q->stream, m->reducing);
     if (q->code == 0)
         q->code = ga_nccl_all_reduce(m->nccl, m->reducing, bucket, (size_t)BUCKETS[i].n, REAL, q->e);
+//% if not overlap then
+    order(q, m->joined, m->reducing, q->stream);
+//% end
 }
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }

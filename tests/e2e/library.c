@@ -316,6 +316,7 @@ static void ranks(looped *m) {
     int32_t n = 1;
     CHECK(looped_reduce(m, &n, 1, GA_I32, GA_SUM, -1, &e) == 0 && n == world);
     FAILS(looped_reduce(m, &n, 1, GA_I32, GA_MAX, -1, &e), "I32");
+    CHECK(looped_least(m, 7 + looped_rank(m), &e) == 7 && looped_least(m, 9 - looped_rank(m), &e) == 10 - world);
     FAILS(looped_reduce(m, &n, 1, GA_I32, GA_SUM, world, &e), "expected -1 to");
     n = 7 + rank;
     CHECK(looped_broadcast(m, &n, sizeof n, world - 1, &e) == 0 && n == 7 + world - 1);

@@ -23,6 +23,8 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16", "f16" },
     { "optimizer", "adamw", "sgd", "lamb", "lars", "adafactor", "muon", "ema", "frozen" },
     { "bucket", "25MiB", "1KiB", "2KiB" },
+    { "comm", "f32", "bf16", "f16" },
+    { "overlap", true, false },
 }
 
 local OPTIMIZERS = {
@@ -73,10 +75,12 @@ local ROWS = {
     tokens = 'data { "tokens", train = "parallel.bin", context = 6 }',
 }
 
--- What cannot be together: a clip by group and a norm over all, a scale of the loss and other precisions.
+-- What cannot be together: a clip by group and a rule that reads the norm of all; losses by token of single rows. What
+-- is compared by a rule that is proportional to the gradient: parts in 16 bits, whose rounding others make steps of.
 local function fits(case)
     if case.clip:find "per_group" and (case.optimizer == "lamb" or case.optimizer == "muon") then return false end
     if case.weight == "token" and MODELS[case.model].rows == "digits" then return false end
+    if case.comm ~= "f32" and (case.precision == "f64" or case.optimizer ~= "sgd") then return false end
     return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
 end
 
@@ -163,15 +167,16 @@ local function compare(t, case)
     local name = "parallel_" .. host.sha256(spec(case, rows, case.a, "")):sub(1, 12)
     local cycles = cycles_of(case)
     local one = programs.dump(programs.build(name, spec(case, rows, case.a * case.ranks, "")), { "--cycles", cycles })
-    local text = spec(case, rows, case.a, ("parallel { %q, bucket = %q }"):format(case.mode, case.bucket))
+    local text = spec(case, rows, case.a, ("parallel { %q, bucket = %q, comm = %q, overlap = %s }"):format(case.mode,
+        case.bucket, case.comm, case.overlap))
     local p = programs.build(name .. "_ranks", text, { comm = "mpi" })
     local many = programs.dump(p, { ranks = case.ranks, "--threads", 1, "--cycles", cycles })
-    programs.close(many, one, BOUNDS[case.precision], { "parameters" })
+    programs.close(many, one, case.comm == "f32" and BOUNDS[case.precision] or BOUNDS.bf16, { "parameters" })
 end
 
 local function name_of(case)
     local words = {}
-    for i, d in ipairs(DIMENSIONS) do words[i] = case[d[1]] ~= "" and tostring(case[d[1]]) or "no clip" end
+    for i, d in ipairs(DIMENSIONS) do words[i] = case[d[1]] ~= "" and d[1] .. " " .. tostring(case[d[1]]) or "no clip" end
     return table.concat(words, ", ")
 end
 
@@ -184,6 +189,42 @@ for i, case in ipairs(ALL) do
         compare(t, case)
     end)
 end
+
+-- Bytes of the plan and of the program's counters; the small sums of all cycles beside the buckets.
+add("parts in 16 bits: half the bytes", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_tokens(t, programs)
+    local case = { model = "gpt", tail = "drop", weight = "token", optimizer = "sgd", clip = "", precision = "f32" }
+    local bytes = {}
+    for _, comm in ipairs { "f32", "bf16" } do
+        local text = spec(case, 3, 2, ('parallel { "ddp", bucket = "1KiB", comm = %q }'):format(comm))
+        local p = programs.build("parallel_" .. comm, text, { comm = "mpi" })
+        local plan = programs.plan(p, "--ranks", "2").totals.comm_bytes_per_cycle
+        for _, event in ipairs(programs.events(p, { ranks = 2, "--threads", 1, "--cycles", 2 })) do
+            if event.event == "update" then
+                t.equal({ event.collectives, event.comm_bytes }, { 7 + 1, plan })
+            end
+        end
+        bytes[comm] = plan
+    end
+    t.equal(bytes.f32, 2 * bytes.bf16)
+end)
+
+add("parts in 16 bits: refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_tokens(t, programs)
+    local path = programs.folder() .. "/parallel_refused.lua"
+    local function refused(precision, target, message)
+        local case = { model = "gpt", tail = "drop", weight = "token", optimizer = "sgd", clip = "",
+            precision = precision, target = target }
+        t.write(path, spec(case, 3, 1, 'parallel { "ddp", comm = "bf16" }'))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1)
+        t.match(result.err, message)
+    end
+    refused("f64", "c", 'refused.lua:%d+: parallel: comm is "bf16", and the precision is "f64": expected no comm')
+    refused("f32", "cuda", 'refused.lua:%d+: parallel: comm is "bf16", and the target "cuda" sums in f32')
+end)
 
 -- Each of 300 layers is a bucket, and so are the embeddings and the norm.
 add("more buckets than requests are refused, with a size that will do", function(t)

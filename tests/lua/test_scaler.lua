@@ -382,7 +382,7 @@ add("on two devices an overflow on one counts for both", function(t)
     if devices.gpus(t) == 1 then t.not_run("one GPU, two are needed") end
     local programs, environment = devices.open(t)
     local wanted = long(t, programs, moving(t, programs, ADAMW), {})
-    local two = on_device(t, programs, "two", STATE .. THREE .. 'batch      (2)\nparallel   "ddp"\n')
+    local two = on_device(t, programs, "two", STATE .. THREE .. 'batch      (2)\nparallel   { "ddp", overlap = false }\n')
     local log = t.temp() .. "/log.jsonl"
     local result = t.run { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--checkpoint", t.temp(),
         "--log", log, "--data", rows(t, LONG), "--cycles", tostring(#LONG), env = environment(devices.checked(1)) }

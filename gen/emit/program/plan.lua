@@ -135,10 +135,11 @@ function plan.facts(g, config, kernel_list)
     end
     local bytes = 0
     for _, collective in ipairs(g.collectives) do
-        bytes = bytes + collective.n * size
+        local element = config.wire and 2 or size
+        bytes = bytes + collective.n * element
         facts.collectives[#facts.collectives + 1] = { kind = collective.kind,
-            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = g.real,
-            bytes = collective.n * size, calls = 1 }
+            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = config.wire or g.real,
+            bytes = collective.n * element, calls = 1 }
     end
     if config.mode.ranks then
         facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",

@@ -194,14 +194,22 @@ function step.passes(g, config, context)
     }
 end
 
+-- Template arguments of the buckets; nil without ranks. A device sums in the type of the gradient.
+local function bucket_arguments(g, config, target)
+    if #g.collectives == 0 then return nil end
+    local wire = text.ident(config.wire and "GA_" .. config.wire:upper() or "REAL")
+    return { count = #g.collectives, rows = bucket_rows(g), overlap = config.overlap,
+        wire = not target.device and wire or nil }
+end
+
 --- Template arguments of the boundary, the same for all targets; buckets is nil without ranks.
-function step.boundary(g, context)
+function step.boundary(g, config, context)
     local target = context.target
     local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
-        buckets = #g.collectives > 0 and { count = #g.collectives, rows = bucket_rows(g) } or nil,
+        buckets = bucket_arguments(g, config, target),
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }

@@ -53,7 +53,7 @@ local function kernels_text(g, context, found)
 end
 
 local function update_text(g, config, context, found, header)
-    local template, b = context.template("program/update.c"), step.boundary(g, context)
+    local template, b = context.template("program/update.c"), step.boundary(g, config, context)
     return sections.render(template, {
         { "head", { header = text.block(header("update.c",
             ("the boundary: one update of \"%s\"; part of step.c"):format(config.name))),

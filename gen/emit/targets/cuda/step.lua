@@ -261,7 +261,7 @@ function cuda_step.calls(all, found, context)
 end
 
 local function step_text(g, config, context, header)
-    local p, b, name = step.passes(g, config, context), step.boundary(g, context), text.ident(config.name)
+    local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = micro_cases(g)
     local play, cycle_graphs = cycle_cases(g)
     local ranks, chunked = config.mode.ranks or false, g.head ~= nil
