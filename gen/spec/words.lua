@@ -189,7 +189,7 @@ words.list = {
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "gradient that one collective sums" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
-            doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way and summed in f32" }),
+            doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; sums are f32" }),
         field("overlap", "bool", { default = true, doc = "false: no sum over the processes runs beside the backward "
             .. "pass" }),
         field("force_outputs_fp32", "bool", { default = false,
