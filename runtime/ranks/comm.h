@@ -52,19 +52,36 @@ int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e);
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e);
 int ga_comm_barrier(ga_comm *c, ga_err *e);
 
-/* Agrees on success: each rank passes its code, 0 or a negative ga_status with e filled in. Returns 0
- * if all codes are 0; else this rank's code if it is negative; else the lowest code of all ranks, and e
- * names its rank. */
-int ga_comm_agree(ga_comm *c, int code, ga_err *e);
-
-/* GA_INPUT unless all ranks pass the same hash, of the spec and the options that must agree; the
- * message names the rank that differs. */
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e);
+/* The lowest value over the ranks, and the first rank that has it. */
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e);
 
 /* Ends all processes of the group, this one too, with exit_code: for a failure of one rank that the
  * others cannot see. With one rank it returns at once. */
 void ga_comm_abort(ga_comm *c, int exit_code);
 
 ga_comm_counts ga_comm_counted(const ga_comm *c);
+
+/* === made of the above, in agree.c ====================================================================== */
+
+/* Agrees on success: each rank passes its code, 0 or a negative ga_status with e filled in. Returns 0
+ * if all codes are 0; else this rank's code if it is negative; else the lowest code of all ranks, and e
+ * names its rank. */
+int ga_comm_agree(ga_comm *c, int code, ga_err *e);
+
+/* Compares a value with that of rank 0: *rank is the first one that has another, or -1. */
+int ga_comm_compare(ga_comm *c, uint64_t value, int *rank, ga_err *e);
+
+/* GA_INPUT unless all ranks pass the same hash, of the spec and the options that must agree; the
+ * message names the rank that differs. */
+int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e);
+
+/* One of the things that all ranks start with. */
+typedef struct ga_fact {
+    const char *name, *text; /* "--seed", "9" */
+} ga_fact;
+
+/* GA_INPUT unless all ranks pass the same texts, for the same names in the same order; the message names the first
+ * rank that differs, the fact and both texts. */
+int ga_comm_same_facts(ga_comm *c, const ga_fact *facts, int count, ga_err *e);
 
 #endif

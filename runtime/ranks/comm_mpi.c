@@ -403,8 +403,7 @@ int ga_comm_barrier(ga_comm *c, ga_err *e) {
     return make_call(c, (call){.kind = BARRIER}, "barrier", e);
 }
 
-/* The lowest value over the ranks, and the first rank with it. */
-static int lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
     struct {
         int value, rank;
     } pair = {value, c->ranks.rank};
@@ -412,29 +411,6 @@ static int lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
     *low = pair.value;
     *rank = pair.rank;
     return GA_OK;
-}
-
-int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
-    int low, rank;
-    if (code > 0) code = 0;
-    GA_TRY(lowest(c, code, &low, &rank, code < 0 ? NULL : e));
-    if (code < 0) return code;
-    return low == 0 ? GA_OK
-                    : ga_fail(e, (ga_status)low,
-                              "rank %d failed with code %d; its own line says why", rank, -low);
-}
-
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
-    uint64_t first = hash;
-    int low, rank;
-    GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
-    GA_TRY(lowest(c, first == hash ? 0 : -1, &low, &rank, e));
-    if (low == 0) return GA_OK;
-    return ga_fail(
-        e, GA_INPUT,
-        "rank %d runs another program, or with other options, than rank 0: start the same one "
-        "everywhere",
-        rank);
 }
 
 void ga_comm_abort(ga_comm *c, int exit_code) {

@@ -231,32 +231,12 @@ int ga_comm_barrier(ga_comm *c, ga_err *e) {
     return sum(c, &nothing, 1, GA_I32, "barrier", e);
 }
 
-static int lowest(ga_comm *c, int value, lowest_value *out, ga_err *e) {
-    *out = (lowest_value){value, c->rank};
-    return combine_all(c, LOWEST, GA_I32, out, sizeof *out, "agreement", e);
-}
-
-int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
-    lowest_value worst;
-    if (code > 0) code = 0;
-    GA_TRY(lowest(c, code, &worst, code < 0 ? NULL : e));
-    if (code < 0) return code;
-    if (worst.value == 0) return GA_OK;
-    return ga_fail(e, (ga_status)worst.value, "rank %d failed with code %d; its own line says why",
-                   worst.rank, -worst.value);
-}
-
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
-    uint64_t first = hash;
-    lowest_value worst;
-    GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
-    GA_TRY(lowest(c, first == hash ? 0 : -1, &worst, e));
-    if (worst.value == 0) return GA_OK;
-    return ga_fail(
-        e, GA_INPUT,
-        "rank %d runs another program, or with other options, than rank 0: start the same one "
-        "everywhere",
-        worst.rank);
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
+    lowest_value all = {value, c->rank};
+    GA_TRY(combine_all(c, LOWEST, GA_I32, &all, sizeof all, "agreement", e));
+    *low = all.value;
+    *rank = all.rank;
+    return GA_OK;
 }
 
 /* The other ranks notice at their next message that the connection is closed. */

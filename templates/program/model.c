@@ -1,4 +1,4 @@
-//@ head(header, facts, plateau)
+//@ head(header, facts, ranks, plateau)
 $header
 #include "probes.h"
 
@@ -8,6 +8,9 @@ $header
 #include <unistd.h>
 
 #include "runtime/files/file.h"
+//% if ranks then
+#include "runtime/log/start.h"
+//% end
 //% if plateau then
 #include "runtime/loop/plateau.h"
 //% end
@@ -132,7 +135,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, wires, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, ranks, wires, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
@@ -161,6 +164,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
     GA_TRY(open_data(m, o, e));
+//% if ranks then
+    const ga_ckpt_state now = state_of(m);
+    GA_TRY(ga_start_same_inputs(o, &now, m->comm, e));
+//% end
     $length
     $schedule_lines
     m->cycles = o->cycles ? o->cycles : cycles;
@@ -180,6 +187,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     memcpy(m->state_ema, m->flat_w, sizeof(real) * FLAT);
 //% end
     GA_TRY(open_run(m, o, resumed, e));
+//% if ranks then
+    const ga_ckpt_config all = checkpoint_config(m, NULL);
+    GA_TRY(ga_start_same_values(&all, e));
+//% end
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
     return $(name)_model_refresh(m, e);

@@ -80,7 +80,8 @@ end
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
-        nominal = nominal_of(config), best = config.best ~= nil, wires = own.wires or false,
+        nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
+        wires = own.wires or false,
         scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
@@ -91,7 +92,8 @@ function model.render(g, config, facts, context, updates, header)
     local plateau = config.schedule.rule.plateau or false
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
-            facts = text.block(facts_text(g, config, facts, context.target)), plateau = plateau } },
+            facts = text.block(facts_text(g, config, facts, context.target)), ranks = config.mode.ranks or false,
+            plateau = plateau } },
         { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
             f1 = config.measures_f1, perplexity = config.measures_perplexity, errors = config.measures_errors,
             measured = text.block(measured(config)),
