@@ -1,7 +1,7 @@
 /* comm.h: collectives over one process group. Link exactly one of comm_self.c, comm_mpi.c,
  * comm_nccl.c. Only the thread that opened the group (worker 0) calls these functions, and all ranks
- * make collective calls in the same order. A collective without progress for GAGEN_TIMEOUT seconds
- * (default 600) ends the process with exit 3. */
+ * make collective calls in the same order. If a rank dies, is stopped or hangs, the others end with exit 3
+ * (pulse.h). */
 #ifndef GA_COMM_H
 #define GA_COMM_H
 
@@ -9,6 +9,7 @@
 #include "ranks/exchange.h"
 
 typedef struct ga_comm ga_comm;
+typedef struct ga_pulse ga_pulse;
 
 enum { GA_WIRES = 4, GA_COMM_SMALL = 64 };
 
@@ -60,6 +61,18 @@ int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e);
 void ga_comm_abort(ga_comm *c, int exit_code);
 
 ga_comm_counts ga_comm_counted(const ga_comm *c);
+
+/* What a rank does. In all but GA_COMPUTES the others may wait for it as long as it takes. */
+typedef enum ga_doing { GA_STARTS, GA_COMPUTES, GA_READS, GA_SAVES, GA_EVALUATES } ga_doing;
+
+/* Tells the other ranks what this one does from now on, and in or behind which cycle. */
+void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle);
+
+/* A checkpoint is complete: what to resume from if a rank is lost. */
+void ga_comm_saved(ga_comm *c, const char *checkpoint);
+
+/* What watches the ranks, for waits outside of these functions; NULL with one rank. */
+ga_pulse *ga_comm_pulse(ga_comm *c);
 
 /* === made of the above, in agree.c ====================================================================== */
 

@@ -7,7 +7,7 @@
 #include "base/denormals.h"
 #include "ranks/launcher.h"
 #include "ranks/mpi_exchange.h"
-#include "ranks/watchdog.h"
+#include "ranks/pulse.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -51,7 +51,7 @@ struct ga_comm {
     ga_mpi_ranks ranks;
     bool own_mpi, threaded;
     ga_comm_counts counts;
-    ga_watchdog watchdog;
+    ga_pulse pulse;
     pthread_t thread;
     ga_mpi_wire wires[GA_WIRES];
     int on_wire[GA_WIRES];           /* numbers of their requests */
@@ -253,7 +253,7 @@ static void *serve(void *arg) {
 
 /* Waits until *done. */
 static void wait_for(ga_comm *c, _Atomic uint32_t *done, const char *operation) {
-    ga_watchdog_enter(&c->watchdog, operation);
+    ga_pulse_enter(&c->pulse, operation);
     atomic_fetch_add_explicit(&c->waiting, 1, memory_order_release);
     ring(c);
     for (int looks = 0; !atomic_load_explicit(done, memory_order_acquire); looks++) {
@@ -264,7 +264,7 @@ static void wait_for(ga_comm *c, _Atomic uint32_t *done, const char *operation) 
         }
     }
     atomic_fetch_sub_explicit(&c->waiting, 1, memory_order_release);
-    ga_watchdog_leave(&c->watchdog);
+    ga_pulse_leave(&c->pulse);
 }
 
 static int make_call(ga_comm *c, call k, const char *operation, ga_err *e) {
@@ -307,11 +307,12 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
     if (ready) MPI_Query_thread(&level);
     c->own_mpi = !ready;
     c->threaded = !ready || level == MPI_THREAD_MULTIPLE;
-    GA_TRY(ga_watchdog_open(&c->watchdog, e));
-    const int code = c->threaded ? start_thread(c, e) : open_all(c, e);
-    c->watchdog.rank = c->ranks.rank;
+    if (!ready) ga_launcher_follow();
+    GA_TRY(ga_pulse_open(&c->pulse, e));
+    int code = c->threaded ? start_thread(c, e) : open_all(c, e);
+    if (code == GA_OK) code = ga_pulse_connect(&c->pulse, c, e);
     if (code < 0) {
-        ga_watchdog_close(&c->watchdog);
+        ga_pulse_close(&c->pulse);
         return code;
     }
     *out = c;
@@ -321,11 +322,11 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
 void ga_comm_close(ga_comm *c) {
     if (!c) return;
     make_call(c, (call){.kind = CLOSE}, "MPI end", NULL);
-    ga_watchdog_enter(&c->watchdog, "MPI end");
+    ga_pulse_enter(&c->pulse, "MPI end");
     if (c->threaded) pthread_join(c->thread, NULL);
     else close_all(c);
-    ga_watchdog_leave(&c->watchdog);
-    ga_watchdog_close(&c->watchdog);
+    ga_pulse_leave(&c->pulse);
+    ga_pulse_close(&c->pulse);
     free(c->small);
     free(c->ranks.parts);
     free(c->wires[0].send);
@@ -370,7 +371,7 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
         return ga_fail(e, GA_BUG, "request %d: not in 0..%d", number, GA_COMM_REQUESTS - 1);
     request *r = &c->requests[number];
     if (!r->started) return GA_OK;
-    wait_for(c, &r->done, "an exchange");
+    wait_for(c, &r->done, ga_exchange_name(&r->x));
     r->started = false;
     if (r->code < 0 && e) *e = r->error;
     return r->code;
@@ -415,10 +416,23 @@ int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
 
 void ga_comm_abort(ga_comm *c, int exit_code) {
     if (c->ranks.size == 1) return;
+    ga_pulse_fail(&c->pulse, exit_code);
     make_call(c, (call){.kind = ABORT, .n = exit_code}, "MPI abort", NULL);
     _exit(exit_code);
 }
 
 ga_comm_counts ga_comm_counted(const ga_comm *c) {
     return c->counts;
+}
+
+void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle) {
+    ga_pulse_says(&c->pulse, doing, cycle);
+}
+
+void ga_comm_saved(ga_comm *c, const char *checkpoint) {
+    ga_pulse_saved(&c->pulse, checkpoint);
+}
+
+ga_pulse *ga_comm_pulse(ga_comm *c) {
+    return c->ranks.size > 1 ? &c->pulse : NULL;
 }

@@ -21,11 +21,14 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, f1, perplexity, errors, measured, split)
+//@ evaluate(name, device, ranks, ema, f1, perplexity, errors, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
+//% if ranks then
+    ga_comm_says(m->comm, GA_EVALUATES, m->count.cycle);
+//% end
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0; /* those of a cycle in which --resume has begun */
 //% if device then
     GA_TRY($(name)_model_push_step(m, e));
@@ -135,14 +138,14 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, ranks, wires, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, ranks, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if not device then
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const int threads = o->threads ? o->threads : THREADS ? THREADS : cpus > 0 ? (int)cpus : 1;
 //% end
-//% if wires then
+//% if ranks and not device then
     const ga_wires wires = {m->memory[ARENA_WIRES].base, WIRE_BYTES};
     GA_TRY(ga_comm_open(&m->comm, runtime, wires, e));
 //% else
@@ -196,7 +199,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return $(name)_model_refresh(m, e);
 }
 
-//@ open(name, device, target)
+//@ open(name, device, ranks, target)
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
@@ -219,6 +222,9 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed,
         .overfit = o->overfit});
     m->started = true;
+//% if ranks then
+    ga_comm_says(m->comm, GA_COMPUTES, m->count.cycle + 1);
+//% end
     ga_run_begin(&m->run, o->quiet);
     return 0;
 }

@@ -81,7 +81,6 @@ local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
-        wires = own.wires or false,
         scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
@@ -94,15 +93,16 @@ function model.render(g, config, facts, context, updates, header)
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(g, config, facts, context.target)), ranks = config.mode.ranks or false,
             plateau = plateau } },
-        { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            f1 = config.measures_f1, perplexity = config.measures_perplexity, errors = config.measures_errors,
-            measured = text.block(measured(config)),
+        { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,
+            ema = config.optimizer.own.ema ~= nil, f1 = config.measures_f1, perplexity = config.measures_perplexity,
+            errors = config.measures_errors, measured = text.block(measured(config)),
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, target = text.ident(context.target.name) } },
+        { "open", { name = name, device = own.device, ranks = config.mode.ranks or false,
+            target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel } },
         sample.possible(g, config) and { "sample", {} },
     })
