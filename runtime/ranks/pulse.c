@@ -47,6 +47,13 @@ static int64_t now_ms(void) {
     return (int64_t)(ga_clock() * 1000);
 }
 
+/* Takes what has come in from connections that end: with something left there, a close would cut off what goes out. */
+static void drain(const ga_pulse *p) {
+    char rest[1024];
+    for (int i = 0; i < p->size; i++)
+        while (p->peers[i].socket >= 0 && recv(p->peers[i].socket, rest, sizeof rest, MSG_DONTWAIT) > 0) continue;
+}
+
 /* === an end ============================================================================================= */
 
 /* The name of the run that a checkpoint RUNS/NAME/checkpoints/CYCLE belongs to, else the path. */
@@ -79,6 +86,7 @@ static void end_with(ga_pulse *p, const message *m) {
     place_of(m, place);
     ga_say("rank %d on %.64s %s %s%s%.1000s", m->rank, m->host, how, place, *p->resume ? "; resume with --resume " : "",
            p->resume);
+    drain(p);
     _exit(m->kind == FAILED ? m->number : -GA_ENVIRONMENT);
 }
 
@@ -318,7 +326,7 @@ int ga_pulse_connect(ga_pulse *p, ga_comm *c, ga_err *e) {
     int code = sockets && polls && p->peers ? GA_OK : ga_fail(e, GA_ENVIRONMENT, "no memory for %d ranks", size);
     if (code == GA_OK) code = meet(c, sockets, e);
     if (code == GA_OK) {
-        polls[0] = p->alone;
+        polls[0] = (struct pollfd){.fd = p->bell, .events = POLLIN};
         for (int i = 0; i < size; i++) {
             p->peers[i] = (ga_peer){.socket = sockets[i], .heard = now_ms(), .moved = now_ms()};
             p->peers[i].last = (message){.rank = i, .host = "an unknown host"};
@@ -348,6 +356,7 @@ void ga_pulse_close(ga_pulse *p) {
     if (p->size > 0) {
         const message m = own_message(p, BYE);
         send_to_all(p, &m);
+        drain(p);
         for (int i = 0; i < p->size; i++)
             if (p->peers[i].socket >= 0) close(p->peers[i].socket);
         free(p->polls);

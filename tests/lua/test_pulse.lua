@@ -164,6 +164,24 @@ add("ranks end with a launcher that is killed", function(t)
     assert(tonumber(looks) < 100, "a rank lives on")
 end)
 
+-- The ranks are started one by one, as torchrun does.
+local DEVICES = [[
+cd %s; export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ %% 12000))
+for rank in 1 0; do RANK=$rank LOCAL_RANK=$rank %s --quiet --log log$rank %s & eval rank$rank=$!; done
+until grep -qs update log0; do sleep 0.05; done
+kill -KILL $rank1; wait $rank0; echo "status $?"]]
+
+add("kill -9 of a rank that mpirun did not start, on two devices", function(t)
+    local devices = t.load("tests/lua/devices.lua")
+    devices.needs_library(t)
+    local programs, environment = devices.open(t)
+    local p = programs.build("pulse_cuda", SPEC .. 'target "cuda"\n')
+    local result = t.run { "bash", "-c", DEVICES:format(t.temp(), p.train, words(t, programs, "c")), env = environment(),
+        timeout = 100 }
+    t.match(result.out, "status 3\n")
+    t.match(result.err, "rank 1 on %S+ was killed %(connection closed%) [%a ]+ cycle %d+, %a[%a -]+ %d+")
+end)
+
 add("GAGEN_SILENCE is a number of seconds", function(t)
     local programs, p = open(t)
     local result = programs.train(p, { "--cycles", 1, env = { "GAGEN_SILENCE=1.5" }, status = 1 })
