@@ -148,6 +148,23 @@ add("a save of three times GAGEN_TIMEOUT is no fault; the pulse takes less than 
     if not (each > 0 and each < 1e6) then error(("%d ns in a second"):format(each)) end
 end)
 
+-- All ranks rest for three times GAGEN_SILENCE, as in a computer that sleeps, and go on one after the other.
+local SLEEP = [[
+cd %s; export GAGEN_SILENCE=1
+mpirun --allow-run-as-root --oversubscribe --bind-to none -n 3 %s --quiet --threads 1 --log log %s & run=$!
+until grep -qs update log; do sleep 0.05; done
+ranks=$(cat /proc/$run/task/$run/children); kill -STOP $ranks; sleep 3; before=$(wc -l < log)
+for rank in $ranks; do kill -CONT $rank; sleep 0.1; done; sleep 1.5; echo "$before to $(wc -l < log)"
+kill -TERM $ranks; wait $run; echo "status $?"]]
+
+add("ranks that all slept train on", function(t)
+    if not t.environment "GAGEN_TEST_ALL" then t.not_run("long: make test-all") end
+    local programs, p = open(t)
+    local result = t.run { "bash", "-c", SLEEP:format(t.temp(), p.train, words(t, programs, "c")), timeout = 60 }
+    local before, behind = t.match(result.out, "(%d+) to (%d+)\nstatus 75\n")
+    assert(tonumber(behind) > tonumber(before), result.err)
+end)
+
 add("ranks end with a launcher that is killed", function(t)
     local programs, p = open(t)
     local folder = t.temp()
