@@ -1,5 +1,5 @@
 /* ga.h: shared by every part of the runtime: status codes, error texts, element types, tensors, the
- * clock. No function of the runtime allocates outside a ga_arena; only the watchdog ends the
+ * clock. No function of the runtime allocates outside a ga_arena; only the pulse ends the
  * process. */
 #ifndef GA_H
 #define GA_H

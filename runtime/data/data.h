@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "loop/epochs.h"
+#include "ranks/comm.h"
 #include "data/source.h"
 
 /* Facts about a micro-batch for kernels; copied to the device with it. */
@@ -57,6 +58,7 @@ typedef struct ga_loader_config {
     bool consume; /* the micro-batches of a dropped tail are read too */
     bool pad;
     int rank, world;
+    ga_comm *comm; /* is told while rows are waited for; NULL: nobody is */
     uint64_t seed;
     bool shuffle;
     int64_t overfit; /* > 0: micro-batch m since the last seek has the rows of micro-batch m mod `overfit` of epoch 0;

@@ -284,6 +284,7 @@ int ga_loader_seek(ga_loader *l, ga_place to, ga_err *e) {
 /* -- serving ----------------------------------------------------------------------------------- */
 
 int ga_loader_cycle(ga_loader *l, ga_err *e) {
+    if (l->c.comm) ga_comm_says(l->c.comm, GA_READS, l->place.cycle + 1);
     pthread_mutex_lock(&l->lock);
     int count;
     if (wait_for_cycle(l)) {
@@ -293,6 +294,7 @@ int ga_loader_cycle(ga_loader *l, ga_err *e) {
         count = ga_fail(e, l->code, "%s", l->error.msg);
     }
     pthread_mutex_unlock(&l->lock);
+    if (l->c.comm) ga_comm_says(l->c.comm, GA_COMPUTES, l->place.cycle + 1);
     return count;
 }
 

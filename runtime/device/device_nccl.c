@@ -3,7 +3,7 @@
 
 #include "device/device_private.h"
 #include "device/nccl_abi.h"
-#include "ranks/watchdog.h"
+#include "ranks/pulse.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,6 @@ struct ga_nccl {
     ga_comm *comm;
     ncclComm_t group; /* NULL for one rank */
     int rank, size;
-    ga_watchdog watchdog;
 };
 
 static int check(const ga_nccl *c, ncclResult_t r, const char *what, ga_err *e) {
@@ -42,10 +41,10 @@ static int open_group(ga_nccl *c, ga_err *e) {
     int code = c->rank == 0 ? check(c, c->nccl.ncclGetUniqueId(&id), "ncclGetUniqueId", e) : GA_OK;
     GA_TRY(ga_comm_agree(c->comm, code, e));
     GA_TRY(ga_comm_broadcast(c->comm, &id, sizeof id, 0, e));
-    ga_watchdog_enter(&c->watchdog, "NCCL's start");
+    ga_pulse_enter(ga_comm_pulse(c->comm), "NCCL's start");
     code =
         check(c, c->nccl.ncclCommInitRank(&c->group, c->size, id, c->rank), "ncclCommInitRank", e);
-    ga_watchdog_leave(&c->watchdog);
+    ga_pulse_leave(ga_comm_pulse(c->comm));
     return ga_comm_agree(c->comm, code, e);
 }
 
@@ -57,9 +56,7 @@ int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e) {
     c->comm = comm;
     c->rank = ga_comm_rank(comm);
     c->size = ga_comm_size(comm);
-    int code = ga_watchdog_open(&c->watchdog, e);
-    c->watchdog.rank = c->rank;
-    if (code == 0 && c->size > 1) code = open_group(c, e);
+    const int code = c->size > 1 ? open_group(c, e) : GA_OK;
     if (code < 0)
         ga_nccl_close(c);
     else
@@ -70,13 +67,12 @@ int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e) {
 void ga_nccl_close(ga_nccl *c) {
     if (!c) return;
     if (c->group) {
-        ga_watchdog_enter(&c->watchdog, "NCCL's end");
+        ga_pulse_enter(ga_comm_pulse(c->comm), "NCCL's end");
         c->device->cuda.cuCtxSynchronize();
         ga_device_drop_graphs(c->device);
         c->nccl.ncclCommDestroy(c->group);
-        ga_watchdog_leave(&c->watchdog);
+        ga_pulse_leave(ga_comm_pulse(c->comm));
     }
-    ga_watchdog_close(&c->watchdog);
     free(c);
 }
 
@@ -151,9 +147,9 @@ int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address f
 
 int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e) {
     ncclResult_t later = 0;
-    ga_watchdog_enter(&c->watchdog, "collectives on the device");
+    ga_pulse_enter(ga_comm_pulse(c->comm), "collectives on the device");
     int code = ga_device_sync(c->device, s, e);
-    ga_watchdog_leave(&c->watchdog);
+    ga_pulse_leave(ga_comm_pulse(c->comm));
     if (c->group && code == 0)
         code = check(c, c->nccl.ncclCommGetAsyncError(c->group, &later), "asking", e);
     return code < 0 ? code : check(c, later, "a collective", e);

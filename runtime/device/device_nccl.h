@@ -27,7 +27,6 @@ int ga_nccl_reduce_scatter(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_addre
 int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
                        ga_dtype t, ga_err *e);
 
-/* As ga_device_sync, for a stream with collectives: a wait of GAGEN_TIMEOUT seconds without progress
- * ends the process with exit 3. */
+/* As ga_device_sync, for a stream with collectives: the pulse sees that this rank waits for others. */
 int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e);
 #endif

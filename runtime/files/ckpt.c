@@ -443,7 +443,7 @@ static int restore_folder(ga_ckpt *c, ga_err *e) {
     return open_folder(c, e);
 }
 
-int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e) {
+static int save_all(ga_ckpt *c, const ga_ckpt_state *s, char path[GA_PATH_MAX], ga_err *e) {
     GA_TRY(restore_folder(c, e));
     save v = {.c = c, .s = s, .fd = -1, .e = e};
     ga_comm *comm = c->c.comm;
@@ -455,6 +455,16 @@ int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e) {
     if (code == GA_OK) code = ga_comm_agree(comm, first ? publish(&v) : GA_OK, e);
     if (v.fd >= 0) close(v.fd);
     if (first && code < 0 && !v.renamed) ga_folder_remove(c->folder, v.temporary);
-    if (path) snprintf(path, GA_PATH_MAX, "%s/%s", c->c.folder, v.final);
+    snprintf(path, GA_PATH_MAX, "%s/%s", c->c.folder, v.final);
+    return code;
+}
+
+int ga_ckpt_save(ga_ckpt *c, const ga_ckpt_state *s, char *path, ga_err *e) {
+    char own[GA_PATH_MAX];
+    if (!path) path = own;
+    ga_comm_says(c->c.comm, GA_SAVES, s->cycle);
+    const int code = save_all(c, s, path, e);
+    if (code >= 0) ga_comm_saved(c->c.comm, path);
+    ga_comm_says(c->c.comm, GA_COMPUTES, s->cycle + 1);
     return code;
 }

@@ -218,5 +218,7 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     if (code == GA_OK) code = compare_numbers(path, now, out, e);
     if (code == GA_OK) code = load_files(path, c, e);
     if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
-    return ga_comm_agree(c->comm, code, e);
+    code = ga_comm_agree(c->comm, code, e);
+    if (code == GA_OK) ga_comm_saved(c->comm, path);
+    return code;
 }

@@ -1,7 +1,7 @@
 /* comm.h: collectives over one process group. Link exactly one of comm_self.c, comm_mpi.c,
  * comm_nccl.c. Only the thread that opened the group (worker 0) calls these functions, and all ranks
- * make collective calls in the same order. A collective without progress for GAGEN_TIMEOUT seconds
- * (default 600) ends the process with exit 3. */
+ * make collective calls in the same order. If a rank dies, is stopped or hangs, the others end with exit 3
+ * (pulse.h). */
 #ifndef GA_COMM_H
 #define GA_COMM_H
 
@@ -9,6 +9,7 @@
 #include "ranks/exchange.h"
 
 typedef struct ga_comm ga_comm;
+typedef struct ga_pulse ga_pulse;
 
 enum { GA_WIRES = 4, GA_COMM_SMALL = 64 };
 
@@ -53,19 +54,48 @@ int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e);
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e);
 int ga_comm_barrier(ga_comm *c, ga_err *e);
 
-/* Agrees on success: each rank passes its code, 0 or a negative ga_status with e filled in. Returns 0
- * if all codes are 0; else this rank's code if it is negative; else the lowest code of all ranks, and e
- * names its rank. */
-int ga_comm_agree(ga_comm *c, int code, ga_err *e);
-
-/* GA_INPUT unless all ranks pass the same hash, of the spec and the options that must agree; the
- * message names the rank that differs. */
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e);
+/* The lowest value over the ranks, and the first rank that has it. */
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e);
 
 /* Ends all processes of the group, this one too, with exit_code: for a failure of one rank that the
  * others cannot see. With one rank it returns at once. */
 void ga_comm_abort(ga_comm *c, int exit_code);
 
 ga_comm_counts ga_comm_counted(const ga_comm *c);
+
+/* What a rank does. In all but GA_COMPUTES the others may wait for it as long as it takes. */
+typedef enum ga_doing { GA_STARTS, GA_COMPUTES, GA_READS, GA_SAVES, GA_EVALUATES } ga_doing;
+
+/* Tells the other ranks what this one does from now on, and in or behind which cycle. */
+void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle);
+
+/* A checkpoint is complete: what to resume from if a rank is lost. */
+void ga_comm_saved(ga_comm *c, const char *checkpoint);
+
+/* What watches the ranks, for waits outside of these functions; NULL with one rank. */
+ga_pulse *ga_comm_pulse(ga_comm *c);
+
+/* === made of the above, in agree.c ====================================================================== */
+
+/* Agrees on success: each rank passes its code, 0 or a negative ga_status with e filled in. Returns 0
+ * if all codes are 0; else this rank's code if it is negative; else the lowest code of all ranks, and e
+ * names its rank. */
+int ga_comm_agree(ga_comm *c, int code, ga_err *e);
+
+/* Compares a value with that of rank 0: *rank is the first one that has another, or -1. */
+int ga_comm_compare(ga_comm *c, uint64_t value, int *rank, ga_err *e);
+
+/* GA_INPUT unless all ranks pass the same hash, of the spec and the options that must agree; the
+ * message names the rank that differs. */
+int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e);
+
+/* One of the things that all ranks start with. */
+typedef struct ga_fact {
+    const char *name, *text; /* "--seed", "9" */
+} ga_fact;
+
+/* GA_INPUT unless all ranks pass the same texts, for the same names in the same order; the message names the first
+ * rank that differs, the fact and both texts. */
+int ga_comm_same_facts(ga_comm *c, const ga_fact *facts, int count, ga_err *e);
 
 #endif

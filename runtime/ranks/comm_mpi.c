@@ -1,13 +1,13 @@
-/* comm_mpi.c: collectives by MPI. One thread opens MPI, makes every call and closes it: MPI moves bytes only inside its
- * calls, and so they move while the other threads compute. Those post what they want and wait on a futex. An exchange
- * sums with an all-to-all of parts and additions in the order of the ranks. If the caller had opened MPI without
- * MPI_THREAD_MULTIPLE, there is no thread: the waits and ga_comm_progress do its work. */
+/* comm_mpi.c: collectives by MPI, which moves bytes only inside its calls. So a thread of its own moves exchanges along
+ * while the workers compute. A thread that waits does that itself, without a change of threads; a lock keeps the two
+ * apart. If the caller of a library opened MPI, and not with MPI_THREAD_MULTIPLE, there is no such thread: only waits
+ * and ga_comm_progress move bytes. */
 #include "ranks/comm.h"
 
 #include "base/denormals.h"
 #include "ranks/launcher.h"
 #include "ranks/mpi_exchange.h"
-#include "ranks/watchdog.h"
+#include "ranks/pulse.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,27 +23,15 @@
 #include <unistd.h>
 
 enum {
-    POLLS = 200,                     /* tests before a thread that is waited for yields its core */
-    NAP_LEAST = 50, NAP_MOST = 1000, /* microseconds of sleep while nobody waits */
-    PATIENCE = 20000,                /* looks of a waiting thread before it sleeps */
-    NOT_BEGUN = 1                    /* state of a call, else its code */
+    POLLS = 1000,                    /* tests before a thread that waits yields its core after each */
+    NAP_LEAST = 50, NAP_MOST = 1000  /* microseconds between the looks of the thread that nobody waits for */
 };
-
-/* One call that is waited for at once. */
-typedef struct call {
-    enum { NO_CALL, SUM, SMALL, BROADCAST, BARRIER, LOWEST, CLOSE, ABORT } kind;
-    void *buf;
-    int n, root; /* elements or bytes; BROADCAST: the sender; ABORT: n is the exit status */
-    MPI_Datatype type;
-    MPI_Request request;
-} call;
 
 typedef struct request {
     ga_exchange x;
-    bool started;
+    bool started, done;
     int code;
     ga_err error;
-    _Atomic uint32_t done;
 } request;
 
 struct ga_comm {
@@ -52,26 +40,24 @@ struct ga_comm {
     int local_size;
     bool own_mpi, threaded;
     ga_comm_counts counts;
-    ga_watchdog watchdog;
+    ga_pulse pulse;
     pthread_t thread;
     ga_mpi_wire wires[GA_WIRES];
     int on_wire[GA_WIRES];           /* numbers of their requests */
     request requests[GA_COMM_REQUESTS];
     int queue[GA_COMM_REQUESTS];     /* numbers in the order of their start */
-    uint32_t begun;                  /* of them */
+    uint32_t queued, begun;          /* of them */
     double *small;                   /* GA_COMM_SMALL of each rank */
-    call call;
-    int call_code;
-    ga_err call_error;
-    _Atomic uint32_t queued, called, call_done;
-    _Atomic uint32_t bell;           /* rung for the thread at each change */
-    _Atomic uint32_t waiting;        /* somebody waits */
+    pthread_mutex_t lock;            /* of MPI, the wires, the requests and the queue */
+    _Atomic uint32_t busy;           /* exchanges that have not ended: the thread sleeps while there are none */
+    _Atomic bool waiting, closing;   /* a wait moves exchanges along */
 };
 
 size_t ga_comm_bytes(void) {
     return ga_padded(sizeof(ga_comm));
 }
 
+/* Sleeps while *word has this value, but no longer than that; 0: as long as it takes. */
 static void sleep_on(_Atomic uint32_t *word, uint32_t value, long microseconds) {
     const struct timespec nap = {microseconds / 1000000, microseconds % 1000000 * 1000};
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, microseconds ? &nap : NULL, NULL, 0);
@@ -81,48 +67,8 @@ static void wake(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-static void ring(ga_comm *c) {
-    atomic_fetch_add_explicit(&c->bell, 1, memory_order_release);
-    if (c->threaded) wake(&c->bell);
-}
-
-static void finish(_Atomic uint32_t *done) {
-    atomic_store_explicit(done, 1, memory_order_release);
-    wake(done);
-}
-
 static int check(const ga_comm *c, int rc, const char *operation, ga_err *e) {
     return ga_mpi_check(c->ranks.rank, rc, operation, e);
-}
-
-/* === calls ============================================================================================== */
-
-static int begin_call(ga_comm *c, call *k, ga_err *e) {
-    switch (k->kind) {
-    case SUM:
-        return check(c, MPI_Iallreduce(MPI_IN_PLACE, k->buf, k->n, k->type, MPI_SUM, c->group, &k->request),
-                     "all-reduce", e);
-    case SMALL:
-        memcpy(c->small + (size_t)c->ranks.rank * (size_t)k->n, k->buf, sizeof(double) * (size_t)k->n);
-        return check(c, MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->small, k->n, MPI_DOUBLE, c->group,
-                                       &k->request), "small sum", e);
-    case BROADCAST:
-        return check(c, MPI_Ibcast(k->buf, k->n, MPI_BYTE, k->root, c->group, &k->request), "broadcast", e);
-    case LOWEST:
-        return check(c, MPI_Iallreduce(MPI_IN_PLACE, k->buf, 1, MPI_2INT, MPI_MINLOC, c->group, &k->request),
-                     "agreement", e);
-    case ABORT: MPI_Abort(c->group, k->n); return GA_OK;
-    default: return check(c, MPI_Ibarrier(c->group, &k->request), "barrier", e); /* also before the end */
-    }
-}
-
-static void end_call(ga_comm *c, call *k) {
-    double *values = k->buf;
-    for (int i = 0; k->kind == SMALL && i < k->n; i++) {
-        double sum = c->small[i];
-        for (int rank = 1; rank < c->ranks.size; rank++) sum += c->small[(size_t)rank * (size_t)k->n + (size_t)i];
-        values[i] = sum;
-    }
 }
 
 /* What has become of the exchange on wire i: see ga_mpi_begin. */
@@ -130,15 +76,15 @@ static bool take(ga_comm *c, int i, int code) {
     request *r = &c->requests[c->on_wire[i]];
     if (c->wires[i].x) return code != 0;
     r->code = code < 0 ? code : GA_OK;
-    finish(&r->done);
+    r->done = true;
+    atomic_fetch_sub_explicit(&c->busy, 1, memory_order_relaxed);
     return true;
 }
 
-/* Begins the exchanges that wait for a wire, and moves the others along. */
-static bool advance_exchanges(ga_comm *c) {
+/* Begins exchanges that wait for a wire, and moves the others along; true if anything has begun or ended. */
+static bool advance(ga_comm *c) {
     bool moved = false;
-    const uint32_t queued = atomic_load_explicit(&c->queued, memory_order_acquire);
-    for (; c->begun != queued && !c->wires[c->begun % GA_WIRES].x; c->begun++) {
+    for (; c->begun != c->queued && !c->wires[c->begun % GA_WIRES].x; c->begun++) {
         const int i = (int)(c->begun % GA_WIRES), number = c->queue[c->begun % GA_COMM_REQUESTS];
         request *r = &c->requests[number];
         c->on_wire[i] = number;
@@ -153,27 +99,7 @@ static bool advance_exchanges(ga_comm *c) {
     return moved;
 }
 
-static bool advance_call(ga_comm *c) {
-    if (!atomic_load_explicit(&c->called, memory_order_acquire)) return false;
-    call *k = &c->call;
-    int done = 0;
-    if (c->call_code == NOT_BEGUN) c->call_code = begin_call(c, k, &c->call_error);
-    if (c->call_code == GA_OK)
-        c->call_code = check(c, MPI_Test(&k->request, &done, MPI_STATUS_IGNORE), "a call", &c->call_error);
-    if (!done && c->call_code == GA_OK) return false;
-    if (c->call_code == GA_OK) end_call(c, k);
-    atomic_store_explicit(&c->called, 0, memory_order_relaxed);
-    finish(&c->call_done);
-    return true;
-}
-
-/* Moves everything along; true if anything has begun or ended. */
-static bool advance(ga_comm *c) {
-    const bool moved = advance_exchanges(c);
-    return advance_call(c) || moved;
-}
-
-/* === the thread ========================================================================================= */
+/* === opening and the thread ============================================================================= */
 
 /* Counts the ranks that share memory with this one. */
 static int count_local(ga_comm *c, ga_err *e) {
@@ -185,15 +111,19 @@ static int count_local(ga_comm *c, ga_err *e) {
     return GA_OK;
 }
 
+/* Sets own_mpi, and threaded: whether two threads may call MPI, one after the other. */
 static int open_mpi(ga_comm *c, ga_err *e) {
-    int level = 0;
-    if (c->own_mpi)
-        GA_TRY(check(c, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level), "MPI_Init_thread", e));
-    else
+    int ready = 0, level = 0;
+    GA_TRY(check(c, MPI_Initialized(&ready), "MPI_Initialized", e));
+    c->own_mpi = !ready;
+    if (ready)
         MPI_Query_thread(&level);
+    else
+        GA_TRY(check(c, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread", e));
     if (level < MPI_THREAD_FUNNELED)
         return ga_fail(e, GA_ENVIRONMENT, "MPI: thread level %d found, MPI_THREAD_FUNNELED (%d) expected: use an MPI "
                        "with thread support", level, MPI_THREAD_FUNNELED);
+    c->threaded = level >= (ready ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED);
     GA_TRY(check(c, MPI_Comm_dup(MPI_COMM_WORLD, &c->group), "MPI_Comm_dup", e));
     MPI_Comm_set_errhandler(c->group, MPI_ERRORS_RETURN);
     for (int i = 0; i < GA_WIRES && c->ranks.wire_bytes > 0; i++)
@@ -222,92 +152,69 @@ static int open_tables(ga_comm *c, ga_err *e) {
     return GA_OK;
 }
 
-static int open_all(ga_comm *c, ga_err *e) {
-    GA_TRY(open_mpi(c, e));
-    return open_tables(c, e);
-}
-
-static void close_all(ga_comm *c) {
-    for (int i = 0; i < GA_WIRES && c->ranks.wire_bytes > 0; i++) MPI_Comm_free(&c->wires[i].group);
-    MPI_Comm_free(&c->group);
-    if (c->own_mpi) MPI_Finalize();
-}
-
 static void *serve(void *arg) {
     ga_comm *c = arg;
-    int polls = 0, nap = NAP_LEAST;
+    int nap = NAP_LEAST;
     ga_flush_denormals(); /* as the threads that compute do */
-    const int code = open_all(c, &c->call_error);
-    c->call_code = code;
-    finish(&c->call_done);
-    while (code == GA_OK) {
-        const uint32_t bell = atomic_load_explicit(&c->bell, memory_order_acquire);
-        if (advance(c)) {
-            polls = 0;
-            nap = NAP_LEAST;
-            if (c->call.kind == CLOSE && atomic_load_explicit(&c->call_done, memory_order_relaxed)) break;
-            continue;
+    while (!atomic_load_explicit(&c->closing, memory_order_acquire)) {
+        const uint32_t busy = atomic_load_explicit(&c->busy, memory_order_acquire);
+        bool moved = false;
+        if (busy > 0 && !atomic_load_explicit(&c->waiting, memory_order_relaxed)
+            && pthread_mutex_trylock(&c->lock) == 0) {
+            moved = advance(c);
+            pthread_mutex_unlock(&c->lock);
         }
-        bool busy = false;
-        for (int i = 0; i < GA_WIRES; i++) busy = busy || c->wires[i].x != NULL;
-        if (atomic_load_explicit(&c->waiting, memory_order_acquire)) {
-            if (++polls > POLLS) sched_yield();
-        } else if (!busy) {
-            sleep_on(&c->bell, bell, 0);
-        } else {
-            sleep_on(&c->bell, bell, nap);
-            nap = nap < NAP_MOST / 2 ? 2 * nap : NAP_MOST;
-        }
+        nap = moved ? NAP_LEAST : nap < NAP_MOST / 2 ? 2 * nap : NAP_MOST;
+        sleep_on(&c->busy, busy, busy > 0 ? nap : 0);
     }
-    if (code == GA_OK) close_all(c);
     return NULL;
 }
 
-/* Waits until *done. */
-static void wait_for(ga_comm *c, _Atomic uint32_t *done, const char *operation) {
-    ga_watchdog_enter(&c->watchdog, operation);
-    atomic_fetch_add_explicit(&c->waiting, 1, memory_order_release);
-    ring(c);
-    for (int looks = 0; !atomic_load_explicit(done, memory_order_acquire); looks++) {
-        if (!c->threaded) {
-            if (!advance(c) && looks > POLLS) sched_yield();
-        } else if (looks > PATIENCE) {
-            sleep_on(done, 0, 0);
-        }
-    }
-    atomic_fetch_sub_explicit(&c->waiting, 1, memory_order_release);
-    ga_watchdog_leave(&c->watchdog);
+/* === waits ============================================================================================== */
+
+static void begin_wait(ga_comm *c, const char *operation) {
+    ga_pulse_enter(&c->pulse, operation);
+    atomic_store_explicit(&c->waiting, true, memory_order_relaxed);
+    pthread_mutex_lock(&c->lock);
 }
 
-static int make_call(ga_comm *c, call k, const char *operation, ga_err *e) {
-    k.request = MPI_REQUEST_NULL;
-    c->call = k;
-    c->call_code = NOT_BEGUN;
-    atomic_store_explicit(&c->call_done, 0, memory_order_relaxed);
-    atomic_store_explicit(&c->called, 1, memory_order_release);
-    wait_for(c, &c->call_done, operation);
-    if (c->call_code < 0 && e) *e = c->call_error;
-    return c->call_code;
+static void end_wait(ga_comm *c) {
+    pthread_mutex_unlock(&c->lock);
+    atomic_store_explicit(&c->waiting, false, memory_order_relaxed);
+    ga_pulse_leave(&c->pulse);
+}
+
+/* Waits for a call of MPI that `rc` is the result of, and moves exchanges along meanwhile. */
+static int finish(ga_comm *c, int rc, MPI_Request *call, const char *operation, ga_err *e) {
+    int done = 0, code = check(c, rc, operation, e);
+    for (int polls = 0; code == GA_OK && !done; polls++) {
+        code = check(c, MPI_Test(call, &done, MPI_STATUS_IGNORE), operation, e);
+        if (!done && !advance(c) && polls > POLLS) sched_yield();
+    }
+    return code;
 }
 
 /* === the face =========================================================================================== */
 
 static int start_thread(ga_comm *c, ga_err *e) {
     sigset_t all, before;
+    c->threaded = c->threaded && c->ranks.size > 1 && c->ranks.wire_bytes > 0;
+    if (!c->threaded) return GA_OK;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int rc = pthread_create(&c->thread, NULL, serve, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc) return ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc));
-    wait_for(c, &c->call_done, "MPI start");
-    if (c->call_code == GA_OK) return GA_OK;
-    pthread_join(c->thread, NULL);
-    if (e) *e = c->call_error;
-    return c->call_code;
+    return rc ? ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc)) : GA_OK;
+}
+
+static int open_all(ga_comm *c, ga_err *e) {
+    GA_TRY(open_mpi(c, e));
+    GA_TRY(open_tables(c, e));
+    GA_TRY(ga_pulse_connect(&c->pulse, c, e));
+    return start_thread(c, e);
 }
 
 int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
-    int ready = 0, level = 0;
     *out = NULL;
     ga_comm *c = ga_take(a, sizeof *c, 64, e);
     if (!c) return GA_BUG;
@@ -315,15 +222,12 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
     c->group = MPI_COMM_NULL;
     c->ranks.wire_bytes = wires.bytes;
     for (int i = 0; i < GA_WIRES && wires.base; i++) c->wires[i].base = (char *)wires.base + (size_t)i * wires.bytes;
-    GA_TRY(check(c, MPI_Initialized(&ready), "MPI_Initialized", e));
-    if (ready) MPI_Query_thread(&level);
-    c->own_mpi = !ready;
-    c->threaded = !ready || level == MPI_THREAD_MULTIPLE;
-    GA_TRY(ga_watchdog_open(&c->watchdog, e));
-    const int code = c->threaded ? start_thread(c, e) : open_all(c, e);
-    c->watchdog.rank = c->ranks.rank;
+    pthread_mutex_init(&c->lock, NULL);
+    ga_launcher_follow();
+    GA_TRY(ga_pulse_open(&c->pulse, e));
+    const int code = open_all(c, e);
     if (code < 0) {
-        ga_watchdog_close(&c->watchdog);
+        ga_pulse_close(&c->pulse);
         return code;
     }
     *out = c;
@@ -332,12 +236,20 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
 
 void ga_comm_close(ga_comm *c) {
     if (!c) return;
-    make_call(c, (call){.kind = CLOSE}, "MPI end", NULL);
-    ga_watchdog_enter(&c->watchdog, "MPI end");
-    if (c->threaded) pthread_join(c->thread, NULL);
-    else close_all(c);
-    ga_watchdog_leave(&c->watchdog);
-    ga_watchdog_close(&c->watchdog);
+    if (c->threaded) {
+        atomic_store_explicit(&c->closing, true, memory_order_release);
+        atomic_fetch_add_explicit(&c->busy, 1, memory_order_release);
+        wake(&c->busy);
+        pthread_join(c->thread, NULL);
+    }
+    ga_comm_barrier(c, NULL);
+    ga_pulse_enter(&c->pulse, "MPI end");
+    for (int i = 0; i < GA_WIRES && c->ranks.wire_bytes > 0; i++) MPI_Comm_free(&c->wires[i].group);
+    MPI_Comm_free(&c->group);
+    if (c->own_mpi) MPI_Finalize();
+    ga_pulse_leave(&c->pulse);
+    ga_pulse_close(&c->pulse);
+    pthread_mutex_destroy(&c->lock);
     free(c->small);
     free(c->ranks.parts);
     free(c->wires[0].send);
@@ -356,28 +268,32 @@ int ga_comm_local_size(const ga_comm *c) {
 }
 
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    MPI_Request call;
     if (n > INT_MAX || t == GA_BF16 || t == GA_F16 || t == GA_U8)
         return ga_fail(e, GA_BUG, "sum over ranks of %zu %s: at most %d F32, F64, I32 or I64 expected", n,
                        ga_dtype_name(t), INT_MAX);
     c->counts.collectives++;
     c->counts.bytes += (int64_t)(n * ga_dtype_bytes(t));
-    return make_call(c, (call){.kind = SUM, .buf = buf, .n = (int)n, .type = ga_mpi_type(t)}, "all-reduce", e);
+    begin_wait(c, "all-reduce");
+    const int rc = MPI_Iallreduce(MPI_IN_PLACE, buf, (int)n, ga_mpi_type(t), MPI_SUM, c->group, &call);
+    const int code = finish(c, rc, &call, "all-reduce", e);
+    end_wait(c);
+    return code;
 }
 
 int ga_comm_start(ga_comm *c, int number, const ga_exchange *x, ga_err *e) {
     GA_TRY(ga_exchange_check(x, number, e));
     request *r = &c->requests[number];
     if (r->started) return ga_fail(e, GA_BUG, "request %d: started again before its wait", number);
-    r->x = *x;
-    r->started = true;
-    r->code = GA_OK;
-    atomic_store_explicit(&r->done, 0, memory_order_relaxed);
-    const uint32_t queued = atomic_load_explicit(&c->queued, memory_order_relaxed);
-    c->queue[queued % GA_COMM_REQUESTS] = number;
-    atomic_store_explicit(&c->queued, queued + 1, memory_order_release);
     c->counts.collectives++;
     c->counts.bytes += ga_exchange_bytes(x);
-    ring(c);
+    pthread_mutex_lock(&c->lock);
+    *r = (request){.x = *x, .started = true};
+    c->queue[c->queued++ % GA_COMM_REQUESTS] = number;
+    const bool idle = atomic_fetch_add_explicit(&c->busy, 1, memory_order_release) == 0;
+    advance(c);
+    pthread_mutex_unlock(&c->lock);
+    if (c->threaded && idle) wake(&c->busy);
     return GA_OK;
 }
 
@@ -386,7 +302,10 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
         return ga_fail(e, GA_BUG, "request %d: not in 0..%d", number, GA_COMM_REQUESTS - 1);
     request *r = &c->requests[number];
     if (!r->started) return GA_OK;
-    wait_for(c, &r->done, "an exchange");
+    begin_wait(c, ga_exchange_name(&r->x));
+    for (int polls = 0; !r->done; polls++)
+        if (!advance(c) && polls > POLLS) sched_yield();
+    end_wait(c);
     r->started = false;
     if (r->code < 0 && e) *e = r->error;
     return r->code;
@@ -399,66 +318,79 @@ int ga_comm_progress(ga_comm *c, ga_err *e) {
 }
 
 int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {
+    MPI_Request call;
+    const size_t size = (size_t)c->ranks.size;
     if (n > GA_COMM_SMALL)
         return ga_fail(e, GA_BUG, "small sum of %zu numbers: at most %d expected", n, GA_COMM_SMALL);
     c->counts.small++;
-    return make_call(c, (call){.kind = SMALL, .buf = values, .n = (int)n}, "small sum", e);
+    memcpy(c->small + (size_t)c->ranks.rank * n, values, sizeof(double) * n);
+    begin_wait(c, "small sum");
+    const int rc = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->small, (int)n, MPI_DOUBLE, c->group, &call);
+    const int code = finish(c, rc, &call, "small sum", e);
+    end_wait(c);
+    for (size_t i = 0; i < n && code == GA_OK; i++) {
+        values[i] = c->small[i];
+        for (size_t rank = 1; rank < size; rank++) values[i] += c->small[rank * n + i];
+    }
+    return code;
 }
 
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
-    for (char *at = buf; bytes > 0;) {
+    int code = GA_OK;
+    for (char *at = buf; code == GA_OK && bytes > 0;) {
         const int part = bytes < INT_MAX ? (int)bytes : INT_MAX;
-        GA_TRY(make_call(c, (call){.kind = BROADCAST, .buf = at, .n = part, .root = root}, "broadcast", e));
+        MPI_Request call;
+        begin_wait(c, "broadcast");
+        code = finish(c, MPI_Ibcast(at, part, MPI_BYTE, root, c->group, &call), &call, "broadcast", e);
+        end_wait(c);
         at += part;
         bytes -= (size_t)part;
     }
-    return GA_OK;
+    return code;
 }
 
 int ga_comm_barrier(ga_comm *c, ga_err *e) {
-    return make_call(c, (call){.kind = BARRIER}, "barrier", e);
+    MPI_Request call;
+    begin_wait(c, "barrier");
+    const int code = finish(c, MPI_Ibarrier(c->group, &call), &call, "barrier", e);
+    end_wait(c);
+    return code;
 }
 
-/* The lowest value over the ranks, and the first rank with it. */
-static int lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
     struct {
         int value, rank;
     } pair = {value, c->ranks.rank};
-    GA_TRY(make_call(c, (call){.kind = LOWEST, .buf = &pair}, "agreement", e));
+    MPI_Request call;
+    begin_wait(c, "agreement");
+    const int rc = MPI_Iallreduce(MPI_IN_PLACE, &pair, 1, MPI_2INT, MPI_MINLOC, c->group, &call);
+    const int code = finish(c, rc, &call, "agreement", e);
+    end_wait(c);
     *low = pair.value;
     *rank = pair.rank;
-    return GA_OK;
-}
-
-int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
-    int low, rank;
-    if (code > 0) code = 0;
-    GA_TRY(lowest(c, code, &low, &rank, code < 0 ? NULL : e));
-    if (code < 0) return code;
-    return low == 0 ? GA_OK
-                    : ga_fail(e, (ga_status)low,
-                              "rank %d failed with code %d; its own line says why", rank, -low);
-}
-
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
-    uint64_t first = hash;
-    int low, rank;
-    GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
-    GA_TRY(lowest(c, first == hash ? 0 : -1, &low, &rank, e));
-    if (low == 0) return GA_OK;
-    return ga_fail(
-        e, GA_INPUT,
-        "rank %d runs another program, or with other options, than rank 0: start the same one "
-        "everywhere",
-        rank);
+    return code;
 }
 
 void ga_comm_abort(ga_comm *c, int exit_code) {
     if (c->ranks.size == 1) return;
-    make_call(c, (call){.kind = ABORT, .n = exit_code}, "MPI abort", NULL);
+    ga_pulse_fail(&c->pulse, exit_code);
+    begin_wait(c, "MPI abort");
+    MPI_Abort(c->group, exit_code);
     _exit(exit_code);
 }
 
 ga_comm_counts ga_comm_counted(const ga_comm *c) {
     return c->counts;
+}
+
+void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle) {
+    ga_pulse_says(&c->pulse, doing, cycle);
+}
+
+void ga_comm_saved(ga_comm *c, const char *checkpoint) {
+    ga_pulse_saved(&c->pulse, checkpoint);
+}
+
+ga_pulse *ga_comm_pulse(ga_comm *c) {
+    return c->ranks.size > 1 ? &c->pulse : NULL;
 }

@@ -2,8 +2,8 @@
  * small sums, the identifier of NCCL's group) go over TCP connections to rank 0, which adds them in
  * the order of the ranks; device_nccl.c reduces buffers of the device. */
 #include "ranks/comm.h"
+#include "ranks/pulse.h"
 #include "ranks/rendezvous.h"
-#include "ranks/watchdog.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ typedef enum operation { SUM, LOWEST, BROADCAST } operation;
 struct ga_comm {
     int rank, size;
     ga_comm_counts counts;
-    ga_watchdog watchdog;
+    ga_pulse pulse;
     int sockets[GA_RANKS_MAX];
 };
 
@@ -45,9 +45,9 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
     if (!c) return GA_BUG;
     c->rank = r.rank;
     c->size = r.size;
-    GA_TRY(ga_watchdog_open(&c->watchdog, e));
-    c->watchdog.rank = c->rank;
+    GA_TRY(ga_pulse_open(&c->pulse, e));
     int code = ga_rendezvous_connect(&r, c->sockets, e);
+    if (code == GA_OK) code = ga_pulse_connect(&c->pulse, c, e);
     if (code < 0)
         ga_comm_close(c);
     else
@@ -59,7 +59,7 @@ void ga_comm_close(ga_comm *c) {
     if (!c) return;
     for (int i = 0; i < c->size; i++)
         if (c->sockets[i] >= 0) close(c->sockets[i]);
-    ga_watchdog_close(&c->watchdog);
+    ga_pulse_close(&c->pulse);
 }
 
 int ga_comm_rank(const ga_comm *c) {
@@ -160,10 +160,10 @@ static int combine_all(ga_comm *c, operation op, ga_dtype t, void *buf, size_t b
     header h = {op, t, bytes};
     int code = GA_OK;
     if (c->size == 1) return GA_OK;
-    ga_watchdog_enter(&c->watchdog, what);
+    ga_pulse_enter(&c->pulse, what);
     for (size_t at = 0; at < bytes && code == GA_OK; at += CHUNK)
         code = combine_chunk(c, &h, (char *)buf + at, bytes - at < CHUNK ? bytes - at : CHUNK, e);
-    ga_watchdog_leave(&c->watchdog);
+    ga_pulse_leave(&c->pulse);
     return code;
 }
 
@@ -227,9 +227,9 @@ static int broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
 }
 
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
-    ga_watchdog_enter(&c->watchdog, "broadcast");
+    ga_pulse_enter(&c->pulse, "broadcast");
     int code = broadcast(c, buf, bytes, root, e);
-    ga_watchdog_leave(&c->watchdog);
+    ga_pulse_leave(&c->pulse);
     return code;
 }
 
@@ -238,37 +238,18 @@ int ga_comm_barrier(ga_comm *c, ga_err *e) {
     return sum(c, &nothing, 1, GA_I32, "barrier", e);
 }
 
-static int lowest(ga_comm *c, int value, lowest_value *out, ga_err *e) {
-    *out = (lowest_value){value, c->rank};
-    return combine_all(c, LOWEST, GA_I32, out, sizeof *out, "agreement", e);
-}
-
-int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
-    lowest_value worst;
-    if (code > 0) code = 0;
-    GA_TRY(lowest(c, code, &worst, code < 0 ? NULL : e));
-    if (code < 0) return code;
-    if (worst.value == 0) return GA_OK;
-    return ga_fail(e, (ga_status)worst.value, "rank %d failed with code %d; its own line says why",
-                   worst.rank, -worst.value);
-}
-
-int ga_comm_handshake(ga_comm *c, uint64_t hash, ga_err *e) {
-    uint64_t first = hash;
-    lowest_value worst;
-    GA_TRY(ga_comm_broadcast(c, &first, sizeof first, 0, e));
-    GA_TRY(lowest(c, first == hash ? 0 : -1, &worst, e));
-    if (worst.value == 0) return GA_OK;
-    return ga_fail(
-        e, GA_INPUT,
-        "rank %d runs another program, or with other options, than rank 0: start the same one "
-        "everywhere",
-        worst.rank);
+int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
+    lowest_value all = {value, c->rank};
+    GA_TRY(combine_all(c, LOWEST, GA_I32, &all, sizeof all, "agreement", e));
+    *low = all.value;
+    *rank = all.rank;
+    return GA_OK;
 }
 
 /* The other ranks notice at their next message that the connection is closed. */
 void ga_comm_abort(ga_comm *c, int exit_code) {
     if (c->size == 1) return;
+    ga_pulse_fail(&c->pulse, exit_code);
     for (int i = 0; i < c->size; i++)
         if (c->sockets[i] >= 0) shutdown(c->sockets[i], SHUT_RDWR);
     _exit(exit_code);
@@ -276,4 +257,16 @@ void ga_comm_abort(ga_comm *c, int exit_code) {
 
 ga_comm_counts ga_comm_counted(const ga_comm *c) {
     return c->counts;
+}
+
+void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle) {
+    ga_pulse_says(&c->pulse, doing, cycle);
+}
+
+void ga_comm_saved(ga_comm *c, const char *checkpoint) {
+    ga_pulse_saved(&c->pulse, checkpoint);
+}
+
+ga_pulse *ga_comm_pulse(ga_comm *c) {
+    return c->size > 1 ? &c->pulse : NULL;
 }

@@ -26,6 +26,11 @@ int ga_exchange_check(const ga_exchange *x, int request, ga_err *e) {
     return GA_OK;
 }
 
+const char *ga_exchange_name(const ga_exchange *x) {
+    static const char *const NAMES[] = {"all-reduce", "reduce-scatter", "all-gather"};
+    return NAMES[x->kind];
+}
+
 int64_t ga_exchange_bytes(const ga_exchange *x) {
     return x->n * (int64_t)ga_dtype_bytes(x->kind == GA_ALL_GATHER ? x->type : x->wire);
 }

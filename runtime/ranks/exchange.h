@@ -33,6 +33,8 @@ int64_t ga_cut(const ga_exchange *x, int i, int size);
 /* GA_BUG unless the fields fit together. */
 int ga_exchange_check(const ga_exchange *x, int request, ga_err *e);
 
+const char *ga_exchange_name(const ga_exchange *x); /* of its kind, for messages */
+
 /* Bytes that one rank's values have on the wire: those of the counters. */
 int64_t ga_exchange_bytes(const ga_exchange *x);
 

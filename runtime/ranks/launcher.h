@@ -9,4 +9,7 @@
  * start the program instead. */
 int ga_launcher_check(int size, const char *what, ga_err *e);
 
+/* Where mpirun or srun has started this process it ends when they do, whatever ended them. */
+void ga_launcher_follow(void);
+
 #endif

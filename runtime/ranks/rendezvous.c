@@ -2,8 +2,11 @@
  * without a valid hello within two seconds is dropped. */
 #include "ranks/rendezvous.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -121,11 +124,11 @@ static void tune(int socket) {
     setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
-static int resolve(const ga_rendezvous *r, struct addrinfo **out, ga_err *e) {
+static int resolve(const ga_rendezvous *r, const char *address, struct addrinfo **out, ga_err *e) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    int rc = getaddrinfo(r->address, r->port, &hints, out);
+    int rc = getaddrinfo(address, r->port, &hints, out);
     if (rc == 0) return GA_OK;
-    return ga_fail(e, GA_ENVIRONMENT, "MASTER_ADDR: '%.100s': %s", r->address, gai_strerror(rc));
+    return ga_fail(e, GA_ENVIRONMENT, "MASTER_ADDR: '%.100s': %s", address, gai_strerror(rc));
 }
 
 static bool is_loopback(const ga_rendezvous *r) {
@@ -175,10 +178,15 @@ static int fail_missing(const ga_rendezvous *r, const int *sockets, ga_err *e) {
                    GA_RENDEZVOUS_SECONDS, r->port, list);
 }
 
+static double begin(const ga_rendezvous *r, int *sockets) {
+    for (int i = 0; i < r->size; i++) sockets[i] = -1;
+    return ga_clock() + GA_RENDEZVOUS_SECONDS;
+}
+
 /* Rank 0 accepts connections until all ranks are there. */
-static int gather(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
-    int listener = -1, missing = r->size - 1;
-    GA_TRY(open_listener(r, &listener, e));
+int ga_rendezvous_gather(const ga_rendezvous *r, int listener, int *sockets, ga_err *e) {
+    const double deadline = begin(r, sockets);
+    int missing = r->size - 1;
     while (missing > 0 && wait_for(listener, POLLIN, deadline)) {
         int s = accept(listener, NULL, NULL);
         if (s < 0) continue;
@@ -202,6 +210,8 @@ static int try_address(const ga_rendezvous *r, const struct addrinfo *a) {
     int s = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (s < 0) return -1;
     double deadline = ga_clock() + HELLO_SECONDS + 1;
+    const struct timeval limit = {.tv_sec = HELLO_SECONDS};
+    setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* of connect: an address may lead nowhere */
     if (connect(s, a->ai_addr, a->ai_addrlen) == 0 && move_all(s, &h, sizeof h, true, deadline) &&
         move_all(s, &answer, sizeof answer, false, deadline) && answer.magic == hello_magic &&
         answer.nonce == r->nonce && answer.rank == 0 && answer.size == r->size)
@@ -210,15 +220,24 @@ static int try_address(const ga_rendezvous *r, const struct addrinfo *a) {
     return -1;
 }
 
-/* Another rank connects to rank 0; it retries until the deadline. */
-static int join_group(const ga_rendezvous *r, int *sockets, double deadline, ga_err *e) {
+/* A socket by one of the addresses with this name, or -1; *code is negative if the name leads nowhere. */
+static int try_name(const ga_rendezvous *r, const char *name, int *code, ga_err *e) {
     struct addrinfo *list = NULL;
+    int s = -1;
+    *code = resolve(r, name, &list, e);
+    for (struct addrinfo *a = list; *code == 0 && a && s < 0; a = a->ai_next) s = try_address(r, a);
+    if (*code == 0) freeaddrinfo(list);
+    return s;
+}
+
+/* Another rank connects to rank 0; it retries until the deadline. */
+int ga_rendezvous_join(const ga_rendezvous *r, int *sockets, ga_err *e) {
+    const double deadline = begin(r, sockets);
     while (sockets[0] < 0 && ga_clock() < deadline) {
-        int code = resolve(r, &list, e);
-        for (struct addrinfo *a = list; code == 0 && a && sockets[0] < 0; a = a->ai_next)
-            sockets[0] = try_address(r, a);
-        if (code == 0) freeaddrinfo(list);
-        list = NULL;
+        char names[sizeof r->address], *rest = names, *name;
+        int code = 0;
+        memcpy(names, r->address, sizeof names);
+        while (sockets[0] < 0 && (name = strsep(&rest, " "))) sockets[0] = try_name(r, name, &code, e);
         if (sockets[0] < 0) pause_ms(RETRY_MS);
         if (code < 0 && ga_clock() >= deadline) return code;
     }
@@ -230,8 +249,42 @@ static int join_group(const ga_rendezvous *r, int *sockets, double deadline, ga_
 }
 
 int ga_rendezvous_connect(const ga_rendezvous *r, int *sockets, ga_err *e) {
-    double deadline = ga_clock() + GA_RENDEZVOUS_SECONDS;
-    for (int i = 0; i < r->size; i++) sockets[i] = -1;
+    int listener;
+    begin(r, sockets);
     if (r->size == 1) return GA_OK;
-    return r->rank == 0 ? gather(r, sockets, deadline, e) : join_group(r, sockets, deadline, e);
+    if (r->rank > 0) return ga_rendezvous_join(r, sockets, e);
+    GA_TRY(open_listener(r, &listener, e));
+    return ga_rendezvous_gather(r, listener, sockets, e);
+}
+
+/* The addresses of this machine that others may reach, and at last the one that only ranks on it reach. */
+static void list_addresses(char *out, size_t size) {
+    struct ifaddrs *list = NULL;
+    size_t used = 0;
+    if (getifaddrs(&list) != 0) list = NULL;
+    for (const struct ifaddrs *a = list; a; a = a->ifa_next) {
+        char text[INET_ADDRSTRLEN];
+        if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || !(a->ifa_flags & IFF_UP) ||
+            (a->ifa_flags & IFF_LOOPBACK) || used + sizeof text + sizeof "127.0.0.1" > size)
+            continue;
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)a->ifa_addr)->sin_addr, text, sizeof text);
+        used += (size_t)snprintf(out + used, size - used, "%s ", text);
+    }
+    snprintf(out + used, size - used, "127.0.0.1");
+    freeifaddrs(list);
+}
+
+int ga_rendezvous_listen_anywhere(ga_rendezvous *r, int *listener, ga_err *e) {
+    struct sockaddr_in6 at;
+    socklen_t bytes = sizeof at;
+    list_addresses(r->address, sizeof r->address);
+    snprintf(r->port, sizeof r->port, "0");
+    r->nonce = (uint64_t)(ga_clock() * 1e9) ^ (uint64_t)getpid() << 40;
+    GA_TRY(open_listener(r, listener, e));
+    if (getsockname(*listener, (struct sockaddr *)&at, &bytes) == 0) {
+        snprintf(r->port, sizeof r->port, "%d", ntohs(at.sin6_port)); /* sin_port of IPv4 lies there too */
+        return GA_OK;
+    }
+    close(*listener);
+    return ga_fail(e, GA_ENVIRONMENT, "rank 0: its port: %s", strerror(errno));
 }

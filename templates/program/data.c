@@ -20,7 +20,7 @@ static int open_data(model *m, const ga_options *o, ga_err *e) {
     m->data = (ga_loader_config){
         .data = {&m->train, $split},
         .batch = B, $serving
-        .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm),
+        .rank = ga_comm_rank(m->comm), .world = ga_comm_size(m->comm), .comm = m->comm,
         .seed = m->seed, .shuffle = SHUFFLE, .overfit = o->overfit,
     };
     $evaluation

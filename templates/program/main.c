@@ -231,7 +231,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
-//@ run(name, sample, ema, patience, uncounted)
+//@ run(name, ranks, sample, ema, patience, uncounted)
 static int run(model *m, const ga_options *o, ga_err *e) {
     if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
     GA_TRY($(name)_model_open(m, o, e));
@@ -241,6 +241,9 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         ga_say("these are the initial values; --resume latest or --init FILE takes others");
     if (o->sample) {
 //% if sample then
+//% if ranks then
+        ga_comm_says(m->comm, GA_EVALUATES, m->count.cycle);
+//% end
 //% if ema then
         GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
 //% end

@@ -1,4 +1,4 @@
-//@ head(header, facts, plateau)
+//@ head(header, facts, ranks, plateau)
 $header
 #include "probes.h"
 
@@ -7,6 +7,9 @@ $header
 #include <string.h>
 
 #include "runtime/files/file.h"
+//% if ranks then
+#include "runtime/log/start.h"
+//% end
 //% if plateau then
 #include "runtime/loop/plateau.h"
 //% end
@@ -17,11 +20,14 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ema, shift, before, measured, split)
+//@ evaluate(name, device, ranks, ema, shift, before, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
     int64_t batches = ga_eval_batches(&eval);
+//% if ranks then
+    ga_comm_says(m->comm, GA_EVALUATES, m->count.cycle);
+//% end
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0; /* those of a cycle in which --resume has begun */
 //% if shift then
     m->sums[SUM_SHIFT] = m->target_shift;
@@ -123,10 +129,10 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, wires, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, ranks, scale_started, numbers_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
-//% if wires then
+//% if ranks and not device then
     const ga_wires wires = {m->memory[ARENA_WIRES].base, WIRE_BYTES};
     GA_TRY(ga_comm_open(&m->comm, runtime, wires, e));
 //% else
@@ -149,6 +155,10 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
     GA_TRY(open_data(m, o, e));
+//% if ranks then
+    const ga_ckpt_state now = state_of(m);
+    GA_TRY(ga_start_same_inputs(o, &now, m->comm, e));
+//% end
     $length
     $schedule_lines
     m->cycles = o->cycles ? o->cycles : cycles;
@@ -168,12 +178,16 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);
 //% end
     GA_TRY(open_run(m, o, resumed, e));
+//% if ranks then
+    const ga_ckpt_config all = checkpoint_config(m, NULL);
+    GA_TRY(ga_start_same_values(&all, e));
+//% end
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
     return $(name)_model_refresh(m, e);
 }
 
-//@ open(name, device, target)
+//@ open(name, device, ranks, target)
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
@@ -196,6 +210,9 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
         .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed,
         .overfit = o->overfit});
     m->started = true;
+//% if ranks then
+    ga_comm_says(m->comm, GA_COMPUTES, m->count.cycle + 1);
+//% end
     ga_run_begin(&m->run, o->quiet);
     return 0;
 }

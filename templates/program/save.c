@@ -110,10 +110,13 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, device, scaled, scale, last_scale)
+//@ dump(name, device, ranks, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     if (ga_comm_rank(m->comm) != 0) return 0;
     char path[GA_PATH_MAX];
+//% if ranks then
+    ga_comm_says(m->comm, GA_SAVES, m->count.cycle);
+//% end
 //% if device then
     GA_TRY($(name)_model_download(m, e));
 //% end

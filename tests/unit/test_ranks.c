@@ -185,6 +185,11 @@ static void agreement(void **state) {
     char who[64];
     snprintf(who, sizeof who, "rank %d runs another program", last);
     assert_has(e.msg, who);
+    const ga_fact facts[] = {{"--cycles", "40"}, {"--seed", g->rank == last ? "9" : "1"}};
+    assert_int_equal(ga_comm_same_facts(g->comm, facts, 1, &e), 0);
+    assert_int_equal(ga_comm_same_facts(g->comm, facts, 2, &e), GA_INPUT);
+    snprintf(who, sizeof who, "rank %d: --seed is 9, rank 0 has 1", last);
+    assert_string_equal(e.msg, who);
 }
 
 /* A mid-cycle save has one gradient per rank; each rank loads its own. */

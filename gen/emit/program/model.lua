@@ -95,7 +95,7 @@ end
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
-        nominal = nominal_of(config), best = config.best ~= nil, wires = own.wires or false,
+        nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
         scale_started = scaler.lines(config).scale_started,
         numbers_started = save.numbers_started(config, updates) }
 end
@@ -106,15 +106,18 @@ function model.render(g, config, facts, context, updates, header)
     local plateau, before, list = config.schedule.rule.plateau or false, measured(config)
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
-            facts = text.block(facts_text(g, config, facts, context.target)), plateau = plateau } },
-        { "evaluate", { name = name, device = own.device, ema = config.optimizer.own.ema ~= nil,
-            shift = metrics.adds(config, "shift"), before = before, measured = list,
+            facts = text.block(facts_text(g, config, facts, context.target)), ranks = config.mode.ranks or false,
+            plateau = plateau } },
+        { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,
+            ema = config.optimizer.own.ema ~= nil, shift = metrics.adds(config, "shift"), before = before,
+            measured = list,
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, target = text.ident(context.target.name) } },
+        { "open", { name = name, device = own.device, ranks = config.mode.ranks or false,
+            target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel } },
         sample.possible(g, config) and { "sample", {} },
     })

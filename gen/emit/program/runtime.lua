@@ -11,14 +11,17 @@ local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data",
     "files/ckpt_load", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder", "files/layout",
     "files/safetensors", "files/safetensors_file", "files/safetensors_load",
     "files/safetensors_names", "log/log", "log/options", "log/progress", "log/run", "log/run_record",
-    "loop/cycle", "loop/epochs", "loop/stop", "ranks/launcher", "ranks/watchdog" }
+    "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
+
+-- More of it for several ranks.
+local RANKS = { "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous" }
 
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)
     local list = target.threads and table.move(RUNTIME, 1, #RUNTIME, 2, { "base/team" }) or ordered.copy(RUNTIME)
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
-        config.best and { "loop/best" } or {}, config.mode.ranks and { "ranks/exchange" } or {},
+        config.best and { "loop/best" } or {}, config.mode.ranks and RANKS or {},
         target.runtime(config) } do
         table.move(own, 1, #own, #list + 1, list)
     end

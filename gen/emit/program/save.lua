@@ -68,8 +68,8 @@ function save.render(g, config, facts, context, updates, header)
             best = config.best ~= nil } },
         { "save", { name = name, device = own.device } },
         not own.device and { "save_to", { name = name } },
-        { "dump", { name = name, device = own.device, scaled = scale.scaled, scale = scale.scale,
-            last_scale = scale.last_scale } },
+        { "dump", { name = name, device = own.device, ranks = config.mode.ranks or false, scaled = scale.scaled,
+            scale = scale.scale, last_scale = scale.last_scale } },
     })
 end
 

@@ -38,8 +38,8 @@ end
 function c_files.sizes() return {} end
 
 --- More arguments of model.c.
-function c_files.model(config)
-    return ordered.copy(c_files.main(), { device_arenas = NOTHING, wires = config.mode.ranks or false })
+function c_files.model()
+    return ordered.copy(c_files.main(), { device_arenas = NOTHING })
 end
 
 --- More constants of model.c: { name, value }.
@@ -64,7 +64,7 @@ function c_files.engines() return { "self", "mpi" } end
 --- Whether a header of the runtime belongs to the program.
 function c_files.wants_header(name)
     return not (name:match("device") or name:match("cuda") or name:match("nccl")
-        or name:match("rendezvous") or name:match("sha256"))
+        or name:match("sha256"))
 end
 
 return c_files

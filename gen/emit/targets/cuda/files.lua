@@ -118,12 +118,12 @@ function cuda_files.makefile()
 end
 
 local DEVICE = { "device/device", "device/device_cache", "device/device_kernels", "files/sha256" }
-local RANKS = { "device/device_nccl", "ranks/rendezvous" }
 
 --- Further parts of the runtime that the program links.
 function cuda_files.runtime(config)
     local list = ordered.copy(DEVICE)
-    return config.mode.ranks and table.move(RANKS, 1, #RANKS, #list + 1, list) or list
+    if config.mode.ranks then list[#list + 1] = "device/device_nccl" end
+    return list
 end
 
 --- The implementations of comm.h that the program can be built with.
