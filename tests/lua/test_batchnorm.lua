@@ -373,6 +373,17 @@ add("ranks: the CUDA target equals the C target", function(t)
     programs.close(found, expected, 1e-11, { "parameters", "state" })
 end)
 
+add("ranks: the shipped specs with batchnorm are planned for ranks", function(t)
+    local shipped = dofile "tests/lua/shipped.lua"
+    for _, name in ipairs { "resnet18_tutorial", "resnet18_cifar10" } do
+        local programs = shipped.open(t, "cifar-10-batches-bin")
+        local path = ("%s/%s_ranks.lua"):format(programs.folder(), name)
+        t.write(path, shipped.text(t, name))
+        local result = programs.gagen { "plan", path, "--set", 'parallel="ddp"' }
+        t.equal(result.status, 0, result.err)
+    end
+end)
+
 add("counters in files of other writers are integers", function(t)
     local programs, p = build(t, "micro", 10, 3, "")
     local start = start_with(t, programs, p, "bn.num_batches_tracked", string.pack("<i8", 41), "I64")
