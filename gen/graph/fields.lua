@@ -27,6 +27,7 @@ fields.graph = {
     sums = "tensor: the sums of a cycle: losses, weights, hits",
     output = "tensor: what the model gives; nil if there are several, or if it is never whole",
     d_output = "tensor: its gradient (autodiff)",
+    ranks = "whether several processes may share a cycle",
     residues = "whether sums over the micro-steps keep what they round off (accumulate)",
     half_sums = "whether they are stored in bf16 (accumulate)",
     groups = "map from index to group: parameters with one update rule (optimize)",
@@ -38,11 +39,12 @@ fields.graph = {
     head = "the last layer where it runs by rows: { x, weight, bias, classes, in_out, shape } (head_by_rows)",
     trained_elements = "of the flat space, up to the end of the trained parameters (layout)",
     summed_elements = "up to the end of what has a place beside the gradients: trained or collected (layout)",
+    moved_elements = "up to the end of the running statistics that micro-steps move (layout)",
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of }; of = { first_bucket, "
-        .. "bucket_layers }: it has layers of a region (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
+        .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
     collectives = "{ kind, bucket, n, offset }, in the order of the buckets (collectives)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",

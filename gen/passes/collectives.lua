@@ -5,7 +5,8 @@
 --
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
--- For all other buckets a loop counts as one node.
+-- For all other buckets a loop counts as one node. What a cycle collects is complete before the backward pass: its
+-- bucket starts behind the first gradient, so that a backward pass from the output's gradient starts it too.
 local diag = require "base.diag"
 local graph = require "graph.graph"
 
@@ -48,6 +49,29 @@ local function note(node, field, value)
     table.insert(node[field], value)
 end
 
+-- The node behind which a bucket starts: the last writer of its gradients; for what a cycle collects, the node that
+-- completes the first gradient.
+local function start_of(g, bucket, outer, position)
+    local first, last
+    for _, param in ipairs(bucket.collected and g.params or bucket.params) do
+        local node = outer[param]
+        if node and (not first or position[node] < position[first]) then first = node end
+        if node and (not last or position[node] > position[last]) then last = node end
+    end
+    return bucket.collected and first or last
+end
+
+-- Why a bucket is what it is.
+local function reason(bucket, collective, limit)
+    if bucket.collected then
+        return ("collected over a cycle for running statistics; its %s starts behind the first complete gradient")
+            :format(collective)
+    end
+    return bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(limit,
+        collective) or ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete")
+        :format(limit, collective)
+end
+
 local function check_number(g, config)
     if #g.buckets <= MOST then return end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
@@ -69,20 +93,12 @@ function collectives.run(g, config)
                 note(last, "completes_layers", { first = i, layers = bucket.of.bucket_layers, loop = loop })
             end
         else
-            local after
-            for _, param in ipairs(bucket.params) do
-                local node = outer[param]
-                if not after or position[node] > position[after] then after = node end
-            end
-            note(after, "completes", i)
+            note(start_of(g, bucket, outer, position), "completes", i)
         end
         g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
             offset = bucket.offset }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(
-                config.bucket_elements, reduces.collective)
-            or ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete"):format(
-                config.bucket_elements, reduces.collective))
+            reason(bucket, reduces.collective, config.bucket_elements))
     end
     return true
 end

@@ -20,8 +20,10 @@ layout.ALIGN = 16      -- elements: 64 bytes of f32
 local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
 
 -- The part of the flat space of a parameter. Trained parameters ("used") come first, then buffers with statistics
--- collected over a cycle, then the rest.
-local function part_of(param) return param.used and "used" or param.collected and "collected" or "rest" end
+-- collected over a cycle, then those that micro-steps move, then the rest.
+local function part_of(param)
+    return param.used and "used" or param.collected and "collected" or param.buffer and "moved" or "rest"
+end
 
 -- Whether the groups of a parameter's layers, { { index, from, count }, ... }, come before those of another in a layer
 -- of both; nil: they are the same.
@@ -141,7 +143,7 @@ end
 
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
 -- layers of a region that is larger, from the last layer down, as the backward pass completes them. A parameter or a
--- layer that is larger alone has a bucket of its own.
+-- layer that is larger alone has a bucket of its own, and so has all that a cycle collects.
 --   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
 local function buckets(g, items, limit)
     g.buckets = {}
@@ -165,6 +167,11 @@ local function buckets(g, items, limit)
             last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}) }
             add(last)
         end
+    end
+    local n = g.summed_elements - g.trained_elements
+    if n > 0 then
+        add { offset = g.trained_elements, n = n, collected = true,
+            params = ordered.collect(g.params, function(param) return param.collected and param end) }
     end
 end
 
@@ -237,7 +244,8 @@ function layout.run(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
     g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
-    g.flat_elements = place_parameters(items_of(g, "rest"), g.summed_elements)
+    g.moved_elements = place_parameters(items_of(g, "moved"), g.summed_elements)
+    g.flat_elements = place_parameters(items_of(g, "rest"), g.moved_elements)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)

@@ -340,7 +340,7 @@ end
 -- Running statistics that follow those of a whole cycle.
 local function move_statistics(g, config, step)
     graph.walk(g.forward, function(node)
-        if node.op ~= "batchnorm_collect" then return end
+        if node.op ~= "batchnorm_collect" and node.op ~= "batchnorm_add" then return end
         local mean = node.outs.running_mean.tensor.param
         local context = over_layers(g, config, { count = mean.count, param = mean })
         local ins, outs = { { "step", step } }, {}

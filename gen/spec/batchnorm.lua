@@ -32,8 +32,8 @@ function batchnorm.open(g)
     return #open > 0 and names_of(open) or nil, open[1]
 end
 
---- Refuses padded micro-batches, several ranks and open batch.rows where statistics would be wrong; warns if
---- accumulation leaves the groups as small as a micro-batch.
+--- Refuses padded micro-batches and open batch.rows where statistics would be wrong; warns if accumulation or ranks
+--- leave the groups as small as a micro-batch.
 function batchnorm.check(g, c)
     local nodes = batchnorm.nodes(g)
     if #nodes == 0 then return end
@@ -41,16 +41,13 @@ function batchnorm.check(g, c)
     if c.data.last == "pad" then
         diag.fail(nodes[1].at, ("batchnorm %s: data.last = \"pad\" fills a micro-batch with rows that are not there, "
             .. "expected \"drop\""):format(names_of(nodes)), {})
-    elseif c.mode.ranks then
-        diag.fail(nodes[1].at, ("batchnorm %s: parallel is \"%s\": the ranks' running statistics are not combined, "
-            .. "expected \"%s\""):format(names_of(nodes), c.parallel, c.catalog.modes.default), {})
     elseif c.rows_open and open then
         diag.fail(first.at, ("batchnorm %s: batch.rows is \"auto\", but the statistics are those of a micro-batch: "
             .. "expected batchnorm { rows = N }"):format(open), {})
-    elseif c.largest > 1 and open then
+    elseif c.largest * c.ranks > 1 and open then
         diag.warn(first.at, ("batchnorm %s: statistics are those of each micro-batch of %s rows, not of the %s "
             .. "rows of an update, as torch's are; batchnorm { rows = N } says so and silences this"):format(open,
-            text.commas(c.batch), text.commas(c.batch * c.largest)))
+            text.commas(c.batch), text.commas(c.batch * c.largest * c.ranks)))
     end
 end
 

@@ -88,6 +88,7 @@ static ga_micro *begin_training(const ga_loader_config *c, const ga_place *p, ch
                                 int64_t n, int64_t first) {
     ga_micro *micro = begin_batch(c->data.source, c->batch, batch, n, first);
     micro->row = ((int64_t)p->r * c->world + c->rank) * c->batch;
+    micro->before = p->r;
     micro->cycle = p->cycle;
     micro->training = 1;
     micro->seed = c->seed;

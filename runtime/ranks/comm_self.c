@@ -16,7 +16,7 @@ int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
     (void)wires;
     *out = NULL;
     GA_TRY(ga_launcher_check(
-        1, "this program was built for one: build it with make COMM=mpi, or start it once", e));
+        1, "this program was built for one: start it once; several need parallel in the spec, and make COMM=mpi", e));
     *out = ga_take(a, sizeof(ga_comm), 64, e);
     return *out ? GA_OK : GA_BUG;
 }

@@ -100,13 +100,13 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_collect(fn, params, source, C, groups, rows)
+//@ batchnorm_collect(fn, params, source, C, groups)
 /* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier
  * micro-steps joined with $groups more groups
  * $source */
 static void $fn($params) {
-    enum { C = $C, GROUPS = $groups, ROWS = $rows, TILE = 256 };
-    const int before = (int)(micro->row / ROWS) * GROUPS;
+    enum { C = $C, GROUPS = $groups, TILE = 256 };
+    const int before = (int)micro->before * GROUPS;
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); micro->training && ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
         for (int g = 0; g < GROUPS; g++) {
@@ -119,6 +119,29 @@ static void $fn($params) {
             }
         }
         if (from == 0) batches[0] = (real)(before + GROUPS);
+    }
+}
+
+//@ batchnorm_add(fn, params, source, C, groups)
+/* $fn: in training, what $groups groups of $C channels add to the sums of the cycle over all ranks: d = average
+ * - running average, variance + d^2, and the number of groups; no rank changes the running average in a cycle
+ * $source */
+static void $fn($params) {
+    enum { C = $C, GROUPS = $groups, TILE = 256 };
+    const bool adds = micro->before > 0;
+    for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); micro->training && ga_tile_next(&t);) {
+        const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
+        for (int c = from; c < to; c++) {
+            real sum = adds ? running_mean[c] : 0, squares = adds ? running_var[c] : 0;
+            for (int g = 0; g < GROUPS; g++) {
+                const real apart = mean[g * C + c] - centre[c];
+                sum += apart;
+                squares += var[g * C + c] + apart * apart;
+            }
+            running_mean[c] = sum;
+            running_var[c] = squares;
+        }
+        if (from == 0) batches[0] = (adds ? batches[0] : 0) + GROUPS;
     }
 }
 

@@ -74,13 +74,13 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ batchnorm_collect(fn, params, source, threads, C, groups, rows)
+//@ batchnorm_collect(fn, params, source, threads, C, groups)
 /* $fn: in training, average and variance of all values of $C channels in the cycle so far: those of earlier
  * micro-steps joined with $groups more groups
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, GROUPS = $groups, ROWS = $rows };
-    const int before = (int)(micro->row / ROWS) * GROUPS;
+    enum { C = $C, GROUPS = $groups };
+    const int before = (int)micro->before * GROUPS;
     if (!micro->training) return;
     for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
         real middle = before > 0 ? running_mean[c] : (real)0, spread = before > 0 ? running_var[c] : (real)0;
@@ -93,6 +93,27 @@ GA_KERNEL($threads) $fn($params) {
         running_mean[c] = middle;
         running_var[c] = spread;
         if (c == 0) batches[0] = (real)(before + GROUPS);
+    }
+}
+
+//@ batchnorm_add(fn, params, source, threads, C, groups)
+/* $fn: in training, what $groups groups of $C channels add to the sums of the cycle over all ranks: d = average
+ * - running average, variance + d^2, and the number of groups; no rank changes the running average in a cycle
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { C = $C, GROUPS = $groups };
+    const bool adds = micro->before > 0;
+    if (!micro->training) return;
+    for (ga_int64 c = ga_thread_first(); c < C; c += ga_thread_count()) {
+        real sum = adds ? running_mean[c] : (real)0, squares = adds ? running_var[c] : (real)0;
+        for (int g = 0; g < GROUPS; g++) {
+            const real apart = mean[g * C + c] - centre[c];
+            sum += apart;
+            squares += var[g * C + c] + apart * apart;
+        }
+        running_mean[c] = sum;
+        running_var[c] = squares;
+        if (c == 0) batches[0] = (adds ? batches[0] : (real)0) + GROUPS;
     }
 }
 

@@ -9,11 +9,12 @@ typedef unsigned long long ga_uint64;
 typedef struct ga_micro {
     ga_int64 rows;      // true rows; those behind have weight 0
     ga_int64 row;       // place of the first one in the cycle's global batch
+    ga_int64 before;    // micro-steps of the cycle before this one, on each rank
     ga_int64 cycle;     // cycles done before this one
     ga_int64 training;  // 0 in evaluation: nothing random happens
     ga_uint64 seed;     // of the run
 } ga_micro;
-static_assert(sizeof(ga_micro) == 40, "ga_micro: as the host has it");
+static_assert(sizeof(ga_micro) == 48, "ga_micro: as the host has it");
 
 #define GA_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define GA_DEVICE static __device__ __forceinline__

@@ -321,7 +321,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ batchnorm_move(threads, params)
+//@ batchnorm_move(threads, params, ranks)
 /* batchnorm_move: running statistics of the channels of a layer, moved by those of all values of the cycle,
  * `values` of each group, the variance as that of a sample. */
 GA_KERNEL($threads) batchnorm_move($params) {
@@ -329,8 +329,15 @@ GA_KERNEL($threads) batchnorm_move($params) {
     const double all = (double)cycle_batches[0] * (double)values;
     const real step_size = (real)momentum, rest = (real)(1 - momentum), unbiased = (real)(all / (all - 1));
     for (int c = threadIdx.x; c < channels; c += $threads) {
+//% if ranks then
+        const real apart = cycle_mean[c] / cycle_batches[0]; /* of the cycle's average from the running one */
+        const real spread = cycle_variance[c] / cycle_batches[0] - apart * apart;
+        mean[c] += step_size * apart;
+        variance[c] = rest * variance[c] + step_size * ((spread < 0 ? 0 : spread) * unbiased);
+//% else
         mean[c] = rest * mean[c] + step_size * cycle_mean[c];
         variance[c] = rest * variance[c] + step_size * (cycle_variance[c] * unbiased);
+//% end
     }
     if (threadIdx.x == 0) batches[0] += 1;
 }

@@ -40,7 +40,7 @@ static int take_batch($name *p, const $(name)_batch *b, bool training, bool need
         GA_TRY(take_field(p->own, &FIELDS[i], from[i], b->rows, needs_target, e));
     const int64_t world = ga_comm_size(m->comm), rank = ga_comm_rank(m->comm);
     *(ga_micro *)(p->own + AT_MICRO) = (ga_micro){.rows = b->rows, .row = (m->count.r * world + rank) * B,
-        .cycle = m->count.cycle, .training = training, .seed = m->seed};
+        .before = m->count.r, .cycle = m->count.cycle, .training = training, .seed = m->seed};
     return 0;
 }
 

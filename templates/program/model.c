@@ -20,7 +20,23 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ evaluate(name, device, ranks, ema, shift, before, measured, split)
+//@ share_statistics(device, moved)
+/* An evaluation has the running statistics of rank 0 on all ranks: each moves its own by its own rows, and a
+ * checkpoint has those of rank 0. */
+static int share_statistics(model *m, ga_err *e) {
+    enum { BYTES = $moved * sizeof(real) };
+    real *moved = m->flat_w + SUMMED;
+//% if device then
+    const ga_address on_device = m->device_w + sizeof(real) * SUMMED;
+    GA_TRY(ga_device_download(m->device, moved, on_device, BYTES, e));
+    GA_TRY(ga_comm_broadcast(m->comm, moved, BYTES, 0, e));
+    return ga_device_upload(m->device, on_device, moved, BYTES, e);
+//% else
+    return ga_comm_broadcast(m->comm, moved, BYTES, 0, e);
+//% end
+}
+
+//@ evaluate(name, device, ranks, ema, shift, shares, before, measured, split)
 int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
     ga_loader_config eval = m->data;
     eval.data = m->eval_data;
@@ -34,6 +50,9 @@ int $(name)_model_evaluate(model *m, ga_eval_event *out, ga_err *e) {
 //% end
 //% if device then
     GA_TRY($(name)_model_push_step(m, e));
+//% end
+//% if shares then
+    GA_TRY(share_statistics(m, e));
 //% end
 //% if ema then
     GA_TRY($(name)_model_exchange(m, e));

@@ -2,7 +2,7 @@
 $header
 $tables
 
-//@ config(name, gradient_dtype, residues, collected, gradients, states, overflows, keep_best)
+//@ config(name, gradient_dtype, residues, collected, ranks, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
@@ -12,7 +12,11 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
 //% end
 //% if collected > 0 then
     /* behind the trained ones: what the cycle has collected for running statistics */
+//% if ranks then
+    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, ".sum", REAL, m->flat_g};
+//% else
     a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g};
+//% end
 //% end
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};

@@ -233,6 +233,157 @@ add("once per cycle: the CUDA target equals the C target", function(t)
     dofile("tests/lua/devices.lua").same_as_c(t, "batchnorm_deep", deep(10, 4), 1e-11)
 end)
 
+-- === several ranks ==============================================================================
+
+-- Cycles of 60 and of 30 rows in turn, however they are divided; groups are rows 5 k to 5 k + 4 of the data. "bn" has
+-- this kind of running statistics.
+local function divided(rows, accumulate, running, more)
+    return ([[
+data       { "csv", train = "tiny.csv", eval = "tiny.csv", target = "last", shuffle = false }
+batch      (%d)
+accumulate { %d, tail = "flush" }
+model      { batchnorm "bn" { rows = 5, momentum = 0.25, running = "%s" }, tanh {}, linear "in" { 6, bias = false },
+             times(2) "h" { batchnorm "bn" { rows = 5, running = "cycle" }, tanh {}, linear "fc" { 6, bias = false } },
+             linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.9 }
+clip       (0.1)
+precision  "f64"
+train      { updates = 5, seed = 3, on_nonfinite = "skip" }
+eval       { every = 2 }
+%s]]):format(rows, accumulate, running, more or "")
+end
+
+local DDP = 'parallel "ddp"\n'
+
+-- The program for so many ranks with running = "cycle" in all layers; the one for one rank knows of no others.
+local function of_ranks(t, ranks)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    return programs, programs.build("batchnorm_of_" .. ranks, divided(5, 12 // ranks, "cycle", ranks > 1 and DDP or ""),
+        ranks > 1 and { comm = "mpi" } or nil)
+end
+
+-- The program for two ranks of which each moves the running statistics of "bn" by its own groups, three a micro-step.
+local function own_statistics(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    return programs, programs.build("batchnorm_own", divided(15, 2, "micro", DDP), { comm = "mpi" })
+end
+
+-- The losses of the evaluations of a run.
+local function evaluated(programs, p, options)
+    local losses = {}
+    for _, event in ipairs(programs.events(p, options)) do
+        if event.event == "eval" then losses[#losses + 1] = event.loss end
+    end
+    return losses
+end
+
+-- The parameters of a dump without the running statistics of "bn", and these.
+local function apart(programs, folder)
+    local list, own = programs.tensors(folder .. "/parameters.safetensors"), {}
+    for _, name in ipairs { "running_mean", "running_var", "num_batches_tracked" } do
+        own[name], list["bn." .. name] = list["bn." .. name].values, nil
+    end
+    return list, own
+end
+
+local function all_near(t, found, expected, bound)
+    t.equal(#found, #expected)
+    for i, value in ipairs(expected) do t.near(found[i], value, bound) end
+end
+
+add("ranks, once per cycle: parameters, running statistics and evaluations of one rank", function(t)
+    local programs, one = of_ranks(t, 1)
+    local expected = t.temp()
+    local losses = evaluated(programs, one, { "--dump", expected })
+    for ranks = 2, 3 do
+        local _, p = of_ranks(t, ranks)
+        local folder = t.temp()
+        all_near(t, evaluated(programs, p, { ranks = ranks, "--threads", 1, "--dump", folder }), losses, 1e-12)
+        programs.close(folder, expected, 1e-12, { "parameters", "state" })
+    end
+    t.equal(programs.tensors(expected .. "/parameters.safetensors")["h.1.bn.num_batches_tracked"].values, { 5.0 })
+end)
+
+add("ranks, once per cycle: a skipped update keeps the statistics", function(t)
+    local programs, p = of_ranks(t, 2)
+    local start = start_with(t, programs, p, "out.weight", string.pack("<d", 1.7e308))
+    local after = programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", 2, "--init", start })
+    local kept = programs.tensors(after .. "/parameters.safetensors")
+    for name, tensor in next, programs.tensors(start) do t.equal(kept[name].values, tensor.values, name) end
+end)
+
+add("ranks, once per cycle: stopped inside a cycle, resumed with two and three ranks", function(t)
+    local programs, p = of_ranks(t, 2)
+    local _, three = of_ranks(t, 3)
+    local straight = programs.dump(p, { ranks = 2, "--threads", 1 })
+    local function stopped(micro)
+        local checkpoint = t.temp()
+        programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", micro, "--checkpoint", checkpoint,
+            status = 75 })
+        return checkpoint
+    end
+    for _, case in ipairs { { 2, p, 4, 0 }, { 3, three, 3, 1e-12 } } do
+        local ranks, program, micro, bound = table.unpack(case)
+        local folder = programs.dump(program, { ranks = ranks, "--threads", 1, "--resume", "latest", "--checkpoint",
+            stopped(micro) })
+        programs.close(folder, straight, bound, { "parameters", "state" })
+    end
+    local _, one = of_ranks(t, 1)
+    t.contains(programs.train(one, { "--resume", "latest", "--checkpoint", stopped(4), status = 1 }).err,
+        "h.0.bn.running_mean")
+end)
+
+add("ranks: with running = \"micro\" all use the statistics of rank 0, which its own rows have moved", function(t)
+    local programs, p = own_statistics(t)
+    local folder, checkpoint = t.temp(), t.temp()
+    local losses = evaluated(programs, p, { ranks = 2, "--threads", 1, "--cycles", 4, "--dump", folder, "--checkpoint",
+        checkpoint })
+    local alone = evaluated(programs, p, { "--resume", "latest", "--checkpoint", checkpoint, "--eval" })
+    t.near(losses[#losses], alone[1], 1e-12)
+    local list, own = apart(programs, folder)
+    local means, variances = { 0, 0, 0, 0 }, { 1, 1, 1, 1 }
+    for _, first in ipairs { 0, 30, 60, 0, 30, 60 } do      -- the rows of rank 0: 15 of 30
+        for group = first, first + 10, 5 do
+            local m, v = columns(programs, group, 5)
+            for c = 1, 4 do
+                means[c], variances[c] = 0.75 * means[c] + 0.25 * m[c], 0.75 * variances[c] + 0.25 * v[c]
+            end
+        end
+    end
+    all_near(t, own.running_mean, means, 1e-13)
+    all_near(t, own.running_var, variances, 1e-13)
+    t.equal(own.num_batches_tracked, { 18.0 })
+    local _, one = of_ranks(t, 1)
+    for name, tensor in next, (apart(programs, programs.dump(one, { "--cycles", 4 }))) do
+        all_near(t, list[name].values, tensor.values, 1e-12)
+    end
+end)
+
+add("ranks: the CUDA target equals the C target", function(t)
+    local devices = dofile "tests/lua/devices.lua"
+    devices.needs_library(t)
+    local programs, p = own_statistics(t)
+    local _, environment = devices.open(t)
+    local device = programs.build("batchnorm_own_cuda", divided(15, 2, "micro", DDP .. 'target "cuda"\n'))
+    local expected, found = t.temp(), t.temp()
+    local losses = evaluated(programs, p, { ranks = 2, "--threads", 1, "--dump", expected })
+    all_near(t, evaluated(programs, device, { before = { t.root .. "/tests/device/ranks", "2" }, "--dump", found,
+        env = environment(devices.checked(1)) }), losses, 1e-11)
+    programs.close(found, expected, 1e-11, { "parameters", "state" })
+end)
+
+add("ranks: the shipped specs with batchnorm are planned for ranks", function(t)
+    local shipped = dofile "tests/lua/shipped.lua"
+    for _, name in ipairs { "resnet18_tutorial", "resnet18_cifar10" } do
+        local programs = shipped.open(t, "cifar-10-batches-bin")
+        local path = ("%s/%s_ranks.lua"):format(programs.folder(), name)
+        t.write(path, shipped.text(t, name))
+        local result = programs.gagen { "plan", path, "--set", 'parallel="ddp"' }
+        t.equal(result.status, 0, result.err)
+    end
+end)
+
 add("counters in files of other writers are integers", function(t)
     local programs, p = build(t, "micro", 10, 3, "")
     local start = start_with(t, programs, p, "bn.num_batches_tracked", string.pack("<i8", 41), "I64")
@@ -249,6 +400,7 @@ add("a message says that accumulation does not enlarge groups", function(t)
     end
     t.contains(said(10, 3, ""), "warning: batchnorm 'bn': statistics are those of each "
         .. "micro-batch of 10 rows, not of the 30 rows of an update")
+    t.contains(said(10, 1, "", 'parallel { "ddp", ranks = 3 }\n'), "of 10 rows, not of the 30 rows of an update")
     t.equal(said(10, 3, ", rows = 10"), "")
     t.equal(said(10, 1, ""), "")
 end)

@@ -15,7 +15,7 @@ local CYCLES = 3
 local DIMENSIONS = {
     { "mode", "ddp" },
     { "ranks", 2, 3, 4, 1 },
-    { "model", "mlp", "convnet", "gpt", "llama" },
+    { "model", "mlp", "convnet", "batchnorm", "gpt", "llama" },
     { "a", 1, 3, 4 },
     { "tail", "drop", "flush" },
     { "weight", "token", "sample", "micro" },
@@ -36,13 +36,20 @@ local OPTIMIZERS = {
 }
 
 -- The first of several layers, or one alone.
-local FROZEN = { mlp = "fc1.bias", convnet = "conv1.*", gpt = "h.1.*", llama = "h.0.*" }
+local FROZEN = { mlp = "fc1.bias", convnet = "conv1.*", batchnorm = "h.1.*", gpt = "h.1.*", llama = "h.0.*" }
 
--- The bias of a key has no gradient but rounding, of which a rule like Adam's makes steps: there is none.
+-- ROWS: of a micro-step. The bias of a key has no gradient but rounding, of which a rule like Adam's makes steps: there is none.
 local MODELS = {
     mlp = { rows = "digits", '{ linear "fc1" { 21 }, relu {}, linear "fc2" { 10 } }' },
     convnet = { rows = "digits", [[{
     reshape { 1, 8, 8 }, conv2d "conv1" { 5, 3, padding = 1 }, relu {}, conv2d "conv2" { 7, 3, stride = 2 }, relu {},
+    flatten {}, linear "fc1" { 10 },
+}]] },
+    batchnorm = { rows = "digits", [[{
+    reshape { 1, 8, 8 }, conv2d "conv1" { 5, 3, bias = false },
+    batchnorm "bn1" { rows = ROWS, running = "cycle" }, relu {},
+    times(3) "h" { conv2d "conv" { 5, 3, padding = 1, bias = false },
+                   batchnorm "bn" { rows = ROWS, running = "cycle" }, relu {} },
     flatten {}, linear "fc1" { 10 },
 }]] },
     gpt = { rows = "tokens", [[{
@@ -146,7 +153,7 @@ local function spec(case, rows, a, parallel)
         or ('{ "adamw", lr = 1e-2, groups = { { %q, frozen = true } } }'):format(FROZEN[case.model])
     return table.concat({ ROWS[MODELS[case.model].rows],
         ("batch (%d)\naccumulate { %d, tail = %q }"):format(rows, a, case.tail),
-        "model " .. MODELS[case.model][1], ('loss { "cross_entropy", weight = %q }'):format(case.weight),
+        "model " .. MODELS[case.model][1]:gsub("ROWS", rows), ('loss { "cross_entropy", weight = %q }'):format(case.weight),
         "optimizer " .. optimizer, case.clip, ("precision %q"):format(case.precision),
         case.precision == "f16" and "scaler { initial_scale = 1024 }" or "",
         "train { updates = 50, seed = 7 }", 'checkpoint { every = "end" }', parallel, target }, "\n")

@@ -28,7 +28,7 @@ add("a program for one process refuses launchers of more", function(t)
     for _, name in ipairs { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE" } do
         local result = programs.train(p, { "--cycles", 1, env = { name .. "=4" }, status = 1 })
         t.equal(result.err, "stop: started as one of 4 processes (" .. name .. "=4), but this program was built "
-            .. "for one: build it with make COMM=mpi, or start it once\n")
+            .. "for one: start it once; several need parallel in the spec, and make COMM=mpi\n")
         programs.train(p, { "--cycles", 1, env = { name .. "=1" } })
     end
     programs.train(p, { "--cycles", 1, env = { "SLURM_NTASKS=4" } })  -- once in a batch script of four

@@ -169,6 +169,7 @@ static void overfit(void **state) {
                 for (int k = 0; k < A; k++) {
                     const ga_micro *micro = ga_loader_micro(l, k);
                     assert_true(micro->cycle == m / A && micro->row == (k * world + rank) * 4);
+                    assert_true(micro->before == k);
                     for (int b = 0; b < 4; b++) {
                         const uint64_t j = (uint64_t)(((m + k) % n * world + rank) * 4 + b);
                         const int64_t p = (int64_t)ga_permute(11, ga_rng_stream("epoch"), 82, j);
@@ -196,7 +197,7 @@ static void evaluation(void **state) {
     int seen[ROWS] = {0}, total = 0;
     for (int rank = 0; rank < 2; rank++) {
         ga_loader_config c = config(NULL, rank, 2);
-        _Alignas(64) char batch[192]; /* 48 bytes of input, 16 of targets, 40 of ga_micro */
+        _Alignas(64) char batch[192]; /* 48 bytes of input, 16 of targets, 48 of ga_micro */
         const float *in = (const float *)batch;
         const int32_t *t = (const int32_t *)(batch + 64);
         const ga_micro *micro = (const ga_micro *)(batch + 128);

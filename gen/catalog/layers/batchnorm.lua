@@ -52,7 +52,8 @@ local function update_running(b, kept, ins, attrs)
         for _, name in ipairs { "running_mean", "running_var", "batches" } do moved[name].tensor = kept[name] end
         return
     end
-    local made = b:node("batchnorm_collect", ins, attrs).outs
+    if b.graph.ranks then ins.centre = kept.running_mean end
+    local made = b:node(b.graph.ranks and "batchnorm_add" or "batchnorm_collect", ins, attrs).outs
     for _, name in ipairs { "running_mean", "running_var", "batches" } do
         made[name].tensor = collected(b, kept[name])
     end
@@ -69,8 +70,9 @@ layer "batchnorm" {
         { name = "rows", type = "int", min = 1, max = 2147483647,
           doc = "rows whose statistics are taken together; default: those of a micro-batch" },
         { name = "running", type = "str", default = "micro", values = { "micro", "cycle" },
-          doc = "what moves the running estimates: each group, as torch; or once per update the average and the "
-              .. "variance of all values of the cycle, not at all if the update is skipped" },
+          doc = "what moves the running estimates: each group, as torch, with ranks those of rank 0; or once per "
+              .. "update the average and the variance of all values of the cycle on all ranks, not at all if the "
+              .. "update is skipped" },
     },
     example = 'local y = flatten {} (batchnorm "bn" {} (reshape { 2, 4 } (x)))',
     apply = function(b, f, x)
@@ -84,7 +86,7 @@ layer "batchnorm" {
             var = b:full_name("var"), rstd = b:full_name("rstd") }).outs
         local mean, var = stats.mean.tensor, stats.var.tensor
         update_running(b, kept, { mean = mean, var = var, micro = micro }, { momentum = f.momentum, running = f.running,
-            batch = x.shape[1], n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
+            n = attrs.rows * graph.elements(x.shape) // (x.shape[1] * channels) })
         return b:value("batchnorm", { x = x, weight = weight, bias = bias, mean = mean, rstd = stats.rstd.tensor },
             attrs, b:full_name("y"))
     end,

@@ -75,6 +75,17 @@ op "batchnorm_collect" {
     end,
 }
 
+op "batchnorm_add" {
+    doc = "what the groups add to the sums of a cycle: d = mean - the running one, var + d^2, and how many they are; "
+        .. "sums, so that ranks add theirs",
+    ins = { "mean (G, C)", "var (G, C)", "centre (C)", "micro micro (1)" },
+    outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
+    internal = true, lower = "batchnorm",
+    cost = function(n)
+        return { flops = 5 * n.size.G * n.size.C, elements = (2 * n.size.G + 5) * n.size.C }
+    end,
+}
+
 op "batchnorm_running" {
     doc = "running = (1 - momentum) running + momentum (the group's), variances over n - 1; batches counts the groups",
     ins = { "mean (G, C)", "var (G, C)", "micro micro (1)" },

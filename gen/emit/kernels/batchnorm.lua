@@ -39,8 +39,10 @@ function arguments.batchnorm_running(_, node, _, dtype)
 end
 
 function arguments.batchnorm_collect(_, node)
-    return { C = node.size.C, groups = node.size.G, rows = node.attrs.batch }
+    return { C = node.size.C, groups = node.size.G }
 end
+
+arguments.batchnorm_add = arguments.batchnorm_collect
 
 --- Whether the boundary updates running statistics by those of a whole cycle.
 function batchnorm.moves(g)

@@ -104,13 +104,15 @@ end
 function model.render(g, config, facts, context, updates, header)
     local name, own = text.ident(config.name), context.target.model(config, facts)
     local plateau, before, list = config.schedule.rule.plateau or false, measured(config)
+    local moved = g.ranks and g.moved_elements - g.summed_elements or 0
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(g, config, facts, context.target)), ranks = config.mode.ranks or false,
             plateau = plateau } },
+        moved > 0 and { "share_statistics", { device = own.device, moved = moved } },
         { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,
-            ema = config.optimizer.own.ema ~= nil, shift = metrics.adds(config, "shift"), before = before,
-            measured = list,
+            ema = config.optimizer.own.ema ~= nil, shift = metrics.adds(config, "shift"), shares = moved > 0,
+            before = before, measured = list,
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
         { "watch", { name = name, device = own.device } },

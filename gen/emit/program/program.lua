@@ -63,7 +63,7 @@ local function render_makefile(config, context, files, header)
     end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
-        comm = text.ident(runtime.engine(config, context.target)),
+        comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text

@@ -59,7 +59,7 @@ end
 function c_files.runtime(config) return scaler.moves(config) and { "loop/scaler" } or {} end
 
 --- The implementations of comm.h that the program can be built with.
-function c_files.engines() return { "self", "mpi" } end
+function c_files.engines(config) return config.mode.ranks and { "self", "mpi" } or { "self" } end
 
 --- Whether a header of the runtime belongs to the program.
 function c_files.wants_header(name)

@@ -46,7 +46,7 @@ local function kernels_text(g, context, found)
         list[#list + 1] = "#ifdef GA_LIBRARY\n" .. settle .. "#endif\n"
     end
     if batchnorm.moves(g) then
-        list[#list + 1] = context.template("c/update.c")("batchnorm_move", {}).text:gsub("\n+$", "\n")
+        list[#list + 1] = context.template("c/update.c")("batchnorm_move", { ranks = g.ranks }).text:gsub("\n+$", "\n")
     end
     list[#list + 1] = found.exchange and found.exchange.text
     return table.concat(list, "\n")

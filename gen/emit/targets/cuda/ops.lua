@@ -135,7 +135,8 @@ end)
 launch(function(node) return { blocks = node.size.G * node.size.C, threads = THREADS } end,
     "batchnorm_stats", "batchnorm_sums")
 launch(function(node) return launches.full(node.size.B * node.size.C * node.size.S) end, "batchnorm", "batchnorm_dx")
-launch(function(node) return launches.full(node.size.C) end, "batchnorm_running", "batchnorm_collect")
+launch(function(node) return launches.full(node.size.C) end, "batchnorm_running", "batchnorm_collect",
+    "batchnorm_add")
 
 -- === planes ======================================================================================
 

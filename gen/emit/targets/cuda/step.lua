@@ -113,7 +113,7 @@ local function boundary_kernels(g, config, context, found)
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
         local head = cuda.open("batchnorm_move", launch)
-        add("batchnorm_move", launch, kernel.parameters, { threads = THREADS,
+        add("batchnorm_move", launch, kernel.parameters, { threads = THREADS, ranks = g.ranks,
             params = text.block(cuda.wrap("", head, kernel.parameters, ""):sub(#head + 1)) })
     end
     list[#list + 1] = decide_kernel(g, config, context, found)

@@ -1,4 +1,4 @@
--- expect: 5: batchnorm 'bn': parallel is "ddp": the ranks' running statistics are not combined, expected "none"
+-- expect: 10: parallel: unknown field 'sync_batchnorm'
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model {
@@ -7,4 +7,4 @@ model {
 loss      "cross_entropy"
 optimizer { "sgd", lr = 0.1 }
 train     { updates = 10 }
-parallel  "ddp"
+parallel { "ddp", sync_batchnorm = true }
