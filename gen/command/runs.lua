@@ -22,7 +22,7 @@ local function names_of(program)
     end)
 end
 
--- What an event of an evaluation has beside metrics other than the loss.
+-- Fields of an eval event that are no metrics, and the loss.
 local NO_METRIC = { event = true, cycle = true, split = true, rows = true, loss = true }
 
 -- The metrics of an evaluation but its loss, by name; nil: there are none.

@@ -45,7 +45,8 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
         .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
-    collectives = "{ kind, bucket, n, offset }, in the order of the buckets (collectives)",
+    collectives = "{ kind, bucket, n, offset, wire = the type of the parts that travel }, in the order of the "
+        .. "buckets (collectives)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",

@@ -96,7 +96,7 @@ function collectives.run(g, config)
             note(start_of(g, bucket, outer, position), "completes", i)
         end
         g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
-            offset = bucket.offset }
+            offset = bucket.offset, wire = not bucket.collected and config.wire or g.real }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
             reason(bucket, reduces.collective, config.bucket_elements))
     end

@@ -104,7 +104,7 @@ local function known_metric(c, name, place)
     return entry
 end
 
--- What an event of an evaluation has beside its metrics.
+-- Fields of an eval event that are no metrics.
 local TAKEN = { event = true, cycle = true, split = true, rows = true }
 
 -- The entry of a metric that is a function of the spec. fields: what is given beside the function; traced: the names of

@@ -6,7 +6,7 @@
 
 enum { OPTIONS = 16, TEXT = 64 };
 
-/* What ranks start with, and the texts of numbers among them. */
+/* The facts that ranks compare, and the texts of those that are numbers. */
 typedef struct table {
     ga_fact facts[OPTIONS + GA_DATA_FILES];
     char texts[OPTIONS + GA_DATA_FILES][TEXT];

@@ -11,14 +11,10 @@
 typedef struct ga_comm ga_comm;
 typedef struct ga_pulse ga_pulse;
 
-enum { GA_WIRES = 4, GA_COMM_SMALL = 64 };
-
-/* Memory for the parts of exchanges under way: GA_WIRES buffers of `bytes` bytes each, at base; NULL and 0: this
- * program starts no exchange. An exchange of more travels in pieces. */
-typedef struct ga_wires {
-    void *base;
-    size_t bytes;
-} ga_wires;
+enum {
+    GA_WIRES = 4,      /* exchanges under way at once */
+    GA_COMM_SMALL = 64 /* most numbers of a small sum */
+};
 
 /* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
  * ga_comm_all_reduce and ga_comm_start; small counts ga_comm_small. Broadcast, barrier, agree and
@@ -29,7 +25,9 @@ typedef struct ga_comm_counts {
 
 size_t ga_comm_bytes(void); /* taken from the arena: at most 8192 */
 
-int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e);
+/* wires: an arena for the parts of exchanges under way, of which each has one part in GA_WIRES; larger ones travel in
+ * pieces. NULL: this program starts no exchange. */
+int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e);
 void ga_comm_close(ga_comm *c); /* collective; NULL allowed */
 int ga_comm_rank(const ga_comm *c);
 int ga_comm_size(const ga_comm *c);
@@ -43,9 +41,6 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e);
  * wait. */
 int ga_comm_start(ga_comm *c, int request, const ga_exchange *x, ga_err *e);
 int ga_comm_wait(ga_comm *c, int request, ga_err *e); /* returns 0 at once if the request is not in flight */
-
-/* Moves exchanges along where the communicator has no thread of its own; never blocks. */
-int ga_comm_progress(ga_comm *c, ga_err *e);
 
 /* Sums n doubles, at most GA_COMM_SMALL, over the ranks in their order: the small sum of a boundary (norm, finite flag,
  * weight, loss, ...). */
@@ -63,7 +58,7 @@ void ga_comm_abort(ga_comm *c, int exit_code);
 
 ga_comm_counts ga_comm_counted(const ga_comm *c);
 
-/* What a rank does. In all but GA_COMPUTES the others may wait for it as long as it takes. */
+/* The activity of a rank. The others wait for a rank without limit in all of them but GA_COMPUTES. */
 typedef enum ga_doing { GA_STARTS, GA_COMPUTES, GA_READS, GA_SAVES, GA_EVALUATES } ga_doing;
 
 /* Tells the other ranks what this one does from now on, and in or behind which cycle. */
@@ -72,7 +67,7 @@ void ga_comm_says(ga_comm *c, ga_doing doing, int64_t cycle);
 /* A checkpoint is complete: what to resume from if a rank is lost. */
 void ga_comm_saved(ga_comm *c, const char *checkpoint);
 
-/* What watches the ranks, for waits outside of these functions; NULL with one rank. */
+/* The pulse of the group, for waits outside of these functions; NULL with one rank. */
 ga_pulse *ga_comm_pulse(ga_comm *c);
 
 /* === made of the above, in agree.c ====================================================================== */

@@ -1,7 +1,7 @@
 /* comm_mpi.c: collectives by MPI, which moves bytes only inside its calls. So a thread of its own moves exchanges along
  * while the workers compute. A thread that waits does that itself, without a change of threads; a lock keeps the two
- * apart. If the caller of a library opened MPI, and not with MPI_THREAD_MULTIPLE, there is no such thread: only waits
- * and ga_comm_progress move bytes. */
+ * apart. If the caller of a library opened MPI, and not with MPI_THREAD_MULTIPLE, there is no such thread: exchanges
+ * move along when another one starts, and in waits. */
 #include "ranks/comm.h"
 
 #include "base/denormals.h"
@@ -71,7 +71,7 @@ static int check(const ga_comm *c, int rc, const char *operation, ga_err *e) {
     return ga_mpi_check(c->ranks.rank, rc, operation, e);
 }
 
-/* What has become of the exchange on wire i: see ga_mpi_begin. */
+/* Notes the result of ga_mpi_begin or ga_mpi_advance for wire i; true unless nothing is new. */
 static bool take(ga_comm *c, int i, int code) {
     request *r = &c->requests[c->on_wire[i]];
     if (c->wires[i].x) return code != 0;
@@ -214,14 +214,14 @@ static int open_all(ga_comm *c, ga_err *e) {
     return start_thread(c, e);
 }
 
-int ga_comm_open(ga_comm **out, ga_arena *a, ga_wires wires, ga_err *e) {
+int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     *out = NULL;
     ga_comm *c = ga_take(a, sizeof *c, 64, e);
     if (!c) return GA_BUG;
     memset(c, 0, sizeof *c);
     c->group = MPI_COMM_NULL;
-    c->ranks.wire_bytes = wires.bytes;
-    for (int i = 0; i < GA_WIRES && wires.base; i++) c->wires[i].base = (char *)wires.base + (size_t)i * wires.bytes;
+    c->ranks.wire_bytes = wires ? wires->bytes / GA_WIRES / 64 * 64 : 0;
+    for (int i = 0; i < GA_WIRES && wires; i++) c->wires[i].base = wires->base + (size_t)i * c->ranks.wire_bytes;
     pthread_mutex_init(&c->lock, NULL);
     ga_launcher_follow();
     GA_TRY(ga_pulse_open(&c->pulse, e));
@@ -309,12 +309,6 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
     r->started = false;
     if (r->code < 0 && e) *e = r->error;
     return r->code;
-}
-
-int ga_comm_progress(ga_comm *c, ga_err *e) {
-    (void)e; /* a failure is told by the wait */
-    if (!c->threaded) advance(c);
-    return GA_OK;
 }
 
 int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {

@@ -9,7 +9,7 @@
  * start the program instead. */
 int ga_launcher_check(int size, const char *what, ga_err *e);
 
-/* Where mpirun or srun has started this process it ends when they do, whatever ended them. */
+/* Ends this process when the mpirun or srun that has started it ends, for whatever reason. */
 void ga_launcher_follow(void);
 
 #endif

@@ -24,7 +24,7 @@ enum {
 
 typedef enum kind { BEAT, BYE, FAILED, KILLED, SILENT, HANGS } kind;
 
-/* What a rank says of itself; from KILLED on what rank 0 says of the rank. */
+/* Contents of a message. A rank sends those before KILLED about itself, rank 0 the others about a rank. */
 typedef struct message {
     int32_t kind, rank;
     int32_t doing, waits; /* a ga_doing; whether it waits for other ranks */
@@ -65,7 +65,7 @@ static void resume_of(const char *checkpoint, char out[GA_PULSE_RESUME]) {
     snprintf(out, GA_PULSE_RESUME, "%.*s", in_run ? (int)(end - name) : GA_PULSE_RESUME - 1, name);
 }
 
-/* Where the rank was. */
+/* The place of a rank as words of a message. */
 static void place_of(const message *m, char out[160]) {
     static const char *const DOING[] = {"at the start", "in cycle %lld", "reading for cycle %lld", "saving cycle %lld",
                                         "evaluating behind cycle %lld"};
@@ -167,7 +167,7 @@ static void receive_all(ga_pulse *p, int64_t now) {
     }
 }
 
-/* What this rank does. */
+/* A message about this rank. */
 static message own_message(ga_pulse *p, kind k) {
     message m = p->peers[p->rank].last; /* rank and host */
     const char *operation = atomic_load_explicit(&p->operation, memory_order_relaxed);

@@ -65,7 +65,7 @@ static void log_update(model *m, double start, ga_comm_counts before) {
 static const ga_best_rule BEST = {
     .metric = $metric, .more = $more, .patience = $patience, .min_delta = $min_delta};
 
-/* Which evaluation was the best. */
+/* Prints the best evaluation, and its checkpoint if that was kept. */
 static void say_best(const model *m, const ga_options *o) {
     if (!m->started || !m->checkpoint || o->quiet || m->best.cycle < 0 || ga_comm_rank(m->comm) != 0) return;
 //% if kept then

@@ -152,10 +152,9 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
-    const ga_wires wires = {m->memory[ARENA_WIRES].base, WIRE_BYTES};
-    GA_TRY(ga_comm_open(&m->comm, runtime, wires, e));
+    GA_TRY(ga_comm_open(&m->comm, runtime, &m->memory[ARENA_WIRES], e));
 //% else
-    GA_TRY(ga_comm_open(&m->comm, runtime, (ga_wires){0}, e));
+    GA_TRY(ga_comm_open(&m->comm, runtime, NULL, e));
 //% end
     const int world = ga_comm_size(m->comm);
     if (RANKS && world != RANKS)

@@ -15,10 +15,16 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ buckets(count, rows, wire, overlap)
+//@ buckets(count, rows, narrow, overlap)
+//% if narrow then
+/* Buckets of the gradient, each summed over the ranks by one call: first element, elements, the type in which
+ * the parts of the ranks travel. Only the last micro-step of a cycle starts them. */
+static const struct { int64_t offset, n; ga_dtype wire; } BUCKETS[$count] = {
+//% else
 /* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
  * micro-step of a cycle starts them. */
 static const struct { int64_t offset, n; } BUCKETS[$count] = {
+//% end
     $rows
 };
 
@@ -26,9 +32,15 @@ static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
     if (w->index != 0) return;
     const ga_exchange sum = {.kind = GA_ALL_REDUCE, .values = m->flat_g + BUCKETS[i].offset, .n = BUCKETS[i].n,
-                             .type = REAL, .wire = $wire};
+//% if narrow then
+                             .type = REAL, .wire = BUCKETS[i].wire};
+//% else
+                             .type = REAL, .wire = REAL};
+//% end
+//% if overlap then
+    const int code = ga_comm_start(m->comm, i, &sum, &m->error);
+//% else
     int code = ga_comm_start(m->comm, i, &sum, &m->error);
-//% if not overlap then
     if (code == 0) code = ga_comm_wait(m->comm, i, &m->error);
 //% end
     if (code < 0) ga_team_fail(w, code);

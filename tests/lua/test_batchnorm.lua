@@ -305,6 +305,23 @@ add("ranks, once per cycle: parameters, running statistics and evaluations of on
     t.equal(programs.tensors(expected .. "/parameters.safetensors")["h.1.bn.num_batches_tracked"].values, { 5.0 })
 end)
 
+-- The first cycle's statistics do not depend on a gradient: not a bit of them may be lost on the way.
+add("ranks, once per cycle: statistics travel whole where gradients travel in 16 bits", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function statistics(comm)
+        local text = divided(5, 6, "cycle", ('parallel { "ddp", comm = %q }\n'):format(comm)):gsub('"f64"', '"f32"')
+        local p = programs.build("batchnorm_comm_" .. comm, text, { comm = "mpi" })
+        local folder, list = programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", 1 }), {}
+        for name, tensor in next, programs.tensors(folder .. "/parameters.safetensors") do
+            if name:find "running" or name:find "batches" then list[name] = tensor.values end
+        end
+        return list
+    end
+    local whole = statistics "f32"
+    assert(whole["h.1.bn.running_var"])
+    t.equal(statistics "bf16", whole)
+end)
+
 add("ranks, once per cycle: a skipped update keeps the statistics", function(t)
     local programs, p = of_ranks(t, 2)
     local start = start_with(t, programs, p, "out.weight", string.pack("<d", 1.7e308))

@@ -371,7 +371,7 @@ add("a schedule may look at a loss that is not logged", function(t)
     assert(last < first, "the schedule lowers the rate")
 end)
 
--- What a loop of tests/e2e prints that calls the library of program p.
+-- The output of a loop of tests/e2e that calls the library of program p.
 local function driven(t, programs, p, loop, argument)
     local drive = p.folder .. "/drive"
     local made = t.run { "cc", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I" .. p.folder, "-o", drive,

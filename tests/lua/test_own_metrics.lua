@@ -36,7 +36,7 @@ eval      { every = "epoch", metrics = { "loss",
     largest = { function(out, batch) return square(out) end, better = "higher" } } }
 ]]
 
--- What the two metrics of SPEC are: of losses of places, and of all logits of a row.
+-- The two metrics of SPEC, computed here: one of the losses of places, one of all logits of a row.
 local function expected(weight)
     local places, largest, total = 0, 0, 0
     for i = 1, ROWS do

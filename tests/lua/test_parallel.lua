@@ -82,8 +82,8 @@ local ROWS = {
     tokens = 'data { "tokens", train = "parallel.bin", context = 6 }',
 }
 
--- What cannot be together: a clip by group and a rule that reads the norm of all; losses by token of single rows. What
--- is compared by a rule that is proportional to the gradient: parts in 16 bits, whose rounding others make steps of.
+-- Whether a case is possible: no clip by group for a rule that reads the norm of all, no weight by token for single rows.
+-- Parts in 16 bits go with a rule that is proportional to the gradient: others make whole steps of their rounding.
 local function fits(case)
     if case.clip:find "per_group" and (case.optimizer == "lamb" or case.optimizer == "muon") then return false end
     if case.weight == "token" and MODELS[case.model].rows == "digits" then return false end

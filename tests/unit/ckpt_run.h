@@ -57,7 +57,7 @@ static inline int run_open(run *r, const char *folder, int keep, ga_err *e) {
                                .data_count = 1,
                                .data = {{"digits/\"x\".csv", 123, 0xdeadbeef}}};
     GA_TRY(ga_arena_open(&r->arena, "test", 1 << 17, e));
-    GA_TRY(ga_comm_open(&r->comm, &r->arena, (ga_wires){0}, e));
+    GA_TRY(ga_comm_open(&r->comm, &r->arena, NULL, e));
     r->config = (ga_ckpt_config){folder, keep, false, r->files, 2, &r->gradient, 1, r->comm, NULL, false, "saver", false};
     return GA_OK;
 }

@@ -21,7 +21,7 @@ local OWN = {
     { "target_squares", "double", "squared_target_sum", "(target - t)^2" },
 }
 
--- Those that this program has; a function of the spec has a sum of its name.
+-- The rows of this program's sums. A function of the spec has a sum of its name.
 local function own_fields(config)
     local list = ordered.collect(OWN, function(row) return metrics.adds(config, row[1]) and row or nil end)
     for _, entry in ipairs(config.metrics) do

@@ -135,11 +135,11 @@ function plan.facts(g, config, kernel_list)
     end
     local bytes = 0
     for _, collective in ipairs(g.collectives) do
-        local element = config.wire and 2 or size
-        bytes = bytes + collective.n * element
+        local on_wire = collective.n * (collective.wire == g.real and size or 2)
+        bytes = bytes + on_wire
         facts.collectives[#facts.collectives + 1] = { kind = collective.kind,
-            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = config.wire or g.real,
-            bytes = collective.n * element, calls = 1 }
+            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = collective.wire,
+            bytes = on_wire, calls = 1 }
     end
     if config.mode.ranks then
         facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",

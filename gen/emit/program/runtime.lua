@@ -39,7 +39,7 @@ end
 
 local function wants_header(config, target, name)
     local half = name:match("(b?f16)%.h$")
-    if half then return half == gradients.half_of(config) or config.mode.ranks and target.threads ~= nil end
+    if half then return half == gradients.half_of(config) or config.mode.ranks end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end

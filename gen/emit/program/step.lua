@@ -170,10 +170,11 @@ local function cycle_functions(g, unroll, target)
     return text.block(table.concat(list, "\n\n"))
 end
 
-local function bucket_rows(g)
-    local out = {}
-    for _, x in ipairs(g.collectives) do out[#out + 1] = ("{%d, %d},"):format(x.offset, x.n) end
-    return block_of(out)
+-- narrow: whether parts of some buckets travel in 16 bits, so that each row says its type.
+local function bucket_rows(g, narrow)
+    return block_of(ordered.collect(g.collectives, function(x)
+        return ("{%d, %d%s},"):format(x.offset, x.n, narrow and ", GA_" .. x.wire:upper() or "")
+    end))
 end
 
 local SKIP = {
@@ -194,12 +195,12 @@ function step.passes(g, config, context)
     }
 end
 
--- Template arguments of the buckets; nil without ranks. A device sums in the type of the gradient.
+-- Template arguments of the buckets; nil without ranks.
 local function bucket_arguments(g, config, target)
     if #g.collectives == 0 then return nil end
-    local wire = text.ident(config.wire and "GA_" .. config.wire:upper() or "REAL")
-    return { count = #g.collectives, rows = bucket_rows(g), overlap = config.overlap,
-        wire = not target.device and wire or nil }
+    local narrow = config.wire ~= nil
+    return { count = #g.collectives, rows = bucket_rows(g, narrow), overlap = config.overlap,
+        narrow = target.narrow_wire and narrow }
 end
 
 --- Template arguments of the boundary, the same for all targets; buckets is nil without ranks.

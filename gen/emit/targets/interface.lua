@@ -82,7 +82,7 @@ interface.fields = {
     field("sizes", "function", "(config, context): more lines of its sizes"),
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
-    field("constants", "function", "(config, g): more constants of model.c, { name, value }"),
+    field("constants", "function", "(config): more constants of model.c, { name, value }"),
     field("makefile", "function", "(config): more arguments of the Makefile"),
     field("runtime", "function", "(config): files of the runtime that are its own"),
     field("wants_header", "function", "(name): whether a header of the runtime belongs to the program"),

@@ -322,7 +322,7 @@ static int run_nccl(probe *p, ga_err *e) {
     ga_comm *comm = NULL;
     ga_nccl *nccl = NULL;
     GA_TRY(ga_arena_open(&memory, "comm", 16384, e));
-    int code = ga_comm_open(&comm, &memory, (ga_wires){0}, e);
+    int code = ga_comm_open(&comm, &memory, NULL, e);
     if (code == 0) code = ga_comm_handshake(comm, 42, e);
     if (code == 0) code = ga_nccl_open(&nccl, p->device, comm, e);
     if (code == 0) code = run_reduced(p, nccl, e);
@@ -339,7 +339,7 @@ static int run_nccl_disagree(probe *p, ga_err *e) {
     ga_comm *comm = NULL;
     ga_nccl *nccl = NULL;
     GA_TRY(ga_arena_open(&memory, "comm", 16384, e));
-    int code = ga_comm_open(&comm, &memory, (ga_wires){0}, e);
+    int code = ga_comm_open(&comm, &memory, NULL, e);
     if (code == 0) code = ga_nccl_open(&nccl, p->device, comm, e);
     size_t n = comm && ga_comm_rank(comm) ? 10 : 11;
     if (code == 0) code = ga_nccl_all_reduce(nccl, p->main, p->a, n, GA_F32, e);

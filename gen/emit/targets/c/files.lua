@@ -9,7 +9,7 @@ local c_files = {}
 
 local NOTHING = text.block("")
 
--- Parts of exchanges under way travel through this many buffers: GA_WIRES of runtime/ranks/comm.h.
+-- Exchanges under way at once: GA_WIRES of runtime/ranks/comm.h, which divides the arena by that.
 local WIRES = 4
 
 -- Bytes of one of them: those of the largest bucket, but no more than a bucket should have, and enough for 1,024 ranks.
@@ -43,9 +43,7 @@ function c_files.model()
 end
 
 --- More constants of model.c: { name, value }.
-function c_files.constants(config, g)
-    return config.mode.ranks and { { "WIRE_BYTES", wire_bytes(g, config) } } or {}
-end
+function c_files.constants() return {} end
 
 --- More assignments of model.c's place().
 function c_files.flat_places() return {} end
