@@ -3,7 +3,7 @@
 #ifndef GA_LAYOUT_H
 #define GA_LAYOUT_H
 
-#include "base/ga.h"
+#include "ranks/shard.h"
 
 enum { GA_NAME_MAX = 256 }; /* bytes of an expanded name, with the final zero */
 
@@ -25,7 +25,8 @@ typedef struct ga_array {
     int count;
     const char *suffix; /* appended to each name, e.g. ".m"; "" for parameters */
     ga_dtype dtype;     /* in memory: GA_F32, GA_F64 or GA_BF16 */
-    void *base;         /* element 0 of the flat space */
+    void *base;         /* element 0 of the flat space, or of the shard */
+    const ga_shard *shard; /* the elements that this rank has; NULL: all of them */
 } ga_array;
 
 /* Name of iteration l (0..count-1) with suffix, into out[GA_NAME_MAX]; out is returned. */
