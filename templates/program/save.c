@@ -5,17 +5,17 @@ $tables
 //@ config(name, gradient_dtype, residues, collected, ranks, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
-    a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
-    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", $gradient_dtype, m->flat_g};
+    a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
+    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", $gradient_dtype, m->flat_g, NULL};
 //% if residues then
-    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue};
+    a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue, NULL};
 //% end
 //% if collected > 0 then
     /* behind the trained ones: what the cycle has collected for running statistics */
 //% if ranks then
-    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, ".sum", REAL, m->flat_g};
+    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, ".sum", REAL, m->flat_g, NULL};
 //% else
-    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g};
+    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g, NULL};
 //% end
 //% end
     $states

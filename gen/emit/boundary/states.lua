@@ -44,7 +44,7 @@ function states.tables(g, params)
             tables[#tables + 1] = ("static const ga_param %s[] = {\n%s\n};"):format(of, table.concat(rows, "\n"))
             place = ("%s, %d"):format(of, #rows)
         end
-        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s};"):format(i - 1, place,
+        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s, NULL};"):format(i - 1, place,
             text.string("." .. name).text, array_name(name))
     end
     return tables, saved
