@@ -1,6 +1,5 @@
-//@ head(header, tables)
+//@ head(header)
 $header
-$tables
 
 //@ config(name, gradient_dtype, residues, collected, ranks, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {

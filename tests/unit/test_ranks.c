@@ -64,9 +64,10 @@ static void sums(void **state) {
         for (int i = 0; i < LENGTH; i++) assert_true(f[k][i] == (float)total(g, i + k));
     }
     assert_int_equal(ga_comm_wait(g->comm, 99, NULL), 0); /* never started */
-    double small[2] = {g->rank + 1, 1};
-    assert_int_equal(ga_comm_small(g->comm, small, 2, NULL), 0);
+    double small[4] = {g->rank + 1, 1, g->rank, -g->rank};
+    assert_int_equal(ga_comm_small(g->comm, small, 4, 2, NULL), 0);
     assert_true(small[0] == total(g, 1) && small[1] == g->size);
+    assert_true(small[2] == g->size - 1 && small[3] == 0);
     int64_t whole = 5;
     assert_int_equal(ga_comm_all_reduce(g->comm, &whole, 1, GA_I64, NULL), 0);
     assert_int_equal(whole, 5 * g->size);

@@ -1,6 +1,7 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
 local data = require "spec.data"
+local division = require "emit.boundary.division"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
@@ -94,10 +95,10 @@ end
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
-        ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
+        averages = division.averages_started(g), length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
         scale_started = scaler.lines(config).scale_started,
-        numbers_started = save.numbers_started(config, updates) }
+        numbers = save.numbers_started(config, updates) }
 end
 
 --- model.c.
@@ -120,7 +121,7 @@ function model.render(g, config, facts, context, updates, header)
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, ranks = config.mode.ranks or false,
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, parallel = own.parallel } },
+        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g) } },
         sample.possible(g, config) and { "sample", {} },
     })
 end

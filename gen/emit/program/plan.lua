@@ -33,8 +33,9 @@ end
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
-    local function add(name, bytes, what, memory)
-        list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host" }
+    local function add(name, bytes, what, memory, sharded)
+        list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
+            sharded = sharded }
     end
     target.arenas(g, config, add)
     local rows = 0

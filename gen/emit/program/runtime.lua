@@ -14,7 +14,7 @@ local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data",
     "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
 
 -- More of it for several ranks.
-local RANKS = { "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous" }
+local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous", "ranks/shard" }
 
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)
