@@ -53,8 +53,8 @@ fields.graph = {
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
     longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
-    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: of which a "
-        .. "rank has only a part (memory)",
+    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
+        .. "of which a rank has only a part (memory)",
 }
 
 fields.tensor = {

@@ -16,9 +16,8 @@ void ga_shard_close(ga_shard *s) {
 }
 
 void ga_shard_add(ga_shard *s, int64_t from, int64_t n) {
-    const int64_t at = (s->elements + GA_CUT - 1) / GA_CUT * GA_CUT;
-    s->pieces[s->count++] = (ga_piece){from, n, at};
-    s->elements = at + n;
+    s->pieces[s->count++] = (ga_piece){from, n, s->elements};
+    s->elements += (n + GA_CUT - 1) / GA_CUT * GA_CUT;
 }
 
 int64_t ga_shard_place(const ga_shard *s, int64_t i) {

@@ -21,7 +21,7 @@ typedef struct ga_piece {
 typedef struct ga_shard {
     ga_piece *pieces;
     int count;
-    int64_t elements; /* of the rank's memory */
+    int64_t elements; /* of the rank's memory: each piece has a multiple of GA_CUT */
 } ga_shard;
 
 /* The division of the flat space over the ranks. */
@@ -50,7 +50,7 @@ int ga_division_gather(const ga_division *d, ga_comm *c, void *flat, ga_dtype ty
 int ga_shard_open(ga_shard *s, int count, ga_err *e);
 void ga_shard_close(ga_shard *s);
 
-/* Appends a piece; its memory begins behind that of the piece before, at a multiple of GA_CUT elements. */
+/* Appends a piece; its memory lies behind that of the piece before. */
 void ga_shard_add(ga_shard *s, int64_t from, int64_t n);
 
 /* Where element i of the whole array lies in the rank's memory; -1: the rank does not have it. */

@@ -119,18 +119,22 @@ static int open_memory(model *m, ga_err *e) {
 }
 
 //@ open_state()
+enum { PAGE = 4096 };
+
 /* Memory for what this rank has of a state. */
 static int open_state(model *m, int arena, const char *name, const ga_shard *s, ga_err *e) {
-    const size_t bytes = (size_t)s->elements * sizeof(real) + 1, page = 4096;
-    return ga_arena_open(&m->memory[arena], name, (bytes + page - 1) / page * page, e);
+    const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
+    return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
 //@ open_device_state()
+enum { PAGE = 4096 };
+
 /* Memory for what this rank has of a state: on the device, and a copy for files. */
 static int open_state(model *m, int device, int arena, const char *name, const ga_shard *s, ga_err *e) {
-    const size_t bytes = (size_t)s->elements * sizeof(real) + 1, page = 4096;
-    GA_TRY(ga_device_arena(m->device, (bytes + page - 1) / page * page, &m->device_memory[device], e));
-    return ga_arena_open(&m->memory[arena], name, (bytes + page - 1) / page * page, e);
+    const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
+    GA_TRY(ga_device_arena(m->device, pages * PAGE, &m->device_memory[device], e));
+    return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
 //@ division(name, buckets, whole, starts, start_count, open_state, shards, sharded)

@@ -207,7 +207,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return $(name)_model_refresh(m, e);
 }
 
-//@ open(name, device, ranks, target)
+//@ open(name, device, ranks, planned, target)
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
@@ -219,6 +219,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
     GA_TRY(open_parts(m, o, resumed, e));
+    $planned
     ga_log_start(m->log, &(ga_start_event){
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
@@ -227,7 +228,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
 //% else
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
 //% end
-        .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed,
+        .parameters = PARAMETERS, .planned_bytes = planned, .seed = m->seed,
         .overfit = o->overfit});
     m->started = true;
 //% if ranks then

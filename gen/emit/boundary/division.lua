@@ -2,6 +2,7 @@
 -- ranges are cut into, what a rank has of each state, the numbers of the small sum.
 local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
+local layout = require "passes.layout"
 local ordered = require "base.ordered"
 local ranges = require "emit.boundary.ranges"
 local sections = require "emit.program.sections"
@@ -22,8 +23,11 @@ function division.small(g, config)
         ("LARGEST = %d"):format(clip.takes_largest(config) and norms(g) or 0), "SMALL = SMALL_NORM + NORMS" }, " };"))
 end
 
---- How many numbers a small sum has, and whether there are two: the weights of a changed gradient come first.
-function division.small_count(g, config) return 5 + norms(g), clip.writes(config) end
+--- The numbers of each small sum of a boundary: of a changed gradient the weights come first, the norm later.
+function division.small_sums(g, config)
+    if clip.writes(config) then return { 4, 1 + norms(g) } end
+    return { 5 + norms(g) }
+end
 
 --- Fields of the struct step: { type, name, comment, count }.
 function division.step_rows(g)
@@ -73,6 +77,58 @@ local function bucket_rows(g)
     return ordered.collect(g.collectives, function(x)
         return ("{%d, %d, GA_%s, GA_%s, %s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(), x.whole or false)
     end)
+end
+
+-- The elements of each rank in this division, as { from, behind } for each bucket.
+local function pieces_of(g, ranks)
+    local pieces = {}
+    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.whole } end),
+        starts_of(g), ranks)
+    for rank = 1, ranks do
+        pieces[rank] = ordered.collect(g.collectives, function(x)
+            local own = cuts[x.bucket]
+            return { x.offset + own[rank], x.offset + own[rank + 1] }
+        end)
+    end
+    return pieces
+end
+
+local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
+
+-- Elements that a rank with these pieces has of a state: as ga_layout_shard of the runtime takes them.
+local function elements_of(g, name, pieces)
+    local sum, dense = 0, g.states:get(name).dense
+    for _, piece in ipairs(pieces) do
+        if dense then sum = sum + aligned(piece[2] - piece[1]) end
+        for _, p in ipairs(dense and {} or g.params) do
+            local kept = p.state[name] and p.kept[name]
+            for l = 0, kept and p.count - 1 or -1 do
+                local first = p.flat.offset + l * p.flat.stride
+                local from, behind = math.max(first, piece[1]), math.min(first + p.flat.n, piece[2])
+                local n = kept and (kept.n == p.flat.n and behind - from or from == first and kept.n) or 0
+                if from < behind then sum = sum + aligned(n) end
+            end
+        end
+    end
+    return sum
+end
+
+--- The elements of a state that the rank has which has most of it.
+function division.most_elements(g, name, ranks)
+    local most = 0
+    for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
+    return most
+end
+
+--- How evenly trained parameters are divided: { ranks, most = elements of the fullest rank, mean }.
+function division.balance(g, ranks)
+    local most, sum = 0, 0
+    for _, pieces in ipairs(pieces_of(g, ranks)) do
+        local own = 0
+        for _, piece in ipairs(pieces) do own = own + piece[2] - piece[1] end
+        most, sum = math.max(most, own), sum + own
+    end
+    return { ranks = ranks, most = most, mean = sum / ranks }
 end
 
 -- How a rank's part of each state gets its place.

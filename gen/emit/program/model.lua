@@ -1,5 +1,6 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
+local c_text = require "emit.targets.c_text"
 local data = require "spec.data"
 local division = require "emit.boundary.division"
 local expr = require "base.expr"
@@ -65,6 +66,24 @@ local function schedule_lines(config)
                 config.epoch_times) }
 end
 
+-- Bytes of the arenas that do not depend on the ranks.
+local function fixed_bytes(facts)
+    local sum = 0
+    for _, arena in ipairs(facts.arenas) do sum = sum + (arena.sharded and 0 or arena.bytes) end
+    return sum
+end
+
+-- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
+local function planned_bytes(facts)
+    local terms = { "PLANNED_BYTES" }
+    for _, arena in ipairs(facts.arenas) do
+        if arena.sharded then
+            terms[#terms + 1] = ("(int64_t)m->memory[ARENA_%s].bytes"):format(arena.name:gsub("^device_", ""):upper())
+        end
+    end
+    return text.block(c_text.wrap("", "const int64_t planned = ", { table.concat(terms, " + ") }, ";"))
+end
+
 -- Constants of model.c that come straight from the spec.
 local function facts_text(config, facts, target)
     local train = config.train
@@ -76,7 +95,7 @@ local function facts_text(config, facts, target)
             config.sha256:sub(1, 16)),
         ("#define PROFILE %s"):format(text.string(config.profile).text),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
-        ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
+        ("#define PLANNED_BYTES %d"):format(fixed_bytes(facts)),
         ("#define SEED %d"):format(train.seed)
             .. (config.best and "\n#define BEST_METRIC " .. text.string(config.best.metric).text or ""),
         "",
@@ -119,7 +138,7 @@ function model.render(g, config, facts, context, updates, header)
         { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, ranks = config.mode.ranks or false,
+        { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
             target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g) } },
         sample.possible(g, config) and { "sample", {} },
