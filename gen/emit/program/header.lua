@@ -107,7 +107,8 @@ local function model_section(g, config, own, has_views, rows)
     return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         shift = metrics.adds(config, "shift"),
-        state_fields = lines(states.fields(g)), divided = division.fields(g, rows), device_fields = own.device_fields } }
+        state_fields = lines(states.fields(g)), divided = division.fields(g, rows),
+        device_fields = own.device_fields } }
 end
 
 local function function_section(g, config, own)

@@ -1,6 +1,5 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
-local c_text = require "emit.targets.c_text"
 local data = require "spec.data"
 local division = require "emit.boundary.division"
 local expr = require "base.expr"
@@ -75,13 +74,15 @@ end
 
 -- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
 local function planned_bytes(facts)
-    local terms = { "PLANNED_BYTES" }
+    local list = { "int64_t planned = PLANNED_BYTES;" }
     for _, arena in ipairs(facts.arenas) do
         if arena.sharded then
-            terms[#terms + 1] = ("(int64_t)m->memory[ARENA_%s].bytes"):format(arena.name:gsub("^device_", ""):upper())
+            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(
+                arena.name:gsub("^device_", ""):upper())
         end
     end
-    return text.block(c_text.wrap("", "const int64_t planned = ", { table.concat(terms, " + ") }, ";"))
+    if #list == 1 then list[1] = "const " .. list[1] end
+    return lines(list)
 end
 
 -- Constants of model.c that come straight from the spec.

@@ -54,7 +54,8 @@ function save.render(g, config, facts, context, updates, header)
     local name, own, scale = text.ident(config.name), context.target.model(config, facts), scaler.lines(config)
     local saved, loaded = number_lines(config, updates)
     return sections.render(context.template("program/save.c"), {
-        { "head", { header = text.block(header("save.c", "checkpoints, and the dump of everything; part of model.c")) } },
+        { "head", { header = text.block(header("save.c",
+            "checkpoints, and the dump of everything; part of model.c")) } },
         { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
             collected = #collected_of(g), ranks = g.ranks, gradients = save.gradient_arrays(g),
             states = lines(states.saved(g)), overflows = scale.overflows,
