@@ -1,4 +1,4 @@
-/* shard.h: how an array is divided over the ranks: the elements that one rank holds, and where they lie in its memory. */
+/* shard.h: how an array is divided over the ranks: what one rank holds of it, and where that lies in its memory. */
 #ifndef GA_SHARD_H
 #define GA_SHARD_H
 
