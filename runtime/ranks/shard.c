@@ -110,18 +110,21 @@ static int next_bucket(const ga_division *d, int64_t above) {
     return best;
 }
 
-static void add_piece(ga_shard *s, int64_t from, int64_t end, bool placed) {
+/* Appends elements that lie where they are in the whole array. */
+static void add_in_place(ga_shard *s, int64_t from, int64_t end) {
     if (from >= end) return;
-    if (placed) ga_shard_add(s, from, end - from);
-    else s->pieces[s->count++] = (ga_piece){from, end - from, 0};
+    s->pieces[s->count++] = (ga_piece){from, end - from, from};
+    s->elements = end;
 }
 
 static void add_pieces(ga_division *d) {
     for (int i = next_bucket(d, -1); i >= 0; i = next_bucket(d, d->buckets[i].offset)) {
         const int64_t first = d->buckets[i].offset, *cuts = cuts_of(d, i);
-        add_piece(&d->others, first, first + cuts[d->rank], false);
-        add_piece(&d->own, first + cuts[d->rank], first + cuts[d->rank + 1], true);
-        add_piece(&d->others, first + cuts[d->rank + 1], first + d->buckets[i].n, false);
+        const int64_t from = first + cuts[d->rank], end = first + cuts[d->rank + 1];
+        add_in_place(&d->others, first, from);
+        add_in_place(&d->in_place, from, end);
+        add_in_place(&d->others, end, first + d->buckets[i].n);
+        if (from < end) ga_shard_add(&d->own, from, end - from);
     }
 }
 
@@ -132,6 +135,7 @@ int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const 
     int64_t *load = calloc((size_t)size, sizeof *load);
     bool *done = calloc((size_t)count, sizeof *done);
     int code = ga_shard_open(&d->own, count, e);
+    if (code == GA_OK) code = ga_shard_open(&d->in_place, count, e);
     if (code == GA_OK) code = ga_shard_open(&d->others, 2 * count, e);
     if (code == GA_OK && (!d->cuts || !load || !done))
         code = ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d buckets and %d ranks", count, size);
@@ -153,6 +157,7 @@ int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const 
 void ga_division_close(ga_division *d) {
     free(d->cuts);
     ga_shard_close(&d->own);
+    ga_shard_close(&d->in_place);
     ga_shard_close(&d->others);
     *d = (ga_division){0};
 }

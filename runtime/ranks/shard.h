@@ -28,8 +28,10 @@ typedef struct ga_shard {
 typedef struct ga_division {
     const ga_bucket *buckets;
     int count, rank, size;
-    int64_t *cuts;        /* of each bucket size + 1, as in ga_exchange */
-    ga_shard own, others; /* the flat space of this rank, and of all others, of which `at` is 0 */
+    int64_t *cuts;     /* of each bucket size + 1, as in ga_exchange */
+    ga_shard own;      /* the flat space of this rank, in an array that has nothing else */
+    ga_shard in_place; /* the same, in an array over the whole flat space */
+    ga_shard others;   /* of all other ranks, in such an array */
 } ga_division;
 
 /* Divides each bucket: at equal multiples of GA_CUT elements, the last rank has the rest; or, if `whole`, at the

@@ -16,6 +16,7 @@ $header
 //% if parallel then
 #include "runtime/device/device_nccl.h"
 //% end
+#include "runtime/files/shards.h"
 #include "runtime/log/run.h"
 #include "runtime/log/log.h"
 #include "runtime/log/options.h"

@@ -182,7 +182,7 @@ local function compare(t, case)
     if case.mode == "ddp" then return end
     local ddp = programs.build(name .. "_ddp", (text:gsub(case.mode, "ddp")), { comm = "mpi" })
     programs.identical(many, programs.dump(ddp, { ranks = case.ranks, "--threads", 1, "--cycles", cycles }),
-        { "parameters" })
+        { "parameters", "gradients", "state" })
 end
 
 local function name_of(case)

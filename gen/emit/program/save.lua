@@ -66,7 +66,8 @@ function save.render(g, config, facts, context, updates, header)
             best = config.best ~= nil } },
         { "save", { name = name, device = own.device } },
         not own.device and { "save_to", { name = name } },
-        { "dump", { name = name, device = own.device, ranks = config.mode.ranks or false, scaled = scale.scaled,
+        { "dump", { name = name, device = own.device, ranks = g.ranks,
+            scattered = g.sharded.state, scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },
     })
 end
