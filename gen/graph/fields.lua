@@ -29,7 +29,7 @@ fields.graph = {
     output = "tensor: what the model gives; nil if there are several, or if it is never whole",
     d_output = "tensor: its gradient (autodiff)",
     ranks = "whether several processes may share a cycle",
-    sharded = "what each of them has only a part of: { state = true }",
+    sharded = "what each of them has only a part of: { state =, gradients = }, each a boolean",
     residues = "whether sums over the micro-steps keep what they round off (accumulate)",
     half_sums = "whether they are stored in bf16 (accumulate)",
     groups = "map from index to group: parameters with one update rule (optimize)",
@@ -48,7 +48,11 @@ fields.graph = {
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
         .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
     collectives = "{ kind, bucket, n, offset, wire = the type of the parts that travel, whole = whether a tensor "
-        .. "belongs to one rank }, in the order of the buckets (collectives)",
+        .. "belongs to one rank, window = its place among the windows, or beside = true "
+        .. "for what a cycle collects beside them (windows) }, in the order of the buckets "
+        .. "(collectives)",
+    windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
+        .. "own cuts; whether buckets wait for memory (windows)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
@@ -96,6 +100,8 @@ fields.node = {
     twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
     completes = "buckets that are complete behind it (collectives)",
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
+    needs = "buckets whose exchange must have ended before it (windows)",
+    needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
 }
 
@@ -106,6 +112,7 @@ fields.region = {
     scope = "the region around it", outer_body = "the body around it, while it is built",
     reverse_of = "the forward region whose gradients it computes (autodiff)",
     completes = "buckets that are complete behind it (collectives)",
+    needs = "buckets whose exchange must have ended before it (windows)",
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
@@ -133,6 +140,8 @@ fields.param = {
     frozen = "not trained (split)", buffer = "saved with the others, but written by nodes",
     collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
+    window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
+        .. "of a bucket that take turns in two windows (windows)",
     residue = "tensor: what its sums round off (accumulate)",
     groups = "runs of its layers with one group: { index of the group, from, count } (optimize)",
     layer = "with layer_decay: its depth (optimize)",

@@ -178,9 +178,14 @@ function memory.run(g)
     local views = place_flat(g)
     g.arenas = {
         { name = "parameters", elements = g.flat_elements },
-        { name = "gradients", elements = g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements },
+        { name = "gradients", elements = g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements,
+            sharded = g.sharded.gradients and "gradients" or nil },
     }
-    if g.residues then g.arenas[3] = { name = "residues", elements = g.summed_elements } end
+    if g.sharded.gradients then
+        table.insert(g.arenas, { name = "windows", elements = g.windows.elements, doc = "gradients on their way" })
+        table.insert(g.arenas, { name = "collected", elements = g.summed_elements - g.trained_elements })
+    end
+    if g.residues then g.arenas[#g.arenas + 1] = { name = "residues", elements = g.summed_elements } end
     for _, name in ipairs(g.state_names) do
         g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true,
             sharded = g.sharded.state and name or nil }

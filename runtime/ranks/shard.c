@@ -98,6 +98,11 @@ const int64_t *ga_division_cuts(const ga_division *d, int i) {
     return cuts_of(d, i);
 }
 
+int64_t ga_division_place(const ga_division *d, int i) {
+    const int64_t *cuts = cuts_of(d, i);
+    return cuts[d->rank] < cuts[d->rank + 1] ? ga_shard_place(&d->own, d->buckets[i].offset + cuts[d->rank]) : 0;
+}
+
 /* === the division ======================================================================================= */
 
 /* The bucket with the lowest offset above `above`; -1: there is none. */

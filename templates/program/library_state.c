@@ -36,7 +36,7 @@ static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *
     return 0;
 }
 
-//@ state_dict(name, ema)
+//@ state_dict(name, ema, sharded)
 typedef struct visit_call {
     int (*visit)(void *context, const ga_tensor *t);
     void *context;
@@ -58,8 +58,15 @@ int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), 
     model *m = &p->m;
     GA_TRY(walk(p, fill, context, e));
 //% if ema then
-    for (int64_t i = 0; i < TRAINED; i++) /* the average of what is changed begins again */
+    /* the average of what is changed begins again */
+//% if sharded then
+    for (const ga_piece *q = m->division.own.pieces; q < m->division.own.pieces + m->division.own.count; q++)
+        for (int64_t i = q->from; i < q->from + q->n; i++)
+            if (p->values[i] != (float)m->flat_w[i]) m->state_ema[q->at + i - q->from] = (real)p->values[i];
+//% else
+    for (int64_t i = 0; i < TRAINED; i++)
         if (p->values[i] != (float)m->flat_w[i]) m->state_ema[i] = (real)p->values[i];
+//% end
 //% end
     for (int64_t i = 0; i < FLAT; i++)
         if (p->values[i] != (float)m->flat_w[i]) m->flat_w[i] = (real)p->values[i];

@@ -80,7 +80,7 @@ static void own_evaluation(ga_worker *w, void *arg) {
     evaluate(w, &p->m, &b);
 }
 
-//@ handler(name, half_sums, by_sum, divisor)
+//@ handler(name, half_sums, scattered, by_sum, divisor)
 static void multiply_gradient(model *m, double by) {
     if (by == 1) return;
 //% if half_sums then
@@ -94,6 +94,9 @@ static void multiply_gradient(model *m, double by) {
  * is left so. */
 static int handle($name *p, ga_err *e) {
     model *m = &p->m;
+//% if scattered then
+    GA_TRY(ga_division_gather(&m->division, m->comm, m->flat_g, REAL, e)); /* a rank has the sums of its own part */
+//% end
 //% if by_sum then
     const double mean = 1$divisor;
 //% else

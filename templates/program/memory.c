@@ -22,11 +22,24 @@ static $form $(form)_at($(address)flat) {
     };
 }
 
-//@ place(flat_places, form, residues, view_places, activation_places)
+//@ windows(address, collected, places)
+//% if collected then
+/* The gradients of a micro-step, and what a cycle collects for running statistics. */
+static parameters windows_at($(address)windows, $(address)collected) {
+//% else
+/* The gradients of a micro-step. */
+static parameters windows_at($(address)windows) {
+//% end
+    return (parameters){
+        $places
+    };
+}
+
+//@ place(flat_places, gradients, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
     m->w = parameters_at(m->flat_w);
-    m->g = $(form)_at(m->flat_g);
+    $gradients
 //% if residues then
     m->residue = parameters_at(m->flat_residue);
 //% end
@@ -38,11 +51,11 @@ static void place(model *m) {
     m->partials = (double *)m->memory[ARENA_PARTIALS].base;
 }
 
-//@ place_device(flat_places, form, residues, view_places, activation_places)
+//@ place_device(flat_places, gradients, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
     m->w = parameters_at(m->device_w);
-    m->g = $(form)_at(m->device_g);
+    $gradients
 //% if residues then
     m->residue = parameters_at(m->device_residue);
 //% end
@@ -118,26 +131,26 @@ static int open_memory(model *m, ga_err *e) {
     return 0;
 }
 
-//@ open_state()
+//@ open_shard()
 enum { PAGE = 4096 };
 
-/* Memory for what this rank has of a state. */
-static int open_state(model *m, int arena, const char *name, const ga_shard *s, ga_err *e) {
+/* Memory for what this rank has of an array. */
+static int open_shard(model *m, int arena, const char *name, const ga_shard *s, ga_err *e) {
     const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
-//@ open_device_state()
+//@ open_device_shard()
 enum { PAGE = 4096 };
 
-/* Memory for what this rank has of a state: on the device, and a copy for files. */
-static int open_state(model *m, int device, int arena, const char *name, const ga_shard *s, ga_err *e) {
+/* Memory for what this rank has of an array: on the device, and a copy for files. */
+static int open_shard(model *m, int device, int arena, const char *name, const ga_shard *s, ga_err *e) {
     const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
     GA_TRY(ga_device_arena(m->device, pages * PAGE, &m->device_memory[device], e));
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
-//@ division(name, buckets, whole, starts, start_count, open_state, shards, sharded)
+//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded)
 //% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel, whether each of its tensors belongs to one rank. */
@@ -155,7 +168,7 @@ $starts
 //% end
 
 //% if sharded then
-$open_state
+$open_shard
 
 //% end
 /* Divides the flat space over the ranks. */

@@ -157,16 +157,11 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, by_epoch, best, shift, state_fields, divided, device_fields)
+//@ model(device, flat_gradients, residues, half_sums, views, by_epoch, best, shift, state_fields, divided, own)
 typedef struct model {
     ga_arena memory[ARENAS];
-//% if half_sums then
     real *flat_w;            /* the flat space of parameters: FLAT elements */
-    bf16 *flat_g;            /* and of gradients: SUMMED elements */
-//% else
-    real *flat_w;            /* the flat space of parameters: FLAT elements */
-    real *flat_g;            /* and of gradients: SUMMED elements */
-//% end
+    $flat_gradients
 //% if residues then
     real *flat_residue;      /* what the sums over the micro-steps have rounded off */
 //% end
@@ -185,7 +180,7 @@ typedef struct model {
 //% end
     activations a;
 //% if device then
-    $device_fields
+    $own
 //% else
     double *partials;        /* sums over tiles of the gradient, then of tensors */
 //% end

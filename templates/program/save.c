@@ -1,21 +1,17 @@
 //@ head(header)
 $header
 
-//@ config(name, gradient_dtype, residues, collected, ranks, gradients, states, overflows, keep_best)
+//@ config(name, gradient, residues, collected, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
-    a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, "", $gradient_dtype, m->flat_g, NULL};
+    $gradient
 //% if residues then
     a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue, NULL};
 //% end
-//% if collected > 0 then
-    /* behind the trained ones: what the cycle has collected for running statistics */
-//% if ranks then
-    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, ".sum", REAL, m->flat_g, NULL};
-//% else
-    a->gradient[$(gradients - 1)] = (ga_array){PARAMS + TRAINED_PARAMS, $collected, "", REAL, m->flat_g, NULL};
-//% end
+//% if collected.text ~= "" then
+    /* what the cycle has collected for running statistics */
+    a->gradient[$(gradients - 1)] = $collected;
 //% end
     $states
     a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
@@ -113,7 +109,7 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, device, ranks, scattered, scaled, scale, last_scale)
+//@ dump(name, device, ranks, in_place, elements, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     char path[GA_PATH_MAX];
 //% if ranks then
@@ -126,10 +122,10 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY(ga_shard_save(m->comm, path, &m->saved.parameters, 1, e));
 //% if scaled then
     const double scale = m->count.r > 0 ? $scale : $last_scale;
-    for (int64_t i = 0; i < SUMMED; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
+    for (int64_t i = 0; i < $elements; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
 //% end
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
-//% if scattered then
+//% if in_place then
     ga_array gradient = m->saved.gradient[0];
     if (m->count.r == 0) gradient.shard = &m->division.in_place; /* behind an update a rank has its own sums */
     GA_TRY(ga_shard_save(m->comm, path, &gradient, 1, e));

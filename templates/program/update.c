@@ -68,7 +68,42 @@ void $(name)_model_cut(model *m) {
     $tiles
 }
 
-//@ buckets(overlap)
+//@ buckets(overlap, windows, gaps, waits, collected)
+//% if windows.text ~= "" then
+$windows
+
+//% if gaps then
+/* Between two tensors lie a few elements that no kernel writes; the window had other gradients there before. */
+static void clear_gaps(model *m, real *window, const ga_bucket *b) {
+    const ga_array *all = &m->saved.parameters;
+    for (const ga_param *p = all->params; p < all->params + TRAINED_PARAMS; p++)
+        for (int l = 0; l < p->count; l++) {
+            const int64_t at = ga_layout_index(p, l, 0) - b->offset;
+            for (int64_t k = at + p->n; at >= 0 && k < b->n && k % GA_CUT != 0; k++) window[k] = 0;
+        }
+}
+
+//% end
+/* Starts the exchange of a bucket: its gradients in their window are summed over the ranks, and written to what each
+ * rank keeps, or added. Each micro-step does. */
+static void bucket_start(ga_worker *w, model *m, int i, bool adds) {
+    ga_barrier(w);
+    if (w->index != 0) return;
+    const ga_bucket *b = &m->division.buckets[i];
+//% if gaps then
+    clear_gaps(m, m->windows + WINDOWS[i], b);
+//% end
+//% if collected then
+    const bool scatters = b->kind == GA_REDUCE_SCATTER; /* else it is what the cycle has collected */
+    const ga_exchange sum = {.kind = b->kind, .values = scatters ? m->windows + WINDOWS[i] : m->collected, .n = b->n,
+                             .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire,
+                             .shard = scatters ? m->flat_g + ga_division_place(&m->division, i) : NULL, .add = adds};
+//% else
+    const ga_exchange sum = {.kind = b->kind, .values = m->windows + WINDOWS[i], .n = b->n,
+                             .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire,
+                             .shard = m->flat_g + ga_division_place(&m->division, i), .add = adds};
+//% end
+//% else
 /* Starts the sum of a bucket over the ranks. Only the last micro-step of a cycle does. */
 static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
@@ -76,6 +111,7 @@ static void bucket_start(ga_worker *w, model *m, int i) {
     const ga_bucket *b = &m->division.buckets[i];
     const ga_exchange sum = {.kind = b->kind, .values = m->flat_g + b->offset, .n = b->n,
                              .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire};
+//% end
 //% if overlap then
     const int code = ga_comm_start(m->comm, i, &sum, &m->error);
 //% else
@@ -85,6 +121,17 @@ static void bucket_start(ga_worker *w, model *m, int i) {
     if (code < 0) ga_team_fail(w, code);
 }
 
+//% if waits then
+/* Waits until the gradients of a bucket have left its window. */
+static void bucket_wait(ga_worker *w, model *m, int i) {
+    if (w->index == 0) {
+        const int code = ga_comm_wait(m->comm, i, &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
+}
+
+//% end
 static void buckets_finish(ga_worker *w, model *m) {
     for (int i = 0; i < m->division.count && w->index == 0; i++) {
         const int code = ga_comm_wait(m->comm, i, &m->error);

@@ -97,7 +97,7 @@ local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout
 
 -- Elements that a rank with these pieces has of a state: as ga_layout_shard of the runtime takes them.
 local function elements_of(g, name, pieces)
-    local sum, dense = 0, g.states:get(name).dense
+    local sum, dense = 0, not g.states:has(name) or g.states:get(name).dense
     for _, piece in ipairs(pieces) do
         if dense then sum = sum + aligned(piece[2] - piece[1]) end
         for _, p in ipairs(dense and {} or g.params) do
@@ -113,7 +113,7 @@ local function elements_of(g, name, pieces)
     return sum
 end
 
---- The elements of a state that the rank has which has most of it.
+--- The elements of a state, or of "gradients", that the rank has which has most of it.
 function division.most_elements(g, name, ranks)
     local most = 0
     for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
@@ -133,7 +133,7 @@ end
 
 -- How a rank's part of each state gets its place.
 local function shard_lines(g, target)
-    local list = {}
+    local list = g.sharded.gradients and target.open_shard("gradients", "division.own") or {}
     for _, name in ipairs(g.sharded.state and g.state_names or {}) do
         local shard = "division.own"
         if not g.states:get(name).dense then
@@ -141,19 +141,19 @@ local function shard_lines(g, target)
             list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
                 "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
         end
-        for _, line in ipairs(target.open_shard(name, shard)) do list[#list + 1] = line end
+        for _, line in ipairs(target.open_shard("state_" .. name, shard)) do list[#list + 1] = line end
     end
     return list
 end
 
---- Arguments of the block `division` of memory.c. open_state: the text of the function that it calls.
-function division.tables(g, config, target, open_state)
+--- Arguments of the block `division` of memory.c. open_shard: the text of the function that it calls.
+function division.tables(g, config, target, open_shard)
     local starts, shards = starts_of(g), shard_lines(g, target)
     return { name = text.ident(config.name), whole = #starts > 0, buckets = sections.lines(bucket_rows(g)),
         starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
             ordered.collect(starts, tostring), "};")), start_count = #starts,
         shards = sections.lines(shards), sharded = #shards > 0,
-        open_state = open_state }
+        open_shard = open_shard }
 end
 
 --- The lines by which averages of parameters start as these are.

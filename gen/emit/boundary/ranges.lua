@@ -43,6 +43,7 @@ local function array_of(g, item)
         local dense = g.sharded.state and "shard" or "flat"
         return state, g.states:get(state).dense and dense or "state_" .. state
     end
+    if item == "g" and g.sharded.gradients then return item, "shard" end
     if item == "w" or item == "g" then return item, "flat" end
     if IN_PARTIALS[item] then return "partials", item end
 end
@@ -141,7 +142,7 @@ end
 -- What is said of a place in the struct range.
 local function place_comment(name)
     if name == "flat" then return "in the flat space: parameters, gradients and states of that form" end
-    if name == "shard" then return "of a part, in states of that form" end
+    if name == "shard" then return "of a part, in arrays of which a rank has only its own" end
     return IN_PARTIALS[name] and "in m->partials" or "in m->" .. name
 end
 

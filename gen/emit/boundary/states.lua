@@ -37,9 +37,23 @@ function states.row(p, shape, flat)
         p.count, #shape, table.concat(shape, ", "), flat.offset, flat.stride, flat.n)
 end
 
---- The lines of a table for each state with an array of its own.
+-- The lines of a table of what a cycle collects, if that has an array of its own.
+local function collected_table(g, params)
+    local list = {}
+    if not g.sharded.gradients or g.summed_elements == g.trained_elements then return list end
+    list[1] = "\n/* What a cycle collects: an array of its own. */"
+    list[2] = "static const ga_param COLLECTED_PARAMS[] = {"
+    for _, p in ipairs(params) do
+        local at = p.collected and ordered.copy(p.flat, { offset = p.flat.offset - g.trained_elements })
+        list[#list + 1] = at and "    " .. states.row(p, p.shape, at)
+    end
+    list[#list + 1] = "};"
+    return list
+end
+
+--- The lines of a table for each array that does not lie over the flat space.
 function states.tables(g, params)
-    local tables = {}
+    local tables = collected_table(g, params)
     for _, name in ipairs(g.state_names) do
         if not g.states:get(name).dense then
             tables[#tables + 1] = ("\n/* %s, of what has it: an array of its own. */"):format(name)

@@ -21,6 +21,7 @@ local states = require "emit.boundary.states"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
+local windows = require "emit.boundary.windows"
 
 local model_header = {}
 local lines = sections.lines
@@ -103,12 +104,28 @@ local function step_section(g, config, updates, own)
         groups = lines(step_fields(g, config, updates)) } }
 end
 
+-- Where the gradients of a cycle are summed, and those of a micro-step if they lie elsewhere.
+local function gradient_fields(g, device)
+    if not g.sharded.gradients then
+        return lines { ("%s *flat_g;            /* and of gradients: SUMMED elements */"):format(
+            g.half_sums and "bf16" or "real") }
+    end
+    local address = device and "ga_address " or "real *"
+    local list = { "real *flat_g;            /* and of this rank's part of the gradients, division.own */",
+        address .. "windows; /* gradients of a micro-step, until they are exchanged */" }
+    if g.summed_elements > g.trained_elements then
+        list[3] = address .. "collected; /* what a cycle collects for running statistics: SUMMED - TRAINED elements */"
+    end
+    return lines(list)
+end
+
 local function model_section(g, config, own, has_views, rows)
-    return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
+    return { "model", { device = own.device, flat_gradients = gradient_fields(g, own.device),
+        half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         shift = metrics.adds(config, "shift"),
         state_fields = lines(states.fields(g)), divided = division.fields(g, rows),
-        device_fields = own.device_fields } }
+        own = own.device_fields } }
 end
 
 local function function_section(g, config, own)
@@ -130,7 +147,7 @@ function model_header.render(g, config, facts, context, updates, header)
             dtype = text.ident(f64 and "GA_F64" or "GA_F32") } },
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
-        #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } },
+        #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } }, windows.finders(g),
         { "ranges", ranges.types(context.ranges, g) },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },

@@ -131,7 +131,8 @@ local function steps_text(g, config, context, header)
             "micro-batches and the boundary; part of library.c")) } },
         batch_section(g, name), backward_from,
         { "bodies", { name = name, has_by_grad = backward_from ~= false } },
-        { "handler", { name = name, half_sums = g.half_sums, by_sum = config.loss.weight == "sum",
+        { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
+            by_sum = config.loss.weight == "sum",
             divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } },
         { "micro", { name = name } }, backward_by_grad,
         { "flush_step", { residues = g.residues, buckets = #g.collectives } },
@@ -176,7 +177,7 @@ local function state_text(g, config, context, header)
     return sections.render(context.template("program/library_state.c"), {
         { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
         { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
-        { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil } },
+        { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil, sharded = g.sharded.state } },
         { "checkpoints", { name = name } },
     })
 end
@@ -217,7 +218,7 @@ function library.render(g, config, context, header, files)
             guard = text.ident(config.name:upper() .. "_H"), name = name, upper = text.ident(config.name:upper()),
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
-        { "functions", { name = name, half_sums = g.half_sums } },
+        { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))

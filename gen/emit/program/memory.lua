@@ -8,6 +8,7 @@ local sections = require "emit.program.sections"
 local division = require "emit.boundary.division"
 local states = require "emit.boundary.states"
 local text = require "base.text"
+local windows = require "emit.boundary.windows"
 
 local memory = {}
 local lines = sections.lines
@@ -69,9 +70,11 @@ end
 
 -- The flat space of parameters, of gradients and of each state.
 local function flat_places(g, target)
-    local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;",
-        ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real") }
-    if g.residues then list[3] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
+    local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;" }
+    if not g.sharded.gradients then
+        list[2] = ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real")
+    end
+    if g.residues then list[#list + 1] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
     for _, more in ipairs { states.places(g), target.flat_places(g) } do
         table.move(more, 1, #more, #list + 1, list)
     end
@@ -88,11 +91,29 @@ local function view_places(g, target)
     return lines(list)
 end
 
-local function places(g, target, form)
+-- Where gradients lie: as parameters do, in 16 bits, or in windows.
+local function gradients_placed(g, form, device)
+    local function arena(name) return ("m->%smemory[%s_%s]"):format(device and "device_" or "",
+        device and "DEVICE" or "ARENA", name) end
+    local function base(name) return device and arena(name) or ("(real *)%s.base"):format(arena(name)) end
+    if not g.sharded.gradients then
+        return lines { ("m->g = %s_at(m->%s);"):format(form, device and "device_g" or "flat_g") }
+    end
+    local list = { ("m->windows = %s;"):format(base "WINDOWS") }
+    if g.summed_elements > g.trained_elements then
+        list[2] = ("m->collected = %s;"):format(base "COLLECTED")
+        list[3] = "m->g = windows_at(m->windows, m->collected);"
+    else
+        list[2] = "m->g = windows_at(m->windows);"
+    end
+    return lines(list)
+end
+
+local function places(g, target, form, device)
     local rows = ordered.collect(memory.placed(g, "activations"), function(t)
         return target.place(t, "a", t.place.offset)
     end)
-    return { flat_places = flat_places(g, target), form = form, residues = g.residues,
+    return { flat_places = flat_places(g, target), gradients = gradients_placed(g, form, device), residues = g.residues,
         view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
@@ -122,11 +143,13 @@ function memory.render(g, config, facts, context, header)
             places = lines(parameter_places) } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
-        { device and "place_device" or "place", places(g, target, sums.gradient_form) },
+        g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, params),
+            { address = text.block(device and "ga_address " or "real *") }) },
+        { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
             parallel = own.parallel } } or { "open", { arenas = arena_rows(facts, false) } },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
-            context.template("program/memory.c"), device and "open_device_state" or "open_state", {})) },
+            context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
         { "initial_values", { zeros = zero_lines(params) } },
     })
 end

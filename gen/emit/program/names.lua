@@ -123,6 +123,10 @@ function names.set(g)
             end
         end)
     end
+    for _, param in ipairs(g.params) do
+        local ring = param.window and param.window.ring
+        if ring then ring.name = of_loop(ring.region, prefix, "WINDOW"):lower() end
+    end
     for _, loop in ipairs(loops) do loop[3] = loop_of[loop[1]] end
     return list, loops
 end

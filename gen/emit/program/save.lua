@@ -16,6 +16,21 @@ local lines = sections.lines
 -- Parameters for which a cycle collects something.
 local function collected_of(g) return ordered.collect(g.params, function(p) return p.collected end) end
 
+-- The array of the gradient, of which a rank may have only its own part.
+local function gradient_of(g)
+    return text.block(("a->gradient[0] = (ga_array){PARAMS, TRAINED_PARAMS, \"\", %s, m->flat_g, %s};"):format(
+        gradients.dtype(g).text, g.sharded.gradients and "&m->division.own" or "NULL"))
+end
+
+-- The array of what a cycle collects: it lies behind the gradients, or beside their windows.
+local function collected_array(g)
+    local count = #collected_of(g)
+    if count == 0 then return text.block("") end
+    local place = g.sharded.gradients and "COLLECTED_PARAMS, %d, \"%s\", REAL, m->collected, NULL"
+        or "PARAMS + TRAINED_PARAMS, %d, \"%s\", REAL, m->flat_g, NULL"
+    return text.block("(ga_array){" .. place:format(count, g.ranks and ".sum" or "") .. "}")
+end
+
 --- How many arrays of gradients a save inside a cycle has.
 function save.gradient_arrays(g) return 1 + (g.residues and 1 or 0) + (#collected_of(g) > 0 and 1 or 0) end
 
@@ -56,9 +71,8 @@ function save.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/save.c"), {
         { "head", { header = text.block(header("save.c",
             "checkpoints, and the dump of everything; part of model.c")) } },
-        { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
-            collected = #collected_of(g), ranks = g.ranks, gradients = save.gradient_arrays(g),
-            states = lines(states.saved(g)), overflows = scale.overflows,
+        { "config", { name = name, gradient = gradient_of(g), residues = g.residues, collected = collected_array(g),
+            gradients = save.gradient_arrays(g), states = lines(states.saved(g)), overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
             numbers_saved = saved, best = config.best ~= nil } },
@@ -67,7 +81,8 @@ function save.render(g, config, facts, context, updates, header)
         { "save", { name = name, device = own.device } },
         not own.device and { "save_to", { name = name } },
         { "dump", { name = name, device = own.device, ranks = g.ranks,
-            scattered = g.sharded.state, scaled = scale.scaled,
+            in_place = g.sharded.state and not g.sharded.gradients, elements = text.block(g.sharded.gradients
+                and "m->division.own.elements" or "SUMMED"), scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },
     })
 end

@@ -16,6 +16,7 @@ local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
 local text = require "base.text"
 local update = require "emit.boundary.update"
+local windows = require "emit.boundary.windows"
 
 local step = {}
 
@@ -64,15 +65,36 @@ local function named_in(body)
     return list
 end
 
+-- The line that starts a bucket; `when`: a further condition. A bucket of windows is exchanged in each micro-step.
+local function start_of(exchange, number, when, target)
+    local windows = exchange.window ~= nil
+    local conditions = ordered.collect({ not windows and "reduces" or false, when }, function(c) return c or nil end)
+    return ("%sbucket_start(%s, m, %s%s);"):format(#conditions > 0 and ("if (%s) "):format(table.concat(conditions,
+        " && ")) or "", target.worker, number, windows and ", adds" or exchange.beside and ", false" or "")
+end
+
 -- The line that starts the bucket of the layers that iteration l of a loop, from the last layer down, completes.
-local function start_of_layers(layered, pad, target)
+local function start_of_layers(exchange, layered, target)
     local count, layers, first = c_text.count(layered.loop), layered.layers, layered.first - 1
     local last = c_text.last(layered.loop)
-    if layers == 1 then
-        return ("%sif (reduces) bucket_start(%s, m, %d + %s - l);"):format(pad, target.worker, first, last)
+    if layers == 1 then return start_of(exchange, ("%d + %s - l"):format(first, last), false, target) end
+    return start_of(exchange, ("%d + (%s - l) / %d"):format(first, last, layers),
+        ("((%s - l) %% %d == 0 || l == 0)"):format(count, layers), target)
+end
+
+-- The lines before a node: the windows that it writes must be free.
+local function needs_of(node, target)
+    local list = ordered.collect(node.needs or {}, function(bucket)
+        return ("bucket_wait(%s, m, %d);"):format(target.worker, bucket - 1)
+    end)
+    for _, layered in ipairs(node.needs_layers or {}) do
+        local layers, last = layered.layers, c_text.last(layered.loop)
+        local begins = layers > 1 and ("(%s - l) %% %d == 0 && "):format(last, layers) or ""
+        local bucket = ("%d + (%s - l)%s"):format(layered.first - 3, last, layers > 1 and " / " .. layers or "")
+        list[#list + 1] = ("if (%s%s - l >= %d) bucket_wait(%s, m, %s);"):format(begins, last, 2 * layers,
+            target.worker, bucket)
     end
-    return ("%sif (reduces && ((%s - l) %% %d == 0 || l == 0)) bucket_start(%s, m, %d + (%s - l) / %d);"):format(pad,
-        count, layers, target.worker, first, last, layers)
+    return list
 end
 
 -- The first lines of a loop.
@@ -82,12 +104,14 @@ local function opening_of(region)
         or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(region), region.name) }
 end
 
--- The lines of a body. With `reduces` each bucket starts behind the node that completes it.
-local function lines_of(body, reduces, pad, out, target)
+-- The lines of a body. exchanges: those of the graph, nil outside of the backward pass; each bucket starts behind the
+-- node that completes it.
+local function lines_of(body, exchanges, pad, out, target)
     for i, node in ipairs(body) do
+        for _, line in ipairs(exchanges and needs_of(node, target) or {}) do out[#out + 1] = pad .. line end
         if node.op == "times" then
             for _, line in ipairs(opening_of(node)) do out[#out + 1] = pad .. line end
-            local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
+            local inner = lines_of(node.body, exchanges, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
                 out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
                     t.place.slot == "next" and "for the next iteration" or "from the iteration before")
@@ -103,11 +127,11 @@ local function lines_of(body, reduces, pad, out, target)
             local waiting = target.barrier and (node.fence or waits(body[i + 1], target))
             out[#out + 1] = print(node.kernel, pad, target, waiting and " " .. target.barrier or "")
         end
-        for _, bucket in ipairs(reduces and node.completes or {}) do
-            out[#out + 1] = ("%sif (reduces) bucket_start(%s, m, %d);"):format(pad, target.worker, bucket - 1)
+        for _, bucket in ipairs(exchanges and node.completes or {}) do
+            out[#out + 1] = pad .. start_of(exchanges[bucket], tostring(bucket - 1), false, target)
         end
-        for _, layered in ipairs(reduces and node.completes_layers or {}) do
-            out[#out + 1] = start_of_layers(layered, pad, target)
+        for _, layered in ipairs(exchanges and node.completes_layers or {}) do
+            out[#out + 1] = pad .. start_of_layers(exchanges[layered.first], layered, target)
         end
     end
     return out
@@ -117,10 +141,15 @@ local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
 --- The lines of a backward pass: `body` is the graph's, or a part of it.
 function step.backward_lines(g, body, target)
-    local reduces = #g.collectives > 0
+    local exchanges, reduces = g.ranks and g.collectives or nil, g.residues
     local out = { "const bool adds = ga_role_adds(role);" }
-    if reduces or g.residues then out[2] = "const bool reduces = ga_role_reduces(role);" end
-    return block_of(lines_of(body, reduces, "", out, target))
+    for _, x in ipairs(exchanges or {}) do reduces = reduces or not x.window end
+    if reduces then out[2] = "const bool reduces = ga_role_reduces(role);" end
+    if g.sharded.gradients then
+        out[#out + 1] = "if (adds) " .. target.services.buckets_finish.call .. " // of the micro-step before"
+        out[#out + 1] = target.barrier
+    end
+    return block_of(lines_of(body, exchanges, "", out, target))
 end
 
 -- The function of a cycle of a micro-steps, and one for tails whose length is known only later.
@@ -183,7 +212,7 @@ local SKIP = {
 function step.passes(g, config, context)
     local target = context.target
     local function lines(body, otherwise)
-        return block_of(#body > 0 and lines_of(body, false, "", {}, target) or { otherwise })
+        return block_of(#body > 0 and lines_of(body, nil, "", {}, target) or { otherwise })
     end
     return {
         forward = lines(g.forward, target.nothing), evaluation = lines(g.evaluation),
@@ -195,13 +224,14 @@ end
 --- Template arguments of the boundary, the same for all targets; cut and buckets are there with ranks.
 function step.boundary(g, config, context)
     local target = context.target
-    local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
+    local function lines(body, pad) return lines_of(body, nil, pad, {}, target) end
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
         cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
             ranges.cutting(g, config, context.ranges)),
-        buckets = #g.collectives > 0 and { overlap = config.overlap } or nil,
+        buckets = #g.collectives > 0 and { overlap = config.overlap, windows = windows.table(g), gaps = windows.has_gaps(g),
+            waits = g.windows ~= nil and g.windows.waits, collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }
@@ -227,7 +257,8 @@ function step.decision(g, config, updates, context, template, threads)
     check_clip(config, updates)
     local target, own = context.target, clip.decision(g, config)
     return sections.block(template, "decide", { threads = threads, ranks = g.ranks,
-        norm = sections.block(template, "norm", { ranks = g.ranks, threads = threads, sum = own.sum, largest = own.largest,
+        norm = sections.block(template, "norm", { ranks = g.ranks, threads = threads, sum = own.sum,
+            largest = own.largest,
             groups = own.groups, group_tiles = own.group_tiles }),
         totals = own.rewrites and text.block("") or step.totals(config, template), grad_norm = own.grad_norm,
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),

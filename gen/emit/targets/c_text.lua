@@ -77,6 +77,12 @@ function c_text.slot(t)
     return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
 end
 
+--- " + h_window(l)": the offset of the gradients of layer l from those of the first window, in elements; nil where
+--- layers do not take turns in windows.
+function c_text.window(param)
+    return param.window and param.window.ring and (" + %s(l)"):format(param.window.ring.name) or nil
+end
+
 --- Whether a value gets a pointer variable in the loop body: it is carried from the last iteration or to the next.
 function c_text.is_named(t)
     local index = t.place and c_text.slot(t)
@@ -93,7 +99,8 @@ function c_text.adds(out)
     for _, region in ipairs(acc.regions) do
         loop = "l != " .. (region.step > 0 and "0" or c_text.last(region))
     end
-    if out.tensor.kind == "gradient" then return loop and "adds || " .. loop or "adds" end
+    local summed = out.tensor.kind == "gradient" and not out.tensor.param.window    -- micro-steps in its own memory
+    if summed then return loop and "adds || " .. loop or "adds" end
     return loop or "false"
 end
 

@@ -40,7 +40,9 @@ function c.pointer(t)
     if arena == "sums" then return "m->sums" end
     local offset = slot_offset(t)
     if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
-    if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
+    if arena == "gradients" then
+        return "m->g." .. c_text.field(t.param.value) .. (c_text.window(t.param) or offset)
+    end
     if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
     if arena == "collected" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
@@ -145,11 +147,11 @@ end
 
 function c.step_of(kernel) return kernel.reads_step and "w, &m->step" or "w" end
 
---- The lines that give a rank's part of a state its memory.
-function c.open_shard(name, shard)
-    local arena = "ARENA_STATE_" .. name:upper()
-    return { ("GA_TRY(open_state(m, %s, \"state_%s\", &m->%s, e));"):format(arena, name, shard),
-        ("m->state_%s = (real *)m->memory[%s].base;"):format(name, arena) }
+--- The lines that give a rank's part of an array, "state_NAME" or "gradients", its memory.
+function c.open_shard(array, shard)
+    local arena, field = "ARENA_" .. array:upper(), array == "gradients" and "flat_g" or array
+    return { ("GA_TRY(open_shard(m, %s, \"%s\", &m->%s, e));"):format(arena, array, shard),
+        ("m->%s = (real *)m->memory[%s].base;"):format(field, arena) }
 end
 
 --- A kernel over a square matrix has no launch.

@@ -40,7 +40,10 @@ function cuda.pointer(t)
     if arena == "sums" then return "m->block + offsetof(step, sums)" end
     local offset = slot_offset(t)
     if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
-    if arena == "gradients" then return "m->g." .. c_text.field(t.param.value) .. offset end
+    if arena == "gradients" then
+        local window = c_text.window(t.param)
+        return "m->g." .. c_text.field(t.param.value) .. (window and window .. " * sizeof(real)" or offset)
+    end
     if arena == "residues" then return "m->residue." .. c_text.field(t.param.value) .. offset end
     if arena == "collected" then return "m->g." .. c_text.field(t.param.value) .. offset end
     if arena == "views" then return "m->v." .. c_text.field(t) .. offset end
@@ -130,12 +133,12 @@ end
 
 function cuda.step_of(kernel) return (kernel.reads_step or kernel.group) and "q, m->block" or "q" end
 
---- The lines that give a rank's part of a state its memory.
-function cuda.open_shard(name, shard)
-    local upper = name:upper()
-    return { ("GA_TRY(open_state(m, DEVICE_STATE_%s, ARENA_STATE_%s, \"state_%s\", &m->%s, e));"):format(upper, upper,
-        name, shard), ("m->state_%s = (real *)m->memory[ARENA_STATE_%s].base;"):format(name, upper),
-        ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, upper) }
+--- The lines that give a rank's part of an array, "state_NAME" or "gradients", its memory.
+function cuda.open_shard(array, shard)
+    local upper, gradients = array:upper(), array == "gradients"
+    return { ("GA_TRY(open_shard(m, DEVICE_%s, ARENA_%s, \"%s\", &m->%s, e));"):format(upper, upper, array, shard),
+        ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(gradients and "flat_g" or array, upper),
+        ("m->device_%s = m->device_memory[DEVICE_%s];"):format(gradients and "g" or array, upper) }
 end
 
 --- The launch of a kernel over a square matrix of n rows.
