@@ -189,7 +189,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     init_parameters(m);
     $numbers_started
     if (o->init) {
-        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w};
+        const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
     }
 //% if ema then
