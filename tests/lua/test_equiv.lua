@@ -186,7 +186,7 @@ end)
 
 -- a failed build is an error of the environment, and its files are removed
 add("a compiler that fails", function(t)
-    local result = equiv(t, { "--equiv", "A=1,3", "--march", "generic", "--dev",
+    local result = equiv(t, { "--equiv", "A=1,3", "--dev",
         changed(t, "templates/program/main.c", "enum { RUNNING", "enum RUNNING")[2] })
     t.equal(result.status, 3)
     t.contains(result.err, "make failed")
