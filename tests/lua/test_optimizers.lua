@@ -90,9 +90,9 @@ end }
 
 -- === both targets, layers, threads ==============================================================
 
--- Rules with features that sgd and adamw do not use: scalar state, a branch, sums over tensors, matrices.
-local ON_A_DEVICE = { nadam = true, radam = true, lion = true, fused_lamb = true, lars = true, muon_conv = true,
-    adafactor_conv = true }
+-- Rules with features that sgd and adamw do not use: a branch, sums over tensors, matrices. Scalar state is that of nadam
+-- with a schedule.
+local ON_A_DEVICE = { radam = true, fused_lamb = true, muon_conv = true, adafactor_conv = true }
 
 -- Eight updates, stopped behind the first micro-step of the seventh and resumed: six in one run, then two in another.
 -- Radam's rectification begins at the sixth, a schedule's momentum turns at the fourth.

@@ -185,6 +185,11 @@ for _, half in ipairs(HALVES) do
     end)
 end
 
+-- Both with make test-all, else the first or the second.
+local function either(t, is_first, first, second)
+    return t.all and { first, second } or { is_first and first or second }
+end
+
 -- === against f32 =================================================================================
 
 for _, case in ipairs(CASES) do
@@ -198,7 +203,7 @@ for _, case in ipairs(CASES) do
         end
         local exact = gradients("f32", "c")
         for _, half in ipairs(HALVES) do
-            for _, target in ipairs { "c", "cuda" } do
+            for _, target in ipairs(either(t, half == "bf16", "c", "cuda")) do
                 local worst, where = programs.difference(gradients(half, target), exact)
                 local bound = case.depth * FORMATS[half].U
                 if not (worst <= bound and worst > FORMATS[half].U / 8) then
@@ -247,11 +252,6 @@ model]] .. samples.case(list).model .. "\n"
 end
 
 -- === what must not change a bit ==================================================================
-
--- Both with make test-all, else the first or the second.
-local function either(t, is_first, first, second)
-    return t.all and { first, second } or { is_first and first or second }
-end
 
 add("threads, fusion, recomputation and packed weights change no bit", function(t)
     local programs = open(t)
