@@ -107,16 +107,19 @@ end
 -- How several processes share the work. The entry of a mode (word `parallel`):
 --   ranks     whether there may be more than one process
 --   engines   the engines of runtime/comm.h that can do its collectives; a target takes one that it has
---   sharded   what each rank has only a part of: a list of "parameters", "gradients", "state"
+--   sharded   what each rank has only a part of: { parameters =, gradients =, state = }, each a boolean
 --   reduces   { collective, of, role }: what is summed over the ranks, by which collective, in which micro-step
 --   default   whether it is the mode of a spec without the word: of one
 local function load_modes()
     local modes = load_plain("parallel", "mode", { "doc", "engines" })
     for _, mode in modes:each() do
-        mode.ranks = mode.ranks or false
+        mode.ranks, mode.sharded = mode.ranks or false, mode.sharded or {}
+        for _, what in ipairs { "parameters", "gradients", "state" } do
+            mode.sharded[what] = mode.sharded[what] or false
+        end
         if mode.default then modes.default = mode.name end
-        if mode.ranks and not (mode.reduces and mode.sharded) then
-            error(("mode '%s' has ranks, but does not say what it reduces and what is sharded"):format(mode.name))
+        if mode.ranks and not mode.reduces then
+            error(("mode '%s' has ranks, but does not say what it reduces"):format(mode.name))
         end
     end
     return modes

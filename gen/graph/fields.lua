@@ -19,7 +19,8 @@ fields.graph = {
     layers = "of the model, as applied: { name, kind, shape of the result, count of iterations, parameters of all of "
         .. "them, flops of one forward }",
     decisions = "{ what, choice, why }: what passes decided that a reader of the program may wonder about",
-    norm = "{ tiles, ends }: how many sums the norm is made of, and where those of each group end (update)",
+    norm = "{ tiles, ends, groups, others }: room for the sums that the norm is made of, where those of each group "
+        .. "end, the runs of each group, whether a rank goes over the parts of the others too (update)",
     partials = "doubles that sums over tiles need (update)",
     loss = "{ rows, target, at, attrs }: the tensor of losses and how they are weighted",
     micro = "tensor: how many rows of the micro-batch are true, where they stand in the cycle",
@@ -28,6 +29,7 @@ fields.graph = {
     output = "tensor: what the model gives; nil if there are several, or if it is never whole",
     d_output = "tensor: its gradient (autodiff)",
     ranks = "whether several processes may share a cycle",
+    sharded = "what each of them has only a part of: { state = true }",
     residues = "whether sums over the micro-steps keep what they round off (accumulate)",
     half_sums = "whether they are stored in bf16 (accumulate)",
     groups = "map from index to group: parameters with one update rule (optimize)",
@@ -45,13 +47,14 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
         .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
-    collectives = "{ kind, bucket, n, offset, wire = the type of the parts that travel }, in the order of the "
-        .. "buckets (collectives)",
+    collectives = "{ kind, bucket, n, offset, wire = the type of the parts that travel, whole = whether a tensor "
+        .. "belongs to one rank }, in the order of the buckets (collectives)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
     longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
-    arenas = "{ name, elements, state, dtype, doc }: arrays that the program allocates (memory)",
+    arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
+        .. "of which a rank has only a part (memory)",
 }
 
 fields.tensor = {
@@ -107,6 +110,7 @@ fields.region = {
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
+    part = "of the boundary: own or others, if it goes over parts of the run (update)",
 }
 
 fields.out = {

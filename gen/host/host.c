@@ -85,6 +85,7 @@ static const luaL_Reg host_functions[] = {
     { "byte_pairs", ga_byte_pairs },
     { "word_pieces", ga_word_pieces },
     { "distance", ga_distance },
+    { "division", ga_division_host },
     { "run", ga_process_host },
     { "together", ga_together },
     { "free_port", ga_free_port },

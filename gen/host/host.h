@@ -55,6 +55,9 @@
  *                          the first learned first; both packed as integers of 32 bits
  *   word_pieces(list, unknown)  the tokenizer of BERT's uncased models: a function from text, UTF-8, to
  *                          ids of 32 bits, packed. list: the texts of ids 0, 1, ...; unknown: an id
+ *   division(buckets, starts, ranks)   how buckets of the flat space are divided over ranks (runtime/ranks/shard.h): of
+ *                          each bucket { offset, n, whole } its ranks + 1 cuts, from its beginning; starts: the first
+ *                          elements of tensors in whole buckets
  *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64",
  *                          that lie in two texts from the bytes at_x and at_y on (from 1), NaN if one
  *                          is; and the largest |y|, NaN apart
@@ -145,6 +148,7 @@ int ga_csv_columns(lua_State *L);
 int ga_byte_pairs(lua_State *L);
 int ga_word_pieces(lua_State *L);
 int ga_distance(lua_State *L);
+int ga_division_host(lua_State *L);
 int ga_box_evaluate(lua_State *L);
 
 #endif

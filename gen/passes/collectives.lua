@@ -1,7 +1,11 @@
 -- collectives: marks the node of the backward pass after which the collective of each bucket starts. Only the last
 -- micro-step of a cycle reduces over the ranks (passes/roles.lua).
 --
---   ddp:  d_w written last by node n   ->   behind n: start the all-reduce of the bucket of w
+--   ddp:    d_w written last by node n   ->   behind n: start the all-reduce of the bucket of w
+--   zero1:  the same                     ->   behind n: start the reduce-scatter of the bucket of w
+--
+-- A bucket is cut into a part for each rank at any place; at the beginnings of tensors where a rule of its optimizers
+-- needs whole tensors.
 --
 -- A bucket is complete after the last writer of its gradients. Where a loop over layers writes the gradients of a
 -- region that has several buckets, each starts inside the loop, after the last layer of it that the loop comes to.
@@ -72,6 +76,17 @@ local function reason(bucket, collective, limit)
         :format(limit, collective)
 end
 
+-- Whether a rule of update needs whole tensors of a bucket.
+local function is_whole(g, bucket)
+    for _, param in ipairs(bucket.params) do
+        for _, run in ipairs(param.groups or {}) do
+            local rule = run.index and g.groups:get(run.index).rule
+            if rule and (rule.scope ~= "element" or rule.factors) then return true end
+        end
+    end
+    return false
+end
+
 local function check_number(g, config)
     if #g.buckets <= MOST then return end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
@@ -95,10 +110,11 @@ function collectives.run(g, config)
         else
             note(start_of(g, bucket, outer, position), "completes", i)
         end
-        g.collectives[#g.collectives + 1] = { kind = reduces.collective, bucket = i, n = bucket.n,
-            offset = bucket.offset, wire = not bucket.collected and config.wire or g.real }
+        local kind = bucket.collected and "all_reduce" or reduces.collective
+        g.collectives[#g.collectives + 1] = { kind = kind, bucket = i, n = bucket.n, offset = bucket.offset,
+            wire = not bucket.collected and config.wire or g.real, whole = is_whole(g, bucket) }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            reason(bucket, reduces.collective, config.bucket_elements))
+            reason(bucket, kind, config.bucket_elements))
     end
     return true
 end

@@ -182,7 +182,8 @@ function memory.run(g)
     }
     if g.residues then g.arenas[3] = { name = "residues", elements = g.summed_elements } end
     for _, name in ipairs(g.state_names) do
-        g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true }
+        g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true,
+            sharded = g.sharded.state and name or nil }
     end
     g.arenas[#g.arenas + 1] = { name = "views", elements = views }
     g.arenas[#g.arenas + 1] = { name = "activations", elements = height }

@@ -11,11 +11,13 @@ local ranges = require "base.ranges"
 local sync = { name = "sync", doc = "barriers between kernels that share memory" }
 
 -- The range lo .. hi - 1 of a tensor in its arena, in elements, over all iterations. each: the loop for whose
--- iterations the tensor has slots of `n` elements, `stride` apart; a node touches only the slot of its iteration.
+-- iterations the tensor has slots of `n` elements, `stride` apart; a node touches only the slot of its iteration. A
+-- loop over parts of a run touches another part in each iteration.
 local function place_of(t, loop, walk)
     local p, n = t.place, graph.places(t)
     local arena = p.arena == "batch" and "batch " .. t.name or p.arena
-    if p.slots == 1 then return { arena = arena, lo = p.offset, hi = p.offset + n } end
+    local of_parts = t.kind == "range" and t.scope and t.scope.part
+    if p.slots == 1 and not of_parts then return { arena = arena, lo = p.offset, hi = p.offset + n } end
     return { arena = arena, lo = p.offset, hi = p.offset + p.stride * (p.slots - 1) + n,
         each = not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
 end

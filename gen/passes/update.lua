@@ -13,6 +13,10 @@
 -- over layers `stride` further. Node.attrs.range is the run that a node goes over, a row of the program's table
 -- (emit/boundary/ranges.lua): { offset, n, count, stride, group, covers, from, layers, numbers }; of the parameters in
 -- `covers` the layers from `from` on, `layers` of them.
+--
+-- With ranks each measures its own part of the flat space, and the sums are added up; where the state is divided too,
+-- each rank updates its own part, and all gather the parameters. A loop over the parts of a run has `part`: "own", or
+-- "others", those of all other ranks.
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
@@ -31,7 +35,8 @@ local function tiles_of(n) return (n + update.TILE - 1) // update.TILE end
 -- n elements at `offset` of an array, { kind, name } as targets spell it; `count` times, `stride` apart.
 local function range(context, array, arena, dtype, n, offset, stride)
     return { name = array[2], kind = "range", array = array, shape = { n }, dtype = dtype, at = context.at,
-        scope = context.region, place = { arena = arena, offset = offset, stride = context.region and stride or 0,
+        scope = context.region, place = { arena = arena, offset = offset,
+        stride = context.region and (context.region.count > 1 and stride or n) or 0,
         slots = context.region and context.region.count or 1 } }
 end
 
@@ -81,13 +86,26 @@ local function add(context, op, ins, outs, attrs, fence)
     return node
 end
 
--- The context of a run over `count` layers: a loop where there are several.
-local function over_layers(g, config, s)
-    if s.count == 1 then return { at = config.optimizer.at, body = g.boundary } end
-    local region = { op = "times", name = s.param.region.name, count = s.count, first = 0, step = 1, body = {},
-        carries = {}, at = config.optimizer.at, range = s.n and s }
+-- The context of a run over `count` layers: a loop where there are several, or parts ("own", "others") of a run.
+local function over_layers(g, config, s, part)
+    if s.count == 1 and not part then return { at = config.optimizer.at, body = g.boundary } end
+    local of = s.param and s.param.region
+    local region = { op = "times", name = of and of.name or "parts", count = s.count, first = 0, step = 1, body = {},
+        carries = {}, at = config.optimizer.at, range = s.n and s, part = part }
     g.boundary[#g.boundary + 1] = region
     return { at = region.at, body = region.body, region = region }
+end
+
+--- Parts of a run, at most: a rank has one of each bucket in each layer, and two have what is left of the bucket.
+function update.parts(g, s, part)
+    local count = 0
+    for l = 0, s.count - 1 do
+        local first = s.offset + l * s.stride
+        for _, bucket in ipairs(g.buckets) do
+            if bucket.offset < first + s.n and first < bucket.offset + bucket.n then count = count + 1 end
+        end
+    end
+    return part == "others" and 2 * count or count
 end
 
 -- === the gradient is measured ====================================================================
@@ -110,23 +128,36 @@ local function measured(g, config)
     return list
 end
 
--- g.norm = { tiles, ends = the first tile behind those of each group }.
+-- Appends the node that measures a run, or parts of it; returns its tensor of sums.
+local function measure_run(g, config, s, step, part)
+    local context = over_layers(g, config, s, part)
+    local tiles = tiles_of(s.n)
+    if part then tiles = tiles + (update.parts(g, s, part) + s.count - 1) // s.count end
+    local gradient, out = elements(g, context, s, "g"), doubles(g, context, 2 * tiles)
+    local ins, outs = { { "g", gradient } }, { { "partials", out } }
+    if rewrites(config) then ins[2], outs[2] = { "step", step }, { "g", gradient } end
+    if config.gradient and update_rule.uses({}, { config.gradient.e }).w then
+        ins[3] = { "w", elements(g, context, s, "w") }
+    end
+    add(context, "gradient_partials", ins, outs, { range = s })
+    g.norm.tiles = g.norm.tiles + tiles * s.count
+    return out
+end
+
+-- g.norm = { tiles, groups = the runs of each, ends = the first tile behind those of each group }. What others have is
+-- measured only where that writes a gradient that all ranks have.
 local function measure(g, config, step)
-    local partials, reads_w = {}, false
-    if config.gradient then reads_w = update_rule.uses({}, { config.gradient.e }).w end
-    g.norm = { tiles = 0, ends = {} }
-    for _, group in ipairs(measured(g, config)) do
+    local partials, ranks = {}, config.mode.ranks
+    g.norm = { tiles = 0, ends = {}, groups = measured(g, config) }
+    for _, group in ipairs(g.norm.groups) do
         for _, s in ipairs(group) do
-            local context = over_layers(g, config, s)
-            local gradient, out = elements(g, context, s, "g"), doubles(g, context, 2 * tiles_of(s.n))
-            local ins, outs = { { "g", gradient } }, { { "partials", out } }
-            if rewrites(config) then ins[2], outs[2] = { "step", step }, { "g", gradient } end
-            if reads_w then ins[3] = { "w", elements(g, context, s, "w") } end
-            add(context, "gradient_partials", ins, outs, { range = s })
-            partials[#partials + 1] = out
-            g.norm.tiles = g.norm.tiles + tiles_of(s.n) * s.count
+            partials[#partials + 1] = measure_run(g, config, s, step, ranks and "own" or nil)
         end
         table.insert(g.norm.ends, g.norm.tiles)
+    end
+    g.norm.others = ranks and rewrites(config) and not g.sharded.state
+    for _, group in ipairs(g.norm.others and g.norm.groups or {}) do
+        for _, s in ipairs(group) do measure_run(g, config, s, step, "others") end
     end
     return partials
 end
@@ -134,21 +165,20 @@ end
 -- Everything before the update: the sums of the ranks, the norm, the decision.
 local function decide(g, config, step)
     local context = { at = config.optimizer.at, body = g.boundary }
-    local ranks = config.mode.ranks
-    local function small_sum()
-        if ranks then add(context, "small_sum", { { "sums", g.sums } }, { { "step", step } }, nil, true) end
+    local function fenced(op, partials)
+        local ins = { { "sums", g.sums } }
+        for i, out in ipairs(partials or {}) do ins[i + 1] = { "partials" .. i, out } end
+        add(context, op, ins, { { "step", step } }, nil, true)
     end
-    if ranks then add(context, "buckets_finish", {}, {}, nil, true) end
+    if config.mode.ranks then add(context, "buckets_finish", {}, {}, nil, true) end
     add(context, "handler", {}, {}, nil, true)
     if rewrites(config) then
-        small_sum()
-        add(context, "sum_up", { { "sums", g.sums } }, { { "step", step } }, nil, true)
+        if config.mode.ranks then fenced "small_sum" end
+        fenced "sum_up"
     end
     local partials = measure(g, config, step)
-    if not rewrites(config) then small_sum() end
-    local ins = { { "sums", g.sums } }
-    for i, out in ipairs(partials) do ins[i + 1] = { "partials" .. i, out } end
-    add(context, "decide", ins, { { "step", step } }, nil, true)
+    if config.mode.ranks then fenced(rewrites(config) and "norm_sum" or "small_sum", partials) end
+    fenced("decide", not config.mode.ranks and partials or nil)
 end
 
 -- === the update ==================================================================================
@@ -193,6 +223,9 @@ local function sums_of(s, numbers)
     return (numbers.rows * numbers.matrices + numbers.tall - 1) // numbers.tall
 end
 
+-- The context of an update of a run: all of it, or the rank's own parts.
+local function updated(g, config, s) return over_layers(g, config, s, g.sharded.state and "own" or nil) end
+
 -- Appends the node that does `part` ("", "_sums", ...) of the rule to run s; more_ins, more_outs: operands beside w,
 -- g, states and the step, which statements and expressions name.
 local function add_part(g, context, s, part, statements, expressions, step, more)
@@ -220,21 +253,21 @@ local function add_factors(g, config, list, step)
     local function kept(context, s, name) return { "state." .. name, elements(g, context, s, name, true) } end
     for _, s in ipairs(list) do
         if s.rule.factors then
-            local context, rows = over_layers(g, config, s), s.numbers.rows
+            local context, rows = updated(g, config, s), s.numbers.rows
             local chunks = (rows + matrices.CHUNK - 1) // matrices.CHUNK
             s.chunks = value(g, context, "column_sums_" .. s.param.value.name,
                 { s.numbers.matrices * chunks, s.numbers.columns })
             local row_var = kept(context, s, "row_var")
             add_part(g, context, s, "_rows", {}, { s.rule.factors.term }, step,
                 { ins = { row_var }, outs = { row_var } })
-            context = over_layers(g, config, s)
+            context = updated(g, config, s)
             add_part(g, context, s, "_columns", {}, { s.rule.factors.term }, step,
                 { outs = { { "chunks", s.chunks } } })
         end
     end
     for _, s in ipairs(list) do
         if s.rule.factors then
-            local context = over_layers(g, config, s)
+            local context = updated(g, config, s)
             s.row_factor = value(g, context, "row_factor_" .. s.param.value.name,
                 { s.numbers.matrices, s.numbers.rows })
             local col_var = kept(context, s, "col_var")
@@ -255,7 +288,7 @@ local function add_sums(g, config, list, step)
     for _, s in ipairs(list) do
         local before = s.rule.before
         if before then
-            local context = over_layers(g, config, s)
+            local context = updated(g, config, s)
             s.numbers.tiles = sums_of(s, s.numbers)
             s.sums = doubles(g, context, s.numbers.tiles * #before.sums)
             add_part(g, context, s, "_sums", before.statements,
@@ -265,7 +298,7 @@ local function add_sums(g, config, list, step)
     end
     for _, s in ipairs(list) do
         if s.rule.before then
-            local context = over_layers(g, config, s)
+            local context = updated(g, config, s)
             s.scales = doubles(g, context, #s.rule.before.scales)
             add_part(g, context, s, "_scales", {}, {}, step,
                 { ins = { { "sums", s.sums } }, outs = { { "scales", s.scales } } })
@@ -317,7 +350,7 @@ end
 
 -- One matrix after another: start, the iteration, the update.
 local function add_matrix(g, config, s, step)
-    local context = over_layers(g, config, s)
+    local context = updated(g, config, s)
     local name, rows, columns = s.param.value.name, matrices.whole(s.param.shape)
     local side, scales = math.min(rows, columns), { "scales", s.scales }
     local x, y = value(g, context, "x_" .. name, { rows, columns }), value(g, context, "y_" .. name, { rows, columns })
@@ -331,7 +364,7 @@ local function add_matrix(g, config, s, step)
 end
 
 local function sweep(g, config, s, step)
-    local context = over_layers(g, config, s)
+    local context = updated(g, config, s)
     local more = of_matrix(g, context, s)
     if s.scales then more[#more + 1] = { "scales", s.scales } end
     add_part(g, context, s, "", s.rule.statements, {}, step, { ins = more })
@@ -352,6 +385,13 @@ local function move_statistics(g, config, step)
         add(context, "batchnorm_move", ins, outs,
             { channels = node.size.C, values = node.attrs.n, momentum = node.attrs.momentum })
     end)
+end
+
+-- All ranks get the parameters that each has updated.
+local function gather(g, config)
+    local context, all = { at = config.optimizer.at, body = g.boundary }, { offset = 0, n = g.trained_elements }
+    local w = elements(g, context, all, "w")
+    add(context, "parameters_gather", { { "w", w } }, { { "w", w } }, nil, true)
 end
 
 --- Sets g.boundary; g.iterations, the functions that its nodes call; g.norm; g.partials, how many doubles they need.
@@ -375,6 +415,7 @@ function update.run(g, config)
         if s.group.rule.scope ~= "matrix" then sweep(g, config, s, step) end
     end
     move_statistics(g, config, step)
+    if g.sharded.state then gather(g, config) end
 end
 
 return update

@@ -149,7 +149,7 @@ function load_spec.load(path, sets, choice)
     c.ops = ordered.copy(known.ops.values)
     c.ops.map = { lower = "pointwise" }
     local g = graph.new(c.name)
-    g.ranks = c.mode.ranks or false
+    g.ranks, g.sharded = c.mode.ranks or false, c.mode.sharded
     local fields = add_inputs(g, c)
     g.seed = graph.tensor(g, { name = "seed", shape = {}, kind = "scalar",
         moves = c.scaler ~= nil and c.scaler.static == nil })

@@ -102,7 +102,7 @@ static void *pointer(ga_address a) {
 }
 
 int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e) {
-    unsigned type;
+    unsigned type = 0;
     GA_TRY(type_of(t, &type, e));
     if (c->group)
         GA_TRY(check(
@@ -112,36 +112,85 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, g
     return GA_OK;
 }
 
-/* With one rank its part is the whole array. */
-static int copy_part(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t bytes,
-                     ga_err *e) {
-    return to == from ? GA_OK : ga_device_copy(c->device, s, to, from, bytes, e);
-}
-
-int ga_nccl_reduce_scatter(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
-                           ga_dtype t, ga_err *e) {
-    unsigned type;
-    GA_TRY(type_of(t, &type, e));
-    if (c->group)
-        GA_TRY(check(
-            c, c->nccl.ncclReduceScatter(pointer(from), pointer(to), n, type, ncclSum, c->group, s),
-            "reduce-scatter", e));
-    else
-        GA_TRY(copy_part(c, s, to, from, n * ga_dtype_bytes(t), e));
-    ga_device_count_collective(c->device, n * ga_dtype_bytes(t) * (size_t)c->size);
+int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, size_t largest, ga_err *e) {
+    void *sums = pointer(values), *maxima = pointer(values + (n - largest) * sizeof(double));
+    if (c->group && n > largest)
+        GA_TRY(check(c, c->nccl.ncclAllReduce(sums, sums, n - largest, ncclFloat64, ncclSum, c->group, s),
+                     "small sum", e));
+    if (c->group && largest > 0)
+        GA_TRY(check(c, c->nccl.ncclAllReduce(maxima, maxima, largest, ncclFloat64, ncclMax, c->group, s),
+                     "small sum", e));
+    ga_device_count_collective(c->device, 0);
     return GA_OK;
 }
 
-int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
-                       ga_dtype t, ga_err *e) {
+/* === exchanges by cuts ================================================================================== */
+
+typedef struct exchange {
+    ga_nccl *c;
+    ga_cuda_stream s;
+    const ga_exchange *x;
+    ga_address values;
     unsigned type;
-    GA_TRY(type_of(t, &type, e));
-    if (c->group)
-        GA_TRY(check(c, c->nccl.ncclAllGather(pointer(from), pointer(to), n, type, c->group, s),
-                     "all-gather", e));
-    else
-        GA_TRY(copy_part(c, s, to, from, n * ga_dtype_bytes(t), e));
-    ga_device_count_collective(c->device, n * ga_dtype_bytes(t) * (size_t)c->size);
+} exchange;
+
+static int64_t cut(const exchange *k, int rank) {
+    return ga_cut(k->x, rank, k->c->size);
+}
+
+static void *element(const exchange *k, int64_t i) {
+    return pointer(k->values + (ga_address)i * ga_dtype_bytes(k->x->type));
+}
+
+/* Elements of each rank, if all have as many and the last one maybe more; 0: they have not. */
+static int64_t equal_part(const exchange *k) {
+    const int64_t each = cut(k, 1);
+    for (int rank = 1; rank < k->c->size; rank++)
+        if (cut(k, rank) != rank * each) return 0;
+    return cut(k, k->c->size) - cut(k, k->c->size - 1) < each ? 0 : each;
+}
+
+/* Elements from .. from + n - 1 are summed to a rank, or come from that rank. */
+static int with_rank(const exchange *k, int rank, int64_t from, int64_t n, ga_err *e) {
+    const ga_nccl *c = k->c;
+    void *at = element(k, from);
+    if (n == 0) return GA_OK;
+    if (k->x->kind == GA_REDUCE_SCATTER)
+        return check(c, c->nccl.ncclReduce(at, at, (size_t)n, k->type, ncclSum, rank, c->group, k->s), "reduce", e);
+    return check(c, c->nccl.ncclBroadcast(at, at, (size_t)n, k->type, rank, c->group, k->s), "broadcast", e);
+}
+
+/* The first size * each elements, each rank's part in its place. */
+static int with_all(const exchange *k, int64_t each, ga_err *e) {
+    const ga_nccl *c = k->c;
+    void *all = element(k, 0), *own = element(k, c->rank * each);
+    if (k->x->kind == GA_REDUCE_SCATTER)
+        return check(c, c->nccl.ncclReduceScatter(all, own, (size_t)each, k->type, ncclSum, c->group, k->s),
+                     "reduce-scatter", e);
+    return check(c, c->nccl.ncclAllGather(own, all, (size_t)each, k->type, c->group, k->s), "all-gather", e);
+}
+
+static int by_cuts(const exchange *k, ga_err *e) {
+    const int last = k->c->size - 1;
+    const int64_t each = equal_part(k), equal = each * k->c->size;
+    if (each > 0) {
+        GA_TRY(with_all(k, each, e));
+        return with_rank(k, last, equal, k->x->n - equal, e);
+    }
+    GA_TRY(check(k->c, k->c->nccl.ncclGroupStart(), "a group", e));
+    for (int rank = 0; rank <= last; rank++) GA_TRY(with_rank(k, rank, cut(k, rank), cut(k, rank + 1) - cut(k, rank), e));
+    return check(k->c, k->c->nccl.ncclGroupEnd(), "a group", e);
+}
+
+int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e) {
+    exchange k = {c, s, x, values, 0};
+    GA_TRY(ga_exchange_check(x, 0, e));
+    GA_TRY(type_of(x->type, &k.type, e));
+    if (x->shard || x->wire != x->type)
+        return ga_fail(e, GA_BUG, "exchange on the device: expected no shard, and parts in the type of the values");
+    if (x->kind == GA_ALL_REDUCE) return ga_nccl_all_reduce(c, s, values, (size_t)x->n, x->type, e);
+    if (c->group && x->n > 0) GA_TRY(by_cuts(&k, e));
+    ga_device_count_collective(c->device, (size_t)ga_exchange_bytes(x));
     return GA_OK;
 }
 

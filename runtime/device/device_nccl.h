@@ -18,14 +18,12 @@ int ga_nccl_size(const ga_nccl *c);
 
 /* Sums n elements in place: GA_F32, GA_F64, GA_BF16, GA_F16 or GA_I64. */
 int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, ga_dtype t, ga_err *e);
-/* Sums the ranks' `from`, size * n elements: rank r gets part r, n elements, in `to`, which may be that
- * part of `from`. */
-int ga_nccl_reduce_scatter(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
-                           ga_dtype t, ga_err *e);
-/* Gathers the ranks' `from`, n elements each, in `to` in the order of the ranks; `from` may be this
- * rank's part of `to`. */
-int ga_nccl_all_gather(ga_nccl *c, ga_cuda_stream s, ga_address to, ga_address from, size_t n,
-                       ga_dtype t, ga_err *e);
+/* Makes an exchange whose values are on the device, in their own type and without a shard; x->values is not looked at.
+ * Equal cuts are faster than others. */
+int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e);
+
+/* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without bytes. */
+int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, size_t largest, ga_err *e);
 
 /* As ga_device_sync, for a stream with collectives: the pulse sees that this rank waits for others. */
 int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e);

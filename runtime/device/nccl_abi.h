@@ -21,5 +21,10 @@ enum { ncclSum = 0, ncclMax = 2, ncclMin = 3 };
                                   CUstream)) \
     X(ncclResult_t, ncclReduceScatter, (const void *, void *, size_t, unsigned, unsigned, \
                                         ncclComm_t, CUstream)) \
-    X(ncclResult_t, ncclAllGather, (const void *, void *, size_t, unsigned, ncclComm_t, CUstream))
+    X(ncclResult_t, ncclAllGather, (const void *, void *, size_t, unsigned, ncclComm_t, CUstream)) \
+    X(ncclResult_t, ncclReduce, (const void *, void *, size_t, unsigned, unsigned, int, ncclComm_t, \
+                                 CUstream)) \
+    X(ncclResult_t, ncclBroadcast, (const void *, void *, size_t, unsigned, int, ncclComm_t, CUstream)) \
+    X(ncclResult_t, ncclGroupStart, (void)) \
+    X(ncclResult_t, ncclGroupEnd, (void))
 #endif

@@ -3,9 +3,11 @@
 #define _GNU_SOURCE /* renameat2 */
 #include "files/ckpt.h"
 
+#include "files/ckpt_manifest.h"
 #include "files/ckpt_retain.h"
 #include "files/file.h"
 #include "files/folder.h"
+#include "files/shards.h"
 #include "base/rng.h"
 #include "base/text.h"
 
@@ -18,7 +20,6 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { NAME = 96, SCRATCH = GA_PATH_MAX + NAME };
 
@@ -194,7 +195,12 @@ int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *config, ga_arena *a, ga_er
         for (int k = 0; k < config->files[i].count; k++)
             c->model = ga_layout_hash(config->files[i].arrays[k].params,
                                       config->files[i].arrays[k].count, c->model);
-    int code = open_folder(c, e);
+    int code = GA_OK;
+    for (int i = 0; i < config->file_count && code == GA_OK; i++)
+        code = ga_shard_check(config->comm, config->files[i].arrays, config->files[i].count, e);
+    if (code == GA_OK && config->gradient)
+        code = ga_shard_check(config->comm, config->gradient, config->gradient_count, e);
+    if (code == GA_OK) code = open_folder(c, e);
     if (code < 0) {
         ga_ckpt_close(c);
         return code;
@@ -233,15 +239,14 @@ static int finish_file(save *v, int fd, const char *name, int code) {
 }
 
 static void list_file(save *v, const char *name, int64_t bytes) {
-    ga_text *t = &v->manifest;
-    ga_text_add(t, v->listed++ ? ",\n{\"name\":" : "\n{\"name\":");
-    ga_text_string(t, name);
-    ga_text_add(t, ",\"bytes\":%lld,\"checksums\":[", (long long)bytes);
-    for (int64_t i = 0; i * GA_BLOCK < bytes; i++)
-        ga_text_add(t, i ? ",\"%08x\"" : "\"%08x\"", (unsigned)v->c->checksums[i]);
-    ga_text_add(t, "]}");
+    ga_manifest_list(&v->manifest, v->listed++ == 0, name, bytes, v->c->checksums);
 }
 
+static void path_of(const save *v, const char *name, char path[SCRATCH + NAME]) {
+    snprintf(path, SCRATCH + NAME, "%s/%s/%s", v->c->c.folder, v->temporary, name);
+}
+
+/* Creates a file and writes what this rank holds: whole arrays, or the header and its part of divided ones. */
 static int write_file(save *v, const char *name, const ga_array *arrays, int count, bool gradient) {
     char path[SCRATCH + NAME];
     ga_note notes[GA_SAVED_SUMS];
@@ -249,20 +254,31 @@ static int write_file(save *v, const char *name, const ga_array *arrays, int cou
     int fd = openat(v->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) return fail_at(v, name, "cannot be created");
     gradient_notes(v->s, notes);
-    snprintf(path, sizeof path, "%s/%s/%s", v->c->c.folder, v->temporary, name);
-    const bool finite_only = !gradient || !v->c->c.overflows;
-    int code = ga_safetensors_write(fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, finite_only,
-                                    &written, v->e);
+    path_of(v, name, path);
+    const bool finite_only = !gradient || !v->c->c.overflows, divided = ga_array_divided(arrays, count);
+    const int note_count = gradient ? GA_SAVED_SUMS : 0;
+    int64_t data = 0;
+    int code = divided ? ga_safetensors_begin(fd, path, arrays, count, notes, note_count, &data, v->e)
+                       : ga_safetensors_write(fd, path, arrays, count, notes, note_count, finite_only, &written, v->e);
+    if (code == GA_OK && divided) code = ga_safetensors_put(fd, path, arrays, count, finite_only, data, v->e);
     code = finish_file(v, fd, name, code);
-    if (code == GA_OK && !gradient) list_file(v, name, written.bytes);
+    if (code == GA_OK && !gradient && !divided) list_file(v, name, written.bytes);
     return code;
 }
 
-/* Lists the gradient file of another rank, read back from the folder. */
-static int list_gradient(save *v, int rank) {
-    char name[NAME];
+/* Writes this rank's part of divided arrays to the file that rank 0 has created. */
+static int write_part(save *v, const ga_ckpt_file *f) {
+    char path[SCRATCH + NAME];
+    int fd = openat(v->fd, f->name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return fail_at(v, f->name, "cannot be opened");
+    path_of(v, f->name, path);
+    const int64_t data = ga_safetensors_data(f->arrays, f->count);
+    return finish_file(v, fd, f->name, ga_safetensors_put(fd, path, f->arrays, f->count, true, data, v->e));
+}
+
+/* Lists a file that other ranks have written, read back from the folder. */
+static int list_written(save *v, const char *name) {
     int64_t bytes;
-    ga_ckpt_gradient_name(rank, ga_comm_size(v->c->c.comm), name);
     int fd = openat(v->fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_at(v, name, "cannot be opened");
     int code = ga_folder_checksum(fd, name, v->c->checksums, v->c->blocks, &bytes, v->e);
@@ -271,85 +287,9 @@ static int list_gradient(save *v, int rank) {
     return code;
 }
 
-static void add_int(ga_text *t, const char *name, int64_t value) {
-    ga_text_add(t, "\"%s\":%lld,\n", name, (long long)value);
-}
-
-static void add_text(ga_text *t, const char *name, const char *value) {
-    ga_text_add(t, "\"%s\":", name);
-    ga_text_string(t, value);
-    ga_text_add(t, ",\n");
-}
-
-static void add_number(ga_text *t, const char *name, double value, const char *end) {
-    ga_text_add(t, "\"%s\":", name);
-    ga_text_number(t, value, 17);
-    ga_text_add(t, "%s", end);
-}
-
-static void add_best(ga_text *t, const ga_ckpt_state *s) {
-    if (!*s->best_metric) return;
-    ga_text_add(t, "\"best\":{\"metric\":");
-    ga_text_string(t, s->best_metric);
-    ga_text_add(t, ",\"cycle\":%lld,\"bad\":%lld,", (long long)s->best.cycle, (long long)s->best.bad);
-    add_number(t, "value", s->best.value, ",");
-    add_number(t, "mark", s->best.mark, "},\n");
-}
-
-static void begin_manifest(save *v) {
-    const ga_ckpt_state *s = v->s;
-    ga_text *t = &v->manifest;
-    *t = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
-    ga_text_add(t, "{\"format\":1,\n");
-    add_text(t, "version", s->version);
-    add_text(t, "program", v->c->c.program);
-    add_text(t, "run", v->c->run);
-    add_text(t, "spec_sha256", s->spec_sha256);
-    ga_text_add(t, "\"model_hash\":\"%016llx\",\n", (unsigned long long)v->c->model);
-    add_int(t, "micro", s->micro);
-    add_int(t, "cycle", s->cycle);
-    add_int(t, "update", s->update);
-    add_int(t, "skipped", s->skipped);
-    add_int(t, "skipped_in_row", s->skipped_in_row);
-    add_int(t, "epoch", s->epoch);
-    add_int(t, "position", s->position);
-    add_int(t, "batch", s->batch);
-    add_int(t, "accumulate", s->accumulate);
-    add_int(t, "r", s->r);
-    for (int i = 0; i < GA_SAVED_SUMS; i++)
-        add_number(t, ga_saved_sum_names[i], s->sums[i], ",\n");
-    add_number(t, "nominal", s->nominal, ",\n");
-    add_int(t, "seed", (int64_t)s->seed);
-    ga_text_add(t, "\"scaler\":{");
-    if (s->scaler != GA_NO_SCALE) ga_text_add(t, "\"kind\":\"%s\",", ga_scale_kind_names[s->scaler]);
-    add_number(t, "scale", s->scale, ",");
-    ga_text_add(t, "\"growth_step\":%lld,\"hysteresis_step\":%lld},\n", (long long)s->growth_step,
-                (long long)s->hysteresis_step);
-    ga_text_add(t, "\"numbers\":{");
-    for (int i = 0; i < s->number_count; i++)
-        add_number(t, s->numbers[i].name, s->numbers[i].value, i < s->number_count - 1 ? "," : "");
-    ga_text_add(t, "},\n");
-    add_best(t, s);
-    add_int(t, "world", ga_comm_size(v->c->c.comm));
-    add_text(t, "target", s->target);
-    add_text(t, "profile", s->profile);
-    add_text(t, "tuning_sha256", s->tuning_sha256);
-    ga_text_add(t, "\"finite\":true,\n\"data\":[");
-    for (int i = 0; i < s->data_count; i++) {
-        ga_text_add(t, i ? ",{\"path\":" : "{\"path\":");
-        ga_text_string(t, s->data[i].path);
-        ga_text_add(t, ",\"bytes\":%lld,\"checksum\":\"%08x\"}", (long long)s->data[i].bytes,
-                    (unsigned)s->data[i].checksum);
-    }
-    ga_text_add(t, "],\n\"files\":[");
-}
-
 static int write_manifest(save *v) {
     ga_text *t = &v->manifest;
-    ga_text_add(t, "],\n");
-    unsigned crc =
-        (unsigned)crc32(crc32(0, NULL, 0), (const unsigned char *)t->base, (unsigned)t->used);
-    ga_text_add(t, "\"checksum\":\"%08x\"}\n", crc);
+    ga_manifest_end(t);
     if (t->full)
         return ga_fail(v->e, GA_BUG, "checkpoint: the manifest needs more than %zu bytes", t->size);
     int fd =
@@ -360,17 +300,32 @@ static int write_manifest(save *v) {
                        errno ? fail_at(v, "manifest.json", "writing failed") : GA_OK);
 }
 
-static int make_temporary(save *v) {
+static int open_temporary(save *v) {
+    v->fd = openat(v->c->folder, v->temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return v->fd < 0 ? fail_at(v, "", "cannot be opened") : GA_OK;
+}
+
+static bool is_divided(const ga_ckpt_file *f) {
+    return ga_array_divided(f->arrays, f->count);
+}
+
+/* Rank 0 makes the folder, and in it the files that the others write to. Its own part goes first: hosts that share a
+ * folder may write back whole pages, and so the old bytes beside their own. */
+static int begin(save *v) {
+    const ga_ckpt_config *c = &v->c->c;
     if (mkdirat(v->c->folder, v->temporary, 0777)) return fail_at(v, "", "cannot be made");
+    GA_TRY(open_temporary(v));
+    for (int i = 0; i < c->file_count; i++)
+        if (is_divided(&c->files[i]))
+            GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
     return GA_OK;
 }
 
-/* Writes this rank's files; rank 0 also writes those that all ranks share. */
+/* Writes this rank's files and parts; rank 0 also writes the files of whole arrays. */
 static int write_files(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     char name[NAME];
-    v->fd = openat(v->c->folder, v->temporary, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (v->fd < 0) return fail_at(v, "", "cannot be opened");
+    if (v->fd < 0) GA_TRY(open_temporary(v));
     int rank = ga_comm_rank(c->comm);
     if (v->s->r > 0 && !c->gradient)
         return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
@@ -378,10 +333,14 @@ static int write_files(save *v) {
         ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
         GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
     }
-    if (rank > 0) return GA_OK;
-    begin_manifest(v);
-    for (int i = 0; i < c->file_count; i++)
-        GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
+    v->manifest = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
+    if (rank == 0)
+        ga_manifest_begin(&v->manifest, v->s, c->program, v->c->run, v->c->model, ga_comm_size(c->comm));
+    for (int i = 0; i < c->file_count; i++) {
+        const ga_ckpt_file *f = &c->files[i];
+        if (rank > 0 && is_divided(f)) GA_TRY(write_part(v, f));
+        if (rank == 0 && !is_divided(f)) GA_TRY(write_file(v, f->name, f->arrays, f->count, false));
+    }
     return GA_OK;
 }
 
@@ -416,8 +375,11 @@ static int rename_folder(save *v) {
 /* Rank 0 finishes a save: manifest, syncs, final name; then it deletes older checkpoints. */
 static int publish(save *v) {
     const ga_ckpt_config *c = &v->c->c;
+    char name[NAME];
+    for (int i = 0; i < c->file_count; i++)
+        if (is_divided(&c->files[i])) GA_TRY(list_written(v, c->files[i].name));
     for (int rank = 0; v->s->r > 0 && rank < ga_comm_size(c->comm); rank++)
-        GA_TRY(list_gradient(v, rank));
+        GA_TRY(list_written(v, ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name)));
     GA_TRY(write_manifest(v));
     errno = ga_folder_sync(v->fd);
     if (errno) return fail_at(v, "", "sync failed");
@@ -450,7 +412,7 @@ static int save_all(ga_ckpt *c, const ga_ckpt_state *s, char path[GA_PATH_MAX], 
     bool first = ga_comm_rank(comm) == 0;
     ga_ckpt_name(s->cycle, s->r, v.final);
     snprintf(v.temporary, sizeof v.temporary, ".tmp-%09lld-%s", (long long)s->cycle, c->run);
-    int code = ga_comm_agree(comm, first ? make_temporary(&v) : GA_OK, e);
+    int code = ga_comm_agree(comm, first ? begin(&v) : GA_OK, e);
     if (code == GA_OK) code = ga_comm_agree(comm, write_files(&v), e);
     if (code == GA_OK) code = ga_comm_agree(comm, first ? publish(&v) : GA_OK, e);
     if (v.fd >= 0) close(v.fd);

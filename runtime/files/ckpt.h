@@ -59,7 +59,8 @@ typedef struct ga_ckpt_state {
     char program[GA_CKPT_NAME]; /* set by loading, as file_count; "": unknown */
 } ga_ckpt_state;
 
-/* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. */
+/* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. Rank 0 writes whole arrays; of arrays that are
+ * divided over the ranks, on all ranks or on none, each rank writes its part. The bytes are the same. */
 typedef struct ga_ckpt_file {
     const char *name;
     const ga_array *arrays;
@@ -72,7 +73,8 @@ typedef struct ga_ckpt_config {
     bool keep_best;     /* and that of state.best.cycle */
     const ga_ckpt_file *files;
     int file_count;           /* 1..GA_CKPT_FILES */
-    const ga_array *gradient; /* partial sums of this rank: the gradient and its companions; saved mid-cycle only */
+    const ga_array *gradient; /* partial sums of this rank: the gradient and its companions; saved mid-cycle only. Of
+                                 divided ones the file has zeros where the rank holds nothing. */
     int gradient_count;
     ga_comm *comm;
     const ga_epochs *epochs; /* micro-steps of this run's cycles; NULL: all have now->accumulate */
@@ -118,7 +120,7 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
  * stderr. At a boundary the position is rounded down to a whole cycle, and the loss scale of this run is
  * used if the kinds of scale differ. The best evaluation of another metric is forgotten. Mid-cycle the global
  * batch, its weight, the rows of a micro-step and the loss scale must be equal; then the gradient is loaded
- * too: unchanged with the same number of ranks, else summed in the order of the ranks. */
+ * too: unchanged with the same number of ranks and whole arrays, else summed in the order of the ranks. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -48,6 +49,40 @@ int ga_file_folder(const char *path, const char *option, ga_err *e) {
     if (access(path, W_OK | X_OK) != 0)
         return ga_fail(e, GA_INPUT, "%s %.300s: cannot be written to: %s", option, path, strerror(errno));
     return GA_OK;
+}
+
+int ga_file_write(int fd, const void *from, int64_t n, int64_t at) {
+    for (int64_t done = 0; done < n;) {
+        const ssize_t part = pwrite(fd, (const char *)from + done, (size_t)(n - done), at + done);
+        if (part < 0 && errno == EINTR) continue;
+        if (part <= 0) return part < 0 ? errno : EIO;
+        done += part;
+    }
+    return 0;
+}
+
+int ga_file_begin(ga_new_file *f, const char *path, ga_err *e) {
+    f->path = path;
+    f->fd = -1;
+    if (snprintf(f->temporary, sizeof f->temporary, "%s.tmp", path) >= (int)sizeof f->temporary)
+        return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
+    struct stat st; /* the rename would replace a device or a pipe */
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return ga_fail(e, GA_INPUT, "%s: is not a regular file", path);
+    f->fd = open(f->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (f->fd >= 0) return GA_OK;
+    return ga_fail(e, ga_file_status(), "%s: cannot be created: %s", f->temporary, strerror(errno));
+}
+
+int ga_file_end(ga_new_file *f, int code, ga_err *e) {
+    if (code == GA_OK && fsync(f->fd))
+        code = ga_fail(e, GA_ENVIRONMENT, "%s: sync failed: %s", f->temporary, strerror(errno));
+    if (close(f->fd) && code == GA_OK)
+        code = ga_fail(e, GA_ENVIRONMENT, "%s: close failed: %s", f->temporary, strerror(errno));
+    if (code == GA_OK && rename(f->temporary, f->path))
+        code = ga_fail(e, GA_ENVIRONMENT, "%s: rename failed: %s", f->path, strerror(errno));
+    if (code != GA_OK) unlink(f->temporary);
+    return code;
 }
 
 int64_t ga_file_read(int fd, void *to, int64_t n, int64_t from) {

@@ -18,6 +18,27 @@ int64_t ga_layout_index(const ga_param *p, int l, int64_t i) {
     return p->offset + l * p->stride + i;
 }
 
+bool ga_array_next(const ga_array *a, const ga_param *p, int l, ga_held *h) {
+    const int64_t start = ga_layout_index(p, l, 0), done = start + h->i + h->n, end = start + p->n;
+    const ga_piece whole = {start, p->n, start}, *pieces = a->shard ? a->shard->pieces : &whole;
+    const int count = a->shard ? a->shard->count : 1;
+    for (int k = 0; k < count; k++) {
+        const ga_piece *piece = &pieces[k];
+        const int64_t from = piece->from > done ? piece->from : done;
+        const int64_t to = piece->from + piece->n < end ? piece->from + piece->n : end;
+        if (from >= to) continue;
+        *h = (ga_held){from - start, to - from, piece->at + from - piece->from};
+        return true;
+    }
+    return false;
+}
+
+bool ga_array_divided(const ga_array *arrays, int count) {
+    for (int i = 0; i < count; i++)
+        if (arrays[i].shard) return true;
+    return false;
+}
+
 bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l) {
     char text[GA_NAME_MAX];
     for (*param = 0; *param < count; ++*param)

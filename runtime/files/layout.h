@@ -35,6 +35,17 @@ char *ga_param_name(const ga_param *p, int l, const char *suffix, char *out);
 /* Index in the flat space of element i (0..n-1) of iteration l. */
 int64_t ga_layout_index(const ga_param *p, int l, int64_t i);
 
+/* Elements i .. i + n - 1 of a tensor, at element `at` of the memory of its array. */
+typedef struct ga_held {
+    int64_t i, n, at;
+} ga_held;
+
+/* The next elements of iteration l behind *h that this rank holds in one run, beginning with {0}; false: no more. */
+bool ga_array_next(const ga_array *a, const ga_param *p, int l, ga_held *h);
+
+/* Whether one of the arrays is divided over the ranks. */
+bool ga_array_divided(const ga_array *arrays, int count);
+
 /* Finds a name without suffix: its index in params and its iteration. False if there is none. */
 bool ga_layout_find(const ga_param *params, int count, const char *name, int *param, int *l);
 

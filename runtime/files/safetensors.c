@@ -6,10 +6,8 @@
 #include "base/text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -133,17 +131,20 @@ static bool all_finite(const void *data, ga_dtype t, int64_t n) {
     return !(bad32 | bad64);
 }
 
-static int put_data(sink *s, const ga_array *a, bool finite_only) {
+static int refuse_nonfinite(const char *path, const ga_array *a, const ga_param *p, int l, ga_err *e) {
     char name[GA_NAME_MAX];
+    return ga_fail(e, GA_NONFINITE, "%s: %s holds a value that is not finite: not saved", path,
+                   ga_param_name(p, l, a->suffix, name));
+}
+
+static int put_data(sink *s, const ga_array *a, bool finite_only) {
     int64_t size = (int64_t)ga_dtype_bytes(a->dtype);
     for (int k = 0; k < a->count; k++)
         for (int l = 0; l < a->params[k].count; l++) {
             const ga_param *p = &a->params[k];
             const char *from = (const char *)a->base + ga_layout_index(p, l, 0) * size;
             if (finite_only && !all_finite(from, a->dtype, p->n))
-                return ga_fail(s->e, GA_NONFINITE,
-                               "%s: %s holds a value that is not finite: not saved", s->path,
-                               ga_param_name(p, l, a->suffix, name));
+                return refuse_nonfinite(s->path, a, p, l, s->e);
             GA_TRY(put(s, from, p->n * size));
         }
     return GA_OK;
@@ -160,14 +161,44 @@ static int put_beginning(sink *s, const ga_array *arrays, int count, const ga_no
     return put(s, "        ", 8 + header - s->bytes);
 }
 
-int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, int64_t *data,
-                         ga_err *e) {
+int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, const ga_note *notes,
+                         int note_count, int64_t *data, ga_err *e) {
     sink s = {.fd = fd, .path = path, .e = e};
     int64_t bytes;
-    GA_TRY(put_beginning(&s, arrays, count, NULL, 0, &bytes));
+    GA_TRY(put_beginning(&s, arrays, count, notes, note_count, &bytes));
     *data = s.bytes;
     if (ftruncate(fd, *data + bytes) == 0) return GA_OK;
     return ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", path, strerror(errno));
+}
+
+int64_t ga_safetensors_data(const ga_array *arrays, int count) {
+    int64_t data;
+    return 8 + header_bytes(arrays, count, NULL, 0, &data);
+}
+
+/* Writes what this rank holds of a tensor that begins at byte `at` of the file. */
+static int put_held(int fd, const char *path, const ga_array *a, const ga_param *p, int l, bool finite_only,
+                    int64_t at, ga_err *e) {
+    const int64_t size = (int64_t)ga_dtype_bytes(a->dtype);
+    for (ga_held h = {0}; ga_array_next(a, p, l, &h);) {
+        const char *from = (const char *)a->base + h.at * size;
+        if (finite_only && !all_finite(from, a->dtype, h.n)) return refuse_nonfinite(path, a, p, l, e);
+        const int rc = ga_file_write(fd, from, h.n * size, at + h.i * size);
+        if (rc) return ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", path, strerror(rc));
+    }
+    return GA_OK;
+}
+
+int ga_safetensors_put(int fd, const char *path, const ga_array *arrays, int count, bool finite_only, int64_t data,
+                       ga_err *e) {
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < arrays[i].count; k++)
+            for (int l = 0; l < arrays[i].params[k].count; l++) {
+                const ga_param *p = &arrays[i].params[k];
+                GA_TRY(put_held(fd, path, &arrays[i], p, l, finite_only, data, e));
+                data += p->n * (int64_t)ga_dtype_bytes(arrays[i].dtype);
+            }
+    return GA_OK;
 }
 
 int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int count,
@@ -186,21 +217,7 @@ int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int c
 }
 
 int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_err *e) {
-    char temporary[4096];
-    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
-        return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
-    struct stat st; /* the rename would replace a device or a pipe */
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return ga_fail(e, GA_INPUT, "%s: is not a regular file", path);
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0) return ga_fail(e, ga_file_status(), "%s: cannot be created: %s", temporary, strerror(errno));
-    int code = ga_safetensors_write(fd, path, arrays, count, NULL, 0, false, NULL, e);
-    if (code == GA_OK && fsync(fd))
-        code = ga_fail(e, GA_ENVIRONMENT, "%s: sync failed: %s", temporary, strerror(errno));
-    if (close(fd) && code == GA_OK)
-        code = ga_fail(e, GA_ENVIRONMENT, "%s: close failed: %s", temporary, strerror(errno));
-    if (code == GA_OK && rename(temporary, path))
-        code = ga_fail(e, GA_ENVIRONMENT, "%s: rename failed: %s", path, strerror(errno));
-    if (code != GA_OK) unlink(temporary);
-    return code;
+    ga_new_file f;
+    GA_TRY(ga_file_begin(&f, path, e));
+    return ga_file_end(&f, ga_safetensors_write(f.fd, path, arrays, count, NULL, 0, false, NULL, e), e);
 }

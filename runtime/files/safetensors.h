@@ -24,7 +24,7 @@ typedef struct ga_written {
 int64_t ga_safetensors_bytes(const ga_array *arrays, int count, const ga_note *notes,
                              int note_count);
 
-/* Writes to an open, empty file; no allocation, no sync. Refuses a non-finite value (GA_NONFINITE,
+/* Writes whole arrays to an open, empty file; no allocation, no sync. Refuses a non-finite value (GA_NONFINITE,
  * tensor named) if finite_only. path is for messages. */
 int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int count,
                          const ga_note *notes, int note_count, bool finite_only, ga_written *out,
@@ -32,17 +32,25 @@ int ga_safetensors_write(int fd, const char *path, const ga_array *arrays, int c
 
 /* Writes the header to an open, empty file and gives the file its full size. The values may follow in
  * any order; *data becomes the offset of the first. */
-int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, int64_t *data,
-                         ga_err *e);
+int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int count, const ga_note *notes,
+                         int note_count, int64_t *data, ga_err *e);
 
-/* Writes PATH.tmp, syncs it, renames it to path. Non-finite values are allowed. For --save-init and
+/* This offset in a file without notes. */
+int64_t ga_safetensors_data(const ga_array *arrays, int count);
+
+/* Writes the values that this rank holds to a file that has its header; no allocation, no sync. data: the offset of the
+ * first value of the file. */
+int ga_safetensors_put(int fd, const char *path, const ga_array *arrays, int count, bool finite_only, int64_t data,
+                       ga_err *e);
+
+/* Writes PATH.tmp of whole arrays, syncs it, renames it to path. Non-finite values are allowed. For --save-init and
  * --dump. */
 int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_err *e);
 
 /* Reads a file that must hold exactly these names, in any order, with these shapes, as F16, BF16, F32 or
  * F64 and no wider than memory. The header is checked first: with any difference nothing is loaded, and
- * e lists the differences (GA_INPUT). Notes with the given keys are filled in ("" if absent). For
- * checkpoints. It allocates, so it is not called while training runs. */
+ * e lists the differences (GA_INPUT). Of a divided array this rank's part is read. Notes with the given keys
+ * are filled in ("" if absent). For checkpoints. It allocates, so it is not called while training runs. */
 int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
                         int note_count, ga_err *e);
 

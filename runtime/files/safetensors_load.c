@@ -229,12 +229,17 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     const json_t *entry = entry_of(f, a, p, l, name);
     if (!entry || !same_shape(json_object_get(entry, "shape"), p)) return GA_OK; /* a fresh one keeps its value */
     const json_t *offsets = json_object_get(entry, "data_offsets");
-    int64_t from = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
-    int64_t size = (int64_t)ga_dtype_bytes(a->dtype), start = ga_layout_index(p, l, 0);
     if (!counter_type(dtype_text(entry), p, &dtype)) float_type(dtype_text(entry), &dtype);
-    if (dtype == a->dtype && !add)
-        return ga_tensors_file_read(f, (char *)a->base + start * size, p->n * size, from);
-    return load_converted(f, a, start, p->n, dtype, from, name, add);
+    const int64_t begin = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
+    const int64_t size = (int64_t)ga_dtype_bytes(dtype);
+    for (ga_held h = {0}; ga_array_next(a, p, l, &h);) {
+        const int64_t from = begin + h.i * size;
+        if (dtype == a->dtype && !add)
+            GA_TRY(ga_tensors_file_read(f, (char *)a->base + h.at * size, h.n * size, from));
+        else
+            GA_TRY(load_converted(f, a, h.at, h.n, dtype, from, name, add));
+    }
+    return GA_OK;
 }
 
 static int load_arrays(file *f, const ga_array *arrays, int count, bool add) {

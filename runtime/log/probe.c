@@ -80,7 +80,7 @@ static int begin_file(ga_probe *p, ga_err *e) {
     p->fd = open(p->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (p->fd < 0)
         return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be created: %s", p->path, strerror(errno));
-    return ga_safetensors_begin(p->fd, p->path, &all, 1, &p->data, e);
+    return ga_safetensors_begin(p->fd, p->path, &all, 1, NULL, 0, &p->data, e);
 }
 
 int ga_probe_micro(ga_probe *p, int64_t cycle, int64_t micro, int k, ga_err *e) {
@@ -126,16 +126,10 @@ static int check(ga_probe *p, int kernel, const ga_probe_value *v, ga_err *e) {
 
 static int dump(ga_probe *p, const ga_probe_value *v, ga_err *e) {
     const ga_param *t = &p->c.tensors[v->tensor];
-    const size_t size = ga_dtype_bytes(p->c.dtype), bytes = (size_t)t->n * size;
-    const int64_t to = p->data + ga_layout_index(t, v->iteration, 0) * (int64_t)size;
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t n = pwrite(p->fd, (const char *)v->at + done, bytes - done, to + (int64_t)done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0)
-            return ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", p->path, strerror(errno));
-        done += (size_t)n;
-    }
-    return 0;
+    const int64_t size = (int64_t)ga_dtype_bytes(p->c.dtype);
+    const int64_t to = p->data + ga_layout_index(t, v->iteration, 0) * size;
+    const int rc = ga_file_write(p->fd, v->at, t->n * size, to);
+    return rc ? ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", p->path, strerror(rc)) : 0;
 }
 
 int ga_probe_see(ga_probe *p, int kernel, const ga_probe_value *v, ga_err *e) {

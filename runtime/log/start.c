@@ -79,7 +79,7 @@ int ga_start_same_values(const ga_ckpt_config *c, ga_err *e) {
     for (int i = 0; i < c->file_count; i++)
         for (int k = 0; k < c->files[i].count; k++) {
             const ga_array *a = &c->files[i].arrays[k];
-            sums = sums * 0x100000001b3u + crc32_z(0, a->base, bytes_of(a));
+            if (!a->shard) sums = sums * 0x100000001b3u + crc32_z(0, a->base, bytes_of(a));
         }
     GA_TRY(ga_comm_compare(c->comm, sums, &rank, e));
     if (rank < 0) return GA_OK;
@@ -89,7 +89,7 @@ int ga_start_same_values(const ga_ckpt_config *c, ga_err *e) {
     for (int i = 0; i < c->file_count; i++)
         for (int k = 0; k < c->files[i].count; k++) {
             const ga_array *a = &c->files[i].arrays[k];
-            GA_TRY(ga_comm_broadcast(c->comm, a->base, bytes_of(a), 0, e));
+            if (!a->shard) GA_TRY(ga_comm_broadcast(c->comm, a->base, bytes_of(a), 0, e));
         }
     return GA_OK;
 }

@@ -9,7 +9,7 @@
  * micro-steps; the message names the rank, the thing and both values. Collective. */
 int ga_start_same_inputs(const ga_options *o, const ga_ckpt_state *now, ga_comm *comm, ga_err *e);
 
-/* Compares parameters and state, the arrays of c->files, over the ranks. Where they differ all ranks get those of
+/* Compares the whole arrays of c->files, parameters and state, over the ranks. Where they differ all ranks get those of
  * rank 0, and rank 0 says so. Collective. */
 int ga_start_same_values(const ga_ckpt_config *c, ga_err *e);
 

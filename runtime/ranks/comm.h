@@ -13,7 +13,7 @@ typedef struct ga_pulse ga_pulse;
 
 enum {
     GA_WIRES = 4,      /* exchanges under way at once */
-    GA_COMM_SMALL = 64 /* most numbers of a small sum */
+    GA_COMM_SMALL = 256 /* most numbers of a small sum */
 };
 
 /* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
@@ -43,8 +43,8 @@ int ga_comm_start(ga_comm *c, int request, const ga_exchange *x, ga_err *e);
 int ga_comm_wait(ga_comm *c, int request, ga_err *e); /* returns 0 at once if the request is not in flight */
 
 /* Sums n doubles, at most GA_COMM_SMALL, over the ranks in their order: the small sum of a boundary (norm, finite flag,
- * weight, loss, ...). */
-int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e);
+ * weight, loss, ...). Of the last `largest` of them each becomes the largest of the ranks. */
+int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *e);
 
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e);
 int ga_comm_barrier(ga_comm *c, ga_err *e);

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
@@ -323,7 +324,7 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
     return r->code;
 }
 
-int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {
+int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *e) {
     MPI_Request call;
     const size_t size = (size_t)c->ranks.size;
     if (n > GA_COMM_SMALL)
@@ -336,7 +337,10 @@ int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {
     end_wait(c);
     for (size_t i = 0; i < n && code == GA_OK; i++) {
         values[i] = c->small[i];
-        for (size_t rank = 1; rank < size; rank++) values[i] += c->small[rank * n + i];
+        for (size_t rank = 1; rank < size; rank++) {
+            const double other = c->small[rank * n + i];
+            values[i] = i < n - largest ? values[i] + other : fmax(values[i], other);
+        }
     }
     return code;
 }

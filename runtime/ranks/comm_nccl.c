@@ -6,6 +6,7 @@
 #include "ranks/rendezvous.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,7 +14,7 @@
 
 enum { CHUNK = 8192 }; /* most bytes combined at a time */
 
-typedef enum operation { SUM, LOWEST, BROADCAST } operation;
+typedef enum operation { SUM, LARGEST, LOWEST, BROADCAST } operation;
 
 struct ga_comm {
     int rank, size;
@@ -122,11 +123,14 @@ static int expect(const ga_comm *c, int peer, const header *mine, ga_err *e) {
 #define ADD(type) \
     for (size_t i = 0; i < bytes / sizeof(type); i++) ((type *)into)[i] += ((const type *)from)[i]
 
-/* Adds `from` to `into`, or for LOWEST keeps the lower of both. */
+/* Adds `from` to `into`; for LARGEST and LOWEST keeps the larger or lower of both. */
 static void combine(const header *h, void *into, const void *from, size_t bytes) {
     if (h->operation == LOWEST) {
         const lowest_value *other = from;
         if (other->value < ((lowest_value *)into)->value) memcpy(into, from, sizeof *other);
+    } else if (h->operation == LARGEST) {
+        for (size_t i = 0; i < bytes / sizeof(double); i++)
+            ((double *)into)[i] = fmax(((double *)into)[i], ((const double *)from)[i]);
     } else if (h->type == GA_F32) {
         ADD(float);
     } else if (h->type == GA_F64) {
@@ -194,9 +198,11 @@ int ga_comm_wait(ga_comm *c, int request, ga_err *e) {
     return GA_OK;
 }
 
-int ga_comm_small(ga_comm *c, double *values, size_t n, ga_err *e) {
+int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *e) {
+    const size_t sums = n - largest;
     c->counts.small++;
-    return sum(c, values, n, GA_F64, "small all-reduce", e);
+    GA_TRY(sum(c, values, sums, GA_F64, "small all-reduce", e));
+    return combine_all(c, LARGEST, GA_F64, values + sums, largest * sizeof(double), "small all-reduce", e);
 }
 
 static int broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {

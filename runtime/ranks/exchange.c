@@ -10,8 +10,8 @@ enum { BLOCK = 1024 }; /* elements that are summed at a time */
 
 int64_t ga_cut(const ga_exchange *x, int i, int size) {
     if (x->cuts) return x->cuts[i];
-    const int64_t each = (x->n + (int64_t)size * GA_CUT - 1) / ((int64_t)size * GA_CUT) * GA_CUT;
-    return i * each < x->n ? i * each : x->n;
+    const int64_t each = x->n / ((int64_t)size * GA_CUT) * GA_CUT;
+    return i == size ? x->n : i * each;
 }
 
 int ga_exchange_check(const ga_exchange *x, int request, ga_err *e) {

@@ -25,7 +25,8 @@ typedef struct ga_exchange {
     bool add;            /* the sums are added to what the shard has */
 } ga_exchange;
 
-enum { GA_CUT = 16 }; /* cuts without a table are multiples of so many elements */
+/* Cuts without a table are equal multiples of so many elements; the last rank has the rest too. */
+enum { GA_CUT = 16 };
 
 /* The first element of rank i; i = size: n. */
 int64_t ga_cut(const ga_exchange *x, int i, int size);

@@ -1,8 +1,16 @@
-/* shard.h: how an array is divided over the ranks: the elements that one rank holds, and where they lie in its memory. */
+/* shard.h: how the flat space is divided over the ranks, and what one rank holds of an array. */
 #ifndef GA_SHARD_H
 #define GA_SHARD_H
 
-#include "base/ga.h"
+#include "ranks/comm.h"
+
+/* A run of the flat space that one exchange sums. */
+typedef struct ga_bucket {
+    int64_t offset, n;
+    ga_exchange_kind kind;
+    ga_dtype wire; /* as in ga_exchange */
+    bool whole;    /* each of its tensors belongs to one rank */
+} ga_bucket;
 
 /* Elements from .. from + n - 1 of the whole array, at element `at` of the rank's memory. */
 typedef struct ga_piece {
@@ -13,7 +21,41 @@ typedef struct ga_piece {
 typedef struct ga_shard {
     ga_piece *pieces;
     int count;
-    int64_t elements; /* of the rank's memory */
+    int64_t elements; /* of the rank's memory: each piece has a multiple of GA_CUT */
 } ga_shard;
+
+/* The division of the flat space over the ranks. */
+typedef struct ga_division {
+    const ga_bucket *buckets;
+    int count, rank, size;
+    int64_t *cuts;     /* of each bucket size + 1, as in ga_exchange */
+    ga_shard own;      /* the flat space of this rank, in an array that has nothing else */
+    ga_shard in_place; /* the same, in an array over the whole flat space */
+    ga_shard others;   /* of all other ranks, in such an array */
+} ga_division;
+
+/* Divides each bucket: at equal multiples of GA_CUT elements, the last rank has the rest; or, if `whole`, at the
+ * beginnings of tensors, so that the rank with the most has as little as possible, the largest buckets first. starts:
+ * the first elements of all tensors in such buckets, in rising order. The result does not depend on the rank. */
+int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const int64_t *starts, int start_count,
+                     int rank, int size, ga_err *e);
+void ga_division_close(ga_division *d);
+
+/* The cuts of bucket i, for ga_exchange. */
+const int64_t *ga_division_cuts(const ga_division *d, int i);
+
+/* Gives all ranks the whole of an array over the flat space of which each has changed its own part. Buckets that are
+ * not scattered have been changed alike by all. Collective. */
+int ga_division_gather(const ga_division *d, ga_comm *c, void *flat, ga_dtype type, ga_err *e);
+
+/* Room for `count` pieces; GA_ENVIRONMENT without memory. */
+int ga_shard_open(ga_shard *s, int count, ga_err *e);
+void ga_shard_close(ga_shard *s);
+
+/* Appends a piece; its memory lies behind that of the piece before. */
+void ga_shard_add(ga_shard *s, int64_t from, int64_t n);
+
+/* Where element i of the whole array lies in the rank's memory; -1: the rank does not have it. */
+int64_t ga_shard_place(const ga_shard *s, int64_t i);
 
 #endif

@@ -57,16 +57,56 @@ GA_KERNEL(32) sum_up(step *s) {
 }
 
 //@ small_values()
-/* small_values: this rank's part of the one small sum over the ranks; stop is there already. */
+/* small_values: this rank's part of a small sum over the ranks; the host adds SMALL_STOP. */
 GA_KERNEL(32) small_values(step *s) {
-    if (threadIdx.x >= SMALL || threadIdx.x == SMALL_STOP) return;
-    s->small[threadIdx.x] = threadIdx.x == SMALL_LOSS     ? s->sums[SUM_LOSS]
-                            : threadIdx.x == SMALL_WEIGHT ? s->sums[SUM_WEIGHT]
-                            : threadIdx.x == SMALL_ROWS   ? s->sums[SUM_ROWS]
-                                                          : 0;
+    if (threadIdx.x != 0) return;
+    s->small[SMALL_LOSS] = s->sums[SUM_LOSS];
+    s->small[SMALL_WEIGHT] = s->sums[SUM_WEIGHT];
+    s->small[SMALL_ROWS] = s->sums[SUM_ROWS];
 }
 
-//@ norm(threads, sum, largest, groups, group_tiles)
+//@ own_norms(threads, largest)
+/* own_norms: this rank's part of the norm, group by group, and the count of elements of its gradient that are not
+ * finite. */
+GA_KERNEL($threads) own_norms(step *s, const double *partials) {
+    __shared__ double scratch[GA_LANES];
+    double bad = 0;
+    for (int k = 0; k < NORMS; k++) {
+        double part = 0;
+        for (ga_int64 i = (k > 0 ? s->norm_ends[k - 1] : 0) + threadIdx.x; i < s->norm_ends[k]; i += $threads) {
+//% if largest then
+            part = fmax(part, partials[2 * i]);
+//% else
+            part += partials[2 * i];
+//% end
+            bad += partials[2 * i + 1];
+        }
+//% if largest then
+        part = ga_block_max(part, scratch);
+//% else
+        part = ga_block_sum(part, scratch);
+//% end
+        if (threadIdx.x == 0) s->small[SMALL_NORM + k] = part;
+    }
+    bad = ga_block_sum(bad, scratch);
+    if (threadIdx.x == 0) s->small[SMALL_NONFINITE] = bad;
+}
+
+//@ norm(ranks, threads, sum, largest, groups, group_tiles)
+//% if ranks then
+bad = s->small[SMALL_NONFINITE];
+//% if groups > 0 then
+const double *of_group = s->small + SMALL_NORM;
+double $sum = 0;
+//% if largest then
+for (int k = 0; k < NORMS; k++) $sum = fmax($sum, of_group[k]);
+//% else
+for (int k = 0; k < NORMS; k++) $sum += of_group[k];
+//% end
+//% else
+const double $sum = s->small[SMALL_NORM];
+//% end
+//% else
 //% if groups > 0 then
 const int GROUP_TILES[$groups + 1] = {$group_tiles};
 double of_group[$groups], $sum = 0;
@@ -104,15 +144,21 @@ $sum = ga_block_max($sum, scratch);
 $sum = ga_block_sum($sum, scratch);
 //% end
 //% end
+bad = ga_block_sum(bad, scratch);
+//% end
 
-//@ decide(threads, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
+//@ decide(threads, ranks, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
 /* decide: the decision about the update, in double, by one thread. A skipped update changes neither
  * parameters nor optimizer state nor the schedule. The next cycle starts with cleared sums. */
+//% if ranks then
+GA_KERNEL($threads) decide(step *s) {
+    double bad;
+//% else
 GA_KERNEL($threads) decide(step *s, const double *partials) {
     __shared__ double scratch[GA_LANES];
     double bad = 0;
+//% end
     $norm
-    bad = ga_block_sum(bad, scratch);
     if (threadIdx.x != 0) return;
     s->nonfinite = bad;
     $totals

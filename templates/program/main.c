@@ -13,17 +13,11 @@ enum { RUNNING, DONE, STOPPED, OUT_OF_PATIENCE };
 //@ counted()
 static ga_comm_counts counted(const model *m) { return ga_comm_counted(m->comm); }
 
-//@ device_counted(parallel)
-/* The sums over the ranks that the device has taken; the small ones are counted apart. */
+//@ device_counted()
+/* The exchanges between ranks that the device has made. */
 static ga_comm_counts counted(const model *m) {
     const ga_device_counters *c = ga_device_get_counters(m->device);
-//% if parallel then
-    const int64_t small = m->small_sums;
-//% else
-    const int64_t small = 0;
-//% end
-    return (ga_comm_counts){.collectives = c->collectives - small, .small = small,
-        .bytes = c->collective_bytes - small * 8 * (int64_t)sizeof(double)};
+    return (ga_comm_counts){.collectives = c->collectives, .bytes = c->collective_bytes};
 }
 
 /* What the device has done, for the log. */

@@ -2,7 +2,7 @@
 $header
 #include "runtime/base/rng.h"
 
-//@ tables(params, init)
+//@ tables(params, init, states)
 /* Parameters in the order of the flat space: offset, from layer to layer, elements of one. */
 static const ga_param PARAMS[] = {
     $params
@@ -13,6 +13,7 @@ typedef enum init_kind { UNIFORM, NORMAL, VALUE } init_kind;
 static const struct { init_kind kind; double value; } INIT[] = {
     $init
 };
+$states
 
 //@ spaces(form, address, places)
 static $form $(form)_at($(address)flat) {
@@ -62,7 +63,7 @@ static int open_memory(model *m, ga_err *e) {
         $arenas
     };
     for (int i = 0; i < ARENAS; i++)
-        GA_TRY(ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+        if (PLAN[i].bytes > 0) GA_TRY(ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
     place(m);
     return 0;
 }
@@ -110,9 +111,66 @@ static int open_memory(model *m, ga_err *e) {
     };
     GA_TRY(open_device(m, e));
     for (int i = 0; i < ARENAS; i++)
-        GA_TRY(PLAN[i].pinned ? open_pinned(m, i, PLAN[i].name, PLAN[i].bytes, e)
-                              : ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
+        if (PLAN[i].bytes > 0)
+            GA_TRY(PLAN[i].pinned ? open_pinned(m, i, PLAN[i].name, PLAN[i].bytes, e)
+                                  : ga_arena_open(&m->memory[i], PLAN[i].name, PLAN[i].bytes, e));
     place(m);
+    return 0;
+}
+
+//@ open_state()
+enum { PAGE = 4096 };
+
+/* Memory for what this rank has of a state. */
+static int open_state(model *m, int arena, const char *name, const ga_shard *s, ga_err *e) {
+    const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
+    return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
+}
+
+//@ open_device_state()
+enum { PAGE = 4096 };
+
+/* Memory for what this rank has of a state: on the device, and a copy for files. */
+static int open_state(model *m, int device, int arena, const char *name, const ga_shard *s, ga_err *e) {
+    const size_t pages = (size_t)s->elements * sizeof(real) / PAGE + 1;
+    GA_TRY(ga_device_arena(m->device, pages * PAGE, &m->device_memory[device], e));
+    return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
+}
+
+//@ division(name, buckets, whole, starts, start_count, open_state, shards, sharded)
+//% if whole then
+/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
+ * travel, whether each of its tensors belongs to one rank. */
+//% else
+/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
+ * travel; any element may be the first one of a rank. */
+//% end
+static const ga_bucket BUCKETS[] = {
+    $buckets
+};
+//% if whole then
+
+/* First elements of tensors that belong to one rank each. */
+$starts
+//% end
+
+//% if sharded then
+$open_state
+
+//% end
+/* Divides the flat space over the ranks. */
+static int open_division(model *m, ga_err *e) {
+    enum { COUNT = sizeof BUCKETS / sizeof *BUCKETS };
+//% if whole then
+    GA_TRY(ga_division_open(&m->division, BUCKETS, COUNT, STARTS, $start_count, ga_comm_rank(m->comm),
+                            ga_comm_size(m->comm), e));
+//% else
+    GA_TRY(ga_division_open(&m->division, BUCKETS, COUNT, NULL, 0, ga_comm_rank(m->comm), ga_comm_size(m->comm), e));
+//% end
+//% if sharded then
+    $shards
+//% end
+    $(name)_model_cut(m);
     return 0;
 }
 

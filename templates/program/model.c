@@ -8,6 +8,7 @@ $header
 
 #include "runtime/files/file.h"
 //% if ranks then
+#include "runtime/files/layout_shard.h"
 #include "runtime/log/start.h"
 //% end
 //% if plateau then
@@ -148,7 +149,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, ema, length, schedule_lines, nominal, best, ranks, scale_started, numbers_started)
+//@ open_parts(name, device, parallel, averages, length, schedule_lines, nominal, best, ranks, scale_started, numbers)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
@@ -162,6 +163,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (!DDP && world > 1)
         return ga_fail(e, GA_INPUT, "started with %d ranks, but the spec has no parallel \"ddp\"", world);
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
+//% if ranks then
+    GA_TRY(open_division(m, e));
+//% end
 //% if parallel then
     GA_TRY(ga_nccl_open(&m->nccl, m->device, m->comm, e));
 //% end
@@ -187,14 +191,12 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     m->best = GA_BEST_NONE;
 //% end
     init_parameters(m);
-    $numbers_started
+    $numbers
     if (o->init) {
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
     }
-//% if ema then
-    memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);
-//% end
+    $averages
     GA_TRY(open_run(m, o, resumed, e));
 //% if ranks then
     const ga_ckpt_config all = checkpoint_config(m, NULL);
@@ -205,7 +207,7 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return $(name)_model_refresh(m, e);
 }
 
-//@ open(name, device, ranks, target)
+//@ open(name, device, ranks, planned, target)
 int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     char resumed[GA_PATH_MAX] = "", watched[GA_NAME_MAX];
     int i, l;
@@ -217,6 +219,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     m->seed = o->seed >= 0 ? (uint64_t)o->seed : SEED;
     GA_TRY(open_memory(m, e));
     GA_TRY(open_parts(m, o, resumed, e));
+    $planned
     ga_log_start(m->log, &(ga_start_event){
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
@@ -225,7 +228,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
 //% else
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
 //% end
-        .parameters = PARAMETERS, .planned_bytes = PLANNED_BYTES, .seed = m->seed,
+        .parameters = PARAMETERS, .planned_bytes = planned, .seed = m->seed,
         .overfit = o->overfit});
     m->started = true;
 //% if ranks then
@@ -235,7 +238,7 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
     return 0;
 }
 
-//@ close(name, device, parallel)
+//@ close(name, device, parallel, divided)
 void $(name)_model_close(model *m) {
     ga_ckpt_close(m->checkpoint);
     ga_loader_close(m->loader);
@@ -247,6 +250,7 @@ void $(name)_model_close(model *m) {
     ga_team_close(m->team);
 //% end
     ga_comm_close(m->comm);
+    $divided
 //% if device then
     ga_device_close(m->device);
     for (int i = 0; i < ARENAS; i++)

@@ -16,6 +16,7 @@ $header
 //% if parallel then
 #include "runtime/device/device_nccl.h"
 //% end
+#include "runtime/files/shards.h"
 #include "runtime/log/run.h"
 #include "runtime/log/log.h"
 #include "runtime/log/options.h"
@@ -45,7 +46,7 @@ enum {
 /* Elements from one iteration of a loop to the next: of a value that each keeps, of the parameters of a layer. */
 $lines
 
-//@ ranges(fields, names)
+//@ ranges(fields, names, parts, lists)
 /* Where a range lies in an array, in elements: the offset of its first layer, the distance from layer to layer. */
 typedef struct offsets { int64_t first, next; } offsets;
 
@@ -62,6 +63,15 @@ typedef struct ranges {
 
 /* The offset of layer l. */
 static inline int64_t in_layer(offsets o, int l) { return o.first + l * o.next; }
+//% if parts then
+
+/* The parts that a range is cut into, each of one layer. */
+typedef struct parts { range *first, *end; } parts;
+
+typedef struct part_lists {
+    $lists
+} part_lists;
+//% end
 
 //@ device_arenas(device_arenas, graphs)
 /* The memory of the device. */
@@ -102,11 +112,9 @@ typedef struct batch {
     $batch
 } batch;
 
-//@ device_step(sum_names, parallel, small, step_fields)
+//@ device_step(sum_names, small, step_fields)
 $sum_names
-//% if parallel then
-enum { $small };
-//% end
+$small
 
 /* The step block of the device, as kernels.cu has it; the host reads it at the end of a cycle. */
 typedef struct step {
@@ -119,7 +127,10 @@ typedef struct transfer {
     double stop;             /* what this rank was asked for: ga_stop_requests */
 } transfer;
 
-//@ step(sum_names, times, grad_norm, rewrites, over, factor, groups)
+//@ step(sum_names, small, times, grad_norm, rewrites, over, factor, groups)
+$sum_names
+$small
+
 /* What one update needs beside the gradient: computed once, in double, by decide(). */
 typedef struct step {
     real seed;               /* $(times)gradient of the cycle's mean loss with respect to one row's loss */
@@ -138,8 +149,6 @@ typedef struct step {
     $groups
 } step;
 
-$sum_names
-
 //@ saved(gradients)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
@@ -148,7 +157,7 @@ typedef struct saved {
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, half_sums, residues, views, by_epoch, best, shift, state_fields, device_fields)
+//@ model(device, half_sums, residues, views, by_epoch, best, shift, state_fields, divided, device_fields)
 typedef struct model {
     ga_arena memory[ARENAS];
 //% if half_sums then
@@ -162,6 +171,7 @@ typedef struct model {
     real *flat_residue;      /* what the sums over the micro-steps have rounded off */
 //% end
     $state_fields
+    $divided
 //% if residues then
     parameters w, g, residue;
 //% elseif half_sums then
@@ -220,12 +230,15 @@ typedef struct model {
 //% end
 } model;
 
-//@ functions(name, chunked, ema, device, plateau, sample)
+//@ functions(name, chunked, ema, device, ranks, plateau, sample)
 /* step.c: all of training. 0 or a negative ga_status. */
 int $(name)_model_cycle(model *m, int r, ga_err *e);   /* r micro-steps and the boundary */
 int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of m->count.a */
 int $(name)_model_boundary(model *m, ga_err *e);
 int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameters were loaded */
+//% if ranks then
+void $(name)_model_cut(model *m);                      /* ranges, at the ends of this rank's pieces */
+//% end
 int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
 //% if chunked then
 int $(name)_model_forward_batch(model *m, ga_err *e);  /* the same, up to what the last layer reads */

@@ -1,6 +1,5 @@
-//@ head(header, tables)
+//@ head(header)
 $header
-$tables
 
 //@ config(name, gradient_dtype, residues, collected, ranks, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
@@ -114,9 +113,8 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, device, ranks, scaled, scale, last_scale)
+//@ dump(name, device, ranks, scattered, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
-    if (ga_comm_rank(m->comm) != 0) return 0;
     char path[GA_PATH_MAX];
 //% if ranks then
     ga_comm_says(m->comm, GA_SAVES, m->count.cycle);
@@ -125,14 +123,20 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY($(name)_model_download(m, e));
 //% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
-    GA_TRY(ga_safetensors_save(path, &m->saved.parameters, 1, e));
+    GA_TRY(ga_shard_save(m->comm, path, &m->saved.parameters, 1, e));
 //% if scaled then
     const double scale = m->count.r > 0 ? $scale : $last_scale;
     for (int64_t i = 0; i < SUMMED; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);
 //% end
     snprintf(path, sizeof path, "%s/gradients.safetensors", folder);
-    GA_TRY(ga_safetensors_save(path, m->saved.gradient, 1, e));
+//% if scattered then
+    ga_array gradient = m->saved.gradient[0];
+    if (m->count.r == 0) gradient.shard = &m->division.in_place; /* behind an update a rank has its own sums */
+    GA_TRY(ga_shard_save(m->comm, path, &gradient, 1, e));
+//% else
+    GA_TRY(ga_shard_save(m->comm, path, m->saved.gradient, 1, e));
+//% end
     if (STATES == 0) return 0;
     snprintf(path, sizeof path, "%s/state.safetensors", folder);
-    return ga_safetensors_save(path, m->saved.state, STATES, e);
+    return ga_shard_save(m->comm, path, m->saved.state, STATES, e);
 }

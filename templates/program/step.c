@@ -137,10 +137,16 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run_team(m, refresh_step, m, e); }
 
-//@ averages(name)
+//@ averages(name, sharded)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
+//% if sharded then
+    for (const range *r = m->own.all.first; r < m->own.all.end; r++) exchange(w, r, 0, m->flat_w, m->state_ema);
+    ga_barrier(w);
+    parameters_gather(w, m);
+//% else
     exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
+//% end
     ga_barrier(w);
     pack_views(w, m);
 }

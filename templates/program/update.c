@@ -15,28 +15,67 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ buckets(count, rows, narrow, overlap)
-//% if narrow then
-/* Buckets of the gradient, each summed over the ranks by one call: first element, elements, the type in which
- * the parts of the ranks travel. Only the last micro-step of a cycle starts them. */
-static const struct { int64_t offset, n; ga_dtype wire; } BUCKETS[$count] = {
-//% else
-/* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
- * micro-step of a cycle starts them. */
-static const struct { int64_t offset, n; } BUCKETS[$count] = {
-//% end
-    $rows
-};
+//@ cut(name, others, of_arrays, places, tiles)
+//% if of_arrays then
+/* The place of a part in what this rank has of an array: `at` elements behind the beginning of layer l. */
+static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at) {
+    return (offsets){ga_shard_place(array, in_layer(whole, l) + at), 0};
+}
 
+//% end
+/* Cuts each range at the ends of these pieces of the flat space; returns what is behind its parts. */
+static range *cut(const model *m, const ga_shard *pieces, part_lists *lists, range *next) {
+    (void)m;
+    const range *rows = (const range *)&RANGES;
+    parts *list = (parts *)lists;
+    for (size_t i = 0; i < sizeof RANGES / sizeof *rows; i++) {
+        list[i].first = next;
+        for (int l = 0; l < rows[i].layers; l++)
+            for (const ga_piece *p = pieces->pieces; p < pieces->pieces + pieces->count; p++) {
+                const int64_t first = in_layer(rows[i].flat, l), behind = first + rows[i].count;
+                const int64_t from = p->from > first ? p->from : first;
+                const int64_t end = p->from + p->n < behind ? p->from + p->n : behind;
+                if (from >= end) continue;
+                *next = rows[i];
+                next->l = l;
+                next->count = end - from;
+                next->flat.first += from - first;
+                $places
+                next++;
+            }
+        list[i].end = next;
+    }
+    return next;
+}
+
+/* Gives each part a place for the sums of its tiles, behind that of the parts before. */
+static int64_t number_tiles(const parts *list, int64_t tile) {
+    for (range *r = list->first; r < list->end; r++) {
+        r->partials = (offsets){2 * tile, 0};
+        tile += (r->count + NORM_TILE - 1) / NORM_TILE;
+    }
+    return tile;
+}
+
+void $(name)_model_cut(model *m) {
+    int64_t tile = 0;
+//% if others then
+    range *next = cut(m, &m->division.own, &m->own, m->parts);
+    cut(m, &m->division.others, &m->others, next);
+//% else
+    cut(m, &m->division.own, &m->own, m->parts);
+//% end
+    $tiles
+}
+
+//@ buckets(overlap)
+/* Starts the sum of a bucket over the ranks. Only the last micro-step of a cycle does. */
 static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
     if (w->index != 0) return;
-    const ga_exchange sum = {.kind = GA_ALL_REDUCE, .values = m->flat_g + BUCKETS[i].offset, .n = BUCKETS[i].n,
-//% if narrow then
-                             .type = REAL, .wire = BUCKETS[i].wire};
-//% else
-                             .type = REAL, .wire = REAL};
-//% end
+    const ga_bucket *b = &m->division.buckets[i];
+    const ga_exchange sum = {.kind = b->kind, .values = m->flat_g + b->offset, .n = b->n,
+                             .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire};
 //% if overlap then
     const int code = ga_comm_start(m->comm, i, &sum, &m->error);
 //% else
@@ -47,10 +86,18 @@ static void bucket_start(ga_worker *w, model *m, int i) {
 }
 
 static void buckets_finish(ga_worker *w, model *m) {
-    for (int i = 0; i < $count && w->index == 0; i++) {
+    for (int i = 0; i < m->division.count && w->index == 0; i++) {
         const int code = ga_comm_wait(m->comm, i, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
+}
+
+//@ gather()
+/* Each rank has updated its own part of the parameters: all get the parts of all. */
+static void parameters_gather(ga_worker *w, model *m) {
+    if (w->index != 0) return;
+    const int code = ga_division_gather(&m->division, m->comm, m->flat_w, REAL, &m->error);
+    if (code < 0) ga_team_fail(w, code);
 }
 
 //@ views(view_calls)
@@ -60,23 +107,62 @@ static void pack_views(ga_worker *w, model *m) {
     ga_barrier(w);
 }
 
-//@ small_sum()
-/* The one small sum over the ranks: loss, weight, rows, requests to stop or save. */
+//@ small_sum(split, largest)
+/* This rank's part of the norm, group by group, and the count of elements of its gradient that are not finite. */
+static void own_norms(model *m) {
+    double *small = m->step.small;
+    int64_t i = 0;
+    for (int k = SMALL_NONFINITE; k < SMALL; k++) small[k] = 0;
+    for (int k = 0; k < NORMS; k++)
+        for (; i < m->step.norm_ends[k]; i++) {
+//% if largest then
+            small[SMALL_NORM + k] = fmax(small[SMALL_NORM + k], m->partials[2 * i]);
+//% else
+            small[SMALL_NORM + k] += m->partials[2 * i];
+//% end
+            small[SMALL_NONFINITE] += m->partials[2 * i + 1];
+        }
+}
+
+static void sum_small(ga_worker *w, model *m, int from, int end, int largest) {
+    const int code = ga_comm_small(m->comm, m->step.small + from, (size_t)(end - from), (size_t)largest, &m->error);
+    if (code < 0) ga_team_fail(w, code);
+}
+
+//% if split then
+/* The small sum over the ranks: loss, weight, rows, requests to stop or save. */
+//% else
+/* The one small sum over the ranks: loss, weight, rows, requests to stop or save, the norm of the gradient. */
+//% end
 static void small_sum(ga_worker *w, model *m) {
     if (w->index != 0) return;
-    step *s = &m->step;
-    double sums[8] = {m->sums[SUM_LOSS], m->sums[SUM_WEIGHT], m->sums[SUM_ROWS], ga_stop_requests()};
-    const int code = ga_comm_small(m->comm, sums, 8, &m->error);
-    if (code < 0) ga_team_fail(w, code);
-    s->loss = sums[0];
-    s->weight = sums[1];
-    s->rows = sums[2];
-    m->stop = ga_stop_agreed(sums[3], &m->save);
+    double *small = m->step.small;
+    small[SMALL_LOSS] = m->sums[SUM_LOSS];
+    small[SMALL_WEIGHT] = m->sums[SUM_WEIGHT];
+    small[SMALL_ROWS] = m->sums[SUM_ROWS];
+    small[SMALL_STOP] = ga_stop_requests();
+//% if split then
+    sum_small(w, m, 0, SMALL_NONFINITE, 0);
 }
+
+/* The norm of the changed gradient: each rank has measured its own part. */
+static void norm_sum(ga_worker *w, model *m) {
+    if (w->index != 0) return;
+    own_norms(m);
+    sum_small(w, m, SMALL_NONFINITE, SMALL, LARGEST);
+}
+//% else
+    own_norms(m);
+    sum_small(w, m, 0, SMALL, LARGEST);
+}
+//% end
 
 //@ totals(ranks, by_sum, divisor, full)
 //% if ranks then
-const double losses = s->loss; /* of all ranks: see small_sum */
+const double losses = s->small[SMALL_LOSS]; /* of all ranks */
+m->stop = ga_stop_agreed(s->small[SMALL_STOP], &m->save);
+s->weight = s->small[SMALL_WEIGHT];
+s->rows = s->small[SMALL_ROWS];
 //% else
 const double losses = m->sums[SUM_LOSS];
 m->stop = ga_stop_agreed(ga_stop_requests(), &m->save);
@@ -100,7 +186,21 @@ static void sum_up(ga_worker *w, model *m) {
     s->mean = (real)mean;
 }
 
-//@ norm(sum, largest, groups, group_tiles)
+//@ norm(ranks, sum, largest, groups, group_tiles)
+//% if ranks then
+s->nonfinite = s->small[SMALL_NONFINITE];
+//% if groups > 0 then
+const double *of_group = s->small + SMALL_NORM;
+double $sum = 0;
+//% if largest then
+for (int k = 0; k < NORMS; k++) $sum = fmax($sum, of_group[k]);
+//% else
+for (int k = 0; k < NORMS; k++) $sum += of_group[k];
+//% end
+//% else
+const double $sum = s->small[SMALL_NORM];
+//% end
+//% else
 double $sum = 0;
 s->nonfinite = 0;
 //% if groups > 0 then
@@ -131,6 +231,7 @@ for (int i = 0; i < NORM_TILES; i++) {
     s->nonfinite += m->partials[2 * i + 1];
 }
 //% end
+//% end
 
 //@ factor(groups, clip, has_factor, rewrites)
 //% if groups > 0 then
@@ -151,7 +252,7 @@ s->factor = 1; /* the mean has been taken */
 s->factor = (real)mean;
 //% end
 
-//@ decide(norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
+//@ decide(ranks, norm, totals, grad_norm, skip, outliers, factor, rate_lines, scalars, scale_moved)
 /* The decision about the update, in double. A skipped update changes neither parameters nor
  * optimizer state nor the schedule. */
 static void decide(ga_worker *w, model *m) {

@@ -65,21 +65,20 @@ static void evaluate(queue *q, model *m, const batch *b) {
 //% end
 }
 
-//@ buckets(count, rows, overlap)
-/* Buckets of the gradient, each summed over the ranks by one call: first element, elements. Only the last
- * micro-step of a cycle starts them. */
-static const struct { int64_t offset, n; } BUCKETS[$count] = {
-    $rows
-};
-
+//@ buckets(overlap)
 //% if overlap then
-/* The sum over the ranks runs beside the rest of the backward pass. */
+/* Starts the sum of a bucket over the ranks, beside the rest of the backward pass. Only the last micro-step of a cycle
+ * does. */
+//% else
+/* The sum of a bucket over the ranks. Only the last micro-step of a cycle takes it. */
 //% end
 static void bucket_start(queue *q, model *m, int i) {
-    const ga_address bucket = m->device_g + sizeof(real) * (size_t)BUCKETS[i].offset;
+    const ga_bucket *b = &m->division.buckets[i];
+    const ga_address values = m->device_g + sizeof(real) * (size_t)b->offset;
+    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                             .wire = REAL};
     order(q, m->forked, q->stream, m->reducing);
-    if (q->code == 0)
-        q->code = ga_nccl_all_reduce(m->nccl, m->reducing, bucket, (size_t)BUCKETS[i].n, REAL, q->e);
+    if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, values, &sum, q->e);
 //% if not overlap then
     order(q, m->joined, m->reducing, q->stream);
 //% end
@@ -87,15 +86,50 @@ static void bucket_start(queue *q, model *m, int i) {
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
-/* The one small sum over the ranks: loss, weight, requests to stop or save. */
+//@ gather()
+/* Each rank has updated its own part of the parameters: all get the parts of all. */
+static void parameters_gather(queue *q, model *m) {
+    for (int i = 0; i < m->division.count; i++) {
+        const ga_bucket *b = &m->division.buckets[i];
+        const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
+        const ga_exchange gathered = {.kind = GA_ALL_GATHER, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
+                                      .type = REAL, .wire = REAL};
+        if (q->code == 0 && b->kind == GA_REDUCE_SCATTER)
+            q->code = ga_nccl_exchange(m->nccl, q->stream, values, &gathered, q->e);
+    }
+}
+
+//@ small_sum(split)
+static void sum_small(queue *q, model *m, int from, int end, int largest) {
+    const ga_address small = m->block + offsetof(step, small) + (size_t)from * sizeof(double);
+    if (q->code == 0)
+        q->code = ga_nccl_small(m->nccl, q->stream, small, (size_t)(end - from), (size_t)largest, q->e);
+}
+
+//% if split then
+/* The small sum over the ranks: loss, weight, rows, requests to stop or save. */
+//% else
+/* The one small sum over the ranks: loss, weight, rows, requests to stop or save, the norm of the gradient. */
+//% end
 static void small_sum(queue *q, model *m) {
-    const ga_address small = m->block + offsetof(step, small);
+    const ga_address stop = m->block + offsetof(step, small) + SMALL_STOP * sizeof(double);
     small_values(q, m->block);
     if (q->code == 0)
-        q->code = ga_device_send(q->device, q->stream, small + SMALL_STOP * sizeof(double),
-                                 &m->transfer->stop, sizeof(double), q->e);
-    if (q->code == 0) q->code = ga_nccl_all_reduce(m->nccl, q->stream, small, SMALL, GA_F64, q->e);
+        q->code = ga_device_send(q->device, q->stream, stop, &m->transfer->stop, sizeof(double), q->e);
+//% if split then
+    sum_small(q, m, 0, SMALL_NONFINITE, 0);
 }
+
+/* The norm of the changed gradient: each rank has measured its own part. */
+static void norm_sum(queue *q, model *m) {
+    own_norms(q, m->block, m->device_partials);
+    sum_small(q, m, SMALL_NONFINITE, SMALL, LARGEST);
+}
+//% else
+    own_norms(q, m->block, m->device_partials);
+    sum_small(q, m, 0, SMALL, LARGEST);
+}
+//% end
 
 //@ backward(backward, chunked)
 //% if chunked then
@@ -198,7 +232,6 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
 static int commit(model *m, ga_err *e) {
 //% if parallel then
     m->stop = ga_stop_agreed(m->step.stop, &m->save);
-    m->small_sums++;
 //% else
     m->stop = ga_stop_agreed(ga_stop_requests(), &m->save);
 //% end
@@ -275,10 +308,16 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
 }
 //% end
 
-//@ averages(name)
+//@ averages(name, sharded)
 int $(name)_model_exchange(model *m, ga_err *e) {
     queue own = queue_of(m, e), *const q = &own; /* what a probe looks at kernels through is named q */
+//% if sharded then
+    for (const range *r = m->own.all.first; r < m->own.all.end; r++)
+        exchange(q, r, 0, m->device_w, m->device_state_ema);
+    parameters_gather(q, m);
+//% else
     exchange(q, &RANGES.all, 0, m->device_w, m->device_state_ema);
+//% end
     pack_views(q, m);
     return q->code;
 }
@@ -308,8 +347,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
     GA_TRY($(name)_model_push_step(m, e));
 //% if parallel then
     /* connects the ranks: in a capture that could not be done */
-    const ga_address small = m->block + offsetof(step, small);
-    GA_TRY(ga_nccl_all_reduce(m->nccl, m->stream, small, SMALL, GA_F64, e));
+    sum_small(&q, m, 0, SMALL, 0);
 //% end
     pack_views(&q, m);
     GA_TRY(q.code);

@@ -1,5 +1,5 @@
 # build.mk: `make crash`: the states that a power failure may leave of a save (main.c here).
-CRASH_CALLS := open openat write fsync mkdir mkdirat rename renameat renameat2 unlink unlinkat
+CRASH_CALLS := open openat write pwrite ftruncate fsync mkdir mkdirat rename renameat renameat2 unlink unlinkat
 CRASH_WRAP  := $(foreach call,$(CRASH_CALLS),-Wl,--wrap=$(call))
 CRASH_BIN   := $(BUILD)/tests/crash/crash
 

@@ -24,16 +24,17 @@ typedef struct {
 typedef struct {
     const char *name;
     int keep;
-    bool exchange;
+    bool exchange, divided;
     moment saves[6]; /* up to the first with cycle 0 */
 } scenario;
 
 static const scenario scenarios[] = {
-    {"keep 2", 2, true, {{1, 0}, {2, 0}, {3, 0}, {4, 0}}},
-    {"keep 1", 1, true, {{1, 0}, {2, 0}, {3, 0}}},
-    {"inside a cycle", 1, true, {{1, 0}, {1, 2}, {2, 0}, {2, 3}}},
-    {"the same cycle again", 2, true, {{1, 0}, {2, 0}, {2, 0}, {3, 0}}},
-    {"again, without exchange", 1, false, {{1, 0}, {1, 0}, {1, 0}, {2, 0}}},
+    {"keep 2", 2, true, false, {{1, 0}, {2, 0}, {3, 0}, {4, 0}}},
+    {"keep 1", 1, true, false, {{1, 0}, {2, 0}, {3, 0}}},
+    {"inside a cycle", 1, true, false, {{1, 0}, {1, 2}, {2, 0}, {2, 3}}},
+    {"the same cycle again", 2, true, false, {{1, 0}, {2, 0}, {2, 0}, {3, 0}}},
+    {"again, without exchange", 1, false, false, {{1, 0}, {1, 0}, {1, 0}, {2, 0}}},
+    {"divided", 1, true, true, {{1, 0}, {1, 2}, {2, 0}}},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
@@ -108,6 +109,7 @@ static void record(const scenario *s, const char *root) {
     trace_set_exchange(s->exchange);
     trace_start(&recorded, root);
     if (run_open(&r, folder, s->keep, &e) < 0) give_up(s->name, &e);
+    if (s->divided) run_divide(&r);
     if (ga_ckpt_open(&r.ckpt, &r.config, &r.arena, &e) < 0) give_up(s->name, &e);
     for (int i = 0; s->saves[i].cycle > 0; i++) {
         saved[i + 1] = s->saves[i];

@@ -84,6 +84,8 @@ void trace_set_exchange(bool possible) {
 int __real_open(const char *path, int flags, ...);
 int __real_openat(int fd, const char *path, int flags, ...);
 ssize_t __real_write(int fd, const void *data, size_t n);
+ssize_t __real_pwrite(int fd, const void *data, size_t n, off_t at);
+int __real_ftruncate(int fd, off_t size);
 int __real_fsync(int fd);
 int __real_mkdir(const char *path, mode_t mode);
 int __real_mkdirat(int fd, const char *path, mode_t mode);
@@ -96,6 +98,8 @@ int __real_unlinkat(int fd, const char *path, int flags);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_openat(int fd, const char *path, int flags, ...);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
+ssize_t __wrap_pwrite(int fd, const void *data, size_t n, off_t at);
+int __wrap_ftruncate(int fd, off_t size);
 int __wrap_fsync(int fd);
 int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_mkdirat(int fd, const char *path, mode_t mode);
@@ -139,20 +143,41 @@ int __wrap_open(const char *path, int flags, ...) {
     return open_noted(AT_FDCWD, path, flags, mode);
 }
 
-ssize_t __wrap_write(int fd, const void *data, size_t n) {
-    int node = node_of_fd(fd);
-    off_t at = node >= 0 ? lseek(fd, 0, SEEK_CUR) : 0;
-    ssize_t done = __real_write(fd, data, n);
-    if (node < 0 || done <= 0) return done;
+static void note_write(int node, const void *data, ssize_t done, off_t at) {
     trace *t = recording;
+    if (node < 0 || done < 0) return;
     if (t->used + done > TRACE_BYTES) give_up("too many bytes");
     op *o = add(OP_WRITE);
     o->node = node;
     o->offset = at;
     o->n = done;
-    o->data = memcpy(t->bytes + t->used, data, (size_t)done);
+    o->data = t->bytes + t->used;
+    if (done > 0) memcpy(t->bytes + t->used, data, (size_t)done);
     t->used += done;
+}
+
+ssize_t __wrap_write(int fd, const void *data, size_t n) {
+    const int node = node_of_fd(fd);
+    const off_t at = node >= 0 ? lseek(fd, 0, SEEK_CUR) : 0;
+    const ssize_t done = __real_write(fd, data, n);
+    note_write(node, data, done, at);
     return done;
+}
+
+ssize_t __wrap_pwrite(int fd, const void *data, size_t n, off_t at) {
+    const ssize_t done = __real_pwrite(fd, data, n, at);
+    note_write(node_of_fd(fd), data, done, at);
+    return done;
+}
+
+/* A larger size is a write of nothing at the new end. */
+int __wrap_ftruncate(int fd, off_t size) {
+    struct stat st;
+    const int node = node_of_fd(fd);
+    if (node >= 0 && (fstat(fd, &st) || st.st_size > size)) give_up("a file is cut off");
+    const int rc = __real_ftruncate(fd, size);
+    if (rc == 0) note_write(node, NULL, 0, size);
+    return rc;
 }
 
 int __wrap_fsync(int fd) {

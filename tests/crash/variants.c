@@ -191,6 +191,7 @@ static void in_place_no_manifest_sync(const trace *t, op *ops, int *count) {
 
 const variant variants[] = {
     {"data files not synced", "keep 1", true, no_data_sync},
+    {"parts of data files not synced", "divided", true, no_data_sync},
     {"manifest not synced", "keep 1", true, no_manifest_sync},
     {"new folder not synced", "keep 1", true, no_new_folder_sync},
     {"folder of checkpoints not synced", "keep 2", true, no_folder_sync},

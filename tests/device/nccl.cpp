@@ -25,7 +25,7 @@ enum {
 };
 enum { NCCL_INT64 = 4, NCCL_FLOAT32 = 7, NCCL_FLOAT64 = 8 };
 enum { NCCL_SUM = 0, NCCL_MAX = 2, NCCL_MIN = 3 };
-enum class Collective { all_reduce, reduce_scatter, all_gather };
+enum class Collective { all_reduce, reduce_scatter, all_gather, reduce, broadcast };
 
 constexpr size_t SLOT = 1 << 20;  // bytes of each rank that are exchanged at a time
 constexpr int RANKS = 64;
@@ -49,7 +49,8 @@ struct ncclComm : Communicator {
 
 namespace {
 
-const char *const collective_names[] = {"all-reduce", "reduce-scatter", "all-gather"};
+const char *const collective_names[] = {"all-reduce", "reduce-scatter", "all-gather", "reduce",
+                                        "broadcast"};
 
 bool die(ncclComm &c, const std::string &why) {
     c.shared->dead = 1;
@@ -111,8 +112,9 @@ struct Call {
     Collective kind;
     const char *send;
     char *receive;
-    size_t n;  // all-reduce: elements; otherwise elements of one rank's part
+    size_t n;  // reduce-scatter, all-gather: elements of one rank's part; otherwise elements
     unsigned type, operation;
+    int root;  // of reduce and broadcast
 };
 
 size_t sent(const Call &k, int ranks) {
@@ -123,7 +125,8 @@ size_t received(const Call &k, int ranks) {
 }
 
 bool agree(ncclComm &c, const Call &k) {
-    uint64_t mine = (uint64_t)k.kind + 4 * (k.type + 16 * (k.operation + 8 * (uint64_t)k.n));
+    uint64_t mine = (uint64_t)k.kind +
+                    8 * (k.type + 16 * (k.operation + 8 * (k.root + RANKS * (uint64_t)k.n)));
     c.shared->signature[c.rank] = mine;
     if (!meet(c)) return false;
     for (int r = 0; r < c.ranks; r++)
@@ -136,15 +139,18 @@ bool agree(ncclComm &c, const Call &k) {
 
 void exchange(ncclComm &c, const Call &k) {
     size_t bytes = element_bytes(k.type), step = SLOT / bytes, total = sent(k, c.ranks);
+    bool gets = k.kind != Collective::reduce || k.root == c.rank;
     touch((uintptr_t)k.send, total * bytes, false);
-    touch((uintptr_t)k.receive, received(k, c.ranks) * bytes, true);
+    if (gets) touch((uintptr_t)k.receive, received(k, c.ranks) * bytes, true);
     if (!agree(c, k)) return;
     for (size_t at = 0; at < total; at += step) {
         size_t n = std::min(step, total - at);
         memcpy(c.slot(c.rank), k.send + at * bytes, n * bytes);
         if (!meet(c)) return;
-        if (k.kind == Collective::all_reduce) {
-            reduce_any(c, k.receive + at * bytes, 0, n, k.type, k.operation);
+        if (k.kind == Collective::broadcast) {
+            memcpy(k.receive + at * bytes, c.slot(k.root), n * bytes);
+        } else if (k.kind == Collective::all_reduce || k.kind == Collective::reduce) {
+            if (gets) reduce_any(c, k.receive + at * bytes, 0, n, k.type, k.operation);
         } else if (k.kind == Collective::all_gather) {
             for (int r = 0; r < c.ranks; r++)
                 memcpy(k.receive + ((size_t)r * k.n + at) * bytes, c.slot(r), n * bytes);
@@ -235,14 +241,32 @@ ENTRY int ncclCommGetAsyncError(ncclComm *c, int *out) {
 ENTRY int ncclAllReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation,
                         ncclComm *c, CUstream_st *stream) {
     return post(c, stream,
-                {Collective::all_reduce, (const char *)s, (char *)r, n, type, operation});
+                {Collective::all_reduce, (const char *)s, (char *)r, n, type, operation, 0});
 }
 ENTRY int ncclReduceScatter(const void *s, void *r, size_t n, unsigned type, unsigned operation,
                             ncclComm *c, CUstream_st *stream) {
     return post(c, stream,
-                {Collective::reduce_scatter, (const char *)s, (char *)r, n, type, operation});
+                {Collective::reduce_scatter, (const char *)s, (char *)r, n, type, operation, 0});
 }
 ENTRY int ncclAllGather(const void *s, void *r, size_t n, unsigned type, ncclComm *c,
                         CUstream_st *stream) {
-    return post(c, stream, {Collective::all_gather, (const char *)s, (char *)r, n, type, NCCL_SUM});
+    return post(c, stream, {Collective::all_gather, (const char *)s, (char *)r, n, type, NCCL_SUM, 0});
+}
+ENTRY int ncclReduce(const void *s, void *r, size_t n, unsigned type, unsigned operation, int root,
+                     ncclComm *c, CUstream_st *stream) {
+    if (root < 0 || root >= c->ranks) return NCCL_INVALID_ARGUMENT;
+    return post(c, stream, {Collective::reduce, (const char *)s, (char *)r, n, type, operation, root});
+}
+ENTRY int ncclBroadcast(const void *s, void *r, size_t n, unsigned type, int root, ncclComm *c,
+                        CUstream_st *stream) {
+    if (root < 0 || root >= c->ranks) return NCCL_INVALID_ARGUMENT;
+    return post(c, stream, {Collective::broadcast, (const char *)s, (char *)r, n, type, NCCL_SUM, root});
+}
+
+// The calls of a group are posted one by one.
+ENTRY int ncclGroupStart() {
+    return NCCL_SUCCESS;
+}
+ENTRY int ncclGroupEnd() {
+    return NCCL_SUCCESS;
 }

@@ -187,6 +187,14 @@ ssize_t write(int fd, const void *from, size_t n) {
     TRANSFER(WRITE, n, syscall(SYS_write, fd, from, n));
 }
 
+ssize_t pwrite(int fd, const void *from, size_t n, off_t at) {
+    TRANSFER(WRITE, n, syscall(SYS_pwrite64, fd, from, n, at));
+}
+
+ssize_t pwrite64(int fd, const void *from, size_t n, off64_t at) {
+    return pwrite(fd, from, n, at);
+}
+
 int fsync(int fd) {
     CALL(FSYNC, -1, (int)syscall(SYS_fsync, fd));
 }

@@ -2,9 +2,9 @@
 -- detect each wrong order of the steps that it lists.
 
 local HARMFUL = {
-    "data files not synced", "manifest not synced", "new folder not synced", "folder of checkpoints not synced",
-    "parents of a new folder not synced", "acknowledged before the folder is synced",
-    "acknowledged before the rename", "renamed before the files are synced",
+    "data files not synced", "parts of data files not synced", "manifest not synced", "new folder not synced",
+    "folder of checkpoints not synced", "parents of a new folder not synced",
+    "acknowledged before the folder is synced", "acknowledged before the rename", "renamed before the files are synced",
     "manifest first, files after the rename", "old one removed first",
     "old one removed before the folder is synced", "replaced one removed before the folder is synced",
     "replaced one moved out of sight", "in place, manifest not synced",
@@ -20,7 +20,7 @@ return {
             t.equal(violations, "0", name)
             scenarios = scenarios + 1
         end
-        t.equal(scenarios, 5)
+        t.equal(scenarios, 6)
         for _, name in ipairs(HARMFUL) do
             t.contains(result.out, "\n  caught " .. name .. ": ")
         end

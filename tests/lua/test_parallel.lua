@@ -13,7 +13,7 @@ local CYCLES = 3
 
 -- Each dimension and its values. The first value of a dimension is the simple one.
 local DIMENSIONS = {
-    { "mode", "ddp" },
+    { "mode", "ddp", "zero1" },
     { "ranks", 2, 3, 4, 1 },
     { "model", "mlp", "convnet", "batchnorm", "gpt", "llama" },
     { "a", 1, 3, 4 },
@@ -179,6 +179,10 @@ local function compare(t, case)
     local p = programs.build(name .. "_ranks", text, { comm = "mpi" })
     local many = programs.dump(p, { ranks = case.ranks, "--threads", 1, "--cycles", cycles })
     programs.close(many, one, case.comm == "f32" and BOUNDS[case.precision] or BOUNDS.bf16, { "parameters" })
+    if case.mode == "ddp" then return end
+    local ddp = programs.build(name .. "_ddp", (text:gsub(case.mode, "ddp")), { comm = "mpi" })
+    programs.identical(many, programs.dump(ddp, { ranks = case.ranks, "--threads", 1, "--cycles", cycles }),
+        { "parameters", "gradients", "state" })
 end
 
 local function name_of(case)

@@ -85,86 +85,101 @@ add("the planned bytes hold for a stream of packed rows", function(t)
     end
 end)
 
--- Calls and bytes of the plan's collectives: those of buckets, and the small ones.
+-- Calls of the plan's collectives by kind, and the bytes of all large ones and of those that gather.
 local function planned(plan)
-    local buckets, bytes, small = 0, 0, 0
+    local calls, bytes, gathered = { all_reduce = 0, reduce_scatter = 0, all_gather = 0, small = 0 }, 0, 0
     for _, c in ipairs(plan.collectives) do
-        if c.kind == "small" then
-            small = small + c.calls
-        else
-            buckets, bytes = buckets + c.calls, bytes + c.calls * c.bytes
-        end
+        calls[c.kind] = calls[c.kind] + c.calls
+        if c.kind ~= "small" then bytes = bytes + c.calls * c.bytes end
+        if c.kind == "all_reduce" or c.kind == "all_gather" then gathered = gathered + c.calls * c.bytes end
     end
-    return buckets, bytes, small
+    return calls, bytes, gathered
 end
 
-local function ddp(bucket) return ('parallel { "ddp", bucket = %q }\n'):format(bucket) end
+local function parallel(mode, bucket) return ('parallel { %q, bucket = %q }\n'):format(mode, bucket) end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
 
 -- The traffic of each of `ranks` ranks by its own counters; all must agree.
 local function counted(t, err, ranks)
     local list = {}
-    for buckets, bytes, small in err:gmatch("counted: (%d+) buckets of (%d+) bytes, (%d+) small\n") do
-        list[#list + 1] = { tonumber(buckets), tonumber(bytes), tonumber(small) }
+    for scattered, gathered, bytes, small in
+        err:gmatch("counted: (%d+) scattered, (%d+) gathered of (%d+) bytes, (%d+) small\n") do
+        list[#list + 1] = { tonumber(scattered), tonumber(gathered), tonumber(bytes), tonumber(small) }
         t.equal(list[#list], list[1])
     end
     t.equal(#list, ranks, "ranks that counted")
-    return table.unpack(list[1])
+    return list[1]
 end
 
--- A program over the network; calls and bytes of its plan.
-local function networked(t, count, bucket, ranks)
+-- A program over the network, and its plan.
+local function networked(t, mode, count, bucket, ranks)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local text = spec(count, ddp(bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
-    local p = programs.build(("network_a%d_%s"):format(count, bucket:lower()), text, MPI)
+    local text = spec(count, parallel(mode, bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
+    local p = programs.build(("network_%s_a%d_%s"):format(mode, count, bucket:lower()), text, MPI)
     local plan = programs.plan(p, "--ranks", tostring(ranks))
-    local buckets, bytes, small = planned(plan)
+    local _, bytes = planned(plan)
     t.equal(bytes, plan.totals.comm_bytes_per_cycle)
-    t.equal(small, 1)
     t.equal(plan.ranks, ranks)
-    return programs, p, buckets, bytes
+    return programs, p, plan
 end
 
-local function collectives_case(t, count, bucket, ranks)
-    local programs, p, buckets, bytes = networked(t, count, bucket, ranks)
-    local small = 1
+-- What each rank counts in so many updates.
+local function expected(plan, updates)
+    local calls, _, gathered = planned(plan)
+    return { updates * (calls.all_reduce + calls.reduce_scatter), updates * (calls.all_reduce + calls.all_gather),
+        updates * gathered, updates * calls.small }
+end
+
+local function collectives_case(t, mode, count, bucket, ranks)
+    local programs, p, plan = networked(t, mode, count, bucket, ranks)
     local log = t.temp() .. "/log"
     local result = programs.train(p, { ranks = ranks, "--threads", 1, "--cycles", 3, "--log", log })
     local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
     for _, event in ipairs(events) do
         if event.event == "update" then
-            t.equal({ event.collectives, event.comm_bytes }, { buckets + small, bytes }, "cycle " .. event.cycle)
+            t.equal({ event.collectives, event.comm_bytes }, { #plan.collectives, plan.totals.comm_bytes_per_cycle },
+                "cycle " .. event.cycle)
             updates = updates + 1
         end
     end
     t.equal(updates, 3)
-    t.equal({ counted(t, result.err, ranks) }, { 3 * buckets, 3 * bytes, 3 * small })
-    return buckets
+    t.equal(counted(t, result.err, ranks), expected(plan, 3))
+    return plan
 end
 
 add("collectives of every cycle are those of the plan", function(t)
+    local bytes
     for _, count in ipairs { 1, 4, 16 } do
-        local one = collectives_case(t, count, "25MiB", 2)
-        t.equal(one, 1)
-        collectives_case(t, count, "25MiB", 1)
+        local one = collectives_case(t, "ddp", count, "25MiB", 2)
+        t.equal(#one.collectives, 2)
+        bytes = bytes or one.totals.comm_bytes_per_cycle
+        t.equal(one.totals.comm_bytes_per_cycle, bytes)
+        collectives_case(t, "ddp", count, "25MiB", 1)
     end
-    local many = collectives_case(t, 4, "2KiB", 2)
-    assert(many > 2, many .. " buckets")
+    local many = collectives_case(t, "ddp", 4, "2KiB", 2)
+    assert(#many.collectives > 3, #many.collectives .. " collectives")
+    for _, count in ipairs { 1, 4 } do
+        local one = collectives_case(t, "zero1", count, "25MiB", 2)
+        t.equal(one.totals.comm_bytes_per_cycle, 2 * bytes)
+    end
+    collectives_case(t, "zero1", 4, "2KiB", 2)
 end)
 
 add("no collective outside the boundary", function(t)
-    local programs, p, buckets, bytes = networked(t, 4, "2KiB", 2)
-    for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
-        local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
-        t.equal({ counted(t, result.err, 2) }, { case[2] * buckets, case[2] * bytes, case[2] },
-            ("after %d micro-steps of 4"):format(case[1]))
+    for _, mode in ipairs { "ddp", "zero1" } do
+        local programs, p, plan = networked(t, mode, 4, "2KiB", 2)
+        for _, case in ipairs { { 1, 0 }, { 3, 0 }, { 4, 1 }, { 7, 1 } } do
+            local result = programs.train(p, { ranks = 2, "--threads", 1, "--stop-micro", case[1], status = 75 })
+            t.equal(counted(t, result.err, 2), expected(plan, case[2]), ("%s: after %d micro-steps of 4"):format(mode,
+                case[1]))
+        end
     end
 end)
 
 add("the plan of cycles of an epoch, and of ranks", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local _, p = networked(t, 4, "25MiB", 2)
+    local _, p = networked(t, "ddp", 4, "25MiB", 2)
     local one, two = programs.plan(p), programs.plan(p, "--ranks", "2")
     -- 1497 rows: 187 micro-batches of 8 are 46 cycles of 4; two ranks have 93 each, 23 cycles
     t.equal({ one.cycle.rows, one.cycle.global_rows, one.cycle.updates_per_epoch, one.cycle.tail_rows },

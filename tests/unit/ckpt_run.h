@@ -22,6 +22,8 @@ typedef struct {
     ga_arena arena;
     ga_comm *comm;
     ga_ckpt *ckpt;
+    ga_piece pieces[3];
+    ga_shard shard;
 } run;
 
 /* Fills the arrays with values that depend on `tag`, and differ for different tags. */
@@ -58,8 +60,17 @@ static inline int run_open(run *r, const char *folder, int keep, ga_err *e) {
                                .data = {{"digits/\"x\".csv", 123, 0xdeadbeef}}};
     GA_TRY(ga_arena_open(&r->arena, "test", 1 << 17, e));
     GA_TRY(ga_comm_open(&r->comm, &r->arena, NULL, e));
-    r->config = (ga_ckpt_config){folder, keep, false, r->files, 2, &r->gradient, 1, r->comm, NULL, false, "saver", false};
+    r->config = (ga_ckpt_config){folder, keep, false, r->files, 2, &r->gradient, 1, r->comm, NULL, false, "saver",
+                                 false};
     return GA_OK;
+}
+
+/* Lets the state and the gradient be in pieces, as with several ranks; each stays at its place. */
+static inline void run_divide(run *r) {
+    const ga_piece pieces[3] = {{0, 13, 0}, {13, 10, 13}, {23, N - 23, 23}};
+    memcpy(r->pieces, pieces, sizeof pieces);
+    r->shard = (ga_shard){r->pieces, 3, N};
+    r->moment.shard = r->gradient.shard = &r->shard;
 }
 
 static inline void run_end(run *r) {

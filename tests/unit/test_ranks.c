@@ -1,6 +1,6 @@
 /* Collectives and checkpoints with any number of ranks: one if linked with comm_self, several under
  * mpirun if linked with comm_mpi. Expected values are functions of the rank and the number of ranks. */
-#include "scratch.h"
+#include "group.h"
 
 #include "base/bf16.h"
 #include "base/f16.h"
@@ -8,37 +8,7 @@
 
 #include <math.h>
 
-enum { LENGTH = 1000, REQUESTS = 7, WIRE = 4096 };
-
-typedef struct {
-    ga_arena arena, wires;
-    ga_comm *comm;
-    int rank, size;
-} group;
-
-static void group_open(group *g) {
-    ga_err e;
-    g->arena = open_arena(1 << 20);
-    g->wires = open_arena(GA_WIRES * WIRE);
-    if (ga_comm_open(&g->comm, &g->arena, &g->wires, &e) < 0) fail_msg("%s", e.msg);
-    g->rank = ga_comm_rank(g->comm);
-    g->size = ga_comm_size(g->comm);
-}
-
-static int open_group(void **state) {
-    *state = calloc(1, sizeof(group));
-    group_open(*state);
-    return 0;
-}
-
-static int close_group(void **state) {
-    group *g = *state;
-    ga_comm_close(g->comm);
-    ga_arena_close(&g->arena);
-    ga_arena_close(&g->wires);
-    free(g);
-    return 0;
-}
+enum { LENGTH = 1000, REQUESTS = 7 };
 
 /* Sum over q of (q + 1) * x. */
 static double total(const group *g, double x) {
@@ -64,9 +34,10 @@ static void sums(void **state) {
         for (int i = 0; i < LENGTH; i++) assert_true(f[k][i] == (float)total(g, i + k));
     }
     assert_int_equal(ga_comm_wait(g->comm, 99, NULL), 0); /* never started */
-    double small[2] = {g->rank + 1, 1};
-    assert_int_equal(ga_comm_small(g->comm, small, 2, NULL), 0);
+    double small[4] = {g->rank + 1, 1, g->rank, -g->rank};
+    assert_int_equal(ga_comm_small(g->comm, small, 4, 2, NULL), 0);
     assert_true(small[0] == total(g, 1) && small[1] == g->size);
+    assert_true(small[2] == g->size - 1 && small[3] == 0);
     int64_t whole = 5;
     assert_int_equal(ga_comm_all_reduce(g->comm, &whole, 1, GA_I64, NULL), 0);
     assert_int_equal(whole, 5 * g->size);
@@ -199,11 +170,10 @@ static void checkpoint(void **state) {
     float w[8], gradient[8];
     ga_array model = {params, 1, "", GA_F32, w, NULL}, partial = {params, 1, "", GA_F32, gradient, NULL};
     ga_ckpt_file file = {"model.safetensors", &model, 1};
-    char folder[64] = "/tmp/gagen-ranks-XXXXXX", path[GA_PATH_MAX];
+    const char *folder = group_folder(g);
+    char path[GA_PATH_MAX];
     ga_err e = {0};
     ga_ckpt *c;
-    if (g->rank == 0) assert_non_null(mkdtemp(folder));
-    ga_comm_broadcast(g->comm, folder, sizeof folder, 0, NULL);
     ga_ckpt_config config = {folder, 1, false, &file, 1, &partial, 1, g->comm, NULL, false, "ranks", false};
     ga_ckpt_state s = {.micro = 6,
                        .cycle = 1,
@@ -233,12 +203,7 @@ static void checkpoint(void **state) {
     int code = ga_ckpt_save(c, &s, path, &e);
     assert_int_equal(code, GA_NONFINITE);
     ga_ckpt_close(c);
-    ga_comm_barrier(g->comm, NULL);
-    if (g->rank == 0) {
-        char command[128];
-        snprintf(command, sizeof command, "rm -rf -- %s", folder);
-        assert_int_equal(system(command), 0);
-    }
+    group_folder_remove(g);
 }
 
 int test_ranks(void);

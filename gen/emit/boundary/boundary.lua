@@ -34,7 +34,9 @@ end
 local function service_call(kernel, pad, target, behind)
     local service = target.services[kernel.node.op]
     if not service then return nil end
-    return pad .. service.call .. behind .. (service.stops and "\n" .. pad .. service.stops or "")
+    local text_of = service.call
+    if type(text_of) == "function" then text_of = text_of(kernel.node) end
+    return pad .. text_of .. behind .. (service.stops and "\n" .. pad .. service.stops or "")
 end
 
 -- A kernel over runs that is no part of a rule; over, what: as in update.render.

@@ -51,6 +51,9 @@ function clip.norm_text(config)
         limit_of(config) and "clipped by value" or config.gradient and "changed by the spec" or "before clipping")
 end
 
+--- Whether the norm is the largest of something, not a sum.
+function clip.takes_largest(config) return norm_of(config).largest or false end
+
 --- The operands of gradient_partials, and its parameters for them.
 function clip.operands(config)
     local element = config.accum == "bf16" and "const bf16" or clip.writes(config) and "real" or "const real"

@@ -5,11 +5,18 @@
 --
 --   for (int l = 0; l < RANGES.h_matrices.layers; l++)
 --       update_matrices(w, &m->step, &RANGES.h_matrices, l, m->flat_w, m->flat_g, m->state_m, m->state_v);
+--
+-- With ranks a range is cut into parts, rows of the same form that each have elements of one layer:
+--
+--   for (const range *r = m->own.h_matrices.first; r < m->own.h_matrices.end; r++) {
+--       const int l = r->l;
+--       update_matrices(w, &m->step, r, l, m->flat_w, m->flat_g, m->state_m, m->state_v);
 local c_text = require "emit.targets.c_text"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local update = require "passes.update"
 local update_names = require "passes.update_names"
 
 local ranges = {}
@@ -32,7 +39,10 @@ local IN_PARTIALS = { partials = true, sums = true, scales = true }
 -- The array of an operand of a kernel, and its place in a row; nil: the operand lies in no array of the flat space.
 local function array_of(g, item)
     local state = item:match("^state%.(.*)")
-    if state then return state, g.states:get(state).dense and "flat" or "state_" .. state end
+    if state then
+        local dense = g.sharded.state and "shard" or "flat"
+        return state, g.states:get(state).dense and dense or "state_" .. state
+    end
     if item == "w" or item == "g" then return item, "flat" end
     if IN_PARTIALS[item] then return "partials", item end
 end
@@ -69,19 +79,22 @@ local function name_of(g, run)
     return field and field .. "_" .. word or head .. word
 end
 
+-- A place that only the parts of a range have: it is known when the program starts.
+local CUT = { cut = true }
+
 -- Notes in a row the places of a node's operands.
 local function add_places(row, g, node)
     for _, list in ipairs { graph.reads(node), ordered.collect(graph.writes(node), function(o) return o.tensor end) } do
         for _, t in ipairs(list) do
             if t.array and t.array[1] ~= "partials" then
                 local _, name = array_of(g, (t.array[1] == "state" and "state." or "") .. t.array[2])
-                row.places[name] = t.place
+                row.places[name] = name == "shard" and CUT or t.place
             end
         end
     end
     for item in ordered.each(IN_PARTIALS) do
         local t = node.outs[item] and node.outs[item].tensor or node.ins[item]
-        if t and t.array then row.places[item] = t.place end
+        if t and t.array then row.places[item] = item == "partials" and g.ranks and CUT or t.place end
     end
 end
 
@@ -94,7 +107,7 @@ function ranges.rows(g)
         local key = ("%d %d %d %d"):format(run.offset, run.n, run.count, run.count > 1 and run.stride or 0)
         local row = by_key[key]
         if not row then
-            row = { name = update_names.unused(taken, name_of(g, run)), count = run.n, layers = run.count,
+            row = { name = update_names.unused(taken, name_of(g, run)), run = run, count = run.n, layers = run.count,
                 numbers = {}, places = {}, comment = ranges.covered(run) }
             row.places.flat = { offset = run.offset, stride = run.count > 1 and run.stride or 0 }
             by_key[key], list[#list + 1] = row, row
@@ -103,7 +116,7 @@ function ranges.rows(g)
         return row
     end
     if g.states:has "ema" then       -- exchange() goes over all of them
-        row_of { offset = 0, n = g.trained_elements, count = 1, numbers = {} }
+        row_of { offset = 0, n = g.trained_elements, count = 1, stride = 0, numbers = {} }
     end
     graph.walk(g.boundary, function(node)
         local run = node.attrs and node.attrs.range
@@ -125,9 +138,17 @@ local function place_names(rows)
     return list
 end
 
+-- What is said of a place in the struct range.
+local function place_comment(name)
+    if name == "flat" then return "in the flat space: parameters, gradients and states of that form" end
+    if name == "shard" then return "of a part, in states of that form" end
+    return IN_PARTIALS[name] and "in m->partials" or "in m->" .. name
+end
+
 --- Arguments of the block `ranges` of model.h.
-function ranges.types(rows)
+function ranges.types(rows, g)
     local fields, names = {}, ordered.collect(rows, function(row) return row.name end)
+    if g.ranks then fields[1] = "int l; /* of a part: its layer */" end
     for _, number in ipairs(NUMBERS) do
         for _, row in ipairs(rows) do
             if row.numbers[number[1]] then
@@ -137,12 +158,48 @@ function ranges.types(rows)
         end
     end
     for _, name in ipairs(place_names(rows)) do
-        fields[#fields + 1] = ("offsets %s;%s"):format(name,
-            name == "flat" and " /* in the flat space: parameters, gradients and states of that form */"
-            or IN_PARTIALS[name] and " /* in m->partials */" or (" /* in m->%s */"):format(name))
+        fields[#fields + 1] = ("offsets %s; /* %s */"):format(name, place_comment(name))
     end
-    return { fields = text.block(table.concat(fields, "\n")),
-        names = text.block(c_text.wrap("", "range ", names, ";")) }
+    return { fields = text.block(table.concat(fields, "\n")), parts = g.ranks,
+        names = text.block(c_text.wrap("", "range ", names, ";")),
+        lists = g.ranks and text.block(c_text.wrap("", "parts ", names, ";")) }
+end
+
+-- The lists of parts that a program has.
+local function parts_of(g) return g.norm.others and { "own", "others" } or { "own" } end
+
+--- How many parts the ranges are cut into, at most: those of a rank, of the others too if it goes over them.
+function ranges.part_count(g, rows)
+    local count = 0
+    for _, row in ipairs(rows) do
+        for _, part in ipairs(parts_of(g)) do count = count + update.parts(g, row.run, part) end
+    end
+    return count
+end
+
+--- Arguments of the block `cut` of update.c.
+function ranges.cutting(g, config, rows)
+    local places, tiles = {}, {}
+    for _, name in ipairs(place_names(rows)) do
+        local state = name:match "^state_"
+        if name == "shard" then
+            places[#places + 1] = "next->shard = (offsets){p->at + from - p->from, 0};"
+        elseif state and g.sharded.state then
+            places[#places + 1] = ("next->%s = place_in(&m->shard_%s, rows[i].%s, l, from - first);"):format(name, name,
+                name)
+        end
+    end
+    for _, part in ipairs(parts_of(g)) do
+        for k, group in ipairs(g.norm.groups) do
+            for _, run in ipairs(group) do
+                tiles[#tiles + 1] = ("tile = number_tiles(&m->%s.%s, tile);"):format(part, run.row.name)
+            end
+            if part == "own" then tiles[#tiles + 1] = ("m->step.norm_ends[%d] = tile;"):format(k - 1) end
+        end
+    end
+    local function block(list) return text.block(table.concat(list, "\n")) end
+    return { name = text.ident(config.name), others = g.norm.others or false, places = block(places),
+        of_arrays = table.concat(places):find "place_in" ~= nil, tiles = block(tiles) }
 end
 
 --- The lines of the table.
@@ -159,7 +216,9 @@ function ranges.table(g, rows)
         end
         for _, name in ipairs(names) do
             local p = row.places[name]
-            if p then items[#items + 1] = (".%s = {%d, %d}"):format(name, p.offset, p.stride) end
+            if p and not p.cut then
+                items[#items + 1] = (".%s = {%d, %d}"):format(name, p.offset, row.layers > 1 and p.stride or 0)
+            end
         end
         out[#out + 1] = ("/* %s */"):format(row.comment)
         out[#out + 1] = c_text.wrap("", (".%s = {"):format(row.name), items, "},")
@@ -193,13 +252,23 @@ function ranges.head(g, kernel, target, over)
     return target.over_run(kernel, over)
 end
 
---- How often a loop of the boundary runs: the layers of its range; nil of another loop.
-function ranges.layers(region) return region.range and ("RANGES.%s.layers"):format(region.range.row.name) end
+--- The first lines of a loop of the boundary over a range: its layers, or its parts and the layer of each; nil of
+--- another loop.
+function ranges.loop(region)
+    local range = region.range
+    if not range then return nil end
+    if not region.part then
+        return { ("for (int l = 0; l < RANGES.%s.layers; l++) { // %s"):format(range.row.name, region.name) }
+    end
+    local list = ("m->%s.%s"):format(region.part, range.row.name)
+    return { ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list), "    const int l = r->l;" }
+end
 
 --- Arguments in the call of a kernel over a range that follow those of the target.
 function ranges.arguments(g, kernel, target)
     local node, known = kernel.node, {}
-    local list = { "&RANGES." .. node.attrs.range.row.name, node.scope and "l" or "0" }
+    local parts = node.scope and node.scope.part
+    local list = { parts and "r" or "&RANGES." .. node.attrs.range.row.name, node.scope and "l" or "0" }
     for _, operand in ipairs(kernel.operands) do
         local item = operand[1]
         local out = node.outs[item]

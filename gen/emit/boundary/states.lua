@@ -7,6 +7,13 @@ local states = {}
 
 local function array_name(name) return "state_" .. name end
 
+--- The table of the parameters that a state with an array of its own has something of, and the number of its rows, as
+--- arguments.
+function states.table_of(g, name)
+    local rows = ordered.collect(g.params, function(p) return p.state[name] end)
+    return ("%s_PARAMS, %d"):format(array_name(name):upper(), #rows)
+end
+
 --- The fields of struct model.
 function states.fields(g)
     return ordered.collect(g.state_names, function(name)
@@ -18,6 +25,7 @@ end
 
 --- How these fields are set.
 function states.places(g)
+    if g.sharded.state then return {} end       -- a rank's part is known when there are ranks
     return ordered.collect(g.state_names, function(name)
         return ("m->%s = (real *)m->memory[ARENA_%s].base;"):format(array_name(name), array_name(name):upper())
     end)
@@ -29,25 +37,37 @@ function states.row(p, shape, flat)
         p.count, #shape, table.concat(shape, ", "), flat.offset, flat.stride, flat.n)
 end
 
---- The lines of a table for each state with an array of its own; and where a checkpoint finds all states.
+--- The lines of a table for each state with an array of its own.
 function states.tables(g, params)
-    local tables, saved = {}, {}
-    for i, name in ipairs(g.state_names) do
-        local place = "PARAMS, TRAINED_PARAMS"
+    local tables = {}
+    for _, name in ipairs(g.state_names) do
         if not g.states:get(name).dense then
-            local of, rows = array_name(name):upper() .. "_PARAMS", {}
+            tables[#tables + 1] = ("\n/* %s, of what has it: an array of its own. */"):format(name)
+            tables[#tables + 1] = ("static const ga_param %s_PARAMS[] = {"):format(array_name(name):upper())
             for _, p in ipairs(params) do
                 local t = p.state[name]
-                rows[#rows + 1] = t and "    " .. states.row(p, t.shape, p.kept[name])
+                tables[#tables + 1] = t and "    " .. states.row(p, t.shape, p.kept[name])
             end
-            tables[#tables + 1] = ("\n/* %s, of what has it: an array of its own. */"):format(name)
-            tables[#tables + 1] = ("static const ga_param %s[] = {\n%s\n};"):format(of, table.concat(rows, "\n"))
-            place = ("%s, %d"):format(of, #rows)
+            tables[#tables + 1] = "};"
         end
-        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s, NULL};"):format(i - 1, place,
-            text.string("." .. name).text, array_name(name))
     end
-    return tables, saved
+    return tables
+end
+
+--- Where a checkpoint finds all states.
+function states.saved(g)
+    local saved = {}
+    for i, name in ipairs(g.state_names) do
+        local place = "PARAMS, TRAINED_PARAMS"
+        local shard = g.sharded.state and "&m->division.own" or "NULL"
+        if not g.states:get(name).dense then
+            place = states.table_of(g, name)
+            shard = g.sharded.state and "&m->shard_" .. array_name(name) or "NULL"
+        end
+        saved[i] = ("a->state[%d] = (ga_array){%s, %s, REAL, m->%s, %s};"):format(i - 1, place,
+            text.string("." .. name).text, array_name(name), shard)
+    end
+    return saved
 end
 
 return states

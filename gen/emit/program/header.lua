@@ -3,6 +3,7 @@ local batch = require "emit.program.batch"
 local c_text = require "emit.targets.c_text"
 local clip = require "emit.boundary.clip"
 local data = require "emit.program.data"
+local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local memory = require "emit.program.memory"
@@ -77,7 +78,9 @@ end
 
 -- Fields of the struct step of the C target that depend on the optimizer and the schedule.
 local function step_fields(g, config, updates)
-    local list = {}
+    local list = ordered.collect(division.step_rows(g), function(row)
+        return ("%s %s; /* %s */"):format(row[1] == "integer" and "int64_t" or row[1], row[2], row[3])
+    end)
     for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
         for _, field in ipairs(fields) do list[#list + 1] = ("double %s; /* %s */"):format(field[1], field[2]) end
     end
@@ -90,27 +93,27 @@ end
 
 -- The update's block: what decide() computes, on the device or on the host.
 local function step_section(g, config, updates, own)
-    local names = text.block(step.sums(config))
+    local names, small = text.block(step.sums(config)), division.small(g, config)
     if own.device then
-        return { "device_step", { sum_names = names, parallel = own.parallel, small = own.small,
-            step_fields = own.step_fields } }
+        return { "device_step", { sum_names = names, small = small, step_fields = own.step_fields } }
     end
-    return { "step", { sum_names = names, times = text.comment(scaler.times(config)),
+    return { "step", { sum_names = names, small = small, times = text.comment(scaler.times(config)),
         grad_norm = text.comment(clip.norm_text(config)), rewrites = clip.writes(config),
         over = text.comment(scaler.over(config)), factor = text.block((clip.factor_field(g, config))),
         groups = lines(step_fields(g, config, updates)) } }
 end
 
-local function model_section(g, config, own, has_views)
+local function model_section(g, config, own, has_views, rows)
     return { "model", { device = own.device, half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         shift = metrics.adds(config, "shift"),
-        state_fields = lines(states.fields(g)), device_fields = own.device_fields } }
+        state_fields = lines(states.fields(g)), divided = division.fields(g, rows),
+        device_fields = own.device_fields } }
 end
 
 local function function_section(g, config, own)
     return { "functions", { name = text.ident(config.name), chunked = g.head ~= nil,
-        ema = config.optimizer.own.ema ~= nil, device = own.device,
+        ema = config.optimizer.own.ema ~= nil, device = own.device, ranks = g.ranks,
         plateau = config.schedule.rule.plateau or false, sample = sample.possible(g, config) } }
 end
 
@@ -128,7 +131,7 @@ function model_header.render(g, config, facts, context, updates, header)
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
         #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } },
-        { "ranges", ranges.types(context.ranges) },
+        { "ranges", ranges.types(context.ranges, g) },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },
         g.half_sums and { "gradients", { fields = sums.gradient_fields } },
@@ -137,7 +140,7 @@ function model_header.render(g, config, facts, context, updates, header)
             batch = lines(batch.fields(g, target)) } },
         step_section(g, config, updates, own),
         { "saved", { gradients = save.gradient_arrays(g) } },
-        model_section(g, config, own, #views > 0),
+        model_section(g, config, own, #views > 0, context.ranges),
         function_section(g, config, own),
     })
 end

@@ -106,7 +106,7 @@ function main.render(g, config, context, header)
     local plateau = config.schedule.rule.plateau
     return sections.render(context.template("program/main.c"), {
         { "head", { header = text.block(header("main.c", "command line and training loop")) } },
-        own.device and { "device_counted", { parallel = own.parallel } } or { "counted", {} },
+        own.device and { "device_counted", {} } or { "counted", {} },
         log_section(config),
         best_section(config, name),
         evaluate_section(config, name),

@@ -5,6 +5,7 @@ local glob = require "base.glob"
 local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local division = require "emit.boundary.division"
 local states = require "emit.boundary.states"
 local text = require "base.text"
 
@@ -95,11 +96,11 @@ local function places(g, target, form)
         view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
--- One row per arena of the host, in the order of the plan.
+-- One row per arena of the host, in the order of the plan. One without bytes here depends on the ranks.
 local function arena_rows(facts, device)
     return lines(ordered.collect(facts.arenas, function(a)
         if a.memory == "device" then return nil end
-        return ("{%s, %d%s},"):format(text.string(a.name).text, a.bytes,
+        return ("{%s, %d%s},"):format(text.string(a.name).text, a.sharded and 0 or a.bytes,
             not device and "" or a.memory == "pinned" and ", true" or ", false")
     end))
 end
@@ -115,7 +116,8 @@ function memory.render(g, config, facts, context, header)
     return sections.render(context.template("program/memory.c"), {
         { "head", { header = text.block(header("memory.c",
             "where everything lies, and how parameters start; part of model.c")) } },
-        { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)) } },
+        { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)),
+            states = lines(states.tables(g, params)) } },
         { "spaces", { form = text.ident("parameters"), address = text.block(device and "ga_address " or "real *"),
             places = lines(parameter_places) } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
@@ -123,6 +125,8 @@ function memory.render(g, config, facts, context, header)
         { device and "place_device" or "place", places(g, target, sums.gradient_form) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
             parallel = own.parallel } } or { "open", { arenas = arena_rows(facts, false) } },
+        g.ranks and { "division", division.tables(g, config, target, sections.block(
+            context.template("program/memory.c"), device and "open_device_state" or "open_state", {})) },
         { "initial_values", { zeros = zero_lines(params) } },
     })
 end

@@ -1,6 +1,7 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
 local data = require "spec.data"
+local division = require "emit.boundary.division"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
@@ -64,6 +65,26 @@ local function schedule_lines(config)
                 config.epoch_times) }
 end
 
+-- Bytes of the arenas that do not depend on the ranks.
+local function fixed_bytes(facts)
+    local sum = 0
+    for _, arena in ipairs(facts.arenas) do sum = sum + (arena.sharded and 0 or arena.bytes) end
+    return sum
+end
+
+-- The bytes of all arenas as C: those of a rank's part of a state are known when there are ranks.
+local function planned_bytes(facts)
+    local list = { "int64_t planned = PLANNED_BYTES;" }
+    for _, arena in ipairs(facts.arenas) do
+        if arena.sharded then
+            list[#list + 1] = ("planned += (int64_t)m->memory[ARENA_%s].bytes;"):format(
+                arena.name:gsub("^device_", ""):upper())
+        end
+    end
+    if #list == 1 then list[1] = "const " .. list[1] end
+    return lines(list)
+end
+
 -- Constants of model.c that come straight from the spec.
 local function facts_text(config, facts, target)
     local train = config.train
@@ -75,7 +96,7 @@ local function facts_text(config, facts, target)
             config.sha256:sub(1, 16)),
         ("#define PROFILE %s"):format(text.string(config.profile).text),
         ("#define PARAMETERS %d"):format(facts.totals.parameters),
-        ("#define PLANNED_BYTES %d"):format(facts.totals.bytes),
+        ("#define PLANNED_BYTES %d"):format(fixed_bytes(facts)),
         ("#define SEED %d"):format(train.seed)
             .. (config.best and "\n#define BEST_METRIC " .. text.string(config.best.metric).text or ""),
         "",
@@ -94,10 +115,10 @@ end
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
-        ema = config.optimizer.own.ema ~= nil, length = length_of(config), schedule_lines = schedule_lines(config),
+        averages = division.averages_started(g), length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
         scale_started = scaler.lines(config).scale_started,
-        numbers_started = save.numbers_started(config, updates) }
+        numbers = save.numbers_started(config, updates) }
 end
 
 --- model.c.
@@ -118,9 +139,9 @@ function model.render(g, config, facts, context, updates, header)
         { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
-        { "open", { name = name, device = own.device, ranks = config.mode.ranks or false,
+        { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
             target = text.ident(context.target.name) } },
-        { "close", { name = name, device = own.device, parallel = own.parallel } },
+        { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g) } },
         sample.possible(g, config) and { "sample", {} },
     })
 end

@@ -4,6 +4,7 @@ local accumulation = require "spec.accumulation"
 local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
 local columns = require "base.columns"
+local division = require "emit.boundary.division"
 local graph = require "graph.graph"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
@@ -33,8 +34,14 @@ end
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
-    local function add(name, bytes, what, memory)
-        list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host" }
+    local function add(name, bytes, what, memory, sharded)
+        local element = g.real == "f64" and 8 or 4
+        if sharded then
+            what = ("%s: a rank's part"):format(what)
+            bytes = pages(division.most_elements(g, sharded, config.ranks) * element + 1)
+        end
+        list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
+            sharded = sharded and true }
     end
     target.arenas(g, config, add)
     local rows = 0
@@ -93,6 +100,24 @@ local function add_parameter(g, param, list)
     end
 end
 
+-- The exchanges of an update, and the bytes of the large ones.
+local function collectives_of(g, config, size)
+    local list, sum = {}, 0
+    local function add(kind, role, dtype, bytes)
+        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = 1 }
+        if kind ~= "small" then sum = sum + bytes end
+    end
+    for _, x in ipairs(g.collectives) do
+        add(x.kind, g.accumulate == 1 and "only" or config.mode.reduces.role, x.wire,
+            x.n * (x.wire == g.real and size or 2))
+    end
+    for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
+    for _, x in ipairs(g.collectives) do
+        if x.kind == "reduce_scatter" then add("all_gather", "boundary", g.real, x.n * size) end
+    end
+    return list, sum
+end
+
 --- All facts of a lowered graph. `kernel_list` is what emit.step made.
 function plan.facts(g, config, kernel_list)
     local target = targets.of(config)
@@ -133,18 +158,11 @@ function plan.facts(g, config, kernel_list)
             why = config.optimizer.rule.name }
         flops = flops + work.flops
     end
-    local bytes = 0
-    for _, collective in ipairs(g.collectives) do
-        local on_wire = collective.n * (collective.wire == g.real and size or 2)
-        bytes = bytes + on_wire
-        facts.collectives[#facts.collectives + 1] = { kind = collective.kind,
-            role = g.accumulate == 1 and "only" or config.mode.reduces.role, dtype = collective.wire,
-            bytes = on_wire, calls = 1 }
-    end
-    if config.mode.ranks then
-        facts.collectives[#facts.collectives + 1] = { kind = "small", role = "boundary",
-            dtype = "f64", bytes = 64, calls = 1 }
+    local bytes
+    facts.collectives, bytes = collectives_of(g, config, size)
+    if g.ranks then
         facts.outside[#facts.outside + 1] = target.ranks_library
+        facts.division = division.balance(g, config.ranks)
     end
     facts.cycle = cycle_facts(config)
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
@@ -212,7 +230,12 @@ function plan.text(facts, width)
         line("%-12s%d collectives per update, %s bytes in buckets; none in other micro-steps", "network",
             #facts.collectives, commas(facts.totals.comm_bytes_per_cycle))
         for _, x in ipairs(facts.collectives) do
-            line("  %-12s in %-10s %s, %s bytes", x.kind, x.role, x.dtype, commas(x.bytes))
+            line("  %-14s in %-10s %s, %s bytes", x.kind, x.role, x.dtype, commas(x.bytes))
+        end
+        local d = facts.division
+        if d.ranks > 1 then
+            line("  %d ranks: the fullest has %s of %s trained elements, %.2f times the mean", d.ranks, commas(d.most),
+                commas(math.tointeger(d.mean * d.ranks)), d.most / d.mean)
         end
     end
     line("%-12s%s: %s", "boundary", facts.update.form, facts.update.why)

@@ -8,13 +8,13 @@ local runtime = {}
 
 -- The runtime that every program has.
 local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data", "data/loader", "files/ckpt",
-    "files/ckpt_load", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder", "files/layout",
-    "files/safetensors", "files/safetensors_file", "files/safetensors_load",
-    "files/safetensors_names", "log/log", "log/options", "log/progress", "log/run", "log/run_record",
+    "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder",
+    "files/layout", "files/safetensors", "files/safetensors_file", "files/safetensors_load",
+    "files/safetensors_names", "files/shards", "log/log", "log/options", "log/progress", "log/run", "log/run_record",
     "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
 
 -- More of it for several ranks.
-local RANKS = { "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous" }
+local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous", "ranks/shard" }
 
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)

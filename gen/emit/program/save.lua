@@ -1,7 +1,6 @@
 -- save: the text of save.c: what a checkpoint holds, how it is written and read, and the dump of everything.
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
-local memory = require "emit.program.memory"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -53,14 +52,13 @@ end
 --- save.c.
 function save.render(g, config, facts, context, updates, header)
     local name, own, scale = text.ident(config.name), context.target.model(config, facts), scaler.lines(config)
-    local tables, saved_states = states.tables(g, memory.params(g))
     local saved, loaded = number_lines(config, updates)
     return sections.render(context.template("program/save.c"), {
-        { "head", { header = text.block(header("save.c", "checkpoints, and the dump of everything; part of model.c")),
-            tables = lines(tables) } },
+        { "head", { header = text.block(header("save.c",
+            "checkpoints, and the dump of everything; part of model.c")) } },
         { "config", { name = name, gradient_dtype = gradients.dtype(g), residues = g.residues,
             collected = #collected_of(g), ranks = g.ranks, gradients = save.gradient_arrays(g),
-            states = lines(saved_states), overflows = scale.overflows,
+            states = lines(states.saved(g)), overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
             numbers_saved = saved, best = config.best ~= nil } },
@@ -68,7 +66,8 @@ function save.render(g, config, facts, context, updates, header)
             best = config.best ~= nil } },
         { "save", { name = name, device = own.device } },
         not own.device and { "save_to", { name = name } },
-        { "dump", { name = name, device = own.device, ranks = config.mode.ranks or false, scaled = scale.scaled,
+        { "dump", { name = name, device = own.device, ranks = g.ranks,
+            scattered = g.sharded.state, scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },
     })
 end

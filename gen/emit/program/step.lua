@@ -75,14 +75,18 @@ local function start_of_layers(layered, pad, target)
         count, layers, target.worker, first, last, layers)
 end
 
+-- The first lines of a loop.
+local function opening_of(region)
+    return ranges.loop(region) or { region.step > 0
+        and ("for (int l = 0; l < %s; l++) { // %s"):format(c_text.count(region), region.name)
+        or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(region), region.name) }
+end
+
 -- The lines of a body. With `reduces` each bucket starts behind the node that completes it.
 local function lines_of(body, reduces, pad, out, target)
     for i, node in ipairs(body) do
         if node.op == "times" then
-            out[#out + 1] = pad .. (node.step > 0
-                and ("for (int l = 0; l < %s; l++) { // %s"):format(ranges.layers(node) or c_text.count(node),
-                    node.name)
-                or ("for (int l = %s; l >= 0; l--) { // %s"):format(c_text.last(node), node.name))
+            for _, line in ipairs(opening_of(node)) do out[#out + 1] = pad .. line end
             local inner = lines_of(node.body, reduces, pad .. "    ", {}, target)
             for _, t in ipairs(named_in(node.body)) do
                 out[#out + 1] = c_text.commented(pad .. "    ", pad .. "    " .. target.named(t) .. ";",
@@ -170,13 +174,6 @@ local function cycle_functions(g, unroll, target)
     return text.block(table.concat(list, "\n\n"))
 end
 
--- narrow: whether parts of some buckets travel in 16 bits, so that each row says its type.
-local function bucket_rows(g, narrow)
-    return block_of(ordered.collect(g.collectives, function(x)
-        return ("{%d, %d%s},"):format(x.offset, x.n, narrow and ", GA_" .. x.wire:upper() or "")
-    end))
-end
-
 local SKIP = {
     ignore = "s->weight == 0", stop = "s->nonfinite > 0 || s->weight == 0",
     skip = "s->nonfinite > 0 || s->weight == 0",
@@ -195,22 +192,16 @@ function step.passes(g, config, context)
     }
 end
 
--- Template arguments of the buckets; nil without ranks.
-local function bucket_arguments(g, config, target)
-    if #g.collectives == 0 then return nil end
-    local narrow = config.wire ~= nil
-    return { count = #g.collectives, rows = bucket_rows(g, narrow), overlap = config.overlap,
-        narrow = target.narrow_wire and narrow }
-end
-
---- Template arguments of the boundary, the same for all targets; buckets is nil without ranks.
+--- Template arguments of the boundary, the same for all targets; cut and buckets are there with ranks.
 function step.boundary(g, config, context)
     local target = context.target
     local function lines(body, pad) return lines_of(body, false, pad, {}, target) end
     return {
         ranges = sections.block(context.template("program/update.c"), "ranges",
             { rows = ranges.table(g, context.ranges) }),
-        buckets = bucket_arguments(g, config, target),
+        cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
+            ranges.cutting(g, config, context.ranges)),
+        buckets = #g.collectives > 0 and { overlap = config.overlap } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }
@@ -235,8 +226,8 @@ end
 function step.decision(g, config, updates, context, template, threads)
     check_clip(config, updates)
     local target, own = context.target, clip.decision(g, config)
-    return sections.block(template, "decide", { threads = threads,
-        norm = sections.block(template, "norm", { threads = threads, sum = own.sum, largest = own.largest,
+    return sections.block(template, "decide", { threads = threads, ranks = g.ranks,
+        norm = sections.block(template, "norm", { ranks = g.ranks, threads = threads, sum = own.sum, largest = own.largest,
             groups = own.groups, group_tiles = own.group_tiles }),
         totals = own.rewrites and text.block("") or step.totals(config, template), grad_norm = own.grad_norm,
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),

@@ -67,8 +67,9 @@ interface.fields = {
     field("gradient_place", "function", "(name, offset): its value"),
 
     -- memory
-    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory), memory nil, "
-        .. "\"pinned\" or \"device\""),
+    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded), "
+        .. "memory nil, \"pinned\" or \"device\""),
+    field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 
     -- files and libraries
@@ -101,7 +102,8 @@ interface.fields = {
     field("place_type", "string", "the declaration of an address"),
     field("fixed_place_type", "string", "the same of one that stays"),
     field("services", "table", "by op of g.boundary that is no kernel over a run: { call, stops, kernel }: the "
-        .. "call, the line that follows behind the barrier, the name of the kernel if there is one"),
+        .. "call, maybe a function of the node, the line that follows behind the barrier, the name of the kernel if "
+        .. "there is one"),
     field("move_step", "string", "what the call of batchnorm_move begins with"),
     field("array", "function", "(array): the address of a whole array of the flat space, { kind, name }"),
     field("operand_parameter", "function", "(parameter): what a function over a run is given for an operand"),

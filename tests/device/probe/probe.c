@@ -298,23 +298,40 @@ static int run_reduced(probe *p, ga_nccl *nccl, ga_err *e) {
     return GA_OK;
 }
 
-/* Reduce-scatter to shards, then all-gather, as in a sharded update. */
-static int run_sharded(probe *p, ga_nccl *nccl, ga_err *e) {
+/* Reduce-scatter, then all-gather of twice the own cut, as in a sharded update. */
+static int run_sharded(probe *p, ga_nccl *nccl, const int64_t *cuts, ga_err *e) {
     double in[120], out[120];
-    int rank = ga_nccl_rank(nccl), size = ga_nccl_size(nccl), part = 120 / size;
-    ga_address shard = p->c + (ga_address)(rank * part) * sizeof(double);
+    const int rank = ga_nccl_rank(nccl), size = ga_nccl_size(nccl);
+    ga_exchange x = {.kind = GA_REDUCE_SCATTER, .n = 120, .cuts = cuts, .type = GA_F64, .wire = GA_F64};
     for (int i = 0; i < 120; i++) in[i] = value(i, rank);
     GA_TRY(ga_device_upload(p->device, p->a, in, sizeof in, e));
-    GA_TRY(ga_nccl_reduce_scatter(nccl, p->main, shard, p->a, (size_t)part, GA_F64, e));
-    GA_TRY(ga_nccl_all_gather(nccl, p->main, p->c, shard, (size_t)part, GA_F64, e));
+    GA_TRY(ga_nccl_exchange(nccl, p->main, p->a, &x, e));
     GA_TRY(ga_nccl_sync(nccl, p->main, e));
-    GA_TRY(ga_device_download(p->device, out, p->c, sizeof out, e));
+    GA_TRY(ga_device_download(p->device, out, p->a, sizeof out, e));
+    for (int64_t i = ga_cut(&x, rank, size); i < ga_cut(&x, rank + 1, size); i++) out[i] *= 2;
+    GA_TRY(ga_device_upload(p->device, p->a, out, sizeof out, e));
+    x.kind = GA_ALL_GATHER;
+    GA_TRY(ga_nccl_exchange(nccl, p->main, p->a, &x, e));
+    GA_TRY(ga_nccl_sync(nccl, p->main, e));
+    GA_TRY(ga_device_download(p->device, out, p->a, sizeof out, e));
     for (int i = 0; i < 120; i++) {
         double sum = 0;
         for (int r = 0; r < size; r++) sum += value(i, r);
-        if (fabs(out[i] - sum) > 1e-12) return wrong(e, "shards", out[i], sum);
+        if (fabs(out[i] - 2 * sum) > 1e-12) return wrong(e, "shards", out[i], 2 * sum);
     }
     return GA_OK;
+}
+
+/* Numbers summed over the ranks, and the largest of them. */
+static int run_small(probe *p, ga_nccl *nccl, ga_err *e) {
+    const int rank = ga_nccl_rank(nccl), size = ga_nccl_size(nccl);
+    double small[3] = {1, rank, rank};
+    GA_TRY(ga_device_upload(p->device, p->a, small, sizeof small, e));
+    GA_TRY(ga_nccl_small(nccl, p->main, p->a, 3, 1, e));
+    GA_TRY(ga_nccl_sync(nccl, p->main, e));
+    GA_TRY(ga_device_download(p->device, small, p->a, sizeof small, e));
+    if (small[0] != size || small[1] != size * (size - 1) / 2) return wrong(e, "small sum", small[1], size);
+    return small[2] == size - 1 ? GA_OK : wrong(e, "largest", small[2], size - 1);
 }
 
 static int run_nccl(probe *p, ga_err *e) {
@@ -326,7 +343,10 @@ static int run_nccl(probe *p, ga_err *e) {
     if (code == 0) code = ga_comm_handshake(comm, 42, e);
     if (code == 0) code = ga_nccl_open(&nccl, p->device, comm, e);
     if (code == 0) code = run_reduced(p, nccl, e);
-    if (code == 0) code = run_sharded(p, nccl, e);
+    static const int64_t UNEVEN[5][5] = {[2] = {0, 20, 120}, [3] = {0, 0, 100, 120}, [4] = {0, 100, 100, 112, 120}};
+    if (code == 0) code = run_sharded(p, nccl, NULL, e);
+    if (code == 0 && ga_nccl_size(nccl) > 1) code = run_sharded(p, nccl, UNEVEN[ga_nccl_size(nccl)], e);
+    if (code == 0) code = run_small(p, nccl, e);
     ga_nccl_close(nccl);
     ga_comm_close(comm);
     ga_arena_close(&memory);

@@ -126,6 +126,8 @@ c.services = {
     buckets_finish = { call = "buckets_finish(w, m);" },
     handler = { call = "call_handlers(w, m);" },
     small_sum = { call = "small_sum(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
+    norm_sum = { call = "norm_sum(w, m);", stops = "if (ga_team_status(w) < 0) return;" },
+    parameters_gather = { call = "parameters_gather(w, m);" },
     sum_up = { call = "sum_up(w, m);" },
     decide = { call = "decide(w, m);", stops = "if (ga_team_status(w) < 0 || m->step.skip) return;" },
 }
@@ -142,6 +144,13 @@ function c.over_run(kernel)
 end
 
 function c.step_of(kernel) return kernel.reads_step and "w, &m->step" or "w" end
+
+--- The lines that give a rank's part of a state its memory.
+function c.open_shard(name, shard)
+    local arena = "ARENA_STATE_" .. name:upper()
+    return { ("GA_TRY(open_state(m, %s, \"state_%s\", &m->%s, e));"):format(arena, name, shard),
+        ("m->state_%s = (real *)m->memory[%s].base;"):format(name, arena) }
+end
 
 --- A kernel over a square matrix has no launch.
 function c.over_square() end

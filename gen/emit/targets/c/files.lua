@@ -21,7 +21,9 @@ end
 
 --- The arenas of training.
 function c_files.arenas(g, config, add)
-    for _, arena in ipairs(g.arenas) do add(arena.name, batch.arena_bytes(g, arena), arena.doc or "training") end
+    for _, arena in ipairs(g.arenas) do
+        add(arena.name, batch.arena_bytes(g, arena), arena.doc or "training", nil, arena.sharded)
+    end
     if config.mode.ranks then add("wires", WIRES * wire_bytes(g, config), "parts of the sums over the ranks") end
 end
 
@@ -31,7 +33,7 @@ function c_files.main() return { device = false, parallel = false } end
 --- More arguments of model.h.
 function c_files.header()
     return ordered.copy(c_files.main(), { device_arenas = NOTHING, step_fields = NOTHING, device_fields = NOTHING,
-        graphs = NOTHING, small = NOTHING })
+        graphs = NOTHING })
 end
 
 --- More lines of model.h's sizes.

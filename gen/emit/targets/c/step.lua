@@ -58,9 +58,9 @@ local function update_text(g, config, context, found, header)
         { "head", { header = text.block(header("update.c",
             ("the boundary: one update of \"%s\"; part of step.c"):format(config.name))),
             scaler = scaler.moves(config) } },
-        b.ranges, b.buckets and { "buckets", b.buckets } or false, { "views", { view_calls = b.view_calls } },
-        rate.functions(config, context.target),
-        config.mode.ranks and { "small_sum", {} },
+        b.ranges, b.cut, g.ranks and { "buckets", b.buckets }, g.sharded.state and { "gather", {} },
+        { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
+        g.ranks and { "small_sum", { split = clip.writes(config), largest = clip.takes_largest(config) } },
         clip.writes(config) and { "sum_up", { totals = step.totals(config, template) } },
         scaler.definition(config), step.decision(g, config, found.updates, context, template), { "handlers", {} },
         b.iterations, { "boundary", { boundary_calls = b.boundary_calls } },
@@ -76,7 +76,7 @@ local function step_text(g, config, context, header)
             buckets = #g.collectives } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", { chunked = chunked } },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
-        config.optimizer.own.ema and { "averages", { name = name } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false } } or false,
         { "evaluations", { name = name, chunked = chunked } },
     })
 end

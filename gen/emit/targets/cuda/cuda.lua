@@ -84,8 +84,12 @@ cuda.place_type, cuda.fixed_place_type = "ga_address ", "const ga_address "
 cuda.services = {
     buckets_finish = { call = "buckets_finish(q, m);" },
     small_sum = { call = "small_sum(q, m);", kernel = "small_values" },
+    norm_sum = { call = "norm_sum(q, m);", kernel = "own_norms" },
+    parameters_gather = { call = "parameters_gather(q, m);" },
     sum_up = { call = "sum_up(q, m->block);", kernel = "sum_up" },
-    decide = { call = "decide(q, m->block, m->device_partials);", kernel = "decide" },
+    decide = { call = function(node)
+        return node.ins.partials1 and "decide(q, m->block, m->device_partials);" or "decide(q, m->block);"
+    end, kernel = "decide" },
 }
 
 local HOST_TYPE = { real = "real", double = "double", int = "int", bool = "bool", ga_int64 = "int64_t" }
@@ -125,6 +129,14 @@ function cuda.over_run(kernel, over)
 end
 
 function cuda.step_of(kernel) return (kernel.reads_step or kernel.group) and "q, m->block" or "q" end
+
+--- The lines that give a rank's part of a state its memory.
+function cuda.open_shard(name, shard)
+    local upper = name:upper()
+    return { ("GA_TRY(open_state(m, DEVICE_STATE_%s, ARENA_STATE_%s, \"state_%s\", &m->%s, e));"):format(upper, upper,
+        name, shard), ("m->state_%s = (real *)m->memory[ARENA_STATE_%s].base;"):format(name, upper),
+        ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, upper) }
+end
 
 --- The launch of a kernel over a square matrix of n rows.
 function cuda.over_square(kernel, own)

@@ -15,7 +15,8 @@ local function lines(list) return text.block(table.concat(list, "\n")) end
 function cuda_files.arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
-        add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. (arena.doc or "training"), "device")
+        add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. (arena.doc or "training"), "device",
+            arena.sharded)
     end
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
         "device: two cycles of batches, and a single one", "device")
@@ -23,7 +24,7 @@ function cuda_files.arenas(g, config, add)
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
         if arena.name ~= "views" and arena.name ~= "activations" and arena.name ~= "partials" then
-            add(arena.name, batch.arena_bytes(g, arena), "copy for files")
+            add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
         end
     end
     add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
@@ -64,7 +65,6 @@ local function model_fields(g, config)
             "ga_nccl *nccl;",
             "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
             "ga_event forked, joined;",
-            "int64_t small_sums;         /* the small ones among the sums over the ranks */",
         }
         table.move(ranks, 1, #ranks, #list + 1, list)
     end
@@ -80,8 +80,7 @@ function cuda_files.header(g, config, facts, sweeps)
     return ordered.copy(cuda_files.main(config), {
         device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS"),
         graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS"),
-        step_fields = cuda_step.block(g, config, sweeps), device_fields = model_fields(g, config),
-        small = text.block(cuda_step.SMALL) })
+        step_fields = cuda_step.block(g, config, sweeps), device_fields = model_fields(g, config) })
 end
 
 --- More lines of model.h's sizes.
@@ -93,7 +92,7 @@ end
 --- More arguments of model.c.
 function cuda_files.model(config, facts)
     local sizes = ordered.collect(device_arenas(facts), function(a)
-        return ("[%s] = %d,"):format(a.name:upper(), a.bytes)
+        return ("[%s] = %d,"):format(a.name:upper(), a.sharded and 0 or a.bytes)
     end)
     return ordered.copy(cuda_files.main(config), { device_arenas = lines(sizes) })
 end
@@ -106,7 +105,7 @@ function cuda_files.flat_places(g)
     local list = { "m->device_w = m->device_memory[DEVICE_PARAMETERS];",
         "m->device_g = m->device_memory[DEVICE_GRADIENTS];" }
     if g.residues then list[3] = "m->device_residue = m->device_memory[DEVICE_RESIDUES];" end
-    for _, name in ipairs(g.state_names) do
+    for _, name in ipairs(g.sharded.state and {} or g.state_names) do
         list[#list + 1] = ("m->device_state_%s = m->device_memory[DEVICE_STATE_%s];"):format(name, name:upper())
     end
     return list

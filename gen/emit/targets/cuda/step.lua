@@ -5,6 +5,7 @@ local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
 local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
+local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
@@ -20,13 +21,12 @@ local cuda_step = {}
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
 local THREADS = 256
-local SMALL = "SMALL_LOSS, SMALL_WEIGHT, SMALL_ROWS, SMALL_STOP, SMALL = 8"
 
 -- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", #config.sums } }
-    if config.mode.ranks then
-        rows[#rows + 1] = { "double", "small[SMALL]", "the one small sum over the ranks", 8 }
+    for _, row in ipairs(division.step_rows(g)) do
+        rows[#rows + 1] = { row[1] == "integer" and "long long" or row[1], row[2], row[3], row[4] }
     end
     local rest = {
         { "double", "nominal", "weight of a full cycle over all ranks", 1 },
@@ -81,13 +81,11 @@ function cuda_step.block(g, config, sweeps)
     return block_of(out), (bytes + 7) // 8 * 8
 end
 
-cuda_step.SMALL = SMALL
-
 -- The kernel that decides about an update, with the functions that it calls.
 local function decide_kernel(g, config, context, found)
     local template = context.template("cuda/update.cu")
     return { name = "decide", launch = { blocks = 1, threads = THREADS },
-        parameters = { "step *s", "const double *partials" }, text = sections.render(template, {
+        parameters = { "step *s", not g.ranks and "const double *partials" or nil }, text = sections.render(template, {
             rate.functions(config, context.target),
             scaler.moves(config) and { "scaler", scaler.device(config) },
             step.decision(g, config, found.updates, context, template, THREADS),
@@ -108,6 +106,8 @@ local function boundary_kernels(g, config, context, found)
     end
     if config.mode.ranks then
         add("small_values", { blocks = 1, threads = 32 }, { "step *s" }, {})
+        add("own_norms", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" },
+            { threads = THREADS, largest = clip.takes_largest(config) })
     end
     list[#list + 1] = found.exchange
     if batchnorm.moves(g) then
@@ -127,7 +127,7 @@ local function constants(g, config)
         step.sums(config),
         ("enum { NORM_TILE = %d, NORM_TILES = %d };"):format(clip.TILE, g.norm.tiles),
     }
-    if config.mode.ranks then list[#list + 1] = "enum { " .. SMALL .. " };" end
+    if g.ranks then list[#list + 1] = division.small(g, config).text end
     return table.concat(list, "\n") .. "\n"
 end
 
@@ -236,7 +236,8 @@ local function transfers(g, up)
     if g.residues then add("residue", "m->flat_residue", "SUMMED") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
-        add("state_" .. name, "m->state_" .. name, state.dense and "TRAINED" or state.elements)
+        add("state_" .. name, "m->state_" .. name, g.sharded.state and ("(size_t)m->%s.elements"):format(
+            state.dense and "division.own" or "shard_state_" .. name) or state.dense and "TRAINED" or state.elements)
     end
     return block_of(out)
 end
@@ -269,15 +270,16 @@ local function step_text(g, config, context, header)
         { "head", { header = text.block(header("step.c",
             ("forward, backward, boundary: one update of \"%s\""):format(config.name))) } },
         ranks and { "order", {} }, { "includes", {} },
-        b.ranges, { "views", { view_calls = b.view_calls } }, b.iterations,
+        b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        b.buckets and { "buckets", b.buckets } or false, { "backward", { backward = p.backward, chunked = chunked } },
+        g.ranks and { "buckets", b.buckets }, g.sharded.state and { "gather", {} },
+        g.ranks and { "small_sum", { split = clip.writes(config) } }, { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
         { "cycles", { functions = p.cycles } }, { "graphs", { play_cases = play, micro_cases = micro } },
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
-        config.optimizer.own.ema and { "averages", { name = name } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks } },
         { "load", { name = name } },

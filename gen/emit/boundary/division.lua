@@ -1,0 +1,178 @@
+-- division: what a program with ranks says of the division of the flat space: the table of buckets, the parts that its
+-- ranges are cut into, what a rank has of each state, the numbers of the small sum.
+local c_text = require "emit.targets.c_text"
+local clip = require "emit.boundary.clip"
+local layout = require "passes.layout"
+local ordered = require "base.ordered"
+local ranges = require "emit.boundary.ranges"
+local sections = require "emit.program.sections"
+local states = require "emit.boundary.states"
+local text = require "base.text"
+
+local division = {}
+
+local NOTHING = text.block("")
+
+local function norms(g) return #g.norm.ends end
+
+--- The names of the numbers of the small sum, in model.h and kernels.cu; nothing without ranks.
+function division.small(g, config)
+    if not g.ranks then return NOTHING end
+    return text.block(c_text.wrap("", "enum { ", { "SMALL_LOSS", "SMALL_WEIGHT", "SMALL_ROWS", "SMALL_STOP",
+        "SMALL_NONFINITE", "SMALL_NORM", ("NORMS = %d"):format(norms(g)),
+        ("LARGEST = %d"):format(clip.takes_largest(config) and norms(g) or 0), "SMALL = SMALL_NORM + NORMS" }, " };"))
+end
+
+--- The numbers of each small sum of a boundary: of a changed gradient the weights come first, the norm later.
+function division.small_sums(g, config)
+    if clip.writes(config) then return { 4, 1 + norms(g) } end
+    return { 5 + norms(g) }
+end
+
+--- Fields of the struct step: { type, name, comment, count }.
+function division.step_rows(g)
+    if not g.ranks then return {} end
+    return { { "double", "small[SMALL]", "sums over the ranks", 5 + norms(g) },
+        { "integer", "norm_ends[NORMS]", "behind the tiles of this rank's gradient, of each group", norms(g) } }
+end
+
+-- States of which a rank has only a part and that have an array of their own.
+local function own_arrays(g)
+    return ordered.collect(g.sharded.state and g.state_names or {}, function(name)
+        return not g.states:get(name).dense and name or nil
+    end)
+end
+
+--- Fields of the struct model.
+function division.fields(g, rows)
+    if not g.ranks then return NOTHING end
+    local list = { "ga_division division;    /* of the flat space over the ranks */",
+        "part_lists own;          /* parts of the ranges: of this rank */",
+        ("range parts[%d];"):format(ranges.part_count(g, rows)) }
+    if g.norm.others then table.insert(list, 3, "part_lists others;       /* of all others */") end
+    for _, name in ipairs(own_arrays(g)) do
+        list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
+    end
+    return sections.lines(list)
+end
+
+-- The first elements of tensors in buckets of whole tensors.
+local function starts_of(g)
+    local list = {}
+    for _, collective in ipairs(g.collectives) do
+        if collective.whole then
+            for _, param in ipairs(g.params) do
+                for l = 0, param.used and param.count - 1 or -1 do
+                    local at = param.flat.offset + l * param.flat.stride
+                    if at >= collective.offset and at < collective.offset + collective.n then list[#list + 1] = at end
+                end
+            end
+        end
+    end
+    table.sort(list)
+    return list
+end
+
+local function bucket_rows(g)
+    return ordered.collect(g.collectives, function(x)
+        return ("{%d, %d, GA_%s, GA_%s, %s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(), x.whole or false)
+    end)
+end
+
+-- The elements of each rank in this division, as { from, behind } for each bucket.
+local function pieces_of(g, ranks)
+    local pieces = {}
+    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.whole } end),
+        starts_of(g), ranks)
+    for rank = 1, ranks do
+        pieces[rank] = ordered.collect(g.collectives, function(x)
+            local own = cuts[x.bucket]
+            return { x.offset + own[rank], x.offset + own[rank + 1] }
+        end)
+    end
+    return pieces
+end
+
+local function aligned(n) return (n + layout.ALIGN - 1) // layout.ALIGN * layout.ALIGN end
+
+-- Elements that a rank with these pieces has of a state: as ga_layout_shard of the runtime takes them.
+local function elements_of(g, name, pieces)
+    local sum, dense = 0, g.states:get(name).dense
+    for _, piece in ipairs(pieces) do
+        if dense then sum = sum + aligned(piece[2] - piece[1]) end
+        for _, p in ipairs(dense and {} or g.params) do
+            local kept = p.state[name] and p.kept[name]
+            for l = 0, kept and p.count - 1 or -1 do
+                local first = p.flat.offset + l * p.flat.stride
+                local from, behind = math.max(first, piece[1]), math.min(first + p.flat.n, piece[2])
+                local n = kept and (kept.n == p.flat.n and behind - from or from == first and kept.n) or 0
+                if from < behind then sum = sum + aligned(n) end
+            end
+        end
+    end
+    return sum
+end
+
+--- The elements of a state that the rank has which has most of it.
+function division.most_elements(g, name, ranks)
+    local most = 0
+    for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
+    return most
+end
+
+--- How evenly trained parameters are divided: { ranks, most = elements of the fullest rank, mean }.
+function division.balance(g, ranks)
+    local most, sum = 0, 0
+    for _, pieces in ipairs(pieces_of(g, ranks)) do
+        local own = 0
+        for _, piece in ipairs(pieces) do own = own + piece[2] - piece[1] end
+        most, sum = math.max(most, own), sum + own
+    end
+    return { ranks = ranks, most = most, mean = sum / ranks }
+end
+
+-- How a rank's part of each state gets its place.
+local function shard_lines(g, target)
+    local list = {}
+    for _, name in ipairs(g.sharded.state and g.state_names or {}) do
+        local shard = "division.own"
+        if not g.states:get(name).dense then
+            shard = "shard_state_" .. name
+            list[#list + 1] = c_text.wrap("", "GA_TRY(ga_layout_shard(", { "&m->" .. shard, "&m->division.own",
+                "PARAMS", "TRAINED_PARAMS", states.table_of(g, name), "e" }, "));")
+        end
+        for _, line in ipairs(target.open_shard(name, shard)) do list[#list + 1] = line end
+    end
+    return list
+end
+
+--- Arguments of the block `division` of memory.c. open_state: the text of the function that it calls.
+function division.tables(g, config, target, open_state)
+    local starts, shards = starts_of(g), shard_lines(g, target)
+    return { name = text.ident(config.name), whole = #starts > 0, buckets = sections.lines(bucket_rows(g)),
+        starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
+            ordered.collect(starts, tostring), "};")), start_count = #starts,
+        shards = sections.lines(shards), sharded = #shards > 0,
+        open_state = open_state }
+end
+
+--- The lines by which averages of parameters start as these are.
+function division.averages_started(g)
+    if not g.states:has "ema" then return NOTHING end
+    if not g.sharded.state then
+        return sections.lines { "memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);" }
+    end
+    return sections.lines { "for (int i = 0; i < m->division.own.count; i++) {",
+        "    const ga_piece *p = &m->division.own.pieces[i];",
+        "    memcpy(m->state_ema + p->at, m->flat_w + p->from, sizeof(real) * (size_t)p->n);", "}" }
+end
+
+--- Lines that release what the division takes.
+function division.closing(g)
+    if not g.ranks then return NOTHING end
+    local list = { "ga_division_close(&m->division);" }
+    for _, name in ipairs(own_arrays(g)) do list[#list + 1] = ("ga_shard_close(&m->shard_state_%s);"):format(name) end
+    return sections.lines(list)
+end
+
+return division
