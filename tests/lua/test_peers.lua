@@ -4,7 +4,7 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
-local MODES = { "ddp" }
+local MODES = { "ddp", "zero1" }
 
 local function each_mode(name, f)
     for _, mode in ipairs(MODES) do add(("%s: %s"):format(mode, name), function(t) f(t, mode) end) end
@@ -84,7 +84,7 @@ each_mode("400 updates take the planned bytes and nothing after ready", function
     local text, seen = programs.train(p, { ranks = 2, "--threads", 1, "--cycles", 400 }).err, 0
     for bytes, late in text:gmatch "counted: (%d+) bytes in %d+ mappings, %d+ calls, (%d+) after ready" do
         seen = seen + 1
-        t.equal({ tonumber(bytes), tonumber(late) }, { programs.plan(p).totals.bytes, 0 })
+        t.equal({ tonumber(bytes), tonumber(late) }, { programs.plan(p, "--ranks", "2").totals.bytes, 0 })
     end
     t.equal(seen, 2)
 end)

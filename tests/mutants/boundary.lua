@@ -77,9 +77,9 @@ return {
         .. "    s->nonfinite += ga_comm_rank(m->comm) == 0 ? m->partials[2 * i + 1] : 0;",
         "test_peers: ddp: an overflow on one of 2 ranks is the same skip, scale and parameters on all" },
     { "a rank takes the mean over its own targets", "templates/program/update.c",
-        "s->weight = sums[1];", "s->weight = m->sums[SUM_WEIGHT] * ga_comm_size(m->comm);",
+        "s->weight = s->small[SMALL_WEIGHT];", "s->weight = m->sums[SUM_WEIGHT] * ga_comm_size(m->comm);",
         "test_peers: ddp: unequal counts of targets, a tied table and changed gradients: as one rank" },
     { "the last bucket is not waited for", "templates/program/update.c",
-        "for (int i = 0; i < $count && w->index == 0; i++) {", "for (int i = 0; i < $count - 1 && w->index == 0; i++) {",
+        "i < m->division.count && w->index == 0", "i < m->division.count - 1 && w->index == 0",
         "test_peers: ddp: sums beside the backward pass give the norms and bits of sums behind it" },
 }
