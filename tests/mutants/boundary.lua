@@ -71,10 +71,9 @@ return {
         'm->flat_residue, NULL};', "m->flat_g, NULL};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
         "    $boundary_calls", "    if (m->count.cycle > 0) return;\n    $boundary_calls", "test_train: parameters change at the boundary only" },
-    { "an overflow is skipped by the rank that meets it alone", "templates/program/update.c",
-        "    $sum += m->partials[2 * i];\n//% end\n    s->nonfinite += m->partials[2 * i + 1];",
-        "    $sum += m->partials[2 * i];\n//% end\n"
-        .. "    s->nonfinite += ga_comm_rank(m->comm) == 0 ? m->partials[2 * i + 1] : 0;",
+    { "an overflow is skipped by one rank alone", "templates/program/update.c",
+        "s->nonfinite = s->small[SMALL_NONFINITE];",
+        "s->nonfinite = ga_comm_rank(m->comm) == 0 ? s->small[SMALL_NONFINITE] : 0;",
         "test_peers: ddp: an overflow on one of 2 ranks is the same skip, scale and parameters on all" },
     { "a rank takes the mean over its own targets", "templates/program/update.c",
         "s->weight = s->small[SMALL_WEIGHT];", "s->weight = m->sums[SUM_WEIGHT] * ga_comm_size(m->comm);",
