@@ -184,7 +184,8 @@ local function take(out, field, value, context)
 end
 
 --- Applies a schema to the arguments of a word or layer. Returns a new table with every field that has a value or
---- a default. context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line" }.
+--- a default. context = { what = "optimizer 'adamw'", locate = function(field or nil) -> "path:line", foreign = what is
+--- here in the place of fields that other systems have, by their names }.
 function check.fields(schema, args, context)
     local known, positions, rest = {}, {}, nil
     for _, field in ipairs(schema) do
@@ -200,7 +201,9 @@ function check.fields(schema, args, context)
                 diag.fail(context.locate(), ("%s: unexpected value %s at position %d"):format(
                     context.what, describe(value), key), {})
             end
-            diag.fail(context.locate(key), ("%s: unknown field '%s'"):format(context.what, key), {
+            local here = (context.foreign or {})[key]
+            diag.fail(context.locate(key), ("%s: unknown field '%s'%s"):format(context.what, key, here and "; " .. here
+                or ""), {
                 found = key, hint = diag.suggest(key, names(schema)),
                 notes = { { at = false, message = context.what .. " takes: " ..
                     table.concat(names(schema), ", ") } },

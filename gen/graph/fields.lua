@@ -78,6 +78,7 @@ fields.tensor = {
     needs = "whether it depends on a parameter that is trained (autodiff)",
     unused = "whether nobody asked for it (autodiff)",
     cast = "whether it is a copy in another type (precision)",
+    whole_name = "its name before its loop was divided, nil if it was not (split)",
     rounds = "the value of f32 that it is rounded from (precision)",
     place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
         .. "(emit/program/names.lua)",

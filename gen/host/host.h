@@ -39,17 +39,17 @@
  *                          { { text=, file= (from 1), line= } } of the other rows } where `categories` has;
  *                          rows beyond `rows` and those of the split (runtime/data/data.h) are others
  *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, own=, header=,
- *               scale=, allowed= }
+ *               real_target=, scale=, allowed= }
  *                          reads and checks data files whole: { count = of each file, bytes = what a
  *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
  *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. A real target of
  *                          csv has odd=, its first value that is no class number, odd_file= (from 1) and
- *                          odd_line=. kind: a word of
- *                          `data`; targets: files of idx and npy; real: "f32" or "f64"; target: column
- *                          of csv from 1, one of `columns`; inputs: place of each column in a row, from 0, or
- *                          -1, without it all but the target; categories: true for columns of text; own: the
- *                          number of the field, from 1, that a category is, or 0;
- *                          scale: of csv; allowed: bytes that a text may hold
+ *                          odd_line=. kind: a word of `data`; targets: files of idx and npy; real: "f32" or
+ *                          "f64"; target: column of csv from 1, one of `columns`; inputs: place of each
+ *                          column in a row, from 0, or -1, without it all but the target; categories: true
+ *                          for columns of text; own: the number of the field, from 1, that a category is, or
+ *                          0; real_target: targets of csv are no classes, even if all are whole; scale: of
+ *                          csv; allowed: bytes that a text may hold
  *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits,
  *                          packed. bytes: the ids of the 256 bytes; merges: left, right and joined id,
  *                          the first learned first; both packed as integers of 32 bits

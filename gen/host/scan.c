@@ -74,7 +74,9 @@ static void take_request(lua_State *L, request *r) {
     for (size_t i = 0; i < n; i++) r->allowed[(unsigned char)allowed[i]] = true;
     lua_getfield(L, 1, "scale");
     r->csv.scale = luaL_optnumber(L, -1, 1);
-    lua_pop(L, 6);
+    lua_getfield(L, 1, "real_target");
+    r->csv.real_target = lua_toboolean(L, -1);
+    lua_pop(L, 7);
     take_columns(L, r);
     take_paths(L, r, "files");
     take_paths(L, r, "targets");

@@ -6,8 +6,8 @@
 -- A clone precedes its first reader. An input of a clone is cloned too if it is chosen, else it is kept. The same
 -- node gives the same bits, so results do not change.
 --
--- Chosen are the values whose name, or the path of whose layer, fits config.recompute, a list of globs; or those of a
--- depth that a memory budget needs:
+-- Chosen are the values whose name, or the path of whose layer, fits config.recompute, a list of globs; a name is also
+-- that which the value had before its loop was divided. Or those of a depth that a memory budget needs:
 --   "light"    results of few operations: all but products, attention and similar ops
 --   "blocks"   all values that only their own block reads, a numbered block (h.3, layer1.0) or a layer of `times`;
 --              outside blocks as "light"
@@ -52,6 +52,7 @@ end
 -- Whether a glob fits the name of a value or the path of its layer.
 local function fits(pattern, tensor)
     return glob.matches(pattern, tensor.name) or glob.matches(pattern, tensor.def.path)
+        or tensor.whole_name ~= nil and glob.matches(pattern, tensor.whole_name)
 end
 
 -- Whether a value is recomputed. Ops marked `computed_once` are never recomputed: they are at the end of the forward
@@ -120,11 +121,22 @@ local function with_clones(g, config, body, scope, forward_scope)
     return list
 end
 
+-- The names of values as the spec's layers give them, each once.
+local function names_of(tensors)
+    local names, known = {}, {}
+    for _, tensor in ipairs(tensors) do
+        local name = tensor.whole_name or tensor.name
+        if not known[name] then names[#names + 1] = name end
+        known[name] = true
+    end
+    return names
+end
+
 local function check_names(config, tensors)
     for _, pattern in ipairs(config.recompute) do
         local taken = ordered.collect(tensors, function(tensor) return fits(pattern, tensor) and tensor or nil end)
         if #taken == 0 then
-            local names = ordered.collect(tensors, function(tensor) return tensor.name end)
+            local names = names_of(tensors)
             diag.fail(config.memory_at, ("memory: no value fits '%s'"):format(pattern),
                 { found = pattern, notes = { "values: " .. table.concat(names, ", ", 1,
                     math.min(#names, 12)) .. (#names > 12 and ", ..." or "") } })

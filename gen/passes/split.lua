@@ -85,7 +85,8 @@ local function part_of(g, region, params, run, inits)
     end
     local function copied(t)
         if t.scope ~= region then return t end
-        made[t] = made[t] or graph.tensor(g, ordered.copy(t, { name = renamed(t.name), scope = part }))
+        made[t] = made[t]
+            or graph.tensor(g, ordered.copy(t, { name = renamed(t.name), whole_name = t.name, scope = part }))
         return made[t]
     end
     local own = copy_params(params, part, run, copied)

@@ -56,8 +56,8 @@ local context = check.context
 local function simple(given, path, name)
     local word, entry = words.find(name), given:get(name)
     local at = entry and entry.at or path
-    local fields = check.fields(word.fields, entry and entry.args or {}, context(name, at))
-    return fields, at
+    local where = ordered.copy(context(name, at), { foreign = word.foreign })
+    return check.fields(word.fields, entry and entry.args or {}, where), at
 end
 
 -- The choice of a word whose first position names an entry of a registry: { rule = entry, fields, own, at, where }.

@@ -95,14 +95,24 @@ local function paths(files)
     return files and ordered.collect(files, function(file) return file.path end)
 end
 
+-- The place of a csv's first target that is no class number, and the target; nil without one.
+local function odd_of(source)
+    local f = source.fields[#source.fields]
+    return f.odd and ("%s:%d: the target is %.17g"):format(source.files[f.odd_file].path, f.odd_line, f.odd)
+end
+
 -- Scans the files of a source and adds their counts, fields, rows and bytes. `allowed` is the vocabulary that a text
--- may use. source.bytes: memory of the program for the rows, for a stream only the read buffers.
+-- may use. Targets of a csv are real where those of train are. source.bytes: memory of the program for the rows, for a
+-- stream only the read buffers.
 local function scan(d, source, real, allowed)
     local request = d.csv and csv.request(d) or {}
     request.kind, request.real, request.allowed = d.kind, real, allowed
     request.files, request.targets = paths(source.files), paths(source.targets)
     request.header, request.scale = d.header, d.scale
-    if d.csv then csv.check_headers(d, source) end
+    if d.csv then
+        csv.check_headers(d, source)
+        request.real_target = d.sources and odd_of(d.sources[1]) ~= nil or nil
+    end
     local facts, message = scans.once("data_scan", request)
     if not facts then diag.fail(source.at, "data: " .. message, {}) end
     local n = 0
@@ -225,12 +235,6 @@ end
 local function shape_text(shape)
     if #shape == 0 then return "one number" end
     return "(" .. table.concat(shape, ", ") .. ")"
-end
-
--- The place of a csv's first target that is no class number, and the target; nil without one.
-local function odd_of(source)
-    local f = source.fields[#source.fields]
-    return f.odd and ("%s:%d: the target is %.17g"):format(source.files[f.odd_file].path, f.odd_line, f.odd)
 end
 
 -- Refuses evaluation files whose fields differ from those of the training files.

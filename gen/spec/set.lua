@@ -28,6 +28,7 @@ end
 
 local function check_field(word, name, at)
     if word.select or find_field(word, name) then return end     -- fields of the chosen rule are checked with it
+    if (word.foreign or {})[name] then return end                -- refused with the word
     local names = ordered.collect(word.fields or {}, function(field) return field.name end)
     local notes = #names > 0 and word.name .. " takes: " .. table.concat(names, ", ")
         or ("%s has no fields, expected --set '%s={ ... }'"):format(word.name, word.name)

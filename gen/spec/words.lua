@@ -1,7 +1,8 @@
 -- words: the fields of the words of a spec, as data. Types are those of base/check.lua; `values` list the choices
 -- that are implemented, others are refused by name.
 -- `select`: the first position names an entry of that registry of the catalog, whose fields are added; fields in `own`
--- belong to the word alone. `example` is a line of a spec that is valid beside
+-- belong to the word alone. `foreign`: by the names of fields that other systems have, what is here in their place.
+-- `example` is a line of a spec that is valid beside
 -- model { linear "fc1" { 64 }, relu {}, linear "fc2" { 10 } }.
 local catalog = require "catalog.catalog"
 local formats = require "spec.formats"
@@ -194,7 +195,9 @@ words.list = {
             .. "pass" }),
         field("force_outputs_fp32", "bool", { default = false,
             doc = "the model's output is f32 even if precision is bf16 or f16" }),
-    } },
+      }, foreign = { sync_batchnorm = 'batchnorm { running = "cycle" } sums the statistics of a cycle over the ranks, '
+        .. "and the groups of a rank are rows of its own" },
+    },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',
       doc = "which values are kept in memory for the backward pass", fields = {
         field("budget", "size", { doc = "largest memory of the plan: of the program, or of the device" }),

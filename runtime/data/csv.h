@@ -66,6 +66,7 @@ typedef struct ga_csv_spec {
     ga_dtype dtype;        /* of the inputs: GA_F32 or GA_F64 */
     bool header;           /* the first line is a header */
     const ga_csv_column *column; /* of each column; NULL: all but the target are inputs, in order */
+    bool real_target;      /* of a scan: targets are no class numbers, even if all are whole */
 } ga_csv_spec;
 
 /* Fields of a row: 0 is the input, the last one the target, those between are categories. */

@@ -49,6 +49,7 @@ int ga_csv_scan_parts(const char *const *path, int parts, const ga_csv_spec *s, 
     for (int f = 1; f < fields; f++) ga_scan_ids(&out->field[f]);
     ga_scan_field *target = &out->field[fields - 1];
     memcpy(target->name, "target", sizeof "target");
+    target->ids = !s->real_target;
     size_t rows = 0;
     for (int i = 0; i < parts; i++) {
         ga_csv_shape shape;

@@ -31,7 +31,7 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e);
 void ga_comm_close(ga_comm *c); /* collective; NULL allowed */
 int ga_comm_rank(const ga_comm *c);
 int ga_comm_size(const ga_comm *c);
-int ga_comm_local_size(const ga_comm *c); /* ranks on this host */
+int ga_comm_local_size(const ga_comm *c); /* ranks on this host whose cores are also those of this rank */
 
 /* Sums over the ranks in place: GA_F32, GA_F64, GA_I32 or GA_I64. All ranks get the same bits. */
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e);

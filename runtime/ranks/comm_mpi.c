@@ -2,6 +2,7 @@
  * while the workers compute. A thread that waits does that itself, without a change of threads; a lock keeps the two
  * apart. If the caller of a library opened MPI, and not with MPI_THREAD_MULTIPLE, there is no such thread: exchanges
  * move along when another one starts, and in waits. */
+#define _GNU_SOURCE
 #include "ranks/comm.h"
 
 #include "base/denormals.h"
@@ -102,12 +103,23 @@ static bool advance(ga_comm *c) {
 
 /* === opening and the thread ============================================================================= */
 
-/* Counts the ranks that share memory with this one. */
+/* Counts the ranks of this host that share cores with this one. Masks without a common core are those of a launcher
+ * that binds ranks, which has divided the cores. */
 static int count_local(ga_comm *c, ga_err *e) {
     MPI_Comm local;
+    cpu_set_t own;
+    int ranks;
     GA_TRY(check(c, MPI_Comm_split_type(c->group, MPI_COMM_TYPE_SHARED, c->ranks.rank, MPI_INFO_NULL, &local),
                  "MPI_Comm_split_type", e));
-    MPI_Comm_size(local, &c->local_size);
+    MPI_Comm_size(local, &ranks);
+    if (sched_getaffinity(0, sizeof own, &own) != 0) memset(&own, 0xff, sizeof own); /* more cores than it holds */
+    c->local_size = 0;
+    for (int r = 0; r < ranks; r++) {
+        cpu_set_t other = own;
+        GA_TRY(check(c, MPI_Bcast(&other, sizeof other, MPI_BYTE, r, local), "MPI_Bcast", e));
+        CPU_AND(&other, &other, &own);
+        c->local_size += CPU_COUNT(&other) > 0;
+    }
     MPI_Comm_free(&local);
     return GA_OK;
 }

@@ -55,9 +55,10 @@ end
 devices.FULL = { cycles = 5, orders = 3 }
 
 --- Losses and tensors of the spec `text` on the device library must be those of the C target within `bound`. how:
---- cycles (2), orders (2): the first from the values that the program draws, the others from those of a file.
+--- cycles (2), orders (1, with make test-all 2): the first from the values that the program draws, the others from
+--- those of a file.
 function devices.same_as_c(t, name, text, bound, how)
-    local cycles, orders = how and how.cycles or 2, how and how.orders or 2
+    local cycles, orders = how and how.cycles or 2, how and how.orders or t.all and 2 or 1
     local programs, environment = devices.open(t)
     local oracle = programs.build(name .. "_c", text)
     local device = programs.build(name .. "_cuda", text .. 'target "cuda"\n')

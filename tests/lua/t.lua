@@ -17,6 +17,8 @@
 --                                what it printed to standard error; an error is gagen's exit code for it
 --   t.clock()                    seconds of the monotonic clock
 --   t.not_run(reason)            ends the test as not run
+--   t.all                        whether make test-all runs; where it has whole products make test has a cover of pairs
+--   t.long()                     ends the test as not run unless make test-all runs
 --   t.environment(name)          text or nil
 --   t.quick                      options of a quick compiler. The second one clears upper halves of vectors before
 --                                calls: else exp and tanh can take ten times as long
@@ -56,7 +58,7 @@ end
 return function(native)
     local t = { root = native.root, gagen = native.gagen, build = native.build, worker = native.worker, clock = native.clock,
                 isolated = native.isolated, quick = "-O0 -fexpensive-optimizations",
-                environment = host.environment }
+                environment = host.environment, all = host.environment "GAGEN_TEST_ALL" ~= nil }
 
     function t.equal(a, b, what)
         if not same(a, b) then
@@ -131,6 +133,10 @@ return function(native)
 
     function t.not_run(reason)
         error({ not_run = reason }, 0)
+    end
+
+    function t.long()
+        if not t.all then t.not_run "long: make test-all" end
     end
 
     return t

@@ -119,6 +119,7 @@ for _, target in ipairs { "c", "cuda" } do
     end)
     add("resumed runs keep the best and their patience, two ranks: " .. target, function(t)
         local programs, environment = devices.open(t)
+        if target == "cuda" then t.long() end
         if target == "cuda" and devices.gpus(t) == 1 then t.not_run("one GPU, two are needed") end
         local text = SPEC .. ('target "%s"\naccumulate (2)\nparallel "ddp"\n'):format(target)
         local p = programs.build("best_ranks_" .. target, text, { comm = target == "c" and "mpi" or nil })

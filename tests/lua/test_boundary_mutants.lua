@@ -37,7 +37,7 @@ end } }
 for _, mutant in ipairs(mutants) do
     local name, file, from, to, pattern = table.unpack(mutant)
     tests[#tests + 1] = { "killed: " .. name, function(t)
-        if not t.environment("GAGEN_TEST_ALL") then t.not_run("long: make mutants") end
+        t.long()
         local folder = copy(t)
         edit(t, folder .. "/" .. file, from, to)
         local result = run(t, folder, pattern)

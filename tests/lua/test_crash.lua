@@ -12,7 +12,7 @@ local HARMFUL = {
 
 return {
     { "power failure at any moment of a save", function(t)
-        local all = t.environment("GAGEN_TEST_ALL") and "all" or "few"
+        local all = t.all and "all" or "few"
         local result = t.run { t.build .. "/tests/crash/crash", all, timeout = 1800 }
         t.equal({ result.status, result.timed_out, result.err }, { 0, false, "" }, result.out)
         local scenarios = 0

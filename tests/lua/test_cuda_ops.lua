@@ -54,7 +54,7 @@ optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
 train      { updates = 8, seed = 4 }
 ]]
     same_as_c(t, "cuda_norms64", text .. F64, 1e-11)
-    same_as_c(t, "cuda_norms", text, 1e-4)
+    if t.all then same_as_c(t, "cuda_norms", text, 1e-4) end
 end)
 
 -- 37 windows of 8 bytes, 4 of them for evaluation: five micro-batches of 7, the last one of 5 rows,

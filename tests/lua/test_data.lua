@@ -288,22 +288,27 @@ end)]]))
     end
 end)
 
+-- The targets of the evaluation are all whole; in f64 they take twice the bytes of class numbers.
 add("csv: a header, several files, a real target", function(t, formats)
-    local function lines(first, last)
+    local function lines(first, last, target)
         local list = { "a,b,c" }
-        for i = first, last do list[#list + 1] = ("%d,%.2f,%d"):format(i, i / 4, -i) end
+        for i = first, last do list[#list + 1] = ("%d,%s,%d"):format(i, target:format(i / 4), -i) end
         return table.concat(list, "\n") .. "\n"
     end
-    formats.write("formats/part1.csv", lines(0, 15))
-    formats.write("formats/part2.csv", lines(16, 25))
-    local p = formats.build("csv", (spec('"csv", train = "formats/part*.csv", target = 2, header = true, '
-        .. "scale = 2", MLP):gsub('"cross_entropy"', '"mse"'):gsub("model [^\n]*",
+    formats.write("formats/part1.csv", lines(0, 15, "%.2f"))
+    formats.write("formats/part2.csv", lines(16, 25, "%.2f"))
+    formats.write("formats/whole.csv", lines(0, 15, "%.0f"))
+    local p = formats.build("csv", (spec('"csv", train = "formats/part*.csv", eval = "formats/whole.csv", target = 2, '
+        .. "header = true, scale = 2", MLP, 'precision "f64"'):gsub('"cross_entropy"', '"mse"'):gsub("model [^\n]*",
         'model (function(batch) return pick { axis = 2, index = 1 } (linear "fc" { 1 } (0.01 * batch.input)) end)')))
     local seen, events = formats.run(p)
     check_trained(t, events)
     for k = 0, 5 do
         formats.check(seen.train[k], k, "input", 0, function(row, i) return i == 0 and 2 * row or -2 * row end)
         formats.check(seen.train[k], k, "target", 0, function(row) return row / 4 end)
+    end
+    for k = 0, 3 do
+        formats.check(seen.eval[k], k, "target", 0, function(row) return tonumber(("%.0f"):format(row / 4)) end)
     end
 end)
 

@@ -75,7 +75,7 @@ end
 -- Calls f(folder, mutant, path, kind, first) with each mutant of a group in each of its places in `folder`/data, beside
 -- whole files.
 local function each_place(t, group, folder, f)
-    local stride = t.environment "GAGEN_TEST_ALL" and 1 or 4
+    local stride = t.all and 1 or 4
     t.write(folder .. "/" .. group.name .. ".lua", group.spec)
     for path, content in next, group.good do t.write(folder .. "/data/" .. path, content) end
     for n = 1, #group.mutants, stride do
@@ -151,7 +151,7 @@ local function sanitized_runtime(t)
 end
 
 add("damaged files cause no error of memory", function(t)
-    if not t.environment "GAGEN_TEST_ALL" then t.not_run "long: make test-all" end
+    t.long()
     local runtime = sanitized_runtime(t)
     try_all(t, function(programs, group)
         local folder, spec = t.temp(), ("%s/%s.lua"):format(programs.folder(), group.name)

@@ -177,7 +177,7 @@ end
 
 for _, name in ipairs(ORDER) do
     add("calls of the system fail: " .. name, function(t)
-        local whole = t.environment("GAGEN_TEST_ALL") ~= nil
+        local whole = t.all
         try_all(t, name, EFFECTS, whole and 250 or 25, whole)
     end)
 end
@@ -194,7 +194,7 @@ end)
 
 for _, name in ipairs { "train", "resume inside a cycle" } do
     add("killed at a call of the system: " .. name, function(t)
-        local effects, whole = {}, t.environment("GAGEN_TEST_ALL") ~= nil
+        local effects, whole = {}, t.all
         for _, class in ipairs { "write", "fsync", "rename", "unlink", "mkdir", "close", "open" } do
             effects[class] = { "kill", "killed" }
         end

@@ -1,4 +1,4 @@
--- docs/FEATURES.md and docs/LESSONS.md: the tests that they name exist.
+-- docs/FEATURES.md, docs/LESSONS.md and README.md: the tests that they name exist.
 local function names_of(t)
     local names = {}
     for _, file in ipairs(host.list "tests/lua") do
@@ -45,6 +45,7 @@ end
 return {
     { "every test named in a row exists", function(t)
         assert(#all_there(t, "docs/FEATURES.md") >= 50)
+        assert(#all_there(t, "README.md") >= 4)
     end },
 
     { "lessons: at most eight rows have no test", function(t)

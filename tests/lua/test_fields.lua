@@ -127,7 +127,7 @@ return { { "each field with values that it was not made for", function(t)
     local path = t.load("tests/lua/programs.lua")(t).folder() .. "/fields.lua"
     local only = t.environment "GAGEN_FIELDS"
     local list, tried, all_taken = specs(only), 0, 0
-    local stride = (only or t.environment "GAGEN_TEST_ALL") and 1 or 41
+    local stride = (only or t.all) and 1 or 41
     for first = 1, #list, CHUNK * stride do
         local last = math.min(first + CHUNK * stride - 1, #list)
         local status, err = t.isolated(function()

@@ -66,7 +66,7 @@ add("dist has the files that git tracks, and builds by itself", function(t)
     t.equal(host.sha256(host.read(archive)), bytes)
     -- all that is embedded and compiled here is there
     local env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL" }
-    local whole = t.environment "GAGEN_TEST_ALL" ~= nil
+    local whole = t.all
     local refused = t.run { "make", "-s", "-C", top, "dist", env = env }
     t.equal(refused.status, 2)
     t.match(refused.err, "^make dist: no git checkout here, ")

@@ -144,7 +144,7 @@ local function kill_at(t, o, bits, moment, say)
 end
 
 add("at any moment of gagen run", function(t)
-    local o, whole, problems = open(t), t.environment "GAGEN_TEST_ALL" ~= nil, {}
+    local o, whole, problems = open(t), t.all, {}
     t.equal(o.run().status, 0)                       -- the kept runtime is there
     t.run { "rm", "-rf", o.out }
     local moments = moments_of(count(t, o), whole)
@@ -161,7 +161,7 @@ add("at any moment of gagen run", function(t)
 end)
 
 add("a part of a runtime is not kept for other programs", function(t)
-    if not t.environment "GAGEN_TEST_ALL" then t.not_run "long: make test-all" end
+    t.long()
     local o = open(t)
     local cache = "XDG_CACHE_HOME=" .. o.folder .. "/cache"
     local killed = o.run { cache, "LD_PRELOAD=" .. FAULTS:format(t.root, t.build), "GA_FAIL_PROGRAM=ld",

@@ -66,13 +66,18 @@ local function threads(programs, p, o)
     return programs.events(p, o)[1].threads
 end
 
+-- Ranks divide the cores that their masks have in common; a launcher that binds ranks has divided them already.
 add("a rank takes its part of the cores that it may use", function(t)
-    local programs, p = build(t)
-    local cores = tonumber(t.run { "nproc", env = { "OMP_NUM_THREADS" } }.out)
-    t.equal(threads(programs, p, {}), cores)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local p = programs.build("launch_masks", SPEC, { comm = "mpi", options = { "--ranks", "2" },
+        sources = { "tests/e2e/masks.c" }, ldflags = "-Wl,--wrap=sched_getaffinity" })
+    t.equal(threads(programs, p, {}), tonumber(t.run { "nproc", env = { "OMP_NUM_THREADS" } }.out))
     t.equal(threads(programs, p, { before = { "taskset", "-c", "0" } }), 1)
-    t.equal(threads(programs, p, { ranks = 2 }), math.max(cores // 2, 1))
     t.equal(threads(programs, p, { ranks = 2, "--threads", 3 }), 3)
+    for masks, expected in next, { ["0:8 0:8"] = 4, ["0:4 4:4"] = 4, ["0:6 4:6"] = 3, ["0:4 4:4 0:4"] = 2 } do
+        local _, ranks = masks:gsub(":", "")
+        t.equal(threads(programs, p, { ranks = ranks, env = { "MASKS=" .. masks, "GAGEN_TIMEOUT=300" } }), expected)
+    end
 end)
 
 -- mpicc's compiler: takes the objects of the tests' build for sources of the runtime.

@@ -120,7 +120,7 @@ local function noticed(numeric, case, folder, mutant)
 end
 
 add("every mutant of a gradient rule is found", function(t)
-    if not t.environment("GAGEN_TEST_ALL") then t.not_run("long; make test-all runs it") end
+    t.long()
     local numeric = t.load("tests/numeric/numeric.lua")(t)
     local samples = t.load("tests/numeric/samples.lua")
     local catalog = require "catalog.catalog".load()

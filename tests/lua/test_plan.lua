@@ -335,6 +335,27 @@ train      { updates = 1 }
     t.contains(programs.gagen { "plan", path, "--set", 'memory.recompute={ "g.*" }' }.err, "no value fits 'g.*'")
 end)
 
+-- Frozen layers divide the loop h in two, h_0_to_0 and h_1_to_2.
+add("values of a divided loop are named as in the spec", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/recompute_divided.lua"
+    t.write(path, [[
+data       { "csv", train = "tiny.csv" }
+batch      (5)
+model      { linear "in" { 8 }, times(3) "h" { residual { linear "up" { 8 }, tanh {} } }, linear "last" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, groups = { { "h.0.*", frozen = true } } }
+train      { updates = 1 }
+]])
+    local function told(name)
+        local made = programs.gagen { "plan", path, "--why", "--set", ('memory.recompute={ "%s" }'):format(name) }
+        return made.err, made.out:match "\n  (%S+) +recomputed "
+    end
+    t.equal({ told "h_tanh_out" }, { "", "h_1_to_2_tanh_out" })
+    t.equal({ told "h_1_to_2_tanh_out" }, { "", "h_1_to_2_tanh_out" })
+    t.match((told "tanh_out"), "no value fits 'tanh_out'\n.*values: in_y, h_up_y, h_tanh_out, h_add_out, last_y, loss, loss_lse\n")
+end)
+
 add("the same files in any folder and locale", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local one = generated(t, programs, spec(4), "", { "LC_ALL=C", "TZ=UTC" })

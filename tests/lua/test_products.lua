@@ -66,7 +66,7 @@ local function build(t, name, dtype)
     t.write(folder .. "/math.c", shared)
     t.write(folder .. "/real.h", ("typedef %s real;\n#define PLAIN_FMA(x, y, z) %s\n"):format(
         dtype == "f32" and "float" or "double", fma))
-    local command = { "cc", "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
+    local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
         "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/products" }
     table.move(machine.flags, 1, #machine.flags, #command + 1, command)
     table.move({ t.root .. "/tests/numeric/products.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" }, 1, 3,

@@ -104,7 +104,7 @@ local CASES = {
 for i, case in ipairs(CASES) do
     local place, rank, signal, line, limit = table.unpack(case, 1, 5)
     add(("SIG%s of rank %d, %s"):format(signal, rank, place or "training"), function(t)
-        if i > 1 and not t.environment "GAGEN_TEST_ALL" then t.not_run("long: make test-all") end
+        if i > 1 and not t.all then t.not_run("long: make test-all") end
         local programs, p = open(t)
         local err, folder = disturb(t, p, { place = place, rank = rank, signal = signal, env = "GAGEN_SILENCE=1",
             limit = limit, words = words(t, programs, "c") })
@@ -158,7 +158,7 @@ for rank in $ranks; do kill -CONT $rank; sleep 0.1; done; sleep 1.5; echo "$befo
 kill -TERM $ranks; wait $run; echo "status $?"]]
 
 add("ranks that all slept train on", function(t)
-    if not t.environment "GAGEN_TEST_ALL" then t.not_run("long: make test-all") end
+    t.long()
     local programs, p = open(t)
     local result = t.run { "bash", "-c", SLEEP:format(t.temp(), p.train, words(t, programs, "c")), timeout = 60 }
     local before, behind = t.match(result.out, "(%d+) to (%d+)\nstatus 75\n")

@@ -79,7 +79,7 @@ for _, model in ipairs { "tutorial", "cifar10" } do
         for _, precision in ipairs { "f64", "f32" } do
             local short = (model == "tutorial") == ((accumulate == 4) == (precision == "f64"))
             add(("%s, A = %d, %s"):format(model, accumulate, precision), function(t)
-                if not short and not t.environment("GAGEN_TEST_ALL") then t.not_run("long; make test-all runs it") end
+                if not short and not t.all then t.not_run("long; make test-all runs it") end
                 local programs, p = build(t, model, accumulate, precision)
                 local figures = FIGURES .. model .. "/"
                 local found, dump = losses(t, programs, p, { "--threads", 2, "--init", figures .. "init.safetensors" })

@@ -376,7 +376,7 @@ end
 
 add("killed at any call of the system, a run is resumed from what it has reported", function(t)
     local _, p, json = open(t)
-    local stride, problems, kills = t.environment "GAGEN_TEST_ALL" and 1 or 4, {}, 0
+    local stride, problems, kills = t.all and 1 or 4, {}, 0
     for _, class in ipairs { "open", "write", "fsync", "rename", "mkdir", "unlink", "close" } do
         for _, effect in ipairs { "kill", "killed" } do
             local n, alive = effect == "kill" and 1 or 2, true

@@ -22,7 +22,7 @@ eval       { every = "epoch", metrics = { "loss", "accuracy" } }
 ]]
 
 local function only_in_test_all(t)
-    if not t.environment("GAGEN_TEST_ALL") then t.not_run("long: make test-all") end
+    t.long()
 end
 
 -- The program of a spec in a folder of its own, step.c changed by `edit`, built with `flags`: a function that

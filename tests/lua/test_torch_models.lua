@@ -131,12 +131,15 @@ local function compare(t, model, optimizer, accumulate, precision)
     t.equal(i, #expected, "losses")
 end
 
+-- With make test any two of optimizer, micro-steps and precision meet in every way: half of all programs.
 for _, model in ipairs { "gpt", "llama", "vit" } do
     for _, optimizer in ipairs { "sgd", "adamw" } do
         for _, accumulate in ipairs { 1, 4 } do
             for _, precision in ipairs { "f64", "f32" } do
-                tests[#tests + 1] = { ("%s %s_a%d_%s"):format(model, optimizer, accumulate, precision),
-                    function(t) compare(t, model, optimizer, accumulate, precision) end }
+                tests[#tests + 1] = { ("%s %s_a%d_%s"):format(model, optimizer, accumulate, precision), function(t)
+                    if (optimizer == "sgd") ~= ((accumulate == 1) == (precision == "f64")) then t.long() end
+                    compare(t, model, optimizer, accumulate, precision)
+                end }
             end
         end
     end

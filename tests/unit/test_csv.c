@@ -72,7 +72,7 @@ static void values(void **state) {
     assert_int_equal(ga_csv_scan(path, &any, &shape, &e), 0);
     assert_int_equal(shape.rows, 3);
     assert_true(shape.target_min == 0 && shape.target_max == 2 && shape.odd_line == 0);
-    ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32, false, NULL};
+    ga_csv_spec spec = {3, 3, 2, 3, 0.5, GA_F32, false, NULL, false};
     float f[6];
     int32_t target[3];
     assert_int_equal(ga_csv_read(path, &spec, (void *[]){f, target}, &e), 0);
@@ -122,7 +122,7 @@ static void refusals(void **state) {
         {"", 0, "0 rows found, 3 expected"},
         {"1,2," ZEROS ZEROS ZEROS ZEROS "\n", 0, "more than 255 bytes"},
     };
-    ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32, false, NULL};
+    ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F32, false, NULL, false};
     float f[6];
     int32_t target[3];
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -188,7 +188,7 @@ static void dataset(void **state) {
     static const char named[] = "\"a, quoted\",class,b\n1,2,3\n4,0,6\n", more[] = "a,c,b\n7,1,9\n";
     put_file(path, named, sizeof named - 1);
     put_file(other, more, sizeof more - 1);
-    ga_csv_spec spec = {0, 3, 1, 3, 0.5, GA_F64, true, NULL};
+    ga_csv_spec spec = {0, 3, 1, 3, 0.5, GA_F64, true, NULL, false};
     ga_scan scan;
     ga_err e;
     assert_int_equal(ga_csv_scan_parts(both, 2, &spec, &scan, &e), 0);
@@ -240,7 +240,7 @@ static void quoted(void **state) {
     for (int i = 0; i < 3; i++) {
         const ga_csv_column named[] = {{.name = "a\"b", .input = 0}, {.name = "x, y", .input = 1},
                                        {.name = "two\nlines", .input = -1}};
-        const ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F64, i == 2, i == 2 ? named : NULL};
+        const ga_csv_spec spec = {3, 3, 2, 3, 1, GA_F64, i == 2, i == 2 ? named : NULL, false};
         double f[6];
         int32_t target[3];
         ga_csv_shape shape;
@@ -253,7 +253,7 @@ static void quoted(void **state) {
         assert_memory_equal(target, targets, sizeof target);
     }
     /* the line of a message is that of an editor, also behind a cell of two lines */
-    ga_csv_spec spec = {2, 3, 2, 3, 1, GA_F64, true, NULL};
+    ga_csv_spec spec = {2, 3, 2, 3, 1, GA_F64, true, NULL, false};
     ga_err e = {0};
     double f[6];
     int32_t target[3];
@@ -277,7 +277,7 @@ static void columns(void **state) {
                               {.name = "city", .input = 1, .category = true, .value = city, .values = 3},
                               {.name = "area", .input = 0, .mean = 2, .std = 4},
                               {.name = "price", .input = -1}};
-    const ga_csv_spec spec = {3, 4, 3, 0, 1, GA_F64, true, column};
+    const ga_csv_spec spec = {3, 4, 3, 0, 1, GA_F64, true, column, false};
     static const double expect[] = {0.5, 0, 1.5, 1, -0.25, 2}, prices[] = {10, 20, 30};
     double f[6], target[3];
     ga_err e = {0};

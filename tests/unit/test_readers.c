@@ -86,7 +86,7 @@ static int scan_tensors(const char *const *path, ga_scan *s, ga_err *e) {
 static int open_csv(ga_source *out, const ga_part *p, const ga_scan *s, ga_arena *a, ga_err *e) {
     const int64_t columns = s->field[0].shape[0] + 1;
     const ga_csv_spec spec = {0, columns, columns - 1, s->field[1].ids ? s->field[1].high + 1 : 0, 1,
-                              GA_F32, false, NULL};
+                              GA_F32, false, NULL, false};
     return ga_csv_open(out, p, 1, &spec, a, e);
 }
 

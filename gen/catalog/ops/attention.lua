@@ -16,7 +16,7 @@
 local function pairs_of(n)
     local s, a = n.size, n.attrs
     local both = math.min(s.T, s.S)
-    local seen = a.causal and both * ((both + 1) // 2) + (s.T - both) * s.S or s.T * s.S
+    local seen = a.causal and both * (both + 1) // 2 + (s.T - both) * s.S or s.T * s.S
     return s.B * a.heads * seen
 end
 

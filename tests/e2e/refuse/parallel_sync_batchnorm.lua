@@ -1,4 +1,4 @@
--- expect: 10: parallel: unknown field 'sync_batchnorm'
+-- expect: 10: parallel: unknown field 'sync_batchnorm'; batchnorm { running = "cycle" } sums the statistics of a cycle over the ranks, and the groups of a rank are rows of its own
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model {
