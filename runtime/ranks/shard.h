@@ -41,8 +41,8 @@ int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const 
                      int rank, int size, ga_err *e);
 void ga_division_close(ga_division *d);
 
-/* The cuts of bucket i, for ga_exchange; where this rank's part of the bucket begins in an array that has nothing but such
- * parts. */
+/* The cuts of bucket i, for ga_exchange; where this rank's part of the bucket begins in an array that has nothing but
+ * such parts. */
 const int64_t *ga_division_cuts(const ga_division *d, int i);
 int64_t ga_division_place(const ga_division *d, int i);
 

@@ -1,5 +1,5 @@
--- zero2: as zero1, but each rank keeps only the summed gradient of its own cuts: each micro-step writes the gradients of
--- a bucket into a window and adds them, over the ranks, to what each rank keeps.
+-- zero2: as zero1, but each rank keeps only the summed gradient of its own cuts: each micro-step writes the gradients
+-- of a bucket into a window and adds them, over the ranks, to what each rank keeps.
 
 mode "zero2" {
     doc = "as zero1, with the summed gradient divided too; each micro-step exchanges its gradients",

@@ -230,8 +230,9 @@ function step.boundary(g, config, context)
             { rows = ranges.table(g, context.ranges) }),
         cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
             ranges.cutting(g, config, context.ranges)),
-        buckets = #g.collectives > 0 and { overlap = config.overlap, windows = windows.table(g), gaps = windows.has_gaps(g),
-            waits = g.windows ~= nil and g.windows.waits, collected = g.summed_elements > g.trained_elements } or nil,
+        buckets = #g.collectives > 0 and { overlap = config.overlap, windows = windows.table(g),
+            gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
+            collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }
