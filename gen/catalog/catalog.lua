@@ -108,7 +108,8 @@ end
 --   ranks     whether there may be more than one process
 --   engines   the engines of runtime/comm.h that can do its collectives; a target takes one that it has
 --   sharded   what each rank has only a part of: { parameters =, gradients =, state = }, each a boolean
---   reduces   { collective, of, role }: what is summed over the ranks, by which collective, in which micro-step
+--   reduces   { collective, of, role }: what is summed over the ranks, by which collective, in which micro-steps: the
+--             "last" of a cycle or "every" one
 --   default   whether it is the mode of a spec without the word: of one
 local function load_modes()
     local modes = load_plain("parallel", "mode", { "doc", "engines" })

@@ -178,7 +178,8 @@ static int by_cuts(const exchange *k, ga_err *e) {
         return with_rank(k, last, equal, k->x->n - equal, e);
     }
     GA_TRY(check(k->c, k->c->nccl.ncclGroupStart(), "a group", e));
-    for (int rank = 0; rank <= last; rank++) GA_TRY(with_rank(k, rank, cut(k, rank), cut(k, rank + 1) - cut(k, rank), e));
+    for (int rank = 0; rank <= last; rank++)
+        GA_TRY(with_rank(k, rank, cut(k, rank), cut(k, rank + 1) - cut(k, rank), e));
     return check(k->c, k->c->nccl.ncclGroupEnd(), "a group", e);
 }
 

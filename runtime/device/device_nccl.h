@@ -22,7 +22,8 @@ int ga_nccl_all_reduce(ga_nccl *c, ga_cuda_stream s, ga_address buf, size_t n, g
  * Equal cuts are faster than others. */
 int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_exchange *x, ga_err *e);
 
-/* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without bytes. */
+/* Sums n doubles in place; of the last `largest` of them each becomes the largest of the ranks. Counted without
+ * bytes. */
 int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, size_t largest, ga_err *e);
 
 /* As ga_device_sync, for a stream with collectives: the pulse sees that this rank waits for others. */

@@ -116,51 +116,52 @@ static int join(char *out, const char *path, const char *name, ga_err *e) {
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
 }
 
-/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. */
-static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool add,
+/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of divided
+ * arrays this rank takes its own part, of others all or nothing. */
+static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool whole, bool add,
                          double sums[GA_SAVED_SUMS], ga_err *e) {
+    static const ga_shard NOTHING = {0};
     char file[GA_PATH_MAX], name[GA_CKPT_NAME];
+    ga_array arrays[GA_CKPT_FILES];
     ga_note notes[GA_SAVED_SUMS];
     for (int i = 0; i < GA_SAVED_SUMS; i++) notes[i].key = ga_saved_sum_names[i];
+    for (int i = 0; i < c->gradient_count; i++) {
+        arrays[i] = c->gradient[i];
+        if (!whole && !arrays[i].shard) arrays[i].shard = &NOTHING;
+    }
     GA_TRY(join(file, path, ga_ckpt_gradient_name(rank, world, name), e));
-    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, c->gradient, c->gradient_count, notes,
-                                                           GA_SAVED_SUMS, e));
+    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, arrays, c->gradient_count, notes, GA_SAVED_SUMS, e));
     for (int i = 0; i < GA_SAVED_SUMS; i++) sums[i] = strtod(notes[i].value, NULL);
     return GA_OK;
 }
 
-static void clear_gradient(const ga_array *a) {
-    for (int k = 0; k < a->count; k++)
+static void clear_whole(const ga_array *a) {
+    for (int k = 0; k < a->count && !a->shard; k++)
         for (int l = 0; l < a->params[k].count; l++)
             for (int64_t i = 0; i < a->params[k].n; i++)
                 ga_set(a->base, a->dtype, ga_layout_index(&a->params[k], l, i), 0);
 }
 
-/* Adds up the gradients of all ranks of the checkpoint. The sums of as many ranks stay where they were; of others, rank
- * 0 gets all. */
-static int sum_gradients(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
-    const int rank = ga_comm_rank(c->comm), mine = ga_comm_size(c->comm) == s->world ? rank : -1;
-    double one[GA_SAVED_SUMS];
-    memset(s->sums, 0, sizeof s->sums);
-    for (int i = 0; i < s->world; i++) {
-        GA_TRY(take_gradient(path, c, i, s->world, i > 0, one, e));
-        for (int k = 0; k < GA_SAVED_SUMS && (i == mine || (mine < 0 && rank == 0)); k++) s->sums[k] += one[k];
-    }
-    return GA_OK;
-}
-
+/* With as many ranks as the checkpoint has, each takes the sums and whole arrays of its own file; else rank 0 adds up
+ * those of all. Divided arrays are the sum of all files. */
 static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
     const int rank = ga_comm_rank(c->comm), world = ga_comm_size(c->comm);
     if (!c->gradient)
         return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume", path);
     const bool divided = ga_array_divided(c->gradient, c->gradient_count);
-    if (world == s->world && !divided) return take_gradient(path, c, rank, world, false, s->sums, e);
+    if (world == s->world && !divided) return take_gradient(path, c, rank, world, true, false, s->sums, e);
     if (rank == 0 && world != s->world)
         ga_say("resume: the gradients of %d ranks are summed in their order: as exact, but not the same "
                "bits as on %d ranks", s->world, s->world);
-    if (rank == 0 || divided) return sum_gradients(path, c, s, e);
-    for (int i = 0; i < c->gradient_count; i++) clear_gradient(&c->gradient[i]);
+    for (int i = 0; i < c->gradient_count; i++) clear_whole(&c->gradient[i]);
     memset(s->sums, 0, sizeof s->sums);
+    for (int i = 0; i < s->world; i++) {
+        const bool whole = world == s->world ? i == rank : rank == 0;
+        double sums[GA_SAVED_SUMS];
+        if (!whole && !divided) continue;
+        GA_TRY(take_gradient(path, c, i, s->world, whole, i > 0, sums, e));
+        for (int k = 0; k < GA_SAVED_SUMS && whole; k++) s->sums[k] += sums[k];
+    }
     return GA_OK;
 }
 

@@ -92,6 +92,25 @@ GA_KERNEL($threads) own_norms(step *s, const double *partials) {
     if (threadIdx.x == 0) s->small[SMALL_NONFINITE] = bad;
 }
 
+//@ take_part(threads)
+/* take_part: the sums of this rank's cut of a window, written to what it keeps of the gradient, or added. */
+GA_KERNEL($threads) take_part(real *kept, const real *window, ga_int64 n, bool adds) {
+    const ga_int64 i = ga_thread_first();
+    if (i < n) kept[i] = adds ? kept[i] + window[i] : window[i];
+}
+
+//@ clear_gaps(threads, rows)
+/* Elements between two tensors of a bucket, from the bucket's beginning. */
+static __device__ const struct { ga_int64 at; int n; } GAPS[] = {
+    $rows
+};
+
+/* clear_gaps: no kernel writes these elements; a window had other gradients there before. */
+GA_KERNEL($threads) clear_gaps(real *window, int first) {
+    const ga_int64 at = GAPS[first + blockIdx.x].at;
+    if (threadIdx.x < GAPS[first + blockIdx.x].n) window[at + threadIdx.x] = 0;
+}
+
 //@ norm(ranks, threads, sum, largest, groups, group_tiles)
 //% if ranks then
 bad = s->small[SMALL_NONFINITE];

@@ -86,6 +86,57 @@ static void bucket_start(queue *q, model *m, int i) {
 
 static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
 
+//@ windows(overlap, windows, gaps, gap_rows, waits, collected)
+$windows
+//% if gaps then
+/* Which gaps between tensors belong to each bucket. */
+$gap_rows
+//% end
+
+/* Starts the exchange of a bucket: its gradients in their window are summed over the ranks, and written to what each
+ * rank keeps, or added. Each micro-step does. */
+static void bucket_start(queue *q, model *m, int i, bool adds) {
+    const ga_bucket *b = &m->division.buckets[i];
+    const int64_t *cuts = ga_division_cuts(&m->division, i), from = cuts[m->division.rank];
+    const int64_t own = cuts[m->division.rank + 1] - from;
+    const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = cuts, .type = REAL, .wire = REAL};
+//% if collected then
+    const bool scatters = b->kind == GA_REDUCE_SCATTER; /* else it is what the cycle has collected */
+    const ga_address window = scatters ? m->windows + sizeof(real) * (size_t)WINDOWS[i] : m->device_collected;
+//% else
+    const ga_address window = m->windows + sizeof(real) * (size_t)WINDOWS[i];
+//% end
+    const ga_address kept = m->device_g + sizeof(real) * (size_t)ga_division_place(&m->division, i);
+//% if gaps then
+    if (GAPS[i] < GAPS[i + 1]) clear_gaps(q, window, GAPS[i], GAPS[i + 1] - GAPS[i]);
+//% end
+    order(q, m->forked, q->stream, m->reducing);
+    if (q->code == 0) q->code = ga_nccl_exchange(m->nccl, m->reducing, window, &sum, q->e);
+    queue aside = *q; /* work beside the backward pass */
+    aside.stream = m->reducing;
+//% if collected then
+    if (own > 0 && scatters) take_part(&aside, kept, window + sizeof(real) * (size_t)from, own, adds);
+//% else
+    if (own > 0) take_part(&aside, kept, window + sizeof(real) * (size_t)from, own, adds);
+//% end
+    q->code = aside.code;
+//% if waits then
+    if (q->code == 0) q->code = ga_device_record(q->device, m->left[i], m->reducing, q->e);
+//% end
+//% if not overlap then
+    order(q, m->joined, m->reducing, q->stream);
+//% end
+}
+
+//% if waits then
+/* Later work waits until the gradients of a bucket have left its window. */
+static void bucket_wait(queue *q, model *m, int i) {
+    if (q->code == 0) q->code = ga_device_wait(q->device, q->stream, m->left[i], q->e);
+}
+
+//% end
+static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing, q->stream); }
+
 //@ gather()
 /* Each rank has updated its own part of the parameters: all get the parts of all. */
 static void parameters_gather(queue *q, model *m) {

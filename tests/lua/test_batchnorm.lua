@@ -390,6 +390,27 @@ add("ranks: the CUDA target equals the C target", function(t)
     programs.close(found, expected, 1e-11, { "parameters", "state" })
 end)
 
+-- What a cycle collects lies beside windows, on the host and on a device.
+add("ranks that divide gradients: statistics, and a stop inside a cycle", function(t)
+    local devices = dofile "tests/lua/devices.lua"
+    devices.needs_library(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local parallel = 'parallel { "zero2", bucket = "1KiB" }\n'
+    local p = programs.build("batchnorm_windows", divided(5, 3, "cycle", parallel), { comm = "mpi" })
+    local ddp = programs.build("batchnorm_whole", divided(5, 3, "cycle", DDP), { comm = "mpi" })
+    local expected = programs.dump(ddp, { ranks = 2, "--threads", 1 })
+    local whole = programs.dump(p, { ranks = 2, "--threads", 1 })
+    programs.close(whole, expected, 1e-12, { "parameters", "state" })
+    local folder = t.temp()
+    programs.train(p, { ranks = 2, "--threads", 1, "--checkpoint", folder, "--stop-micro", "5", status = 75 })
+    programs.identical(programs.dump(p, { ranks = 2, "--threads", 1, "--checkpoint", folder, "--resume", "latest" }),
+        whole, { "parameters", "state" })
+    local _, environment = devices.open(t)
+    local device = programs.build("batchnorm_windows_cuda", divided(5, 3, "cycle", parallel .. 'target "cuda"\n'))
+    programs.close(programs.dump(device, { before = { t.root .. "/tests/device/ranks", "2" },
+        env = environment(devices.checked(1)) }), expected, 1e-11, { "parameters", "state" })
+end)
+
 add("ranks: the shipped specs with batchnorm are planned for ranks", function(t)
     local shipped = dofile "tests/lua/shipped.lua"
     for _, name in ipairs { "resnet18_tutorial", "resnet18_cifar10" } do

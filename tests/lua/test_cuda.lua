@@ -187,29 +187,51 @@ end
 add("a checkpoint of the C target is resumed on a device", function(t) crosses(t, "c", "cuda", 1e-12) end)
 add("a checkpoint of a device is resumed by the C target", function(t) crosses(t, "cuda", "c", 1e-12) end)
 
-add("two ranks equal one of twice the micro-steps", function(t)
-    if gpus(t) == 1 then t.not_run("one GPU, two are needed") end
+-- Ranks equal one process of so many times the micro-steps, for each order of threads in `seeds`. o: mode, ranks, bucket,
+-- optimizer (else adamw).
+local function ranks_equal_one(t, o, seeds)
+    if gpus(t) > 0 and gpus(t) < o.ranks then t.not_run(("%d GPU, %d are needed"):format(gpus(t), o.ranks)) end
     local programs, environment = open(t)
-    local two = programs.build("cuda_ranks", regions(4, 2, F64 .. 'parallel "ddp"\n') .. CUDA)
-    local one = programs.build("cuda_regions64_cuda", regions(4, 4, F64) .. CUDA)
+    local function spec(count, more)
+        local text = regions(4, count, F64 .. more) .. CUDA
+        return o.optimizer and text:gsub('optimizer  %b{}', "optimizer " .. o.optimizer) or text
+    end
+    local parallel = ("parallel { %q, bucket = %q }\n"):format(o.mode, o.bucket)
+    local name = ("cuda_%s_%s"):format(o.mode, host.sha256(spec(2, parallel)):sub(1, 8))
+    local many = programs.build(name, spec(2, parallel))
+    local one = programs.build(name .. "_one", spec(2 * o.ranks, ""))
     local expected = programs.dump(one, { "--cycles", CYCLES, env = environment() })
-    for seed = 0, 2 do
+    for _, seed in ipairs(seeds) do
         local folder, log = t.temp(), t.temp() .. "/log.jsonl"
         local env = environment(seed > 0 and checked(seed) or nil)
-        local command = { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--cycles",
+        local result = t.run { t.root .. "/tests/device/ranks", tostring(o.ranks), many.train, "--quiet", "--cycles",
             tostring(CYCLES), "--checkpoint", t.temp(), "--dump", folder, "--log", log, env = env }
-        local result = t.run(command)
         t.equal(result.status, 0, result.err)
         programs.close(folder, expected, 1e-12, { "parameters", "gradients", "state" })
-        local json = t.load("tests/lua/json.lua")
-        local plan = programs.plan(two)
+        local json, plan, calls = t.load("tests/lua/json.lua"), programs.plan(many), 0
+        for _, c in ipairs(plan.collectives) do calls = calls + c.calls end
         for _, event in ipairs(json.lines(host.read(log))) do
             if event.event == "update" then
-                t.equal(event.collectives, #plan.collectives)
+                t.equal(event.collectives, calls)
                 t.equal(event.comm_bytes, plan.totals.comm_bytes_per_cycle)
             end
         end
     end
+end
+
+add("two ranks equal one of twice the micro-steps", function(t)
+    ranks_equal_one(t, { mode = "ddp", ranks = 2, bucket = "25MiB" }, { 0, 1, 2 })
+end)
+
+add("ranks that divide the state equal one", function(t)
+    ranks_equal_one(t, { mode = "zero1", ranks = 2, bucket = "1KiB" }, { 0, 1 })
+    ranks_equal_one(t, { mode = "zero1", ranks = 3, bucket = "1KiB", optimizer = '{ "lamb", lr = 1e-2 }' }, { 0 })
+end)
+
+add("ranks that divide state and gradients equal one", function(t)
+    ranks_equal_one(t, { mode = "zero2", ranks = 3, bucket = "1KiB" }, { 0, 1 })
+    ranks_equal_one(t, { mode = "zero2", ranks = 2, bucket = "25MiB",
+        optimizer = '{ "adafactor", lr = 1e-2, ema = 0.9 }' }, { 0 })
 end)
 
 -- The function of a call by its name in the plan.

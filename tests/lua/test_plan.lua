@@ -96,6 +96,12 @@ local function planned(plan)
     return calls, bytes, gathered
 end
 
+local function all_calls(plan)
+    local sum = 0
+    for _, c in ipairs(plan.collectives) do sum = sum + c.calls end
+    return sum
+end
+
 local function parallel(mode, bucket) return ('parallel { %q, bucket = %q }\n'):format(mode, bucket) end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
@@ -138,7 +144,7 @@ local function collectives_case(t, mode, count, bucket, ranks)
     local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
     for _, event in ipairs(events) do
         if event.event == "update" then
-            t.equal({ event.collectives, event.comm_bytes }, { #plan.collectives, plan.totals.comm_bytes_per_cycle },
+            t.equal({ event.collectives, event.comm_bytes }, { all_calls(plan), plan.totals.comm_bytes_per_cycle },
                 "cycle " .. event.cycle)
             updates = updates + 1
         end
@@ -164,6 +170,11 @@ add("collectives of every cycle are those of the plan", function(t)
         t.equal(one.totals.comm_bytes_per_cycle, 2 * bytes)
     end
     collectives_case(t, "zero1", 4, "2KiB", 2)
+    for _, count in ipairs { 1, 4 } do
+        local one = collectives_case(t, "zero2", count, "25MiB", 2)
+        t.equal(one.totals.comm_bytes_per_cycle, (count + 1) * bytes)
+    end
+    collectives_case(t, "zero2", 4, "2KiB", 2)
 end)
 
 add("no collective outside the boundary", function(t)

@@ -54,6 +54,34 @@ function windows.table(g)
         .. c_text.wrap("", "static const int64_t WINDOWS[] = {", list, "};"))
 end
 
+-- The elements between tensors of each bucket, as { at, n } from the bucket's beginning.
+local function gaps_of(g)
+    return ordered.collect(g.collectives, function(x)
+        local list = {}
+        for _, p in ipairs(x.window and g.params or {}) do
+            for l = 0, p.window and p.count - 1 or -1 do
+                local at = p.flat.offset + l * p.flat.stride - x.offset
+                local n = (-p.flat.n) % layout.ALIGN
+                if at >= 0 and at < x.n and n > 0 then list[#list + 1] = { at + p.flat.n, n } end
+            end
+        end
+        return list
+    end)
+end
+
+--- The rows of these elements for a device, { at, n }, and the table of the first row of each bucket.
+function windows.gap_tables(g)
+    local rows, first = {}, { "0" }
+    for i, list in ipairs(gaps_of(g)) do
+        for _, gap in ipairs(list) do rows[#rows + 1] = ("{%d, %d},"):format(gap[1], gap[2]) end
+        first[i + 1] = tostring(#rows)
+    end
+    return sections.lines(rows), text.block(c_text.wrap("", "static const int GAPS[] = {", first, "};"))
+end
+
+--- How many events a device needs to know when windows are free.
+function windows.events(g) return g.windows and g.windows.waits and #g.collectives or 0 end
+
 --- Arguments of the block `windows` of memory.c. params: in the order of the flat space.
 function windows.places(g, target, params)
     local list = {}

@@ -114,7 +114,8 @@ local function gradient_fields(g, device)
     local list = { "real *flat_g;            /* and of this rank's part of the gradients, division.own */",
         address .. "windows; /* gradients of a micro-step, until they are exchanged */" }
     if g.summed_elements > g.trained_elements then
-        list[3] = address .. "collected; /* what a cycle collects for running statistics: SUMMED - TRAINED elements */"
+        list[3] = "real *collected; /* what a cycle collects for running statistics: SUMMED - TRAINED elements */"
+        if device then list[4] = "ga_address device_collected;" end
     end
     return lines(list)
 end

@@ -101,8 +101,10 @@ local function gradients_placed(g, form, device)
     end
     local list = { ("m->windows = %s;"):format(base "WINDOWS") }
     if g.summed_elements > g.trained_elements then
-        list[2] = ("m->collected = %s;"):format(base "COLLECTED")
-        list[3] = "m->g = windows_at(m->windows, m->collected);"
+        if device then list[2] = "m->collected = (real *)m->memory[ARENA_COLLECTED].base;" end
+        local field = device and "device_collected" or "collected"
+        list[#list + 1] = ("m->%s = %s;"):format(field, base "COLLECTED")
+        list[#list + 1] = ("m->g = windows_at(m->windows, m->%s);"):format(field)
     else
         list[2] = "m->g = windows_at(m->windows);"
     end
@@ -147,7 +149,7 @@ function memory.render(g, config, facts, context, header)
             { address = text.block(device and "ga_address " or "real *") }) },
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
-            parallel = own.parallel } } or { "open", { arenas = arena_rows(facts, false) } },
+            parallel = own.parallel, left = windows.events(g) } } or { "open", { arenas = arena_rows(facts, false) } },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
         { "initial_values", { zeros = zero_lines(params) } },

@@ -103,13 +103,14 @@ end
 -- The exchanges of an update, and the bytes of the large ones.
 local function collectives_of(g, config, size)
     local list, sum = {}, 0
-    local function add(kind, role, dtype, bytes)
-        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = 1 }
-        if kind ~= "small" then sum = sum + bytes end
+    local function add(kind, role, dtype, bytes, calls)
+        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls or 1 }
+        if kind ~= "small" then sum = sum + bytes * (calls or 1) end
     end
+    local last = g.accumulate == 1 and "only" or "last"
     for _, x in ipairs(g.collectives) do
-        add(x.kind, g.accumulate == 1 and "only" or config.mode.reduces.role, x.wire,
-            x.n * (x.wire == g.real and size or 2))
+        add(x.kind, x.window and config.mode.reduces.role or last, x.wire, x.n * (x.wire == g.real and size or 2),
+            x.window and g.accumulate)
     end
     for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
     for _, x in ipairs(g.collectives) do
@@ -227,10 +228,13 @@ function plan.text(facts, width)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else
-        line("%-12s%d collectives per update, %s bytes in buckets; none in other micro-steps", "network",
-            #facts.collectives, commas(facts.totals.comm_bytes_per_cycle))
+        local calls, every = 0, false
+        for _, x in ipairs(facts.collectives) do calls, every = calls + x.calls, every or x.role == "every" end
+        line("%-12s%d collectives per update, %s bytes in buckets%s", "network", calls,
+            commas(facts.totals.comm_bytes_per_cycle), every and "" or "; none in other micro-steps")
         for _, x in ipairs(facts.collectives) do
-            line("  %-14s in %-10s %s, %s bytes", x.kind, x.role, x.dtype, commas(x.bytes))
+            line("  %-14s in %-10s %s, %s bytes%s", x.kind, x.role == "every" and "each" or x.role, x.dtype,
+                commas(x.bytes), x.calls > 1 and (", %d times"):format(x.calls) or "")
         end
         local d = facts.division
         if d.ranks > 1 then

@@ -145,11 +145,15 @@ function step.backward_lines(g, body, target)
     local out = { "const bool adds = ga_role_adds(role);" }
     for _, x in ipairs(exchanges or {}) do reduces = reduces or not x.window end
     if reduces then out[2] = "const bool reduces = ga_role_reduces(role);" end
-    if g.sharded.gradients then
+    if g.sharded.gradients and target.barrier then
         out[#out + 1] = "if (adds) " .. target.services.buckets_finish.call .. " // of the micro-step before"
         out[#out + 1] = target.barrier
     end
-    return block_of(lines_of(body, exchanges, "", out, target))
+    lines_of(body, exchanges, "", out, target)
+    if g.sharded.gradients and not target.barrier then
+        out[#out + 1] = target.services.buckets_finish.call .. " // a graph ends with all of its work"
+    end
+    return block_of(out)
 end
 
 -- The function of a cycle of a micro-steps, and one for tails whose length is known only later.

@@ -4,12 +4,16 @@ local batch = require "emit.program.batch"
 local cuda_step = require "emit.targets.cuda.step"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local windows = require "emit.boundary.windows"
 
 local cuda_files = {}
 
 local PAGE = 4096
 
 local function lines(list) return text.block(table.concat(list, "\n")) end
+
+-- Arenas of which no file has anything.
+local DEVICE_ALONE = { views = true, activations = true, partials = true, windows = true }
 
 --- The arenas of training: device memory, host copies of arrays in files, and buffers between host and device.
 function cuda_files.arenas(g, config, add)
@@ -23,7 +27,7 @@ function cuda_files.arenas(g, config, add)
     local layered = #(g.layer_rates or {}) * g.groups:size() * 16 * size   -- at most 16 numbers of a layer
     add("device_step", PAGE + layered, "device: what an update needs beside the gradient", "device")
     for _, arena in ipairs(g.arenas) do
-        if arena.name ~= "views" and arena.name ~= "activations" and arena.name ~= "partials" then
+        if not DEVICE_ALONE[arena.name] then
             add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
         end
     end
@@ -65,6 +69,8 @@ local function model_fields(g, config)
             "ga_nccl *nccl;",
             "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
             "ga_event forked, joined;",
+            windows.events(g) > 0 and ("ga_event left[%d]; /* the gradients of a bucket have left its window */"):format(
+                windows.events(g)) or nil,
         }
         table.move(ranks, 1, #ranks, #list + 1, list)
     end

@@ -15,6 +15,7 @@ local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local text = require "base.text"
 local update = require "emit.boundary.update"
+local windows = require "emit.boundary.windows"
 
 local cuda_step = {}
 
@@ -109,6 +110,15 @@ local function boundary_kernels(g, config, context, found)
         add("own_norms", { blocks = 1, threads = THREADS }, { "step *s", "const double *partials" },
             { threads = THREADS, largest = clip.takes_largest(config) })
     end
+    if g.sharded.gradients then
+        add("take_part", { blocks = ("(unsigned)((n + %d) / %d)"):format(THREADS - 1, THREADS), threads = THREADS },
+            { "real *kept", "const real *window", "ga_int64 n", "bool adds" }, { threads = THREADS })
+    end
+    if windows.has_gaps(g) then
+        add("clear_gaps", { blocks = "(unsigned)count", threads = 32 }, { "real *window", "int first" },
+            { threads = 32, rows = windows.gap_tables(g) })
+        list[#list].more = { "int count" }
+    end
     list[#list + 1] = found.exchange
     if batchnorm.moves(g) then
         local kernel, launch = batchnorm.move_kernel(cuda), { blocks = 1, threads = THREADS }
@@ -154,6 +164,7 @@ local function launcher(kernel)
         arguments[i] = "&" .. p:match("([%a_][%w_]*)$")
     end
     local out, l = {}, kernel.launch
+    for _, p in ipairs(kernel.more or {}) do parameters[#parameters + 1] = p end   -- for the number of blocks alone
     if run then
         table.move(run.parameters, 1, #run.parameters, #parameters + 1, parameters)
         for i, line in ipairs(run.lines) do out[i] = "    " .. line end
@@ -232,7 +243,11 @@ local function transfers(g, up)
             up and "upload" or "download", up and device or here, up and here or device, type_name or "real", elements)
     end
     add("w", "m->flat_w", "FLAT")
-    add("g", "m->flat_g", "SUMMED", g.half_sums and "bf16" or nil)
+    add("g", "m->flat_g", g.sharded.gradients and "(size_t)m->division.own.elements" or "SUMMED",
+        g.half_sums and "bf16" or nil)
+    if g.sharded.gradients and g.summed_elements > g.trained_elements then
+        add("collected", "m->collected", "(SUMMED - TRAINED)")
+    end
     if g.residues then add("residue", "m->flat_residue", "SUMMED") end
     for _, name in ipairs(g.state_names) do
         local state = g.states:get(name)
@@ -261,6 +276,14 @@ function cuda_step.calls(all, found, context)
     return list
 end
 
+-- How buckets are exchanged, from the flat space or from windows.
+local function bucket_section(g, arguments)
+    if not g.ranks then return false end
+    if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
+    local _, first = windows.gap_tables(g)
+    return { "windows", ordered.copy(arguments, { gap_rows = first }) }
+end
+
 local function step_text(g, config, context, header)
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = micro_cases(g)
@@ -272,8 +295,9 @@ local function step_text(g, config, context, header)
         ranks and { "order", {} }, { "includes", {} },
         b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
-        g.ranks and { "buckets", b.buckets }, g.sharded.state and { "gather", {} },
-        g.ranks and { "small_sum", { split = clip.writes(config) } }, { "backward", { backward = p.backward, chunked = chunked } },
+        bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
+        g.ranks and { "small_sum", { split = clip.writes(config) } },
+        { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
         { "cycles", { functions = p.cycles } }, { "graphs", { play_cases = play, micro_cases = micro } },
         { "transfers", { parallel = ranks } },
