@@ -311,7 +311,7 @@ add("a target is a folder: a target that prints the calls of a cycle", function(
     t.equal(table.concat(section(trace, "boundary", 1), "\n"), table.concat({
         "wait for collective 1: all_reduce of 64 elements", "all workers wait",
         "call the handler", "all workers wait",
-        "gradient_partials writes partials",
+        "own parts:", "gradient_partials writes partials", "all workers wait",
         "sum loss, weight and rows over the ranks", "all workers wait",
         "decide writes step", "all workers wait",
         "update_all of h.%d.fc.weight .. h.%d.fc.bias writes w",

@@ -34,7 +34,7 @@ end
 
 -- Calls of the boundary that are no kernels, in words.
 local SERVICES = { small_sum = "sum loss, weight and rows over the ranks", handler = "call the handler",
-    sum_up = "make the mean of the gradient known" }
+    sum_up = "make the mean of the gradient known", norm_sum = "sum the norm over the ranks" }
 
 -- "update_all of fc.weight writes w, m": the parameters where the node knows them, the arrays that it writes.
 local function boundary_call(node)
@@ -53,7 +53,8 @@ local function add_boundary(lines, g, body, pad)
     for _, node in ipairs(body) do
         lines[#lines + 1] = node.barrier and pad .. "all workers wait" or nil
         if node.op == "times" then
-            lines[#lines + 1] = ("%s%d times:"):format(pad, node.count)
+            lines[#lines + 1] = node.part and ("%s%s parts:"):format(pad, node.part)
+                or ("%s%d times:"):format(pad, node.count)
             add_boundary(lines, g, node.body, pad .. "    ")
         elseif node.op == "buckets_finish" then
             for i, collective in ipairs(g.collectives) do
