@@ -2,6 +2,7 @@
  * while the workers compute. A thread that waits does that itself, without a change of threads; a lock keeps the two
  * apart. If the caller of a library opened MPI, and not with MPI_THREAD_MULTIPLE, there is no such thread: exchanges
  * move along when another one starts, and in waits. */
+#define _GNU_SOURCE
 #include "ranks/comm.h"
 
 #include "base/denormals.h"
@@ -204,7 +205,9 @@ static int start_thread(ga_comm *c, ga_err *e) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int rc = pthread_create(&c->thread, NULL, serve, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc ? ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc)) : GA_OK;
+    if (rc) return ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc));
+    pthread_setname_np(c->thread, "exchanges");
+    return GA_OK;
 }
 
 static int open_all(ga_comm *c, ga_err *e) {
