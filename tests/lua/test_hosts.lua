@@ -80,6 +80,12 @@ local function silent(rank)
     return ("rank %d on %s was silent for %d s (GAGEN_SILENCE) "):format(rank, host_of(rank), SILENCE)
 end
 
+-- A run goes on behind two saves that have failed; its end begins with the third one.
+local FULL = [[
+cat /dev/zero > c/full 2> /dev/null
+until grep -q 'left on device$' err0; do sleep 0.02; done
+began=$(now)]]
+
 -- Faults: the shell's command, with $victim and $launcher, its parent; seconds that a rank rests; ms until the ranks
 -- that are left have ended; the lines of the ranks, by the victim.
 local FAULTS = {
@@ -88,7 +94,7 @@ local FAULTS = {
     { "network cut", "ip link set dev to_b down", 20, LIMIT, function()
         return { silent(2), silent(2), silent(0) }
     end },
-    { "disk full", "cat /dev/zero > c/full 2> /dev/null", 1, LIMIT, function()
+    { "disk full", FULL, 1, LIMIT, function()
         local line = "rank 0 failed with code 3; its own line says why"
         return { "writing failed: No space left on device", line, line }
     end },
@@ -97,8 +103,9 @@ local FAULTS = {
     end },
 }
 
--- Trains until the rank rests, makes the fault, waits until the survivors and then all processes have ended (they have
--- TRIAL in their environment), and copies the checkpoints from the small disk of this trial.
+-- Trains until the rank rests, makes the fault, waits until the survivors and then all processes have ended, and copies
+-- the checkpoints from the small disk of this trial. TRIAL is in the environment of them all; a zombie that mpirun has
+-- yet to wait for has none.
 local SCRIPT = [[
 cd %s; mkdir c; mount -t tmpfs -o size=1m disk c
 export GAGEN_SILENCE=%d GAGEN_TIMEOUT=30 SLOW='%s' SLOW_FILE=slow
@@ -108,9 +115,10 @@ for i in $(seq 1500); do [ -s slow ] && break; sleep 0.02; done
 [ -s slow ] || { echo "the place is not reached"; exit 1; }
 sleep 0.3; victim=$(cat rank%d); launcher=$(sed 's/.*) . //; s/ .*//' /proc/$victim/stat)
 left() { grep -ls TRIAL=1 /proc/[0-9]*/environ > left; [ -s left ]; }
-ranks() { for rank in $(cat rank? | grep -vx $victim); do kill -0 $rank 2> /dev/null && return; done; return 1; }
-ms() { echo $(($(date +%%s%%3N) - began)); }
-began=$(date +%%s%%3N); %s
+ranks() { grep -qs TRIAL=1 $(sed 's|.*|/proc/&/environ|' $(ls rank? | grep -v rank%d)); }
+now() { date +%%s%%3N; }
+ms() { echo $(($(now) - began)); }
+began=$(now); %s
 while ranks && [ $(ms) -lt 20000 ]; do sleep 0.02; done; echo "ranks $(ms)"
 while left && [ $(ms) -lt 20000 ]; do sleep 0.02; done; echo "all $(ms)"
 for file in $(cat left); do tr '\0' ' ' < ${file%%environ}cmdline; echo; done
@@ -126,7 +134,7 @@ local function trial(t, programs, p, phase, fault, victim)
     local folder = t.temp()
     local place = ("%s %d %d %d"):format(phase[2], phase[3](victim), fault[3], phase[4])
     local result = on_hosts(t, SCRIPT:format(folder, SILENCE, place, MPIRUN, p.train,
-        t.root .. "/" .. programs.folder() .. "/data", victim, fault[2]))
+        t.root .. "/" .. programs.folder() .. "/data", victim, victim, fault[2]))
     local ranks, all, left = t.match(result.out, "ranks (%d+)\nall (%d+)\n(.*)$")
     for rank, line in ipairs(fault[5](victim)) do
         if line then t.contains(host.read(("%s/err%d"):format(folder, rank - 1)), line) end
