@@ -217,7 +217,9 @@ static int start_thread(ga_comm *c, ga_err *e) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int rc = pthread_create(&c->thread, NULL, serve, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc ? ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc)) : GA_OK;
+    if (rc) return ga_fail(e, GA_ENVIRONMENT, "thread of MPI: %s", strerror(rc));
+    pthread_setname_np(c->thread, "exchanges");
+    return GA_OK;
 }
 
 static int open_all(ga_comm *c, ga_err *e) {

@@ -1,4 +1,4 @@
-/* launcher.h: whether a launcher of processes (mpirun, srun, torchrun) has started this one. */
+/* launcher.h: the launcher (mpirun, srun, torchrun) that has started this process. */
 #ifndef GA_LAUNCHER_H
 #define GA_LAUNCHER_H
 
@@ -11,5 +11,9 @@ int ga_launcher_check(int size, const char *what, ga_err *e);
 
 /* Ends this process when the mpirun or srun that has started it ends, for whatever reason. */
 void ga_launcher_follow(void);
+
+/* For a rank that ends next: kills the mpirun or srun that has started it, unless that has ended within this time. If
+ * the network is cut, it waits for its other parts for many minutes. */
+void ga_launcher_end(int milliseconds);
 
 #endif

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "ranks/pulse.h"
 
+#include "ranks/launcher.h"
 #include "ranks/rendezvous.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ enum {
     TICK = 100,       /* ms from message to message */
     OVERSLEPT = 1000, /* ms without a tick: this process was stopped itself, and judges nobody by that time */
     GRACE = 2000,     /* ms for a rank to end by itself when another one has failed */
-    QUEUED = 4096     /* bytes on the way to a peer that reads nothing: it gets no more */
+    QUEUED = 4096,    /* bytes on the way to a peer that reads nothing: it gets no more */
+    LAUNCHER = 6000   /* ms for the launcher to end behind a silent rank: it takes up to 4 s if the network is whole */
 };
 
 typedef enum kind { BEAT, BYE, FAILED, KILLED, SILENT, HANGS } kind;
@@ -86,6 +88,7 @@ static void end_with(ga_pulse *p, const message *m) {
     place_of(m, place);
     ga_say("rank %d on %.64s %s %s%s%.1000s", m->rank, m->host, how, place, *p->resume ? "; resume with --resume " : "",
            p->resume);
+    if (m->kind == SILENT) ga_launcher_end(LAUNCHER);
     drain(p);
     _exit(m->kind == FAILED ? m->number : -GA_ENVIRONMENT);
 }

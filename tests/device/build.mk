@@ -28,7 +28,8 @@ $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/k
 
 # -- the probe: a program of the runtime that the tests run on the device library
 DEVICE_RUNTIME := $(addprefix runtime/,files/sha256.c device/device.c device/device_kernels.c device/device_cache.c \
-                    device/device_nccl.c ranks/agree.c ranks/exchange.c ranks/rendezvous.c ranks/comm_nccl.c ranks/pulse.c \
+                    device/device_nccl.c ranks/agree.c ranks/exchange.c ranks/rendezvous.c ranks/comm_nccl.c \
+                    ranks/pulse.c ranks/launcher.c \
                     base/arena.c base/ga.c)
 DEVICE_CFLAGS := -std=gnu11 -O1 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Iruntime
 

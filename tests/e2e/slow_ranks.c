@@ -1,6 +1,6 @@
-/* slow_ranks.c: linked with --wrap of the functions below: SLOW="PLACE RANK SECONDS" makes a rank sleep where it passes
- * the place for the first time, in `start`, `computing`, `saving` or `evaluating`, and first appends its process to
- * the file SLOW_FILE. Open MPI's variables tell the rank. */
+/* slow_ranks.c: linked with --wrap of the functions below: SLOW="PLACE RANK SECONDS [PASS]" makes a rank sleep where it
+ * passes the place for the first time, or for the time that PASS counts, in `start`, `computing`, `saving` or
+ * `evaluating`, and first appends its process to the file SLOW_FILE. Open MPI's variables tell the rank. */
 #include "base/rng.h"
 #include "data/data.h"
 
@@ -13,13 +13,12 @@
 static bool trained; /* before that a folder is synced too */
 
 static void pass(const char *place) {
-    static bool done;
+    static int passes;
     const char *slow = getenv("SLOW"), *own = getenv("OMPI_COMM_WORLD_RANK"), *file = getenv("SLOW_FILE");
     char where[32];
-    int rank, seconds;
-    if (done || !slow || !own || !file || sscanf(slow, "%31s %d %d", where, &rank, &seconds) != 3) return;
-    if (strcmp(where, place) != 0 || atoi(own) != rank) return;
-    done = true;
+    int rank, seconds, wanted = 1;
+    if (!slow || !own || !file || sscanf(slow, "%31s %d %d %d", where, &rank, &seconds, &wanted) < 3) return;
+    if (strcmp(where, place) != 0 || atoi(own) != rank || ++passes != wanted) return;
     FILE *f = fopen(file, "a");
     if (f) {
         fprintf(f, "%d\n", (int)getpid());
