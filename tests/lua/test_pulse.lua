@@ -120,19 +120,19 @@ add("a rank that computes without end hangs after GAGEN_TIMEOUT", function(t)
     says(t, err, "^rank 1 on %S+ hangs, for 1 s %(GAGEN_TIMEOUT%) in cycle 1, small sum %d+$", 3)
 end)
 
--- Meanwhile the threads of the pulse are looked at: nanoseconds of the processor in a second.
+-- Meanwhile the threads of the pulse are looked at: how often they ran.
 local LOOK = [[
 until [ -s %s/slow ]; do sleep 0.02; done
 for turn in 1 2; do
     sum=0
     for name in $(grep -lx pulse /proc/[0-9]*/task/*/comm 2>/dev/null); do
         grep -q SLOW_FILE=%s/slow ${name%%/task/*}/environ 2>/dev/null || continue
-        set -- $(cat ${name%%comm}schedstat); sum=$((sum + $1))
+        set -- $(cat ${name%%comm}schedstat); sum=$((sum + $3))
     done
     echo "sum $sum"; sleep 1
 done]]
 
-add("a save of three times GAGEN_TIMEOUT is no fault; the pulse takes less than 0.1 % of a core", function(t)
+add("a save of three times GAGEN_TIMEOUT is no fault; the pulse sleeps between its messages", function(t)
     local programs, p = open(t)
     local folder = t.temp()
     local look = t.root .. "/" .. folder .. "/look.sh"
@@ -144,8 +144,8 @@ add("a save of three times GAGEN_TIMEOUT is no fault; the pulse takes less than 
     t.match(result.out, "status 0\n")
     t.equal(host.exists(folder .. "/c/cycle-000000012/manifest.json"), "file")
     local first, second = t.match(result.out, "sum (%d+)\nsum (%d+)\n")
-    local each = (second - first) / 3
-    if not (each > 0 and each < 1e6) then error(("%d ns in a second"):format(each)) end
+    local each = (second - first) / 3      -- ten messages a second, and an answer to some
+    if not (each > 0 and each < 20) then error(("a pulse ran %.1f times in a second"):format(each)) end
 end)
 
 -- All ranks rest for three times GAGEN_SILENCE, as in a computer that sleeps, and go on one after the other.

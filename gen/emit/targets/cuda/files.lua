@@ -69,7 +69,7 @@ local function model_fields(g, config)
             "ga_nccl *nccl;",
             "ga_cuda_stream reducing;         /* sums over the ranks beside the backward pass */",
             "ga_event forked, joined;",
-            windows.events(g) > 0 and ("ga_event left[%d]; /* the gradients of a bucket have left its window */"):format(
+            windows.events(g) > 0 and ("ga_event left[%d]; /* a bucket has left its window */"):format(
                 windows.events(g)) or nil,
         }
         table.move(ranks, 1, #ranks, #list + 1, list)
