@@ -78,6 +78,9 @@ local function add_state(g, param, name, shape)
         at = param.at, param = param, scope = param.region })
 end
 
+-- Groups whose norms a small sum over the ranks has room for: GA_COMM_SMALL of runtime/ranks/comm.h, less five numbers.
+local MOST_NORMS = 251
+
 function optimize.run(g, config)
     g.state_names, g.groups = {}, ordered.map()
     local norms = ordered.map()
@@ -96,6 +99,10 @@ function optimize.run(g, config)
         end
     end
     g.norm_groups = norms:size()
+    if config.clip and config.clip.per_group and config.mode.ranks and g.norm_groups > MOST_NORMS then
+        diag.fail(config.clip.at, ("clip: per_group with ranks and %d groups, expected at most %d: their norms are one "
+            .. "small sum"):format(g.norm_groups, MOST_NORMS), {})
+    end
     if g.groups:size() == 0 then
         diag.fail(config.optimizer.at, "optimizer: the loss depends on no parameter, expected at least "
             .. "one to train", {})

@@ -172,4 +172,21 @@ add("clip refuses wrong arguments", function(t)
     refused("{ 1, per_group = true }", "reads the 2-norm of the whole gradient", '{ "fused_lamb", lr = 0.1 }')
 end)
 
+add("norms of more groups than a small sum over the ranks has room for are refused", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function checked(groups)
+        local list = {}
+        for i = 1, groups - 1 do list[i] = ('{ "h.%d.*", lr_scale = %g }'):format(i - 1, i) end
+        local path, text = programs.folder() .. "/clip_groups.lua", spec("clip { 1, per_group = true }")
+        t.write(path, text:gsub("model [^\n]*", ('model { linear "in" { 2 }, times(%d) "h" { linear "fc" { 2 }, tanh {} },'
+            .. ' linear "out" { 3 } }'):format(groups - 1)):gsub("optimizer [^\n]*", 'optimizer { "sgd", lr = 1, groups = { '
+            .. table.concat(list, ", ") .. " } }") .. 'parallel "ddp"\n')
+        return programs.gagen { "check", path }
+    end
+    t.equal(checked(251).status, 0)
+    local result = checked(252)
+    t.equal(result.status, 1)
+    t.contains(result.err, "clip_groups.lua:7: clip: per_group with ranks and 252 groups, expected at most 251")
+end)
+
 return tests
