@@ -183,7 +183,8 @@ function memory.run(g)
     }
     if g.sharded.gradients then
         table.insert(g.arenas, { name = "windows", elements = g.windows.elements, doc = "gradients on their way" })
-        table.insert(g.arenas, { name = "collected", elements = g.summed_elements - g.trained_elements })
+        local collected = g.summed_elements - g.trained_elements
+        if collected > 0 then table.insert(g.arenas, { name = "collected", elements = collected }) end
     end
     if g.residues then g.arenas[#g.arenas + 1] = { name = "residues", elements = g.summed_elements } end
     for _, name in ipairs(g.state_names) do
