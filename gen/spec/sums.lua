@@ -1,5 +1,6 @@
 -- sums: checks precision.accum and precision.stochastic against other words. With accum = "bf16" every write to the
--- gradient rounds it to 16 bits; words that would write it again after the sum are refused.
+-- gradient rounds it to 16 bits; words that would write it again after the sum are refused. accum = "kahan" keeps what
+-- the sums of a rank round off, so it needs a rank's own sums over the whole cycle.
 local diag = require "base.diag"
 
 local sums = {}
@@ -23,6 +24,11 @@ function sums.check(c, at)
     if c.stochastic and c.accum ~= "bf16" then
         diag.fail(diag.field(at, "stochastic"), ('precision: stochastic with accum = %q, expected accum = "bf16": '
             .. "it changes how such sums are rounded"):format(c.accum), {})
+    end
+    if c.accum == "kahan" and c.mode.sharded and c.mode.sharded.gradients then
+        diag.fail(diag.field(at, "accum"), ('precision: accum = "kahan" together with parallel %q is not possible: each '
+            .. 'micro-step ends with a sum over the ranks; expected accum = "f32", or a mode that divides no gradients')
+            :format(c.mode.name), {})
     end
     if c.accum ~= "bf16" then return end
     for _, conflict in ipairs(conflicts(c)) do

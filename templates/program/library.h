@@ -51,7 +51,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
-//@ functions(name, half_sums, scattered)
+//@ functions(name, half_sums, scattered, whole)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);
@@ -92,7 +92,9 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
  * before clipping, in place; their weight is one more small sum. A negative return ends the step. NULL: none. */
 //% end
-//% if scattered then
+//% if not whole then
+/* No rank has room for all gradients, so a handler is refused with GA_INPUT. */
+//% elseif scattered then
 /* Each rank has the sums of its own part of the gradients, and gathers all of them for a handler: so all ranks set one,
  * or none. */
 //% end

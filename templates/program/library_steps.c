@@ -59,7 +59,7 @@ static void backward_from(ga_worker *w, model *m, const batch *b, ga_role role) 
     ga_barrier(w);
 }
 
-//@ bodies(name, has_by_grad)
+//@ bodies(name, has_by_grad, whole)
 static void own_step(ga_worker *w, void *arg) {
     $name *p = arg;
     model *m = &p->m;
@@ -71,6 +71,9 @@ static void own_step(ga_worker *w, void *arg) {
     else backward(w, m, &b, role);
 //% else
     backward(w, m, &b, role);
+//% end
+//% if not whole then
+    buckets_finish(w, m);
 //% end
 }
 
@@ -169,15 +172,13 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 //% end
 }
 
-//@ flush_step(residues, buckets)
+//@ flush_step(residues, starts)
 static void flush_step(ga_worker *w, void *arg) {
     model *m = arg;
 //% if residues then
     settle(w, m->flat_g, m->flat_residue);
 //% end
-//% if buckets > 0 then
-    for (int i = 0; i < $buckets; i++) bucket_start(w, m, i); /* the last micro-step would have done it */
-//% end
+    $starts
     boundary(w, m);
 }
 
@@ -191,13 +192,15 @@ static int check_finite(const model *m, ga_err *e) {
     return 0;
 }
 
-//@ boundary(name, stops_at_nonfinite, buckets)
+//@ boundary(name, stops_at_nonfinite, buckets, whole)
 bool $(name)_accumulation_boundary(const $name *p) { return p->m.count.r == 0; }
 bool $(name)_should_step(const $name *p) { return p->m.count.r > 0 && ga_cycle_boundary(&p->m.count); }
 
 static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     model *m = &p->m;
+//% if whole then
     m->at_boundary = handle_gradients;
+//% end
     if (p->by_grad) { /* so that decide() divides by nothing */
         m->sums[SUM_WEIGHT] = m->nominal / ga_comm_size(m->comm);
         m->sums[SUM_LOSS] = 0;
@@ -228,7 +231,7 @@ void $(name)_discard($name *p) {
     ga_cycle_discard(&m->count);
 }
 
-//@ own_data(name, handed, stops_at_nonfinite)
+//@ own_data(name, handed, stops_at_nonfinite, whole)
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
     model *m = &p->m;
     if (p->left == 0 && ga_loader_place(m->loader).epoch != p->epoch) {
@@ -256,7 +259,9 @@ int $(name)_cycle($name *p, ga_err *e) {
     if (m->count.cycle >= m->cycles) return 0;
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
+//% if whole then
     m->at_boundary = handle_gradients;
+//% end
     p->has_served = true;
     GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);

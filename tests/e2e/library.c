@@ -7,7 +7,7 @@
  *   library grad CYCLES FOLDER       own, with the gradient of the output computed here
  *   library grad-resumed CYCLES FOLDER   the same, but loaded again inside the second cycle
  *   library later CYCLES FOLDER      with accumulate { 4, later = { [1] = 3 } }: loaded again inside the second cycle
- *   library misuse | handler | dict | measure | ranks | scaled | short | lost      print "ok"
+ *   library misuse | handler | dict | measure | ranks | windows | scaled | short | lost      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
@@ -330,6 +330,21 @@ static void ranks(looped *m) {
     CHECK(own(m, 0, ACCUMULATE, &e) == 0);
 }
 
+/* With parallel "zero2": each micro-step exchanges its gradients, and no rank has all of them for a handler. */
+static void windows(looped *m) {
+    ga_err e = {0};
+    const looped_batch b = batch_at(m, 0);
+    CHECK(looped_set_gradient_handler(m, doubled, NULL) == GA_INPUT);
+    CHECK(looped_set_gradient_handler(m, NULL, NULL) == 0);
+    for (int k = 0; k < ACCUMULATE; k++) {
+        const int64_t before = looped_count(m)->collectives;
+        CHECK(looped_backward(m, &b, &e) == 0 && looped_count(m)->collectives > before);
+    }
+    looped_discard(m);
+    CHECK(looped_backward(m, &b, &e) == 0 && looped_flush(m, &e) == 1);
+    CHECK(own(m, 0, ACCUMULATE, &e) == 0);
+}
+
 /* With scaler { initial_scale = 1024, growth_interval = 2 }: the scale of the last cycle is counted, and a gradient
  * of the output that overflows is skipped and lowers it. */
 static void scaled(looped *m) {
@@ -414,7 +429,7 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(looped *m); } checks[] = {
         {"misuse", misuse}, {"handler", handler}, {"dict", dict}, {"measure", measure}, {"ranks", ranks},
-        {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
+        {"windows", windows}, {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
     ga_err e = {0};
     looped *m = NULL;
     if (argc < 2) return 2;

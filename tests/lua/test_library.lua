@@ -209,13 +209,21 @@ add("with averages: evaluations use them, as in the program", function(t)
     same(t, drive(t, programs, p, "resumed"), folder)
 end)
 
-add("two ranks: the loop equals train; collectives run only at the boundary", function(t)
-    local text = spec(', tail = "flush"', true) .. 'parallel "ddp"\n'
-    local programs, p = build(t, "library_mpi", text, { comm = "mpi" })
+-- The driver links with a mode's program, runs its epochs to their short cycles, and checks with `command`.
+local function with_ranks(t, mode, command)
+    local text = spec(', tail = "flush"', true) .. ('parallel %q\n'):format(mode)
+    local programs, p = build(t, "library_" .. mode, text, { comm = "mpi" })
     local expected = trained(programs, p, { ranks = 2, cycles = 6, "--threads", 1 })
     same(t, drive(t, programs, p, "next", { ranks = 2, cycles = 6 }), expected, 6)
-    drive(t, programs, p, "ranks", { ranks = 2, bare = true })
+    drive(t, programs, p, command, { ranks = 2, bare = true })
+end
+
+add("two ranks: the loop equals train; collectives run only at the boundary", function(t)
+    with_ranks(t, "ddp", "ranks")
 end)
+
+add("two ranks that divide the gradients: the loop equals train; each micro-step exchanges, no handler is taken",
+    function(t) with_ranks(t, "zero2", "windows") end)
 
 add("the example that comes with a program builds and runs", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -92,9 +92,9 @@ local function library_text(g, config, context, header)
     return sections.render(context.template("program/library.c"), {
         { "head", { header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
             name = name, sizes = text.block(("OUTPUT = %d, TENSORS = %d"):format(outputs, tensor_count(g))),
-            fields = block_of(field_rows(g, config)) } },
+            fields = block_of(field_rows(g, config)), whole = not g.sharded.gradients } },
         { "ranks", { name = name, last_scale = text.block(scaler.last(config, "s->")) } },
-        { "open", { name = name } },
+        { "open", { name = name, whole = not g.sharded.gradients } },
     })
 end
 
@@ -122,23 +122,38 @@ local function by_grad_sections(g, config, target, name)
             scale = text.block(scaler.present(config, "p->m.step.")) } }
 end
 
+-- The lines that start what the last micro-step of a cycle would have started, all buckets or what is collected.
+local function flush_starts(g)
+    if g.sharded.gradients then
+        return block_of(ordered.collect(g.collectives, function(x)
+            return x.beside and ("bucket_start(w, m, %d, false); /* the last micro-step would have done it */")
+                :format(x.bucket - 1)
+        end))
+    end
+    return block_of(#g.collectives == 0 and {} or { ("for (int i = 0; i < %d; i++) bucket_start(w, m, i); "
+        .. "/* the last micro-step would have done it */"):format(#g.collectives) })
+end
+
 -- library_steps.c: micro-batches, the boundary, the spec's own data.
 local function steps_text(g, config, context, header)
     local name, stops = text.ident(config.name), scaler.stops(config)
     local backward_from, backward_by_grad = by_grad_sections(g, config, context.target, name)
+    local whole = not g.sharded.gradients
     return sections.render(context.template("program/library_steps.c"), {
         { "head", { header = text.block(header("library_steps.c",
             "micro-batches and the boundary; part of library.c")) } },
         batch_section(g, name), backward_from,
-        { "bodies", { name = name, has_by_grad = backward_from ~= false } },
-        { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
+        { "bodies", { name = name, has_by_grad = backward_from ~= false, whole = whole } },
+        whole and { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
             by_sum = config.loss.weight == "sum",
             divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } },
         { "micro", { name = name } }, backward_by_grad,
-        { "flush_step", { residues = g.residues, buckets = #g.collectives } },
+        { "flush_step", { residues = g.residues, starts = flush_starts(g) } },
         stops.stops_at_nonfinite and { "check_finite", { hopeless = stops.hopeless, at_least = stops.at_least } },
-        { "boundary", { name = name, stops_at_nonfinite = stops.stops_at_nonfinite, buckets = #g.collectives } },
-        { "own_data", { name = name, handed = handed(g), stops_at_nonfinite = stops.stops_at_nonfinite } },
+        { "boundary", { name = name, stops_at_nonfinite = stops.stops_at_nonfinite, buckets = #g.collectives,
+            whole = whole } },
+        { "own_data", { name = name, handed = handed(g), stops_at_nonfinite = stops.stops_at_nonfinite,
+            whole = whole } },
     })
 end
 
@@ -158,7 +173,8 @@ local function measure_text(g, config, context, header)
     return sections.render(context.template("program/library_measure.c"), {
         { "head", { header = text.block(header("library_measure.c",
             "losses and outputs without training; part of library.c")) } },
-        { "settings", { name = name, scales = text.block(list), groups = count } },
+        { "settings", { name = name, scales = text.block(list), groups = count,
+            whole = not g.sharded.gradients } },
         rule.plateau and { "report", { name = name } }
             or { "no_report", { name = name, schedule = text.comment(rule.name) } },
         { "measure_batch", { name = name, shift = metrics.adds(config, "shift") } },
@@ -176,7 +192,8 @@ local function state_text(g, config, context, header)
     local name = text.ident(config.name)
     return sections.render(context.template("program/library_state.c"), {
         { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
-        { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
+        not g.sharded.gradients and { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
+        { "walk", { name = name } },
         { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil, sharded = g.sharded.state } },
         { "checkpoints", { name = name } },
     })
@@ -218,7 +235,8 @@ function library.render(g, config, context, header, files)
             guard = text.ident(config.name:upper() .. "_H"), name = name, upper = text.ident(config.name:upper()),
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
-        { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state } },
+        { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
+            whole = not g.sharded.gradients } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))
