@@ -111,7 +111,8 @@ function collectives.run(g, config)
             note(start_of(g, bucket, outer, position), "completes", i)
         end
         local kind = bucket.collected and "all_reduce" or reduces.collective
-        g.collectives[#g.collectives + 1] = { kind = kind, bucket = i, n = bucket.n, offset = bucket.offset,
+        g.collectives[#g.collectives + 1] = { kind = kind, role = bucket.collected and "last" or reduces.role,
+            bucket = i, n = bucket.n, offset = bucket.offset,
             wire = not bucket.collected and config.wire or g.real, whole = is_whole(g, bucket) }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
             reason(bucket, kind, config.bucket_elements))

@@ -396,7 +396,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
     local bytes = c.precision == "f64" and 8 or 4
-    c.bucket_elements = parallel.bucket == "25MiB" and 25 * 2 ^ 20 // bytes
+    c.bucket_elements = parallel.bucket == "25MiB" and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)

@@ -96,12 +96,6 @@ local function planned(plan)
     return calls, bytes, gathered
 end
 
-local function all_calls(plan)
-    local sum = 0
-    for _, c in ipairs(plan.collectives) do sum = sum + c.calls end
-    return sum
-end
-
 local function parallel(mode, bucket) return ('parallel { %q, bucket = %q }\n'):format(mode, bucket) end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
@@ -141,10 +135,11 @@ local function collectives_case(t, mode, count, bucket, ranks)
     local programs, p, plan = networked(t, mode, count, bucket, ranks)
     local log = t.temp() .. "/log"
     local result = programs.train(p, { ranks = ranks, "--threads", 1, "--cycles", 3, "--log", log })
-    local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
+    local events, updates, all = t.load("tests/lua/json.lua").lines(host.read(log)), 0, 0
+    for _, c in ipairs(plan.collectives) do all = all + c.calls end
     for _, event in ipairs(events) do
         if event.event == "update" then
-            t.equal({ event.collectives, event.comm_bytes }, { all_calls(plan), plan.totals.comm_bytes_per_cycle },
+            t.equal({ event.collectives, event.comm_bytes }, { all, plan.totals.comm_bytes_per_cycle },
                 "cycle " .. event.cycle)
             updates = updates + 1
         end
@@ -168,13 +163,42 @@ add("collectives of every cycle are those of the plan", function(t)
     for _, count in ipairs { 1, 4 } do
         local one = collectives_case(t, "zero1", count, "25MiB", 2)
         t.equal(one.totals.comm_bytes_per_cycle, 2 * bytes)
-    end
-    collectives_case(t, "zero1", 4, "2KiB", 2)
-    for _, count in ipairs { 1, 4 } do
-        local one = collectives_case(t, "zero2", count, "25MiB", 2)
+        one = collectives_case(t, "zero2", count, "25MiB", 2)
         t.equal(one.totals.comm_bytes_per_cycle, (count + 1) * bytes)
     end
+    collectives_case(t, "zero1", 4, "2KiB", 2)
     collectives_case(t, "zero2", 4, "2KiB", 2)
+end)
+
+-- In the text each kind of exchange has its number and its bytes.
+add("the plan says that only zero2 exchanges gradients in each micro-step", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/network_text.lua"
+    local function network(mode)
+        t.write(path, spec(4, parallel(mode, "25MiB")))
+        return t.match(programs.gagen { "plan", path }.out, "\nnetwork +(.-)\nboundary"):gsub("  +", " ")
+    end
+    t.equal((network "zero1"), [[
+3 collectives per update, 24,320 bytes in buckets; none in other micro-steps
+ reduce_scatter in last f32, 12,160 bytes
+ small in boundary f64, 48 bytes
+ all_gather in boundary f32, 12,160 bytes]])
+    t.equal((network "zero2"), [[
+6 collectives per update, 60,800 bytes in buckets; each micro-step has 1
+ reduce_scatter in every f32, 12,160 bytes, 4 times
+ small in boundary f64, 48 bytes
+ all_gather in boundary f32, 12,160 bytes]])
+end)
+
+-- A layer of 64 x 110,000 weights is larger than four such parts on their way.
+add("a bucket that is larger than the default 25 MiB travels in pieces", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/large_bucket.lua"
+    t.write(path, (spec(1, 'parallel "ddp"\n'):gsub('linear "in" { 24 }', 'linear "wide" { 110000 }, %0')))
+    for _, arena in ipairs(programs.plan({ name = "large_bucket", spec = path }).arenas) do
+        if arena.name == "wires" then return t.equal(arena.bytes, 4 * 25 * 1024 * 1024) end
+    end
+    error("no arena for parts on their way")
 end)
 
 add("no collective outside the boundary", function(t)

@@ -100,17 +100,16 @@ local function add_parameter(g, param, list)
     end
 end
 
--- The exchanges of an update, and the bytes of the large ones.
+-- The exchanges of an update, each with its calls, and the bytes of the large ones.
 local function collectives_of(g, config, size)
     local list, sum = {}, 0
-    local function add(kind, role, dtype, bytes, calls)
-        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls or 1 }
-        if kind ~= "small" then sum = sum + bytes * (calls or 1) end
+    local function add(kind, role, dtype, bytes)
+        local calls = role == "every" and g.accumulate or 1
+        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls }
+        if kind ~= "small" then sum = sum + calls * bytes end
     end
-    local last = g.accumulate == 1 and "only" or "last"
     for _, x in ipairs(g.collectives) do
-        add(x.kind, x.window and config.mode.reduces.role or last, x.wire, x.n * (x.wire == g.real and size or 2),
-            x.window and g.accumulate)
+        add(x.kind, g.accumulate == 1 and "only" or x.role, x.wire, x.n * (x.wire == g.real and size or 2))
     end
     for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
     for _, x in ipairs(g.collectives) do
@@ -184,6 +183,26 @@ local commas = text.commas
 
 local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried into the next" }
 
+-- The lines about what goes over the ranks in an update.
+local function network_lines(facts, line)
+    local all, every = 0, 0
+    for _, x in ipairs(facts.collectives) do
+        all, every = all + x.calls, every + (x.role == "every" and 1 or 0)
+    end
+    line("%-12s%d collectives per update, %s bytes in buckets; %s", "network", all,
+        commas(facts.totals.comm_bytes_per_cycle),
+        every > 0 and ("each micro-step has %d"):format(every) or "none in other micro-steps")
+    for _, x in ipairs(facts.collectives) do
+        line("  %-14s in %-10s %s, %s bytes%s", x.kind, x.role, x.dtype, commas(x.bytes),
+            x.calls > 1 and (", %d times"):format(x.calls) or "")
+    end
+    local d = facts.division
+    if d.ranks > 1 then
+        line("  %d ranks: the fullest has %s of %s trained elements, %.2f times the mean", d.ranks, commas(d.most),
+            commas(math.tointeger(d.mean * d.ranks)), d.most / d.mean)
+    end
+end
+
 local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }
 
 local KERNELS = { { name = true, least = 18 }, { least = 10 }, { least = 8, right = true },
@@ -228,19 +247,7 @@ function plan.text(facts, width)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else
-        local calls, every = 0, false
-        for _, x in ipairs(facts.collectives) do calls, every = calls + x.calls, every or x.role == "every" end
-        line("%-12s%d collectives per update, %s bytes in buckets%s", "network", calls,
-            commas(facts.totals.comm_bytes_per_cycle), every and "" or "; none in other micro-steps")
-        for _, x in ipairs(facts.collectives) do
-            line("  %-14s in %-10s %s, %s bytes%s", x.kind, x.role == "every" and "each" or x.role, x.dtype,
-                commas(x.bytes), x.calls > 1 and (", %d times"):format(x.calls) or "")
-        end
-        local d = facts.division
-        if d.ranks > 1 then
-            line("  %d ranks: the fullest has %s of %s trained elements, %.2f times the mean", d.ranks, commas(d.most),
-                commas(math.tointeger(d.mean * d.ranks)), d.most / d.mean)
-        end
+        network_lines(facts, line)
     end
     line("%-12s%s: %s", "boundary", facts.update.form, facts.update.why)
     line("%-12s%s", "outside", table.concat(facts.outside, "; "))
