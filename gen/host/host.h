@@ -16,16 +16,16 @@
  *                          through a temporary name and rename; never follows a link
  *   link(target, path)     "written" or "unchanged"; replaces only a symbolic link
  *   lock(path)             the file, made if it is not there, as an object: take("shared") or take("alone") locks it
- *                          for this process: true; false, holder if another process has it. release() gives the
- *                          lock back until the next take(), close() for good, as does the end of the process; so
- *                          does, by the rules of POSIX, whatever else opens and closes the file in this process
+ *                          for this process: true; false, holder if another process has it. release() gives the lock
+ *                          back until the next take(), close() for good, as does the end of the process; so does, by
+ *                          the rules of POSIX, whatever else opens and closes the file in this process
  *   lock_holder(path)      the process that keeps others from having the file alone, or false: { process = its
  *                          number, name = of its program, or nil, alone = boolean }
  *   pause(seconds)         waits
  *   sha256(text)           64 hexadecimal digits
- *   json(value)            text, keys sorted, two spaces; a table with [1] is an array, an empty
- *                          one is an object unless its metatable has array = true; numbers that
- *                          are not finite become "nan", "inf", "-inf"
+ *   json(value)            text, keys sorted, two spaces; a table with [1] is an array, an empty one is an object
+ *                          unless its metatable has array = true; numbers that are not finite become "nan", "inf",
+ *                          "-inf"
  *   parse_json(text)       the value: objects and arrays are tables, null is nil
  *   temporary()            a new folder below $TMPDIR or /tmp, for this user alone
  *   embedded(name)         content of gen/..., templates/..., runtime/... or specs/...; raises if unknown.
@@ -34,33 +34,29 @@
  *   evaluate { path=, text=, words= }   events, or nil, diagnostic (format: gen/spec/record.lua)
  *   csv_line(path)         array of the cells of the first line, each of 255 bytes at most
  *   csv_columns { files=, header=, columns=, rows=, numbers=, categories=, fold=, of=, seed=, eval_rows= }
- *                          of each of the `columns`, over the training rows: { mean=, std=, low=, high= }
- *                          where `numbers` has true, { values= in the order of their appearance, others=
- *                          { { text=, file= (from 1), line= } } of the other rows } where `categories` has;
- *                          rows beyond `rows` and those of the split (runtime/data/data.h) are others
- *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, own=, header=,
- *               real_target=, scale=, allowed= }
- *                          reads and checks data files whole: { count = of each file, bytes = what a
- *                          program takes for them, fields = { { name=, ids=, shape=, low=, high=,
- *                          largest_negative=, element= } }, vocabulary = the bytes of a text }. A real target of
- *                          csv has odd=, its first value that is no class number, odd_file= (from 1) and
- *                          odd_line=. kind: a word of `data`; targets: files of idx and npy; real: "f32" or
- *                          "f64"; target: column of csv from 1, one of `columns`; inputs: place of each
- *                          column in a row, from 0, or -1, without it all but the target; categories: true
- *                          for columns of text; own: the number of the field, from 1, that a category is, or
- *                          0; real_target: targets of csv are no classes, even if all are whole; scale: of
- *                          csv; allowed: bytes that a text may hold
- *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits,
- *                          packed. bytes: the ids of the 256 bytes; merges: left, right and joined id,
- *                          the first learned first; both packed as integers of 32 bits
+ *                          of each of the `columns`, over the training rows: { mean=, std=, low=, high= } where
+ *                          `numbers` has true, { values= in the order of their appearance, others= { { text=, file=
+ *                          (from 1), line= } } of the other rows } where `categories` has; rows beyond `rows` and
+ *                          those of the split (runtime/data/data.h) are others
+ *   data_scan { kind=, files=, targets=, real=, target=, columns=, inputs=, categories=, own=, header=, real_target=,
+ *               scale=, allowed= }
+ *                          reads and checks data files whole: { count = of each file, bytes = what a program takes
+ *                          for them, fields = { { name=, ids=, shape=, low=, high=, largest_negative=, element= } },
+ *                          vocabulary = the bytes of a text }. A real target of csv has odd=, its first value that is
+ *                          no class number, odd_file= (from 1) and odd_line=. kind: a word of `data`; targets: files
+ *                          of idx and npy; real: "f32" or "f64"; target: column of csv from 1, one of `columns`;
+ *                          inputs: place of each column in a row, from 0, or -1, without it all but the target;
+ *                          categories: true for columns of text; own: the number of the field, from 1, that a
+ *                          category is, or 0; real_target: targets of csv are no classes, even if all are whole;
+ *                          scale: of csv; allowed: bytes that a text may hold
+ *   byte_pairs(bytes, merges)   the tokenizer of GPT-2: a function from text, UTF-8, to ids of 16 bits, packed. bytes:
+ *                          ids of the 256 bytes; merges: left, right, joined id in learned order, packed, 32 bits each
  *   word_pieces(list, unknown)  the tokenizer of BERT's uncased models: a function from text, UTF-8, to
  *                          ids of 32 bits, packed. list: the texts of ids 0, 1, ...; unknown: an id
- *   division(buckets, starts, ranks)   how buckets of the flat space are divided over ranks (runtime/ranks/shard.h): of
- *                          each bucket { offset, n, whole } its ranks + 1 cuts, from its beginning; starts: the first
- *                          elements of tensors in whole buckets
- *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64",
- *                          that lie in two texts from the bytes at_x and at_y on (from 1), NaN if one
- *                          is; and the largest |y|, NaN apart
+ *   division(buckets, starts, ranks)   of each bucket { offset, n, whole } the ranks + 1 cuts, from its beginning;
+ *                          starts: first elements of tensors in whole buckets (runtime/ranks/shard.h)
+ *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64", that lie in two
+ *                          texts from bytes at_x and at_y on (from 1), NaN if one is; the largest |y| that is no NaN
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it

@@ -27,7 +27,7 @@ local function class(name, text, gagen, note, program)
         program or text), gagen = gagen, note = note }
 end
 
-local ODD = "eval has a target of whole numbers, train has others"
+local ODD = "@:4: the target is %s, expected a class number, whole, from 0 to 2^31-1"
 
 -- Damages of the header: gagen compares with the first file, a program with the names that it knows.
 local function header(name, text, column, found, expected, program)
@@ -91,10 +91,9 @@ local NAMED = {
     { "a quote open in the last cell", GOOD:sub(1, -3) .. '"0', "@:5: column 4: found a quote that is never closed" },
     { "text behind a quote", line(4, '3,4,"red"x,2'), "@:4: column 3: found text behind a closing quote" },
     { "a quote inside a cell", line(4, '3,4,re"d,2'), "@:4: column 3: found a quote inside a cell" },
-    class("a class below 0", "-1", ODD, "@:4: the target is -1"), class("half a class", "1.5", ODD,
-        "@:4: the target is 1.5"),
+    class("a class below 0", "-1", ODD:format "-1"), class("half a class", "1.5", ODD:format "1.5"),
     class("a class too large", "3", "4: loss: the model gives 3 classes, the data has the class 3", "@:4: found 3"),
-    class("a class beyond 2^31", "1e10", ODD, "@:4: the target is 10000000000", "1e+10"),
+    class("a class beyond 2^31", "1e10", ODD:format "10000000000", nil, "1e+10"),
     { "a word as a class", line(4, "3,4,red,two"), "@:4: column 4: found 'two', " .. NUMBER },
     { "cut in a row", GOOD:sub(1, -4), "@:5: 3 columns found, 4 expected" },
     { "cut before the last cell", GOOD:sub(1, -3), "@:5: column 4: found an empty cell, expected a number" },
