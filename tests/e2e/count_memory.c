@@ -1,6 +1,6 @@
 /* count_memory.c: linked into a program with --wrap, it counts what program and runtime ask of the
- * allocators, before and after the line `ready`, and says it at the end; with STOP_AT_READY in the
- * environment that is at `ready`. */
+ * allocators, before and after the line `ready`, and says it at the end, with the most memory that was resident;
+ * with STOP_AT_READY in the environment that is at `ready`. */
 #define _GNU_SOURCE
 #include "runtime/base/ga.h"
 #include "runtime/base/rng.h"
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct {
@@ -78,4 +79,6 @@ void __wrap_ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed,
 __attribute__((destructor)) static void say_counts(void) {
     dprintf(STDERR_FILENO, "counted: %zu bytes in %d mappings, %d calls, %d after ready\n", counted.mapped,
             counted.maps, counted.calls, counted.late);
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) == 0) dprintf(STDERR_FILENO, "resident: %ld KiB at most\n", used.ru_maxrss);
 }
