@@ -7,12 +7,6 @@ double $(name)_lr(const $name *p, int group, int64_t update) {
     return group >= 0 && group < $groups && update > 0 ? SCALES[group] * $(name)_model_lr(&p->m, update - 1) : 0;
 }
 
-int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
-    p->handler = f;
-    p->context = context;
-    return 0;
-}
-
 //@ report(name)
 int $(name)_report($name *p, double metric, ga_err *e) { return $(name)_model_report(&p->m, metric, e); }
 

@@ -16,6 +16,7 @@ static void describe($name *p) {
         }
 }
 
+//@ walk(name)
 /* Parameter i, iteration l as f32 in `values` (all of them one behind the other). */
 static ga_tensor tensor_of(const $name *p, int i, int l, char name[GA_NAME_MAX]) {
     const ga_param *q = &p->m.saved.parameters.params[i];

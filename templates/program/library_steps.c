@@ -80,7 +80,22 @@ static void own_evaluation(ga_worker *w, void *arg) {
     evaluate(w, &p->m, &b);
 }
 
+//@ no_handler(name, modes)
+int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context, ga_err *e) {
+    (void)p, (void)context;
+    if (!f) return 0;
+    return ga_fail(e, GA_INPUT, "set_gradient_handler: a rank has only its own part of the gradients, and a handler "
+                   "needs whole ones: generate the program with parallel $modes");
+}
+
 //@ handler(name, half_sums, scattered, by_sum, divisor)
+int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context, ga_err *e) {
+    (void)e;
+    p->handler = f;
+    p->context = context;
+    return 0;
+}
+
 static void multiply_gradient(model *m, double by) {
     if (by == 1) return;
 //% if half_sums then
@@ -169,14 +184,15 @@ int $(name)_backward_by_grad($name *p, const $(name)_batch *b, const float *d_ou
 //% end
 }
 
-//@ flush_step(residues, buckets)
+//@ flush_step(residues, starts)
 static void flush_step(ga_worker *w, void *arg) {
     model *m = arg;
 //% if residues then
     settle(w, m->flat_g, m->flat_residue);
 //% end
-//% if buckets > 0 then
-    for (int i = 0; i < $buckets; i++) bucket_start(w, m, i); /* the last micro-step would have done it */
+//% if starts.text ~= "" then
+    /* the last micro-step would have done it */
+    $starts
 //% end
     boundary(w, m);
 }
@@ -191,13 +207,15 @@ static int check_finite(const model *m, ga_err *e) {
     return 0;
 }
 
-//@ boundary(name, stops_at_nonfinite, buckets)
+//@ boundary(name, stops_at_nonfinite, buckets, handles)
 bool $(name)_accumulation_boundary(const $name *p) { return p->m.count.r == 0; }
 bool $(name)_should_step(const $name *p) { return p->m.count.r > 0 && ga_cycle_boundary(&p->m.count); }
 
 static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     model *m = &p->m;
+//% if handles then
     m->at_boundary = handle_gradients;
+//% end
     if (p->by_grad) { /* so that decide() divides by nothing */
         m->sums[SUM_WEIGHT] = m->nominal / ga_comm_size(m->comm);
         m->sums[SUM_LOSS] = 0;
@@ -222,13 +240,13 @@ void $(name)_zero_grad($name *p) { (void)p; }
 void $(name)_discard($name *p) {
     model *m = &p->m;
 //% if buckets > 0 then
-    for (int i = 0; i < $buckets && $(name)_should_step(p); i++) ga_comm_wait(m->comm, i, NULL);
+    for (int i = 0; i < $buckets; i++) ga_comm_wait(m->comm, i, NULL);
 //% end
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
     ga_cycle_discard(&m->count);
 }
 
-//@ own_data(name, handed, stops_at_nonfinite)
+//@ own_data(name, handed, stops_at_nonfinite, handles)
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
     model *m = &p->m;
     if (p->left == 0 && ga_loader_place(m->loader).epoch != p->epoch) {
@@ -256,7 +274,9 @@ int $(name)_cycle($name *p, ga_err *e) {
     if (m->count.cycle >= m->cycles) return 0;
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
+//% if handles then
     m->at_boundary = handle_gradients;
+//% end
     p->has_served = true;
     GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
