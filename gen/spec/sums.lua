@@ -9,8 +9,7 @@ local KAHAN = { expected = 'accum = "f32"' }
 
 -- The words that exclude accum = "kahan": { whether the spec has it, its name, the reason }.
 function KAHAN.conflicts(c)
-    local sharded = c.mode.sharded
-    return { { sharded and sharded.gradients, ("parallel %q"):format(c.parallel),
+    return { { c.mode.sharded.gradients, ("parallel %q"):format(c.parallel),
         "sums of each micro-step are added to the parts of all ranks" } }
 end
 

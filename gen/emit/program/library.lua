@@ -154,7 +154,9 @@ end
 
 -- The function that sets a handler, and what calls it.
 local function handler_section(g, config, name)
-    if not handles(g) then return { "no_handler", { name = name, modes = text.block(modes_with_handlers(config)) } } end
+    if not handles(g) then
+        return { "no_handler", { name = name, modes = text.block(modes_with_handlers(config)) } }
+    end
     return { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
         by_sum = config.loss.weight == "sum",
         divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } }
