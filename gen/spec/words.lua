@@ -27,10 +27,10 @@ words.MOST_CYCLES = 9007199254740992
 
 local MODES, METRICS = catalog.load().modes, catalog.load().metrics
 
--- "NAME": its meaning, for each metric of an evaluation.
-local function metrics_text()
-    return table.concat(ordered.collect(METRICS.keys, function(name)
-        return ("\"%s\": %s"):format(name, METRICS:get(name).doc)
+-- "NAME": its meaning, for each of these entries of the catalog.
+local function meanings(entries)
+    return table.concat(ordered.collect(entries.keys, function(name)
+        return ("\"%s\": %s"):format(name, entries:get(name).doc)
     end), "; ")
 end
 
@@ -183,14 +183,16 @@ words.list = {
         field("preset", "str", { values = { "torch" },
             doc = "other defaults: those of torch's GradScaler, growth_interval 2000, hysteresis 1, no limits" }),
     } },
-    { name = "parallel", example = 'parallel { "ddp", ranks = 2, bucket = "4MiB" }',
+    { name = "parallel", example = 'parallel { "zero1", ranks = 2, bucket = "4MiB" }',
       doc = "several processes", fields = {
         field("mode", "str", { position = 1, default = MODES.default, values = MODES.keys,
-            doc = "how the work is shared" }),
+            doc = "how the work is shared; " .. meanings(MODES) }),
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
-        field("bucket", "size", { default = "25MiB", doc = "gradient that one collective sums" }),
+        field("bucket", "size", { default = "25MiB", doc = "most of the gradient that one collective sums, in "
+            .. "elements or bytes; at least one parameter or layer" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
-            doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; sums are f32" }),
+            doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
+                .. "sums are f32, parameters are gathered in full" }),
         field("overlap", "bool", { default = true, doc = "false: no sum over the processes runs beside the backward "
             .. "pass" }),
         field("force_outputs_fp32", "bool", { default = false,
@@ -230,7 +232,7 @@ words.list = {
             doc = "cycles between evaluations, or \"epoch\"" }),
         field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
         field("metrics", "table", { default = { "loss" },
-            doc = "some of " .. metrics_text() .. "; NAME = function(out, batch) ... end, or NAME = { function, better "
+            doc = "some of " .. meanings(METRICS) .. "; NAME = function(out, batch) ... end, or NAME = { function, better "
                 .. "= \"higher\" } where less is not better: the mean of the values that it gives for each row, or for "
                 .. "places of rows; a value weighs as the loss of its place, or as those of its row" }),
     } },

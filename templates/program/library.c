@@ -1,4 +1,4 @@
-//@ head(header, name, sizes, fields, whole)
+//@ head(header, name, sizes, fields, handles)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -8,7 +8,7 @@ $header
 #include "runtime/ranks/collect.h"
 
 /* step.c includes this file for libNAME.a; $(name).h says what each function does. */
-enum { $sizes }; /* elements of the model's output; parameters, each iteration apart */
+$sizes
 enum { BY_GRAD = -1 }; /* the weight of a cycle of backward_by_grad, where the gradient has its weight from outside */
 
 struct $name {
@@ -22,7 +22,7 @@ struct $name {
     bool has_served;
     bool by_grad;          /* of the present cycle's micro-steps: the weight is BY_GRAD until the boundary */
     real *d_output;        /* where backward_by_grad starts */
-//% if whole then
+//% if handles then
     $(name)_handler *handler;
     void *context;
     ga_tensor *gradients;
@@ -79,9 +79,9 @@ const $(name)_counters *$(name)_count($name *p) {
     return &p->counters;
 }
 
-//@ open(name, whole)
+//@ open(name, handles)
 static int open_record($name **out, ga_err *e) {
-//% if whole then
+//% if handles then
     const size_t tensors = TENSORS, page = 4096;
     const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + tensors * (sizeof(ga_tensor) + GA_NAME_MAX) +
         FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
@@ -95,7 +95,7 @@ static int open_record($name **out, ga_err *e) {
     if (!p) return GA_BUG;
     p->own = ga_take(&a, BATCH_BYTES, 64, e);
     p->served = ga_take(&a, BATCH_BYTES, 64, e);
-//% if whole then
+//% if handles then
     p->gradients = ga_take(&a, tensors * sizeof *p->gradients, 64, e);
     p->names = ga_take(&a, tensors * sizeof *p->names, 64, e);
 //% end
@@ -124,7 +124,7 @@ int $(name)_open($name **out, const $(name)_options *o, ga_err *e) {
     }
     p->folder = o->checkpoint;
     p->epoch = ga_loader_place(p->m.loader).epoch;
-//% if whole then
+//% if handles then
     describe(p);
 //% end
     *out = p;

@@ -51,7 +51,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
-//@ functions(name, half_sums, scattered, whole)
+//@ functions(name, half_sums, scattered, handles)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);
@@ -85,16 +85,16 @@ int $(name)_cycle($name *m, ga_err *e);
 double $(name)_lr(const $name *m, int group, int64_t update);
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
-//% if half_sums then
+//% if not handles then
+/* Here there can be none, since no rank has whole gradients: GA_INPUT. */
+//% elseif half_sums then
 /* Called at boundaries only, by one thread: mean gradients as bf16, the upper 16 bits of an f32, before clipping, in
  * place. A negative return ends the step. NULL: none. */
 //% else
 /* Called at boundaries only, by one thread, when gradients are summed over the ranks: mean gradients,
  * before clipping, in place; their weight is one more small sum. A negative return ends the step. NULL: none. */
 //% end
-//% if not whole then
-/* No rank has room for all gradients, so a handler is refused with GA_INPUT. */
-//% elseif scattered then
+//% if scattered and handles then
 /* Each rank has the sums of its own part of the gradients, and gathers all of them for a handler: so all ranks set one,
  * or none. */
 //% end

@@ -1,21 +1,10 @@
 //@ head(header)
 $header
 
-//@ settings(name, scales, groups, whole)
+//@ settings(name, scales, groups)
 double $(name)_lr(const $name *p, int group, int64_t update) {
     static const double SCALES[] = {$scales}; /* of each group of parameters */
     return group >= 0 && group < $groups && update > 0 ? SCALES[group] * $(name)_model_lr(&p->m, update - 1) : 0;
-}
-
-int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
-//% if whole then
-    p->handler = f;
-    p->context = context;
-    return 0;
-//% else
-    (void)p, (void)context;
-    return f ? GA_INPUT : 0;
-//% end
 }
 
 //@ report(name)

@@ -59,7 +59,7 @@ static void backward_from(ga_worker *w, model *m, const batch *b, ga_role role) 
     ga_barrier(w);
 }
 
-//@ bodies(name, has_by_grad, whole)
+//@ bodies(name, has_by_grad)
 static void own_step(ga_worker *w, void *arg) {
     $name *p = arg;
     model *m = &p->m;
@@ -72,9 +72,6 @@ static void own_step(ga_worker *w, void *arg) {
 //% else
     backward(w, m, &b, role);
 //% end
-//% if not whole then
-    buckets_finish(w, m);
-//% end
 }
 
 static void own_evaluation(ga_worker *w, void *arg) {
@@ -83,7 +80,19 @@ static void own_evaluation(ga_worker *w, void *arg) {
     evaluate(w, &p->m, &b);
 }
 
+//@ no_handler(name)
+int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
+    (void)p, (void)context;
+    return f ? GA_INPUT : 0;
+}
+
 //@ handler(name, half_sums, scattered, by_sum, divisor)
+int $(name)_set_gradient_handler($name *p, $(name)_handler *f, void *context) {
+    p->handler = f;
+    p->context = context;
+    return 0;
+}
+
 static void multiply_gradient(model *m, double by) {
     if (by == 1) return;
 //% if half_sums then
@@ -178,7 +187,10 @@ static void flush_step(ga_worker *w, void *arg) {
 //% if residues then
     settle(w, m->flat_g, m->flat_residue);
 //% end
+//% if starts.text ~= "" then
+    /* the last micro-step would have done it */
     $starts
+//% end
     boundary(w, m);
 }
 
@@ -192,13 +204,13 @@ static int check_finite(const model *m, ga_err *e) {
     return 0;
 }
 
-//@ boundary(name, stops_at_nonfinite, buckets, whole)
+//@ boundary(name, stops_at_nonfinite, buckets, handles)
 bool $(name)_accumulation_boundary(const $name *p) { return p->m.count.r == 0; }
 bool $(name)_should_step(const $name *p) { return p->m.count.r > 0 && ga_cycle_boundary(&p->m.count); }
 
 static int pass_boundary($name *p, void (*body)(ga_worker *, void *), ga_err *e) {
     model *m = &p->m;
-//% if whole then
+//% if handles then
     m->at_boundary = handle_gradients;
 //% end
     if (p->by_grad) { /* so that decide() divides by nothing */
@@ -225,13 +237,13 @@ void $(name)_zero_grad($name *p) { (void)p; }
 void $(name)_discard($name *p) {
     model *m = &p->m;
 //% if buckets > 0 then
-    for (int i = 0; i < $buckets && $(name)_should_step(p); i++) ga_comm_wait(m->comm, i, NULL);
+    for (int i = 0; i < $buckets; i++) ga_comm_wait(m->comm, i, NULL);
 //% end
     for (int i = 0; i < SUMS; i++) m->sums[i] = 0;
     ga_cycle_discard(&m->count);
 }
 
-//@ own_data(name, handed, stops_at_nonfinite, whole)
+//@ own_data(name, handed, stops_at_nonfinite, handles)
 int $(name)_next($name *p, $(name)_batch *b, ga_err *e) {
     model *m = &p->m;
     if (p->left == 0 && ga_loader_place(m->loader).epoch != p->epoch) {
@@ -259,7 +271,7 @@ int $(name)_cycle($name *p, ga_err *e) {
     if (m->count.cycle >= m->cycles) return 0;
     const int batches = ga_loader_cycle(m->loader, e);
     if (batches < 0) return batches;
-//% if whole then
+//% if handles then
     m->at_boundary = handle_gradients;
 //% end
     p->has_served = true;

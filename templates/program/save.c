@@ -73,13 +73,22 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
     return ga_loader_seek(m->loader, (ga_place){s.epoch, s.position, s.cycle, s.r}, e);
 }
 
-//@ save(name, device)
+//@ arrive()
+/* Waits until this rank's gradients are the sums of all micro-steps so far. */
+static int gradients_arrive(model *m, ga_err *e) {
+    for (int i = 0; i < m->division.count; i++) GA_TRY(ga_comm_wait(m->comm, i, e));
+    return 0;
+}
+
+//@ save(name, device, windows)
 int $(name)_model_save(model *m, ga_err *e) {
     if (!m->checkpoint) return 0;
     char path[GA_PATH_MAX];
     const double start = ga_clock();
 //% if device then
     GA_TRY($(name)_model_download(m, e));
+//% elseif windows then
+    GA_TRY(gradients_arrive(m, e));
 //% end
     const ga_ckpt_state s = state_of(m);
     GA_TRY(ga_ckpt_save(m->checkpoint, &s, path, e));
@@ -87,7 +96,7 @@ int $(name)_model_save(model *m, ga_err *e) {
     return 0;
 }
 
-//@ save_to(name)
+//@ save_to(name, windows)
 #ifdef GA_LIBRARY
 /* In a folder that is open only meanwhile. served: the loader's rows were trained on; else the caller's,
  * and the cycle stands at the beginning of an epoch. */
@@ -100,6 +109,9 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
         s.epoch = 0;
         s.position = s.r;
     }
+//% if windows then
+    GA_TRY(gradients_arrive(m, e));
+//% end
     GA_TRY(ga_arena_open(&a, "saving", (ga_ckpt_bytes(&c) + 4095) / 4096 * 4096, e));
     int code = ga_ckpt_open(&checkpoint, &c, &a, e);
     if (code >= 0) code = ga_ckpt_save(checkpoint, &s, NULL, e);
@@ -109,7 +121,7 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, device, ranks, in_place, elements, scaled, scale, last_scale)
+//@ dump(name, device, windows, ranks, in_place, elements, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     char path[GA_PATH_MAX];
 //% if ranks then
@@ -117,6 +129,8 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
 //% end
 //% if device then
     GA_TRY($(name)_model_download(m, e));
+//% elseif windows then
+    GA_TRY(gradients_arrive(m, e));
 //% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
     GA_TRY(ga_shard_save(m->comm, path, &m->saved.parameters, 1, e));

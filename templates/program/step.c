@@ -69,7 +69,7 @@ static void micro(ga_worker *w, model *m, int k, ga_role role) {
 
 $functions
 
-//@ bodies(chunked, windows)
+//@ bodies(chunked)
 typedef struct micro_call {
     model *m;
     int k;
@@ -79,9 +79,6 @@ typedef struct micro_call {
 static void micro_step(ga_worker *w, void *arg) {
     const micro_call *call = arg;
     micro(w, call->m, call->k, call->role);
-//% if windows then
-    buckets_finish(w, call->m); /* the sums may be saved next */
-//% end
 }
 
 static void boundary_step(ga_worker *w, void *arg) { boundary(w, arg); }

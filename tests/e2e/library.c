@@ -3,11 +3,13 @@
  *   library next CYCLES FOLDER       the program's own rows
  *   library cycles CYCLES FOLDER     whole cycles
  *   library resumed CYCLES FOLDER    own, but saved, closed and loaded again inside the second cycle
+ *   library loaded CYCLES FOLDER     own, but saved and loaded again inside the second cycle
  *   library averages CYCLES FOLDER   own, measuring after each cycle
  *   library grad CYCLES FOLDER       own, with the gradient of the output computed here
  *   library grad-resumed CYCLES FOLDER   the same, but loaded again inside the second cycle
+ *   library dropped CYCLES FOLDER    own, behind micro-steps that are discarded and a full cycle that is
  *   library later CYCLES FOLDER      with accumulate { 4, later = { [1] = 3 } }: loaded again inside the second cycle
- *   library misuse | handler | dict | measure | ranks | windows | scaled | short | lost      print "ok"
+ *   library misuse | handler | whole | dict | measure | ranks | scaled | short | lost      print "ok"
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 
@@ -105,14 +107,29 @@ static int open_again(looped **m, const looped_options *o, ga_err *e) {
     return looped_open(m, &again, e);
 }
 
+static int loaded(looped *m, int64_t to, const char *folder, ga_err *e) {
+    GA_TRY(own(m, 0, ACCUMULATE + 2, e));
+    GA_TRY(looped_save(m, folder, e));
+    GA_TRY(own(m, ACCUMULATE + 2, 2 * ACCUMULATE + 1, e)); /* lost again */
+    GA_TRY(looped_load(m, "latest", e));
+    return own(m, ACCUMULATE + 2, to, e);
+}
+
 static int resumed(looped **m, const looped_options *o, int64_t cycles, const char *folder, ga_err *e) {
-    GA_TRY(own(*m, 0, ACCUMULATE + 2, e));
-    GA_TRY(looped_save(*m, folder, e));
-    GA_TRY(own(*m, ACCUMULATE + 2, 2 * ACCUMULATE + 1, e)); /* lost again */
-    GA_TRY(looped_load(*m, "latest", e));
-    GA_TRY(own(*m, ACCUMULATE + 2, ACCUMULATE + 3, e));
+    GA_TRY(loaded(*m, ACCUMULATE + 3, folder, e));
     GA_TRY(open_again(m, o, e));
     return own(*m, ACCUMULATE + 3, cycles * ACCUMULATE, e);
+}
+
+static int dropped(looped *m, int64_t cycles, ga_err *e) {
+    for (int count = 1; count <= ACCUMULATE; count += ACCUMULATE - 1) {
+        for (int k = 0; k < count; k++) {
+            const looped_batch b = batch_at(m, 7 + k);
+            GA_TRY(looped_backward(m, &b, e));
+        }
+        looped_discard(m);
+    }
+    return own(m, 0, cycles * ACCUMULATE, e);
 }
 
 static int by_grad_resumed(looped **m, const looped_options *o, int64_t cycles, ga_err *e) {
@@ -224,9 +241,18 @@ static void handler(looped *m) {
     looped *other;
     CHECK(looped_open(&other, NULL, &e) == 0 && own(other, 0, ACCUMULATE, &e) == 0);
     CHECK(fabs(twice - 2 * looped_count(other)->grad_norm) < 1e-6 * twice);
-    looped_set_gradient_handler(other, refuses, NULL);
+    CHECK(looped_set_gradient_handler(other, refuses, NULL) == 0);
     FAILS(own(other, 0, ACCUMULATE, &e), "no fc1.weight today");
     looped_close(other);
+}
+
+/* Where a rank has only its own part of the gradients. */
+static void whole(looped *m) {
+    ga_err e = {0};
+    seen s = {0};
+    CHECK(looped_set_gradient_handler(m, doubled, &s) == GA_INPUT);
+    CHECK(looped_set_gradient_handler(m, NULL, NULL) == 0);
+    CHECK(own(m, 0, ACCUMULATE, &e) == 0 && s.tensors == 0);
 }
 
 static int zero(void *context, ga_tensor *t) {
@@ -330,21 +356,6 @@ static void ranks(looped *m) {
     CHECK(own(m, 0, ACCUMULATE, &e) == 0);
 }
 
-/* With parallel "zero2": each micro-step exchanges its gradients, and no rank has all of them for a handler. */
-static void windows(looped *m) {
-    ga_err e = {0};
-    const looped_batch b = batch_at(m, 0);
-    CHECK(looped_set_gradient_handler(m, doubled, NULL) == GA_INPUT);
-    CHECK(looped_set_gradient_handler(m, NULL, NULL) == 0);
-    for (int k = 0; k < ACCUMULATE; k++) {
-        const int64_t before = looped_count(m)->collectives;
-        CHECK(looped_backward(m, &b, &e) == 0 && looped_count(m)->collectives > before);
-    }
-    looped_discard(m);
-    CHECK(looped_backward(m, &b, &e) == 0 && looped_flush(m, &e) == 1);
-    CHECK(own(m, 0, ACCUMULATE, &e) == 0);
-}
-
 /* With scaler { initial_scale = 1024, growth_interval = 2 }: the scale of the last cycle is counted, and a gradient
  * of the output that overflows is skipped and lowers it. */
 static void scaled(looped *m) {
@@ -419,7 +430,9 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
     if (strcmp(what, "averages") == 0) code = averages(*m, cycles, e);
     if (strcmp(what, "grad") == 0) code = by_grad(*m, 0, cycles * ACCUMULATE, e);
     if (strcmp(what, "grad-resumed") == 0) code = by_grad_resumed(m, o, cycles, e);
+    if (strcmp(what, "dropped") == 0) code = dropped(*m, cycles, e);
     if (strcmp(what, "later") == 0) code = later(m, o, cycles, e);
+    if (strcmp(what, "loaded") == 0) code = loaded(*m, cycles * ACCUMULATE, folder, e);
     if (strcmp(what, "resumed") == 0) code = resumed(m, o, cycles, folder, e);
     if (strcmp(what, "cycles") == 0)
         for (code = 1; code > 0 && looped_count(*m)->cycle < cycles;) code = looped_cycle(*m, e);
@@ -428,8 +441,8 @@ static int drive(looped **m, const looped_options *o, const char *what, int64_t 
 
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(looped *m); } checks[] = {
-        {"misuse", misuse}, {"handler", handler}, {"dict", dict}, {"measure", measure}, {"ranks", ranks},
-        {"windows", windows}, {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
+        {"misuse", misuse}, {"handler", handler}, {"whole", whole}, {"dict", dict}, {"measure", measure},
+        {"ranks", ranks}, {"scaled", scaled}, {"short", short_batches}, {"lost", lost}};
     ga_err e = {0};
     looped *m = NULL;
     if (argc < 2) return 2;

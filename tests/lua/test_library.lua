@@ -209,21 +209,40 @@ add("with averages: evaluations use them, as in the program", function(t)
     same(t, drive(t, programs, p, "resumed"), folder)
 end)
 
--- The driver links with a mode's program, runs its epochs to their short cycles, and checks with `command`.
-local function with_ranks(t, mode, command)
-    local text = spec(', tail = "flush"', true) .. ('parallel %q\n'):format(mode)
-    local programs, p = build(t, "library_" .. mode, text, { comm = "mpi" })
+add("two ranks: the loop equals train; collectives run only at the boundary", function(t)
+    local text = spec(', tail = "flush"', true) .. 'parallel "ddp"\n'
+    local programs, p = build(t, "library_mpi", text, { comm = "mpi" })
     local expected = trained(programs, p, { ranks = 2, cycles = 6, "--threads", 1 })
     same(t, drive(t, programs, p, "next", { ranks = 2, cycles = 6 }), expected, 6)
-    drive(t, programs, p, command, { ranks = 2, bare = true })
-end
-
-add("two ranks: the loop equals train; collectives run only at the boundary", function(t)
-    with_ranks(t, "ddp", "ranks")
+    drive(t, programs, p, "ranks", { ranks = 2, bare = true })
 end)
 
-add("two ranks that divide the gradients: the loop equals train; each micro-step exchanges, no handler is taken",
-    function(t) with_ranks(t, "zero2", "windows") end)
+-- Exchanges take at least 40 ms, so that sums are still on their way where the loop goes on.
+local LATE = "tests/e2e/late_mpi.c"
+
+-- A program whose gradients are summed in several buckets, and the driver of two ranks.
+local function divided(t, mode)
+    local text = spec(', tail = "flush"') .. ('parallel { %q, bucket = "64B" }\n'):format(mode)
+    return build(t, "library_" .. mode, text, { comm = "mpi", sources = { LATE } })
+end
+
+for _, mode in ipairs { "zero1", "zero2" } do
+    add("two ranks: " .. mode .. ": loops with flush, discard and saves inside a cycle equal train", function(t)
+        local programs, p = divided(t, mode)
+        for _, case in ipairs { { "next", 6 }, { "dropped", 3 }, { "loaded", 3 } } do
+            local what, cycles = table.unpack(case)
+            local expected = trained(programs, p, { ranks = 2, cycles = cycles, "--threads", 1 })
+            same(t, drive(t, programs, p, what, { ranks = 2, cycles = cycles }), expected, cycles)
+        end
+    end)
+end
+
+add("two ranks: a gradient handler has whole gradients, with zero1 too; with zero2 it is refused", function(t)
+    local programs, p = divided(t, "zero1")
+    drive(t, programs, p, "handler", { ranks = 2, bare = true })
+    local _, divided_gradients = divided(t, "zero2")
+    drive(t, programs, divided_gradients, "whole", { ranks = 2, bare = true })
+end)
 
 add("the example that comes with a program builds and runs", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)

@@ -2,7 +2,7 @@
 -- bucket, in the micro-step that ends a cycle.
 
 mode "ddp" {
-    doc = "each process has the whole model and rows of its own; gradients are summed",
+    doc = "each process has the whole model and rows of its own, gradients are summed",
     ranks = true,
     engines = { "mpi", "nccl" },
     sharded = {},

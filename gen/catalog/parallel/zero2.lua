@@ -2,7 +2,7 @@
 -- of a bucket into a window and adds them, over the ranks, to what each rank keeps.
 
 mode "zero2" {
-    doc = "as zero1, with the summed gradient divided too; each micro-step exchanges its gradients",
+    doc = "as zero1, with the summed gradient divided too, each micro-step exchanges its gradients",
     ranks = true,
     engines = { "mpi", "nccl" },
     sharded = { state = true, gradients = true },

@@ -85,16 +85,37 @@ local function tensor_count(g)
     return n
 end
 
+-- Whether a handler can see gradients: a rank has the whole of each, or gathers it.
+local function handles(g) return not g.sharded.gradients end
+
+-- How flush starts the buckets that only the last micro-step of a full cycle starts.
+local function late_starts(g)
+    if g.sharded.gradients then
+        return block_of(ordered.collect(g.collectives, function(x)
+            return x.beside and ("bucket_start(w, m, %d, false);"):format(x.bucket - 1) or nil
+        end))
+    end
+    return block_of { #g.collectives > 0
+        and ("for (int i = 0; i < %d; i++) bucket_start(w, m, i);"):format(#g.collectives) or nil }
+end
+
+-- The sizes of library.c.
+local function sizes_text(g)
+    local outputs = has_plain_output(g) and graph.elements(g.output.shape) or 0
+    if not handles(g) then return ("enum { OUTPUT = %d }; /* elements of the model's output */"):format(outputs) end
+    return ("enum { OUTPUT = %d, TENSORS = %d }; /* elements of the model's output; parameters, by layer */"):format(
+        outputs, tensor_count(g))
+end
+
 -- library.c: the record, opening, closing, ranks.
 local function library_text(g, config, context, header)
     local name = text.ident(config.name)
-    local outputs = has_plain_output(g) and graph.elements(g.output.shape) or 0
     return sections.render(context.template("program/library.c"), {
         { "head", { header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
-            name = name, sizes = text.block(("OUTPUT = %d, TENSORS = %d"):format(outputs, tensor_count(g))),
-            fields = block_of(field_rows(g, config)), whole = not g.sharded.gradients } },
+            name = name, sizes = text.block(sizes_text(g)), fields = block_of(field_rows(g, config)),
+            handles = handles(g) } },
         { "ranks", { name = name, last_scale = text.block(scaler.last(config, "s->")) } },
-        { "open", { name = name, whole = not g.sharded.gradients } },
+        { "open", { name = name, handles = handles(g) } },
     })
 end
 
@@ -122,38 +143,33 @@ local function by_grad_sections(g, config, target, name)
             scale = text.block(scaler.present(config, "p->m.step.")) } }
 end
 
--- The lines that start what the last micro-step of a cycle would have started, all buckets or what is collected.
-local function flush_starts(g)
-    if g.sharded.gradients then
-        return block_of(ordered.collect(g.collectives, function(x)
-            return x.beside and ("bucket_start(w, m, %d, false); /* the last micro-step would have done it */")
-                :format(x.bucket - 1)
-        end))
+-- The function that sets a handler, and what calls it.
+local function handler_section(g, config, name)
+    if not handles(g) then
+        return { "no_handler", { name = name } }
     end
-    return block_of(#g.collectives == 0 and {} or { ("for (int i = 0; i < %d; i++) bucket_start(w, m, i); "
-        .. "/* the last micro-step would have done it */"):format(#g.collectives) })
+    return { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
+        by_sum = config.loss.weight == "sum",
+        divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } }
 end
 
 -- library_steps.c: micro-batches, the boundary, the spec's own data.
 local function steps_text(g, config, context, header)
     local name, stops = text.ident(config.name), scaler.stops(config)
     local backward_from, backward_by_grad = by_grad_sections(g, config, context.target, name)
-    local whole = not g.sharded.gradients
     return sections.render(context.template("program/library_steps.c"), {
         { "head", { header = text.block(header("library_steps.c",
             "micro-batches and the boundary; part of library.c")) } },
         batch_section(g, name), backward_from,
-        { "bodies", { name = name, has_by_grad = backward_from ~= false, whole = whole } },
-        whole and { "handler", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
-            by_sum = config.loss.weight == "sum",
-            divisor = text.block(config.scaler and " / " .. scaler.present(config, "m->step.") or "") } },
+        { "bodies", { name = name, has_by_grad = backward_from ~= false } },
+        handler_section(g, config, name),
         { "micro", { name = name } }, backward_by_grad,
-        { "flush_step", { residues = g.residues, starts = flush_starts(g) } },
+        { "flush_step", { residues = g.residues, starts = late_starts(g) } },
         stops.stops_at_nonfinite and { "check_finite", { hopeless = stops.hopeless, at_least = stops.at_least } },
         { "boundary", { name = name, stops_at_nonfinite = stops.stops_at_nonfinite, buckets = #g.collectives,
-            whole = whole } },
+            handles = handles(g) } },
         { "own_data", { name = name, handed = handed(g), stops_at_nonfinite = stops.stops_at_nonfinite,
-            whole = whole } },
+            handles = handles(g) } },
     })
 end
 
@@ -173,8 +189,7 @@ local function measure_text(g, config, context, header)
     return sections.render(context.template("program/library_measure.c"), {
         { "head", { header = text.block(header("library_measure.c",
             "losses and outputs without training; part of library.c")) } },
-        { "settings", { name = name, scales = text.block(list), groups = count,
-            whole = not g.sharded.gradients } },
+        { "settings", { name = name, scales = text.block(list), groups = count } },
         rule.plateau and { "report", { name = name } }
             or { "no_report", { name = name, schedule = text.comment(rule.name) } },
         { "measure_batch", { name = name, shift = metrics.adds(config, "shift") } },
@@ -192,7 +207,7 @@ local function state_text(g, config, context, header)
     local name = text.ident(config.name)
     return sections.render(context.template("program/library_state.c"), {
         { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
-        not g.sharded.gradients and { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
+        handles(g) and { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
         { "walk", { name = name } },
         { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil, sharded = g.sharded.state } },
         { "checkpoints", { name = name } },
@@ -236,7 +251,7 @@ function library.render(g, config, context, header, files)
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
-            whole = not g.sharded.gradients } },
+            handles = handles(g) } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))

@@ -67,7 +67,7 @@ end
 --- save.c.
 function save.render(g, config, facts, context, updates, header)
     local name, own, scale = text.ident(config.name), context.target.model(config, facts), scaler.lines(config)
-    local saved, loaded = number_lines(config, updates)
+    local windows, saved, loaded = g.sharded.gradients or false, number_lines(config, updates)
     return sections.render(context.template("program/save.c"), {
         { "head", { header = text.block(header("save.c",
             "checkpoints, and the dump of everything; part of model.c")) } },
@@ -78,9 +78,10 @@ function save.render(g, config, facts, context, updates, header)
             numbers_saved = saved, best = config.best ~= nil } },
         { "load", { name = name, numbers_loaded = loaded, scale_loaded = scale.scale_loaded,
             best = config.best ~= nil } },
-        { "save", { name = name, device = own.device } },
-        not own.device and { "save_to", { name = name } },
-        { "dump", { name = name, device = own.device, ranks = g.ranks,
+        windows and not own.device and { "arrive", {} },
+        { "save", { name = name, device = own.device, windows = windows } },
+        not own.device and { "save_to", { name = name, windows = windows } },
+        { "dump", { name = name, device = own.device, windows = windows, ranks = g.ranks,
             in_place = g.sharded.state and not g.sharded.gradients, elements = text.block(g.sharded.gradients
                 and "m->division.own.elements" or "SUMMED"), scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },
