@@ -116,8 +116,8 @@ static int join(char *out, const char *path, const char *name, ga_err *e) {
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
 }
 
-/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of divided
- * arrays this rank takes its own part, of others all or nothing. */
+/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of
+ * divided arrays this rank takes its own part, of others all or nothing. */
 static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool whole, bool add,
                          double sums[GA_SAVED_SUMS], ga_err *e) {
     static const ga_shard NOTHING = {0};
