@@ -112,8 +112,8 @@ end
 local function sizes_text(g)
     local outputs = has_plain_output(g) and graph.elements(g.output.shape) or 0
     if not handles(g) then return ("enum { OUTPUT = %d }; /* elements of the model's output */"):format(outputs) end
-    return ("enum { OUTPUT = %d, TENSORS = %d }; /* elements of the model's output; parameters, each iteration apart */")
-        :format(outputs, tensor_count(g))
+    return ("enum { OUTPUT = %d, TENSORS = %d }; /* %s */"):format(outputs, tensor_count(g),
+        "elements of the model's output; parameters, each iteration apart")
 end
 
 -- library.c: the record, opening, closing, ranks.
