@@ -48,8 +48,8 @@ fields.graph = {
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
         .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
-        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = true "
-        .. "for what a cycle collects beside them (windows) }, in the order of the buckets "
+        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, "
+        .. "or beside = true for what a cycle collects beside them (windows) }, in the order of the buckets "
         .. "(collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
