@@ -160,9 +160,6 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     const int world = ga_comm_size(m->comm);
     if (RANKS && world != RANKS)
         return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", world, RANKS);
-    if (!SEVERAL && world > 1)
-        return ga_fail(e, GA_INPUT, "started with %d ranks, but the spec is for one process: its word parallel says how "
-                       "the work is shared", world);
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
 //% if ranks then
     GA_TRY(open_division(m, e));

@@ -103,6 +103,8 @@ add("the full help of some entries", function(t)
     t.match(gagen(t, "help", "linear").out, "\n  out%* +an integer 1%.%.2%^31%-1\n")
     t.match(gagen(t, "help", "add").out, "^op: add%(a, b%) | a %+ b\n")
     t.match(gagen(t, "help", "mse").out, '^loss: loss "mse"\n')
+    t.contains(gagen(t, "help", "parallel").out, '"ddp": each process has the whole model and rows of its own')
+    t.contains(gagen(t, "help", "parallel").out, '"zero2": as zero1, with the summed gradient divided too')
     -- a name of two kinds: both are shown
     local log = gagen(t, "help", "log").out
     t.contains(log, "word: log {")

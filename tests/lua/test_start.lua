@@ -90,12 +90,4 @@ add("other values of one rank are replaced by those of rank 0", function(t)
     t.equal(select(2, result.err:gsub("although", "")), 1)
 end)
 
-add("several ranks of a program for one process are refused, whatever their modes are called", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("start_alone", (SPEC:gsub("parallel[^\n]*\n", "")), { comm = "mpi" })
-    local result = apart(t, p, {}, {})
-    t.equal(result.status, 1, result.err)
-    t.contains(result.err, "start_alone: started with 2 ranks, but the spec is for one process: its word parallel says")
-end)
-
 return tests

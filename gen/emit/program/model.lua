@@ -103,8 +103,7 @@ local function facts_text(config, facts, target)
         "enum {",
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint.keep),
-        ("    SEVERAL = %d, RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(
-            config.mode.ranks and 1 or 0, config.ranks_required or 0, config.threads or 0,
+        ("    RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(config.ranks_required or 0, config.threads or 0,
             config.eval and config.eval.batches or 0)
             .. table.concat(ordered.collect(target.constants(config), function(constant)
                 return (",\n    %s = %d"):format(constant[1], constant[2])
