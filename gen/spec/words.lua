@@ -233,8 +233,8 @@ words.list = {
         field("batches", "int", { min = 1, max = LIMIT, doc = "most batches of an evaluation; default: all" }),
         field("metrics", "table", { default = { "loss" },
             doc = "some of " .. meanings(METRICS) .. "; NAME = function(out, batch) ... end, or NAME = { function, "
-                .. "better = \"higher\" } where less is not better: the mean of the values that it gives for each row, or for "
-                .. "places of rows; a value weighs as the loss of its place, or as those of its row" }),
+                .. "better = \"higher\" } where less is not better: the mean of the values that it gives for each "
+                .. "row, or for places of rows; a value weighs as the loss of its place, or as those of its row" }),
     } },
     { name = "checkpoint", example = 'checkpoint { every = 100, keep = 3 }',
       doc = "saving the state", fields = {
