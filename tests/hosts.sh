@@ -2,12 +2,12 @@
 # hosts.sh: runs a command on the first of several hosts that are namespaces of this machine, without privileges.
 #
 #   tests/hosts.sh [--count N] [--rate RATE] [--own FOLDER] -- COMMAND...
-#                                           2 or 3 hosts; RATE as tc takes it, such as 1gbit; FOLDER: a disk of each host
+#                                           2 or 3 hosts; RATE as tc takes it, such as 1gbit; FOLDER: a disk of each
 #   tests/hosts.sh --on HOST COMMAND...     inside: COMMAND on another host
 #
-# The hosts are a, b and c. All share processes, and files outside FOLDER; each has its own name and network. mpirun finds the others
-# by its environment: `mpirun --host a:2,b:1`. Inside, `ip link set dev to_b down` cuts host b from the rest, and a file
-# system may be mounted without effect outside. Whatever runs inside is killed when COMMAND ends.
+# The hosts are a, b and c. All share processes, and files outside FOLDER; each has its own name and network. mpirun
+# finds the others by its environment: `mpirun --host a:2,b:1`. Inside, `ip link set dev to_b down` cuts host b from the
+# rest, and a file system may be mounted without effect outside. Whatever runs inside is killed when COMMAND ends.
 # Exit 77: this machine refuses namespaces or the rate, and the last line of stderr says so. Else that of COMMAND.
 set -eu
 

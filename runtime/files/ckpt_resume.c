@@ -125,8 +125,8 @@ typedef struct {
     ga_comm *reads; /* rank 0 reads for all; NULL: each rank for itself */
 } source;
 
-/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of divided
- * arrays this rank takes its own part, of others all or nothing. */
+/* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of
+ * divided arrays this rank takes its own part, of others all or nothing. */
 static int take_gradient(const source *from, int rank, int world, bool whole, bool add, double sums[GA_SAVED_SUMS],
                          ga_err *e) {
     static const ga_shard NOTHING = {0};

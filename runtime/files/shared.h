@@ -1,5 +1,5 @@
-/* shared.h: whether all ranks see a folder or a file of rank 0. All functions are collective; with one rank the answer is
- * true. */
+/* shared.h: whether all ranks see a folder or a file of rank 0. All functions are collective; with one rank the answer
+ * is true. */
 #ifndef GA_SHARED_H
 #define GA_SHARED_H
 

@@ -30,7 +30,7 @@ local function open(t)
         ldflags = "-Wl,--wrap=ga_init_uniform,--wrap=ga_loader_release,--wrap=ga_eval_batch,--wrap=fsync" })
 end
 
--- Runs a script on the first of two hosts; not run where the machine refuses them. own: a folder that is a disk of each.
+-- Runs a script on the first of two hosts; not run where the machine refuses them. own: a folder, then a disk of each.
 local function on_hosts(t, script, own)
     local command = { "sh", "tests/hosts.sh", "--", "bash", "-c", script, timeout = 60,
         env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GAGEN_DATA" } }
@@ -83,13 +83,13 @@ add("disks of their own: zero1 saves and resumes as with a shared folder", funct
         t.root, programs.folder()) .. DISKS:format(folder, MPIRUN), folder .. "/own")
     t.equal(result.out, "stopped 75\nresumed 0\nother 0\n./p/train\n./q/train\n", result.err)
 
-    local stopped = programs.train(sharded, { ranks = RANKS, "--threads", 1, "--stop-micro", 41, status = 75 }).checkpoint
+    local stopped = programs.train(sharded,
+        { ranks = RANKS, "--threads", 1, "--stop-micro", 41, status = 75 }).checkpoint
     for _, name in ipairs { "cycle-000000020/", "cycle-000000020-r1/" } do
         for _, file in ipairs(host.list(stopped .. "/" .. name)) do
-            if file ~= "manifest.json" then
-                t.equal(host.read(folder .. "/saved/" .. name .. file) == host.read(stopped .. "/" .. name .. file), true,
-                    name .. file)
-            end
+            local path = "/" .. name .. file
+            local same = host.read(folder .. "/saved" .. path) == host.read(stopped .. path)
+            t.equal(same or file == "manifest.json", true, path)
         end
     end
     programs.identical(folder .. "/same", undisturbed(t, programs, p), { "parameters", "state" })
