@@ -136,7 +136,7 @@ int ga_tensors_scan(const char *const *path, int parts, ga_dtype real, ga_scan *
     *out = (ga_scan){.parts = parts};
     for (int i = 0; i < parts; i++) {
         ga_tensors_file f;
-        GA_TRY(ga_tensors_file_open(&f, path[i], e));
+        GA_TRY(ga_tensors_file_open(&f, path[i], NULL, e));
         int code = scan_file(&f, i, real, out);
         ga_tensors_file_close(&f);
         GA_TRY(code);
@@ -187,7 +187,7 @@ int ga_tensors_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err
     GA_TRY(ga_arrays_source(out, s, base, a, e));
     for (int i = 0; i < s->parts; i++) {
         ga_tensors_file f;
-        GA_TRY(ga_tensors_file_open(&f, s->part[i].path, e));
+        GA_TRY(ga_tensors_file_open(&f, s->part[i].path, NULL, e));
         int code = read_file(&f, s, s->part[i].count, base);
         ga_tensors_file_close(&f);
         GA_TRY(code);

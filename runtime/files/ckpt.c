@@ -1,5 +1,6 @@
 /* ckpt.c: writes checkpoints. A save is reported, and older checkpoints are deleted, only after the new
- * folder is synced under its final name. ckpt_load.c finds and reads them. */
+ * folder is synced under its final name. ckpt_load.c finds and reads them. Each rank writes what it holds; where some
+ * ranks do not see the folder, the values of all travel to rank 0. */
 #define _GNU_SOURCE /* renameat2 */
 #include "files/ckpt.h"
 
@@ -7,6 +8,7 @@
 #include "files/ckpt_retain.h"
 #include "files/file.h"
 #include "files/folder.h"
+#include "files/shared.h"
 #include "files/shards.h"
 #include "base/rng.h"
 #include "base/text.h"
@@ -25,7 +27,8 @@ enum { NAME = 96, SCRATCH = GA_PATH_MAX + NAME };
 
 struct ga_ckpt {
     ga_ckpt_config c;
-    int folder, lock; /* descriptors; lock: rank 0 only, else -1 */
+    int folder, lock; /* descriptors, -1: none; lock: rank 0 only */
+    bool shared;      /* all ranks see the folder; else it is open on rank 0 only */
     char run[17];
     uint64_t model;
     bool warned;
@@ -48,10 +51,10 @@ typedef struct {
     ga_err *e;
 } save;
 
-static void gradient_notes(const ga_ckpt_state *s, ga_note notes[GA_SAVED_SUMS]) {
+static void gradient_notes(const double sums[GA_SAVED_SUMS], ga_note notes[GA_SAVED_SUMS]) {
     for (int i = 0; i < GA_SAVED_SUMS; i++) {
         notes[i].key = ga_saved_sum_names[i];
-        snprintf(notes[i].value, sizeof notes[i].value, "%.17g", s->sums[i]);
+        snprintf(notes[i].value, sizeof notes[i].value, "%.17g", sums[i]);
     }
 }
 
@@ -109,7 +112,7 @@ static int take_lock(ga_ckpt *c, ga_err *e) {
 
 static int remove_temporary(void *arg, const char *name) {
     const ga_ckpt *c = arg;
-    if (strncmp(name, ".tmp-", 5) == 0) ga_folder_remove(c->folder, name);
+    if (strncmp(name, ".tmp-", 5) == 0 && ga_folder_remove(c->folder, name) == ENOTDIR) unlinkat(c->folder, name, 0);
     return GA_OK;
 }
 
@@ -155,19 +158,15 @@ static int open_rank_0(ga_ckpt *c, ga_err *e) {
     return check_space(c, e);
 }
 
-/* The other ranks open the folder that rank 0 has created. */
-static int open_other_rank(ga_ckpt *c, ga_err *e) {
-    c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (c->folder >= 0) return GA_OK;
-    return ga_fail(e, GA_ENVIRONMENT, "rank %d: %s: %s; the folder must be shared by all ranks",
-                   ga_comm_rank(c->c.comm), c->c.folder, strerror(errno));
-}
-
 static int open_folder(ga_ckpt *c, ga_err *e) {
-    bool first = ga_comm_rank(c->c.comm) == 0;
-    GA_TRY(ga_comm_agree(c->c.comm, first ? open_rank_0(c, e) : GA_OK, e));
-    GA_TRY(ga_comm_agree(c->c.comm, first ? GA_OK : open_other_rank(c, e), e));
-    return ga_comm_broadcast(c->c.comm, c->run, sizeof c->run, 0, e);
+    ga_comm *comm = c->c.comm;
+    const bool first = ga_comm_rank(comm) == 0;
+    GA_TRY(ga_comm_agree(comm, first ? open_rank_0(c, e) : GA_OK, e));
+    GA_TRY(ga_comm_broadcast(comm, c->run, sizeof c->run, 0, e));
+    if (!first) c->folder = open(c->c.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    GA_TRY(ga_shared_folder(comm, c->folder, c->c.folder, c->run, &c->shared, e));
+    if (!first && !c->shared) ga_ckpt_close(c);
+    return GA_OK;
 }
 
 int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *config, ga_arena *a, ga_err *e) {
@@ -246,21 +245,27 @@ static void path_of(const save *v, const char *name, char path[SCRATCH + NAME]) 
     snprintf(path, SCRATCH + NAME, "%s/%s/%s", v->c->c.folder, v->temporary, name);
 }
 
+static int create_file(save *v, const char *name) {
+    const int fd = openat(v->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return fd < 0 ? fail_at(v, name, "cannot be created") : fd;
+}
+
 /* Creates a file and writes what this rank holds: whole arrays, or the header and its part of divided ones. */
 static int write_file(save *v, const char *name, const ga_array *arrays, int count, bool gradient) {
     char path[SCRATCH + NAME];
     ga_note notes[GA_SAVED_SUMS];
     ga_written written = {.checksums = v->c->checksums, .blocks = v->c->blocks};
-    int fd = openat(v->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0) return fail_at(v, name, "cannot be created");
-    gradient_notes(v->s, notes);
+    const int fd = create_file(v, name);
+    GA_TRY(fd);
+    gradient_notes(v->s->sums, notes);
     path_of(v, name, path);
     const bool finite_only = !gradient || !v->c->c.overflows, divided = ga_array_divided(arrays, count);
     const int note_count = gradient ? GA_SAVED_SUMS : 0;
     int64_t data = 0;
     int code = divided ? ga_safetensors_begin(fd, path, arrays, count, notes, note_count, &data, v->e)
                        : ga_safetensors_write(fd, path, arrays, count, notes, note_count, finite_only, &written, v->e);
-    if (code == GA_OK && divided) code = ga_safetensors_put(fd, path, arrays, count, finite_only, data, v->e);
+    if (code == GA_OK && divided)
+        code = ga_safetensors_put((ga_values_file){fd, path, finite_only, data}, arrays, count, v->e);
     code = finish_file(v, fd, name, code);
     if (code == GA_OK && !gradient && !divided) list_file(v, name, written.bytes);
     return code;
@@ -272,8 +277,29 @@ static int write_part(save *v, const ga_ckpt_file *f) {
     int fd = openat(v->fd, f->name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return fail_at(v, f->name, "cannot be opened");
     path_of(v, f->name, path);
-    const int64_t data = ga_safetensors_data(f->arrays, f->count);
-    return finish_file(v, fd, f->name, ga_safetensors_put(fd, path, f->arrays, f->count, true, data, v->e));
+    const ga_values_file file = {fd, path, true, ga_safetensors_data(f->arrays, f->count)};
+    return finish_file(v, fd, f->name, ga_safetensors_put(file, f->arrays, f->count, v->e));
+}
+
+/* Rank 0 writes the parts of all ranks to a file; or, of a gradient, what rank `of` holds. Collective. */
+static int gather_file(save *v, const char *name, const ga_array *arrays, int count, int of) {
+    const bool first = ga_comm_rank(v->c->c.comm) == 0, gradient = of != GA_ALL_RANKS;
+    char path[SCRATCH + NAME];
+    ga_note notes[GA_SAVED_SUMS];
+    double sums[GA_SAVED_SUMS];
+    ga_values_file f = {-1, path, !gradient || !v->c->c.overflows, 0};
+    int code = GA_OK;
+    memcpy(sums, v->s->sums, sizeof sums);
+    if (gradient) GA_TRY(ga_comm_broadcast(v->c->c.comm, sums, sizeof sums, of, v->e));
+    gradient_notes(sums, notes);
+    path_of(v, name, path);
+    if (first) code = f.fd = create_file(v, name);
+    if (f.fd >= 0)
+        code = ga_safetensors_begin(f.fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, &f.at, v->e);
+    code = ga_comm_agree(v->c->c.comm, code, v->e);
+    if (code == GA_OK) code = ga_shard_put(v->c->c.comm, f, arrays, count, of, v->e);
+    if (f.fd >= 0) code = finish_file(v, f.fd, name, code);
+    return ga_comm_agree(v->c->c.comm, code, v->e);
 }
 
 /* Lists a file that other ranks have written, read back from the folder. */
@@ -315,32 +341,48 @@ static int begin(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     if (mkdirat(v->c->folder, v->temporary, 0777)) return fail_at(v, "", "cannot be made");
     GA_TRY(open_temporary(v));
-    for (int i = 0; i < c->file_count; i++)
+    v->manifest = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
+    ga_manifest_begin(&v->manifest, v->s, c->program, v->c->run, v->c->model, ga_comm_size(c->comm));
+    for (int i = 0; i < c->file_count && v->c->shared; i++)
         if (is_divided(&c->files[i]))
             GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
     return GA_OK;
 }
 
-/* Writes this rank's files and parts; rank 0 also writes the files of whole arrays. */
-static int write_files(save *v) {
+/* Writes this rank's gradient, and its part of each file that rank 0 has begun. */
+static int write_own(save *v) {
     const ga_ckpt_config *c = &v->c->c;
+    const int rank = ga_comm_rank(c->comm);
     char name[NAME];
     if (v->fd < 0) GA_TRY(open_temporary(v));
-    int rank = ga_comm_rank(c->comm);
+    ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
+    if (v->s->r > 0) GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
+    for (int i = 0; i < c->file_count && rank > 0; i++)
+        if (is_divided(&c->files[i])) GA_TRY(write_part(v, &c->files[i]));
+    return GA_OK;
+}
+
+/* The same files by rank 0, in a folder that the others do not see. Collective. */
+static int gather_all(save *v) {
+    const ga_ckpt_config *c = &v->c->c;
+    const int world = ga_comm_size(c->comm);
+    char name[NAME];
+    for (int of = 0; of < world && v->s->r > 0; of++)
+        GA_TRY(gather_file(v, ga_ckpt_gradient_name(of, world, name), c->gradient, c->gradient_count, of));
+    for (int i = 0; i < c->file_count; i++)
+        if (is_divided(&c->files[i]))
+            GA_TRY(gather_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, GA_ALL_RANKS));
+    return GA_OK;
+}
+
+static int write_files(save *v) {
+    const ga_ckpt_config *c = &v->c->c;
     if (v->s->r > 0 && !c->gradient)
         return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
-    if (v->s->r > 0) {
-        ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
-        GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
-    }
-    v->manifest = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
-    if (rank == 0)
-        ga_manifest_begin(&v->manifest, v->s, c->program, v->c->run, v->c->model, ga_comm_size(c->comm));
-    for (int i = 0; i < c->file_count; i++) {
-        const ga_ckpt_file *f = &c->files[i];
-        if (rank > 0 && is_divided(f)) GA_TRY(write_part(v, f));
-        if (rank == 0 && !is_divided(f)) GA_TRY(write_file(v, f->name, f->arrays, f->count, false));
-    }
+    GA_TRY(v->c->shared ? write_own(v) : gather_all(v));
+    for (int i = 0; i < c->file_count && ga_comm_rank(c->comm) == 0; i++)
+        if (!is_divided(&c->files[i]))
+            GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
     return GA_OK;
 }
 

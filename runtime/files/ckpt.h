@@ -60,7 +60,8 @@ typedef struct ga_ckpt_state {
 } ga_ckpt_state;
 
 /* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. Rank 0 writes whole arrays; of arrays that are
- * divided over the ranks, on all ranks or on none, each rank writes its part. The bytes are the same. */
+ * divided over the ranks, on all ranks or on none, each rank writes its part, or rank 0 those of all. The bytes are the
+ * same. */
 typedef struct ga_ckpt_file {
     const char *name;
     const ga_array *arrays;
@@ -89,7 +90,8 @@ size_t ga_ckpt_bytes(const ga_ckpt_config *c); /* taken from the arena */
 
 /* Opens the folder and locks it (rank 0): a second run is refused, and the message gives the first
  * one's pid and host. Removes the leftovers of a killed run. Refuses a disk without room for the
- * checkpoints. Collective, as all functions below. */
+ * checkpoints. Finds out whether all ranks see the folder; if not, rank 0 writes for them. Collective, as all
+ * functions below. */
 int ga_ckpt_open(ga_ckpt **out, const ga_ckpt_config *c, ga_arena *a, ga_err *e);
 void ga_ckpt_close(ga_ckpt *c); /* NULL allowed */
 
@@ -120,7 +122,8 @@ int ga_ckpt_read(const char *path, ga_ckpt_state *out, ga_err *e);
  * stderr. At a boundary the position is rounded down to a whole cycle, and the loss scale of this run is
  * used if the kinds of scale differ. The best evaluation of another metric is forgotten. Mid-cycle the global
  * batch, its weight, the rows of a micro-step and the loss scale must be equal; then the gradient is loaded
- * too: unchanged with the same number of ranks and whole arrays, else summed in the order of the ranks. */
+ * too: unchanged with the same number of ranks and whole arrays, else summed in the order of the ranks. Each rank
+ * reads for itself; where some ranks do not see the checkpoint of rank 0, it reads for all. */
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e);
 

@@ -1,6 +1,8 @@
 /* ckpt_resume.c: loads a checkpoint into a run that may have other ranks, batches or cycles. */
 #include "files/ckpt.h"
 
+#include "files/shared.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,11 +118,19 @@ static int join(char *out, const char *path, const char *name, ga_err *e) {
     return ga_fail(e, GA_INPUT, "%.64s...: the path is too long", path);
 }
 
+/* A checkpoint that is loaded. */
+typedef struct {
+    const char *path;
+    const ga_ckpt_config *config;
+    ga_comm *reads; /* rank 0 reads for all; NULL: each rank for itself */
+} source;
+
 /* Loads the gradient of one rank of the checkpoint, or adds it to the gradient in memory; sums: of that rank. Of
  * divided arrays this rank takes its own part, of others all or nothing. */
-static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, int world, bool whole, bool add,
-                         double sums[GA_SAVED_SUMS], ga_err *e) {
+static int take_gradient(const source *from, int rank, int world, bool whole, bool add, double sums[GA_SAVED_SUMS],
+                         ga_err *e) {
     static const ga_shard NOTHING = {0};
+    const ga_ckpt_config *c = from->config;
     char file[GA_PATH_MAX], name[GA_CKPT_NAME];
     ga_array arrays[GA_CKPT_FILES];
     ga_note notes[GA_SAVED_SUMS];
@@ -129,8 +139,9 @@ static int take_gradient(const char *path, const ga_ckpt_config *c, int rank, in
         arrays[i] = c->gradient[i];
         if (!whole && !arrays[i].shard) arrays[i].shard = &NOTHING;
     }
-    GA_TRY(join(file, path, ga_ckpt_gradient_name(rank, world, name), e));
-    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, arrays, c->gradient_count, notes, GA_SAVED_SUMS, e));
+    GA_TRY(join(file, from->path, ga_ckpt_gradient_name(rank, world, name), e));
+    GA_TRY((add ? ga_safetensors_add : ga_safetensors_load)(file, from->reads, arrays, c->gradient_count, notes,
+                                                            GA_SAVED_SUMS, e));
     for (int i = 0; i < GA_SAVED_SUMS; i++) sums[i] = strtod(notes[i].value, NULL);
     return GA_OK;
 }
@@ -144,22 +155,23 @@ static void clear_whole(const ga_array *a) {
 
 /* With as many ranks as the checkpoint has, each takes the sums and whole arrays of its own file; else rank 0 adds up
  * those of all. Divided arrays are the sum of all files. */
-static int load_gradient(const char *path, const ga_ckpt_config *c, ga_ckpt_state *s, ga_err *e) {
+static int load_gradient(const source *from, ga_ckpt_state *s, ga_err *e) {
+    const ga_ckpt_config *c = from->config;
     const int rank = ga_comm_rank(c->comm), world = ga_comm_size(c->comm);
     if (!c->gradient)
-        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume", path);
+        return ga_fail(e, GA_INPUT, "%s: lies inside a cycle, which this program cannot resume", from->path);
     const bool divided = ga_array_divided(c->gradient, c->gradient_count);
-    if (world == s->world && !divided) return take_gradient(path, c, rank, world, true, false, s->sums, e);
+    const bool alone = world == s->world && !divided; /* each rank has one file */
     if (rank == 0 && world != s->world)
         ga_say("resume: the gradients of %d ranks are summed in their order: as exact, but not the same "
                "bits as on %d ranks", s->world, s->world);
-    for (int i = 0; i < c->gradient_count; i++) clear_whole(&c->gradient[i]);
+    for (int i = 0; i < c->gradient_count && !alone; i++) clear_whole(&c->gradient[i]);
     memset(s->sums, 0, sizeof s->sums);
     for (int i = 0; i < s->world; i++) {
         const bool whole = world == s->world ? i == rank : rank == 0;
         double sums[GA_SAVED_SUMS];
-        if (!whole && !divided) continue;
-        GA_TRY(take_gradient(path, c, i, s->world, whole, i > 0, sums, e));
+        if (!whole && !divided && !from->reads) continue;
+        GA_TRY(take_gradient(from, i, s->world, whole, i > 0 && !alone, sums, e));
         for (int k = 0; k < GA_SAVED_SUMS && whole; k++) s->sums[k] += sums[k];
     }
     return GA_OK;
@@ -201,23 +213,37 @@ static int compare_numbers(const char *path, const ga_ckpt_state *now, const ga_
     return GA_OK;
 }
 
-static int load_files(const char *path, const ga_ckpt_config *c, ga_err *e) {
+static int load_files(const source *from, ga_err *e) {
+    const ga_ckpt_config *c = from->config;
     char file[GA_PATH_MAX];
     for (int i = 0; i < c->file_count; i++) { /* all are checked before the first is loaded */
-        GA_TRY(join(file, path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_check(file, c->files[i].arrays, c->files[i].count,
+        GA_TRY(join(file, from->path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_check(file, from->reads, c->files[i].arrays, c->files[i].count,
                                     ga_comm_rank(c->comm) == 0, e));
     }
     for (int i = 0; i < c->file_count; i++) {
-        GA_TRY(join(file, path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_load(file, c->files[i].arrays, c->files[i].count, NULL, 0, e));
+        GA_TRY(join(file, from->path, c->files[i].name, e));
+        GA_TRY(ga_safetensors_load(file, from->reads, c->files[i].arrays, c->files[i].count, NULL, 0, e));
     }
     return GA_OK;
 }
 
+/* Finds out who reads the checkpoint, and reads its manifest. */
+static int open_source(source *from, const char *path, const ga_ckpt_config *c, ga_ckpt_state *out, ga_err *e) {
+    char manifest[GA_PATH_MAX];
+    bool shared;
+    GA_TRY(join(manifest, path, "manifest.json", e));
+    GA_TRY(ga_shared_file(c->comm, manifest, &shared, e));
+    *from = (source){path, c, shared ? NULL : c->comm};
+    if (shared) return ga_ckpt_read(path, out, e);
+    GA_TRY(ga_comm_agree(c->comm, ga_comm_rank(c->comm) == 0 ? ga_ckpt_read(path, out, e) : GA_OK, e));
+    return ga_comm_broadcast(c->comm, out, sizeof *out, 0, e);
+}
+
 int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state *now,
                  ga_ckpt_state *out, ga_err *e) {
-    int code = ga_ckpt_read(path, out, e);
+    source from;
+    int code = open_source(&from, path, c, out, e);
     if (code == GA_OK) code = compare_data(now, out, e);
     const int accumulate =
         code == GA_OK && c->epochs ? ga_epochs_accumulate(c->epochs, out->cycle) : now->accumulate;
@@ -228,8 +254,9 @@ int ga_ckpt_load(const char *path, const ga_ckpt_config *c, const ga_ckpt_state 
     if (code == GA_OK) convert_best(now, out, ga_comm_rank(c->comm) == 0);
     if (code == GA_OK) code = compare_files(path, c, out, e);
     if (code == GA_OK) code = compare_numbers(path, now, out, e);
-    if (code == GA_OK) code = load_files(path, c, e);
-    if (code == GA_OK && out->r > 0) code = load_gradient(path, c, out, e);
+    code = ga_comm_agree(c->comm, code, e);
+    if (code == GA_OK) code = load_files(&from, e);
+    if (code == GA_OK && out->r > 0) code = load_gradient(&from, out, e);
     code = ga_comm_agree(c->comm, code, e);
     if (code == GA_OK) ga_comm_saved(c->comm, path);
     return code;

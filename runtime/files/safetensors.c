@@ -176,27 +176,24 @@ int64_t ga_safetensors_data(const ga_array *arrays, int count) {
     return 8 + header_bytes(arrays, count, NULL, 0, &data);
 }
 
-/* Writes what this rank holds of a tensor that begins at byte `at` of the file. */
-static int put_held(int fd, const char *path, const ga_array *a, const ga_param *p, int l, bool finite_only,
-                    int64_t at, ga_err *e) {
+int ga_safetensors_put_run(const ga_values_file *f, const ga_array *a, const ga_param *p, int l, const void *values,
+                           int64_t i, int64_t n, ga_err *e) {
     const int64_t size = (int64_t)ga_dtype_bytes(a->dtype);
-    for (ga_held h = {0}; ga_array_next(a, p, l, &h);) {
-        const char *from = (const char *)a->base + h.at * size;
-        if (finite_only && !all_finite(from, a->dtype, h.n)) return refuse_nonfinite(path, a, p, l, e);
-        const int rc = ga_file_write(fd, from, h.n * size, at + h.i * size);
-        if (rc) return ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", path, strerror(rc));
-    }
-    return GA_OK;
+    if (f->finite_only && !all_finite(values, a->dtype, n)) return refuse_nonfinite(f->path, a, p, l, e);
+    const int rc = ga_file_write(f->fd, values, n * size, f->at + i * size);
+    return rc ? ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", f->path, strerror(rc)) : GA_OK;
 }
 
-int ga_safetensors_put(int fd, const char *path, const ga_array *arrays, int count, bool finite_only, int64_t data,
-                       ga_err *e) {
+int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, ga_err *e) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++) {
                 const ga_param *p = &arrays[i].params[k];
-                GA_TRY(put_held(fd, path, &arrays[i], p, l, finite_only, data, e));
-                data += p->n * (int64_t)ga_dtype_bytes(arrays[i].dtype);
+                const int64_t size = (int64_t)ga_dtype_bytes(arrays[i].dtype);
+                for (ga_held h = {0}; ga_array_next(&arrays[i], p, l, &h);)
+                    GA_TRY(ga_safetensors_put_run(&f, &arrays[i], p, l, (const char *)arrays[i].base + h.at * size,
+                                                  h.i, h.n, e));
+                f.at += p->n * size;
             }
     return GA_OK;
 }

@@ -38,10 +38,20 @@ int ga_safetensors_begin(int fd, const char *path, const ga_array *arrays, int c
 /* This offset in a file without notes. */
 int64_t ga_safetensors_data(const ga_array *arrays, int count);
 
-/* Writes the values that this rank holds to a file that has its header; no allocation, no sync. data: the offset of the
- * first value of the file. */
-int ga_safetensors_put(int fd, const char *path, const ga_array *arrays, int count, bool finite_only, int64_t data,
-                       ga_err *e);
+/* A file that has its header and gets values. */
+typedef struct ga_values_file {
+    int fd;
+    const char *path; /* for messages */
+    bool finite_only; /* a non-finite value is refused, as above */
+    int64_t at;       /* offset of the first value of the file, or of a tensor */
+} ga_values_file;
+
+/* Writes the values that this rank holds; no allocation, no sync. */
+int ga_safetensors_put(ga_values_file f, const ga_array *arrays, int count, ga_err *e);
+
+/* Writes elements i .. i + n - 1 of iteration l of a parameter, whose values begin at f->at. */
+int ga_safetensors_put_run(const ga_values_file *f, const ga_array *a, const ga_param *p, int l, const void *values,
+                           int64_t i, int64_t n, ga_err *e);
 
 /* Writes PATH.tmp of whole arrays, syncs it, renames it to path. Non-finite values are allowed. For --save-init and
  * --dump. */
@@ -50,12 +60,14 @@ int ga_safetensors_save(const char *path, const ga_array *arrays, int count, ga_
 /* Reads a file that must hold exactly these names, in any order, with these shapes, as F16, BF16, F32 or
  * F64 and no wider than memory. The header is checked first: with any difference nothing is loaded, and
  * e lists the differences (GA_INPUT). Of a divided array this rank's part is read. Notes with the given keys
- * are filled in ("" if absent). For checkpoints. It allocates, so it is not called while training runs. */
-int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
+ * are filled in ("" if absent). For checkpoints. It allocates, so it is not called while training runs. comm: rank 0
+ * alone has the file and reads it for all, a collective call that succeeds on all ranks or on none; NULL: each rank
+ * reads for itself. */
+int ga_safetensors_load(const char *path, ga_comm *comm, const ga_array *arrays, int count, ga_note *notes,
                         int note_count, ga_err *e);
 
 /* The same, but the values are added to those in memory. */
-int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_note *notes,
+int ga_safetensors_add(const char *path, ga_comm *comm, const ga_array *arrays, int count, ga_note *notes,
                        int note_count, ga_err *e);
 
 /* Loads `--init` from a file of any origin. It must hold all these names; other tensors are ignored. Wider
@@ -67,7 +79,7 @@ int ga_safetensors_init(const char *path, const ga_array *arrays, int count, con
                         ga_err *e);
 
 /* The checks of ga_safetensors_load without loading; speak as above. */
-int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bool speak,
+int ga_safetensors_check(const char *path, ga_comm *comm, const ga_array *arrays, int count, bool speak,
                          ga_err *e);
 
 #endif

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,21 +19,24 @@ static int refuse(file *f, const char *what) {
     return ga_fail(f->e, GA_INPUT, "%s: %s", f->path, what);
 }
 
-int ga_tensors_file_read(file *f, void *to, int64_t n, int64_t from) {
+int ga_tensors_file_agree(const file *f, int code) {
+    return f->comm ? ga_comm_agree(f->comm, code, f->e) : code;
+}
+
+static bool reads(const file *f) {
+    return !f->comm || ga_comm_rank(f->comm) == 0;
+}
+
+static int read_own(file *f, void *to, int64_t n, int64_t from) {
     int64_t got = ga_file_read(f->fd, to, n, from);
     if (got == n) return GA_OK;
     if (got >= 0) return refuse(f, "became shorter while it was read");
     return ga_fail(f->e, GA_ENVIRONMENT, "%s: cannot be read: %s", f->path, strerror(errno));
 }
 
-static size_t json_source(void *buffer, size_t size, void *arg) {
-    file *f = arg;
-    int64_t left = 8 + f->header - f->at;
-    if ((int64_t)size > left) size = (size_t)left;
-    f->code = ga_tensors_file_read(f, buffer, (int64_t)size, f->at);
-    if (f->code < 0) return (size_t)-1;
-    f->at += (int64_t)size;
-    return size;
+int ga_tensors_file_read(file *f, void *to, int64_t n, int64_t from) {
+    GA_TRY(ga_tensors_file_agree(f, reads(f) ? read_own(f, to, n, from) : GA_OK));
+    return f->comm ? ga_comm_broadcast(f->comm, to, (size_t)n, 0, f->e) : GA_OK;
 }
 
 /* All element types of the format. A file may contain types that gagen does not read, in tensors that it
@@ -148,13 +152,14 @@ static int check_entries(file *f) {
     return code;
 }
 
-static int read_header(file *f) {
+/* Opens the file, and leaves the length of its header. */
+static int open_own(file *f) {
     unsigned char length[8];
     uint64_t header = 0;
-    json_error_t error;
-    char first;
+    f->fd = ga_file_open(AT_FDCWD, f->path, f->path, &f->bytes, f->e);
+    GA_TRY(f->fd);
     if (f->bytes < 10) return refuse(f, "too short for a safetensors file");
-    GA_TRY(ga_tensors_file_read(f, length, 8, 0));
+    GA_TRY(read_own(f, length, 8, 0));
     for (int i = 0; i < 8; i++) header |= (uint64_t)length[i] << 8 * i;
     if (header < 2 || header > HEADER_MAX || header > (uint64_t)f->bytes - 8)
         return ga_fail(
@@ -162,27 +167,43 @@ static int read_header(file *f) {
             "%s: header of %llu bytes in a file of %lld: not a safetensors file, or cut off",
             f->path, (unsigned long long)header, (long long)f->bytes);
     f->header = (int64_t)header;
-    GA_TRY(ga_tensors_file_read(f, &first, 1, 8));
-    if (first != '{')
+    return GA_OK;
+}
+
+static int parse_header(file *f, const char *text) {
+    json_error_t error;
+    if (*text != '{')
         return refuse(f, "the header does not start with '{': not a safetensors file");
-    f->at = 8;
-    f->root = json_load_callback(json_source, f, JSON_REJECT_DUPLICATES, &error);
-    if (f->code < 0) return f->code;
+    f->root = json_loadb(text, (size_t)f->header, JSON_REJECT_DUPLICATES, &error);
     if (!f->root && json_error_code(&error) == json_error_out_of_memory) return refuse_memory(f);
     if (!f->root) return ga_fail(f->e, GA_INPUT, "%s: header: %s", f->path, error.text);
     return check_entries(f);
 }
 
-void ga_tensors_file_close(file *f) {
-    json_decref(f->root);
-    close(f->fd);
+static int read_header(file *f) {
+    char *text = malloc((size_t)f->header);
+    int code = ga_tensors_file_agree(f, text ? GA_OK : refuse_memory(f));
+    if (code == GA_OK) code = ga_tensors_file_read(f, text, f->header, 8);
+    if (code == GA_OK) code = ga_tensors_file_agree(f, parse_header(f, text));
+    free(text);
+    return code;
 }
 
-int ga_tensors_file_open(file *f, const char *path, ga_err *e) {
-    *f = (file){.path = path, .e = e};
-    f->fd = ga_file_open(AT_FDCWD, path, path, &f->bytes, e);
-    GA_TRY(f->fd);
-    int code = read_header(f);
+static int open_all(file *f) {
+    GA_TRY(ga_tensors_file_agree(f, reads(f) ? open_own(f) : GA_OK));
+    if (f->comm) GA_TRY(ga_comm_broadcast(f->comm, &f->bytes, sizeof f->bytes, 0, f->e));
+    if (f->comm) GA_TRY(ga_comm_broadcast(f->comm, &f->header, sizeof f->header, 0, f->e));
+    return read_header(f);
+}
+
+void ga_tensors_file_close(file *f) {
+    json_decref(f->root);
+    if (f->fd >= 0) close(f->fd);
+}
+
+int ga_tensors_file_open(file *f, const char *path, ga_comm *comm, ga_err *e) {
+    *f = (file){.path = path, .comm = comm, .fd = -1, .e = e};
+    const int code = open_all(f);
     if (code < 0) ga_tensors_file_close(f);
     return code;
 }

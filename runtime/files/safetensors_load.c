@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BUFFER = 1 << 14 };
+enum { BUFFER = 1 << 16 };
 
 typedef ga_tensors_file file;
 
@@ -202,25 +202,63 @@ static int check_arrays(file *f, const ga_array *arrays, int count, rules r) {
     return GA_OK;
 }
 
-/* Reads, in parts, values that are converted to memory's type or added to memory. */
-static int load_converted(file *f, const ga_array *a, int64_t start, int64_t n, ga_dtype dtype,
-                          int64_t from, const char *name, bool add) {
-    _Alignas(16) char buffer[BUFFER];
-    const int64_t size = (int64_t)ga_dtype_bytes(dtype);
-    for (int64_t i = 0; i < n;) {
-        int64_t part = BUFFER / size < n - i ? BUFFER / size : n - i;
-        GA_TRY(ga_tensors_file_read(f, buffer, part * size, from + i * size));
-        for (int64_t j = 0; j < part; j++) {
-            double value = ga_get(buffer, dtype, j);
-            if (add) value += ga_get(a->base, a->dtype, start + i + j);
-            ga_set(a->base, a->dtype, start + i + j, value);
-            if (isfinite(value) && !isfinite(ga_get(a->base, a->dtype, start + i + j)))
-                return ga_fail(f->e, GA_INPUT, "%s: '%.100s' holds %g, too large for %s", f->path,
-                               name, value, ga_dtype_name(a->dtype));
-        }
-        i += part;
+/* The values of one tensor in the file, on their way to memory. */
+typedef struct {
+    file *f;
+    const ga_array *array;
+    const char *name;
+    ga_dtype dtype;
+    int64_t begin; /* offset in the file */
+    bool add;      /* to the values in memory */
+} values;
+
+/* Puts n values at element `at` of memory, converted to its type. */
+static int take(const values *v, const char *from, int64_t at, int64_t n) {
+    const ga_array *a = v->array;
+    if (v->dtype == a->dtype && !v->add) {
+        const size_t size = ga_dtype_bytes(a->dtype);
+        memcpy((char *)a->base + (size_t)at * size, from, (size_t)n * size);
+        return GA_OK;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double value = ga_get(from, v->dtype, i);
+        if (v->add) value += ga_get(a->base, a->dtype, at + i);
+        ga_set(a->base, a->dtype, at + i, value);
+        if (isfinite(value) && !isfinite(ga_get(a->base, a->dtype, at + i)))
+            return ga_fail(v->f->e, GA_INPUT, "%s: '%.100s' holds %g, too large for %s", v->f->path,
+                           v->name, value, ga_dtype_name(a->dtype));
     }
     return GA_OK;
+}
+
+/* Reads elements of the tensor, in parts, to element `at` of memory. */
+static int load_run(const values *v, ga_held h) {
+    _Alignas(16) char buffer[BUFFER];
+    const int64_t size = (int64_t)ga_dtype_bytes(v->dtype), from = v->begin + h.i * size;
+    if (v->dtype == v->array->dtype && !v->add)
+        return ga_tensors_file_read(v->f, (char *)v->array->base + h.at * size, h.n * size, from);
+    for (int64_t i = 0, part; i < h.n; i += part) {
+        part = BUFFER / size < h.n - i ? BUFFER / size : h.n - i;
+        GA_TRY(ga_tensors_file_read(v->f, buffer, part * size, from + i * size));
+        GA_TRY(take(v, buffer, h.at + i, part));
+    }
+    return GA_OK;
+}
+
+/* Rank 0 reads the whole tensor in parts, of which each rank takes what it holds. */
+static int load_together(const values *v, const ga_param *p, int l) {
+    _Alignas(16) char buffer[BUFFER];
+    const int64_t size = (int64_t)ga_dtype_bytes(v->dtype);
+    int code = GA_OK;
+    for (int64_t i = 0, part; i < p->n; i += part) {
+        part = BUFFER / size < p->n - i ? BUFFER / size : p->n - i;
+        GA_TRY(ga_tensors_file_read(v->f, buffer, part * size, v->begin + i * size));
+        for (ga_held h = {0}; code == GA_OK && ga_array_next(v->array, p, l, &h);) {
+            const int64_t first = h.i > i ? h.i : i, end = h.i + h.n < i + part ? h.i + h.n : i + part;
+            if (first < end) code = take(v, buffer + (first - i) * size, h.at + first - h.i, end - first);
+        }
+    }
+    return ga_tensors_file_agree(v->f, code);
 }
 
 static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, bool add) {
@@ -231,14 +269,9 @@ static int load_tensor(file *f, const ga_array *a, const ga_param *p, int l, boo
     const json_t *offsets = json_object_get(entry, "data_offsets");
     if (!counter_type(dtype_text(entry), p, &dtype)) float_type(dtype_text(entry), &dtype);
     const int64_t begin = 8 + f->header + json_integer_value(json_array_get(offsets, 0));
-    const int64_t size = (int64_t)ga_dtype_bytes(dtype);
-    for (ga_held h = {0}; ga_array_next(a, p, l, &h);) {
-        const int64_t from = begin + h.i * size;
-        if (dtype == a->dtype && !add)
-            GA_TRY(ga_tensors_file_read(f, (char *)a->base + h.at * size, h.n * size, from));
-        else
-            GA_TRY(load_converted(f, a, h.at, h.n, dtype, from, name, add));
-    }
+    const values v = {f, a, name, dtype, begin, add};
+    if (f->comm) return load_together(&v, p, l);
+    for (ga_held h = {0}; ga_array_next(a, p, l, &h);) GA_TRY(load_run(&v, h));
     return GA_OK;
 }
 
@@ -258,40 +291,40 @@ static void load_notes(file *f, ga_note *notes, int count) {
     }
 }
 
-int ga_safetensors_check(const char *path, const ga_array *arrays, int count, bool speak,
+int ga_safetensors_check(const char *path, ga_comm *comm, const ga_array *arrays, int count, bool speak,
                          ga_err *e) {
     file f;
     rules r = EXACT;
     r.speak = speak;
-    GA_TRY(ga_tensors_file_open(&f, path, e));
-    int code = check_arrays(&f, arrays, count, r);
+    GA_TRY(ga_tensors_file_open(&f, path, comm, e));
+    int code = ga_tensors_file_agree(&f, check_arrays(&f, arrays, count, r));
     ga_tensors_file_close(&f);
     return code;
 }
 
-static int load(const char *path, const ga_array *arrays, int count, rules r, bool add,
+static int load(const char *path, ga_comm *comm, const ga_array *arrays, int count, rules r, bool add,
                 ga_note *notes, int note_count, ga_err *e) {
     file f;
-    GA_TRY(ga_tensors_file_open(&f, path, e));
+    GA_TRY(ga_tensors_file_open(&f, path, comm, e));
     for (int i = 0; i < count && r.extra; i++) ga_tensors_adapt(&f, &arrays[i], r.speak);
-    int code = check_arrays(&f, arrays, count, r);
+    int code = ga_tensors_file_agree(&f, check_arrays(&f, arrays, count, r));
     if (code == GA_OK) code = load_arrays(&f, arrays, count, add);
     if (code == GA_OK) load_notes(&f, notes, note_count);
     ga_tensors_file_close(&f);
     return code;
 }
 
-int ga_safetensors_load(const char *path, const ga_array *arrays, int count, ga_note *notes,
+int ga_safetensors_load(const char *path, ga_comm *comm, const ga_array *arrays, int count, ga_note *notes,
                         int note_count, ga_err *e) {
-    return load(path, arrays, count, EXACT, false, notes, note_count, e);
+    return load(path, comm, arrays, count, EXACT, false, notes, note_count, e);
 }
 
-int ga_safetensors_add(const char *path, const ga_array *arrays, int count, ga_note *notes,
+int ga_safetensors_add(const char *path, ga_comm *comm, const ga_array *arrays, int count, ga_note *notes,
                        int note_count, ga_err *e) {
-    return load(path, arrays, count, EXACT, true, notes, note_count, e);
+    return load(path, comm, arrays, count, EXACT, true, notes, note_count, e);
 }
 
 int ga_safetensors_init(const char *path, const ga_array *arrays, int count, const char *fresh, bool speak,
                         ga_err *e) {
-    return load(path, arrays, count, (rules){true, true, speak, fresh}, false, NULL, 0, e);
+    return load(path, NULL, arrays, count, (rules){true, true, speak, fresh}, false, NULL, 0, e);
 }

@@ -5,28 +5,34 @@
 
 #include <string.h>
 
-enum { PIECE = 1 << 14 };
+enum { PIECE = 1 << 16 };
 
 /* A tensor on its way to rank 0. */
-typedef struct {
+typedef struct transfer {
     ga_comm *comm;
     const ga_array *array;
     const ga_param *param;
     int l;
-    int (*take)(void *to, const void *values, int64_t at, int64_t bytes); /* at byte `at` of it; 0 or an errno */
+    int of; /* the rank that sends; GA_ALL_RANKS: all that have a part */
+    int (*take)(const struct transfer *t, const void *values, int64_t i, int64_t n, ga_err *e); /* on rank 0 */
     void *to;
-    int failed; /* the errno of the first call that failed; there are none behind it */
+    int failed; /* the status of the first call that failed; there are none behind it */
 } transfer;
 
 /* Elements that travel together; none: the end of a rank's part. */
 typedef struct {
-    int64_t i, n;
+    struct {
+        int64_t i, n;
+    } place;
     char values[PIECE];
 } parcel;
 
-static void take(transfer *t, const void *values, int64_t i, int64_t n) {
-    const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
-    if (!t->failed) t->failed = t->take(t->to, values, i * size, n * size);
+static void take(transfer *t, const void *values, int64_t i, int64_t n, ga_err *e) {
+    if (t->failed == GA_OK) t->failed = t->take(t, values, i, n, e);
+}
+
+static bool sends(const transfer *t, int rank) {
+    return t->of == GA_ALL_RANKS ? rank == 0 || t->array->shard : rank == t->of;
 }
 
 /* Fills in the elements behind those of the last parcel. */
@@ -36,65 +42,67 @@ static void next_parcel(const transfer *t, ga_held *h, int64_t *done, parcel *p)
         *done = 0;
         if (!ga_array_next(t->array, t->param, t->l, h)) *h = (ga_held){t->param->n, 0, 0};
     }
-    p->i = h->i + *done;
-    p->n = h->n - *done < PIECE / size ? h->n - *done : PIECE / size;
-    if (p->n > 0) memcpy(p->values, (const char *)t->array->base + (h->at + *done) * size, (size_t)(p->n * size));
-    *done += p->n;
+    p->place.i = h->i + *done;
+    p->place.n = h->n - *done < PIECE / size ? h->n - *done : PIECE / size;
+    if (p->place.n > 0)
+        memcpy(p->values, (const char *)t->array->base + (h->at + *done) * size, (size_t)(p->place.n * size));
+    *done += p->place.n;
+}
+
+/* Rank `from` sends what it holds. */
+static int receive(transfer *t, int from, ga_err *e) {
+    const int rank = ga_comm_rank(t->comm);
+    const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
+    parcel p;
+    ga_held h = {0};
+    int64_t done = 0;
+    do {
+        if (rank == from) next_parcel(t, &h, &done, &p);
+        GA_TRY(ga_comm_broadcast(t->comm, &p.place, sizeof p.place, from, e));
+        if (p.place.n == 0) return GA_OK;
+        GA_TRY(ga_comm_broadcast(t->comm, p.values, (size_t)(p.place.n * size), from, e));
+        if (rank == 0) take(t, p.values, p.place.i, p.place.n, e);
+    } while (true);
 }
 
 /* Rank 0 takes what it holds, then what each rank sends in its turn. */
 static int move(transfer *t, ga_err *e) {
-    const int rank = ga_comm_rank(t->comm);
     const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
-    for (ga_held h = {0}; rank == 0 && ga_array_next(t->array, t->param, t->l, &h);)
-        take(t, (const char *)t->array->base + h.at * size, h.i, h.n);
-    for (int from = 1; t->array->shard && from < ga_comm_size(t->comm); from++) {
-        parcel p = {0};
-        ga_held h = {0};
-        int64_t done = 0;
-        do {
-            if (rank == from) next_parcel(t, &h, &done, &p);
-            GA_TRY(ga_comm_broadcast(t->comm, &p, sizeof p, from, e));
-            if (rank == 0 && p.n > 0) take(t, p.values, p.i, p.n);
-        } while (p.n > 0);
-    }
+    const bool own = ga_comm_rank(t->comm) == 0 && sends(t, 0);
+    for (ga_held h = {0}; own && ga_array_next(t->array, t->param, t->l, &h);)
+        take(t, (const char *)t->array->base + h.at * size, h.i, h.n, e);
+    for (int from = 1; from < ga_comm_size(t->comm); from++)
+        if (sends(t, from)) GA_TRY(receive(t, from, e));
     return GA_OK;
 }
 
-static int take_to_memory(void *to, const void *values, int64_t at, int64_t bytes) {
-    memcpy((char *)to + at, values, (size_t)bytes);
-    return 0;
+static int take_to_memory(const transfer *t, const void *values, int64_t i, int64_t n, ga_err *e) {
+    const int64_t size = (int64_t)ga_dtype_bytes(t->array->dtype);
+    (void)e;
+    memcpy((char *)t->to + i * size, values, (size_t)(n * size));
+    return GA_OK;
 }
 
 int ga_shard_collect(ga_comm *c, const ga_array *a, const ga_param *p, int l, void *out, ga_err *e) {
-    return move(&(transfer){c, a, p, l, take_to_memory, out, 0}, e);
+    return move(&(transfer){c, a, p, l, GA_ALL_RANKS, take_to_memory, out, GA_OK}, e);
 }
 
-/* Byte 0 of a tensor lies at byte `at` of the file. */
-typedef struct {
-    int fd;
-    int64_t at;
-} file_place;
-
-static int take_to_file(void *to, const void *values, int64_t at, int64_t bytes) {
-    const file_place *place = to;
-    return ga_file_write(place->fd, values, bytes, place->at + at);
+static int take_to_file(const transfer *t, const void *values, int64_t i, int64_t n, ga_err *e) {
+    return ga_safetensors_put_run(t->to, t->array, t->param, t->l, values, i, n, e);
 }
 
-/* Moves all values to the file, which only rank 0 has. A failure of writing is found by all at the end. */
-static int move_all(ga_comm *c, const ga_new_file *f, int64_t data, const ga_array *arrays, int count, ga_err *e) {
-    file_place place = {f->fd, data};
-    int failed = 0;
+int ga_shard_put(ga_comm *c, ga_values_file f, const ga_array *arrays, int count, int of, ga_err *e) {
+    int failed = GA_OK;
     for (int i = 0; i < count; i++)
         for (int k = 0; k < arrays[i].count; k++)
             for (int l = 0; l < arrays[i].params[k].count; l++) {
                 const ga_param *p = &arrays[i].params[k];
-                transfer t = {c, &arrays[i], p, l, take_to_file, &place, failed};
+                transfer t = {c, &arrays[i], p, l, of, take_to_file, &f, failed};
                 GA_TRY(move(&t, e));
                 failed = t.failed;
-                place.at += p->n * (int64_t)ga_dtype_bytes(arrays[i].dtype);
+                f.at += p->n * (int64_t)ga_dtype_bytes(arrays[i].dtype);
             }
-    return failed ? ga_fail(e, GA_ENVIRONMENT, "%s: writing failed: %s", f->path, strerror(failed)) : GA_OK;
+    return failed;
 }
 
 static int begin_file(ga_new_file *f, const char *path, const ga_array *arrays, int count, int64_t *data, ga_err *e) {
@@ -110,7 +118,7 @@ int ga_shard_save(ga_comm *c, const char *path, const ga_array *arrays, int coun
     ga_new_file f = {.fd = -1};
     int64_t data = 0;
     GA_TRY(ga_comm_agree(c, first ? begin_file(&f, path, arrays, count, &data, e) : GA_OK, e));
-    int code = move_all(c, &f, data, arrays, count, e);
+    int code = ga_shard_put(c, (ga_values_file){f.fd, path, false, data}, arrays, count, GA_ALL_RANKS, e);
     if (first) code = ga_file_end(&f, code, e);
     return ga_comm_agree(c, code, e);
 }

@@ -9,7 +9,7 @@ local TRIALS, RANKS, CYCLES = 1, 3, 40
 local SILENCE = 2                                   -- seconds, of GAGEN_SILENCE
 local LIMIT_KILLED, LIMIT = 2000, 10000             -- ms until ranks have ended behind a kill, and all processes
 
-local SPEC = [[
+local MODEL = [[
 data       { "csv", train = "tiny.csv", target = "last", split = { eval = 30 } }
 batch      (3)
 accumulate (2)
@@ -19,8 +19,8 @@ optimizer  { "adamw", lr = 1e-2 }
 train      { updates = 100000000, seed = 3 }
 eval       { every = 20 }
 checkpoint { every = 10, keep = 2 }
-parallel   "ddp"
 ]]
+local SPEC = MODEL .. 'parallel "ddp"\n'
 
 local MPIRUN = "mpirun --allow-run-as-root --oversubscribe --bind-to none"
 
@@ -30,10 +30,12 @@ local function open(t)
         ldflags = "-Wl,--wrap=ga_init_uniform,--wrap=ga_loader_release,--wrap=ga_eval_batch,--wrap=fsync" })
 end
 
--- Runs a script on the first of two hosts; not run where the machine refuses them.
-local function on_hosts(t, script, seconds)
-    local result = t.run { "sh", "tests/hosts.sh", "--", "bash", "-c", script, timeout = seconds or 60,
+-- Runs a script on the first of two hosts; not run where the machine refuses them. own: a folder, then a disk of each.
+local function on_hosts(t, script, own)
+    local command = { "sh", "tests/hosts.sh", "--", "bash", "-c", script, timeout = 60,
         env = { "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "GAGEN_DATA" } }
+    if own then table.insert(command, 3, "--own") table.insert(command, 4, own) end
+    local result = t.run(command)
     if result.status == 77 then t.not_run(result.err:match "([^\n]*)\n*$") end
     return result
 end
@@ -55,6 +57,44 @@ add("three ranks on two hosts compute the bits of one host", function(t)
         t.equal(host.read(("%s/host%d"):format(folder, rank - 1)), host_name)
     end
     programs.identical(folder, undisturbed(t, programs, p), { "parameters", "state" })
+end)
+
+-- Ranks on hosts with disks of their own, for the program and its runs: a stop inside a cycle, the end of that run, and
+-- another run of another program from its checkpoint of cycle 20. Host b has the program alone, then as before.
+local DISKS = [[
+cd %s; own=$PWD/own; on_b() { sh "$root/tests/hosts.sh" --on b "$*"; }
+train() { %s "$@"; }
+mkdir $own/p $own/q; cp $sharded $own/p/train; cp $whole $own/q/train
+on_b "mkdir $own/p $own/q; cp $sharded $own/p/train; cp $whole $own/q/train"
+options="--quiet --threads 1 --data $data"
+train --host a:2,b:1 -n 3 $own/p/train $options --stop-micro 41; echo "stopped $?"
+cp -r $own/p/runs/001/checkpoints $own/saved; cp -r $own/saved saved
+train --host a:2,b:1 -n 3 $own/p/train $options --cycles 40 --resume latest --dump $PWD/same; echo "resumed $?"
+train --host a:1,b:1 -n 2 $own/q/train $options --cycles 40 --resume $own/saved/cycle-000000020 \
+    --checkpoint $own/q/c --dump $PWD/other; echo "other $?"
+on_b "cd $own; find . -type f | sort"]]
+
+add("disks of their own: zero1 saves and resumes as with a shared folder", function(t)
+    local programs, p = open(t)
+    local sharded = programs.build("hosts_zero1", MODEL .. 'parallel "zero1"\n', { comm = "mpi" })
+    local folder = t.root .. "/" .. t.temp()
+    assert(host.folder(folder .. "/own"))
+    local result = on_hosts(t, ("root=%s sharded=%s whole=%s data=%s/%s/data\n"):format(t.root, sharded.train, p.train,
+        t.root, programs.folder()) .. DISKS:format(folder, MPIRUN), folder .. "/own")
+    t.equal(result.out, "stopped 75\nresumed 0\nother 0\n./p/train\n./q/train\n", result.err)
+
+    local stopped = programs.train(sharded,
+        { ranks = RANKS, "--threads", 1, "--stop-micro", 41, status = 75 }).checkpoint
+    for _, name in ipairs { "cycle-000000020/", "cycle-000000020-r1/" } do
+        for _, file in ipairs(host.list(stopped .. "/" .. name)) do
+            local path = "/" .. name .. file
+            local same = host.read(folder .. "/saved" .. path) == host.read(stopped .. path)
+            t.equal(same or file == "manifest.json", true, path)
+        end
+    end
+    programs.identical(folder .. "/same", undisturbed(t, programs, p), { "parameters", "state" })
+    programs.identical(folder .. "/other", programs.dump(p, { ranks = 2, "--threads", 1, "--cycles", CYCLES, "--resume",
+        stopped .. "/cycle-000000020" }), { "parameters", "state" })
 end)
 
 -- Phases: the place where a rank rests; the rank, by the victim; the pass of the place. While a rank computes the

@@ -47,8 +47,8 @@ static void round_trip(void **state) {
     ga_array a = array_of(f, GA_F32, ""), b = array_of(g, GA_F32, ""),
              wide = array_of(d, GA_F64, "");
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
-    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), 0);
-    assert_int_equal(ga_safetensors_load(path, &wide, 1, NULL, 0, &e), 0);
+    assert_int_equal(ga_safetensors_load(path, NULL, &b, 1, NULL, 0, &e), 0);
+    assert_int_equal(ga_safetensors_load(path, NULL, &wide, 1, NULL, 0, &e), 0);
     for (int i = 0; i < PARAMS; i++)
         for (int l = 0; l < params[i].count; l++)
             for (int64_t k = 0; k < params[i].n; k++) {
@@ -61,7 +61,7 @@ static void round_trip(void **state) {
     stat(path, &st);
     assert_int_equal(st.st_size, ga_safetensors_bytes(&a, 1, NULL, 0));
     assert_int_equal(ga_safetensors_save(path, &wide, 1, &e), 0); /* F64 file into F32 memory */
-    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(path, NULL, &b, 1, NULL, 0, &e), GA_INPUT);
     assert_has(e.msg, "'fc1.weight' is F64, which F32 would round");
     assert_int_equal(ga_safetensors_init(path, &b, 1, NULL, true, &e), 0);
     assert_true(g[25] == f[25]);
@@ -95,7 +95,7 @@ static void notes_and_checksums(void **state) {
     assert_int_equal(ga_safetensors_write(fd, path, &a, 1, notes, 2, true, NULL, &e), 0);
     close(fd);
     big[5] = 0;
-    assert_int_equal(ga_safetensors_load(path, &a, 1, back, 2, &e), 0);
+    assert_int_equal(ga_safetensors_load(path, NULL, &a, 1, back, 2, &e), 0);
     assert_true(big[5] == 5);
     assert_string_equal(back[0].value, "0.1");
     assert_string_equal(back[1].value, "");
@@ -177,7 +177,7 @@ static void refusals(void **state) {
         ga_err e = {0};
         int64_t length = table[i].length ? table[i].length : (int64_t)strlen(table[i].header);
         put_raw(path, (uint64_t)length, table[i].header, table[i].data);
-        int code = ga_safetensors_load(path, &a, 1, NULL, 0, &e);
+        int code = ga_safetensors_load(path, NULL, &a, 1, NULL, 0, &e);
         assert_int_equal(code, table[i].says ? GA_INPUT : 0);
         if (!table[i].says) continue;
         assert_has(e.msg, table[i].says);
@@ -191,17 +191,17 @@ static void kinds(void **state) {
     float memory[SPACE];
     ga_array a = array_of(memory, GA_F32, "");
     ga_err e;
-    assert_int_equal(ga_safetensors_load(scratch_path(s, "none"), &a, 1, NULL, 0, &e), GA_INPUT);
-    assert_int_equal(ga_safetensors_load(s->path, &a, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(scratch_path(s, "none"), NULL, &a, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(s->path, NULL, &a, 1, NULL, 0, &e), GA_INPUT);
     assert_int_equal(mkfifo(scratch_path(s, "fifo"), 0600), 0);
-    assert_int_equal(ga_safetensors_load(s->file, &a, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(s->file, NULL, &a, 1, NULL, 0, &e), GA_INPUT);
     assert_int_equal(symlink("loop", scratch_path(s, "loop")), 0);
-    assert_int_equal(ga_safetensors_load(s->file, &a, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(s->file, NULL, &a, 1, NULL, 0, &e), GA_INPUT);
     char *deep = malloc(60000);
     memset(deep, '[', 60000);
     memcpy(deep, "\x50\xc3\0\0\0\0\0\0{\"x\":", 13); /* 50,000 bytes of header: a depth bomb */
     put_file(scratch_path(s, "deep"), deep, 60000);
-    assert_int_equal(ga_safetensors_load(s->file, &a, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(s->file, NULL, &a, 1, NULL, 0, &e), GA_INPUT);
     free(deep);
 }
 
@@ -230,7 +230,7 @@ static void all_patterns(scratch *s, const char *dtype, int mantissa, int bias) 
         file[8 + n + 2 * i + 1] = (unsigned char)(i >> 8);
     }
     put_file(path, file, 8 + (size_t)n + 2 * PATTERNS);
-    if (ga_safetensors_load(path, &wide, 1, NULL, 0, &e) < 0) fail_msg("%s", e.msg);
+    if (ga_safetensors_load(path, NULL, &wide, 1, NULL, 0, &e) < 0) fail_msg("%s", e.msg);
     assert_int_equal(ga_safetensors_init(path, &narrow, 1, NULL, true, &e), 0);
     const int infinite = (0x7fff >> mantissa) << mantissa;
     double value = 0;
@@ -279,7 +279,7 @@ static void initial_values(void **state) {
     ga_array a = array_of(f, GA_F32, ""), b = {fewer, 2, "", GA_F32, g, NULL};
     memcpy(fewer, params, sizeof params);
     assert_int_equal(ga_safetensors_save(path, &a, 1, &e), 0);
-    assert_int_equal(ga_safetensors_load(path, &b, 1, NULL, 0, &e), GA_INPUT);
+    assert_int_equal(ga_safetensors_load(path, NULL, &b, 1, NULL, 0, &e), GA_INPUT);
     assert_has(e.msg, "'h.4.ln.weight' is not in the model");
     assert_int_equal(ga_safetensors_init(path, &b, 1, NULL, false, &e), 0);
     assert_true(g[9] == 9 && g[16] == 0);
@@ -419,7 +419,7 @@ static void many_differences(void **state) {
     size_t n;
     assert_int_equal(ga_safetensors_save(scratch_path(s, "many"), &a, 1, &e), 0);
     int saved = stderr_to(scratch_path(s, "lines"));
-    int code = ga_safetensors_check(scratch_path(s, "many"), &b, 1, true, &e);
+    int code = ga_safetensors_check(scratch_path(s, "many"), NULL, &b, 1, true, &e);
     stderr_back(saved);
     assert_int_equal(code, GA_INPUT);
     assert_has(e.msg, "24 missing, 0 of another shape or type, 6 not in the model; each is named above");
@@ -440,7 +440,7 @@ static void cuts(void **state) {
     char *data = get_file(path, &n);
     for (size_t cut = 0; cut < n; cut++) {
         put_file(path, data, cut);
-        assert_int_equal(ga_safetensors_load(path, &a, 1, NULL, 0, NULL), GA_INPUT);
+        assert_int_equal(ga_safetensors_load(path, NULL, &a, 1, NULL, 0, NULL), GA_INPUT);
     }
     free(data);
 }
