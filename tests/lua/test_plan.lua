@@ -131,6 +131,12 @@ local function expected(plan, updates)
         updates * gathered, updates * calls.small }
 end
 
+local function calls_of(plan)
+    local sum = 0
+    for _, c in ipairs(plan.collectives) do sum = sum + c.calls end
+    return sum
+end
+
 local function collectives_case(t, mode, count, bucket, ranks)
     local programs, p, plan = networked(t, mode, count, bucket, ranks)
     local log = t.temp() .. "/log"
@@ -138,7 +144,7 @@ local function collectives_case(t, mode, count, bucket, ranks)
     local events, updates = t.load("tests/lua/json.lua").lines(host.read(log)), 0
     for _, event in ipairs(events) do
         if event.event == "update" then
-            t.equal({ event.collectives, event.comm_bytes }, { #plan.collectives, plan.totals.comm_bytes_per_cycle },
+            t.equal({ event.collectives, event.comm_bytes }, { calls_of(plan), plan.totals.comm_bytes_per_cycle },
                 "cycle " .. event.cycle)
             updates = updates + 1
         end
@@ -164,6 +170,19 @@ add("collectives of every cycle are those of the plan", function(t)
         t.equal(one.totals.comm_bytes_per_cycle, 2 * bytes)
     end
     collectives_case(t, "zero1", 4, "2KiB", 2)
+end)
+
+-- The plan has the price of divided gradients: an exchange in each micro-step, where whole ones have one in a cycle.
+add("divided gradients travel in every micro-step, as planned", function(t)
+    local whole = collectives_case(t, "zero1", 4, "25MiB", 2).totals.comm_bytes_per_cycle
+    for _, count in ipairs { 1, 4 } do
+        local plan = collectives_case(t, "zero2", count, "25MiB", 2)
+        t.equal(2 * plan.totals.comm_bytes_per_cycle, (count + 1) * whole)
+    end
+    local programs, p = networked(t, "zero2", 4, "25MiB", 2)
+    t.match(programs.gagen({ "plan", "--ranks", "2", p.spec }).out:gsub(",", ""), ("%d bytes in buckets; %d if whole "
+        .. "gradients were summed once\n"):format(whole * 5 // 2, whole))
+    collectives_case(t, "zero2", 4, "2KiB", 2)
 end)
 
 add("no collective outside the boundary", function(t)

@@ -104,11 +104,12 @@ end
 local function collectives_of(g, config, size)
     local list, sum = {}, 0
     local function add(kind, role, dtype, bytes)
-        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = 1 }
-        if kind ~= "small" then sum = sum + bytes end
+        local calls = role == "every" and g.accumulate or 1
+        list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls }
+        if kind ~= "small" then sum = sum + calls * bytes end
     end
     for _, x in ipairs(g.collectives) do
-        add(x.kind, g.accumulate == 1 and "only" or config.mode.reduces.role, x.wire,
+        add(x.kind, g.accumulate == 1 and "only" or x.beside and "last" or config.mode.reduces.role, x.wire,
             x.n * (x.wire == g.real and size or 2))
     end
     for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
@@ -196,6 +197,16 @@ local function kernel_rows(kernels)
     return rows
 end
 
+-- The line above the collectives; the bytes that whole gradients would take, if a micro-step exchanges its own.
+local function network_heading(facts)
+    local calls, once, bytes = 0, 0, facts.totals.comm_bytes_per_cycle
+    for _, x in ipairs(facts.collectives) do
+        calls, once = calls + x.calls, once + (x.kind ~= "small" and x.bytes or 0)
+    end
+    return ("%-12s%d collectives per update, %s bytes in buckets; %s"):format("network", calls, commas(bytes),
+        once < bytes and commas(once) .. " if whole gradients were summed once" or "none in other micro-steps")
+end
+
 --- The plan as text for people. width: of the terminal that shows it, which may shorten names and break lines; nil:
 --- all is whole.
 function plan.text(facts, width)
@@ -227,8 +238,7 @@ function plan.text(facts, width)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else
-        line("%-12s%d collectives per update, %s bytes in buckets; none in other micro-steps", "network",
-            #facts.collectives, commas(facts.totals.comm_bytes_per_cycle))
+        line("%s", network_heading(facts))
         for _, x in ipairs(facts.collectives) do
             line("  %-14s in %-10s %s, %s bytes", x.kind, x.role, x.dtype, commas(x.bytes))
         end
