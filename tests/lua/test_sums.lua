@@ -490,9 +490,6 @@ add("sums of bf16 refuse wrong combinations", function(t)
             ('accum = "bf16" together with arithmetic "%s" is not possible'):format(compute))
     end
     refused(HALF, 'parallel "ddp"\n', 'accum = "bf16" together with parallel is not possible')
-    refused('{ accum = "kahan" }', 'parallel "zero2"\n', 'accum = "kahan" together with parallel "zero2" is not '
-        .. 'possible: each micro-step ends with a sum over the ranks; expected accum = "f32", or a mode that divides '
-        .. "no gradients")
     refused(HALF, "clip { value = 0.5 }\n", 'accum = "bf16" together with clip { value = ... } is not possible')
     refused(HALF, "gradient (function(g, w) return g + 0.01 * w end)\n", "together with gradient is not possible")
     refused(HALF, "scaler { initial_scale = 1024 }\n", "together with scaler is not possible")
