@@ -34,8 +34,63 @@ local function linker(t)
     end)
 end
 
+local json = dofile "tests/lua/json.lua"
+
+local UNPACK, BYTES = { F32 = "<f", F64 = "<d" }, { F32 = 4, F64 = 8 }
+
+-- The tensors of a safetensors file, by name: { dtype, element = dtype of the elements in bytes, bytes, count }.
+local function stored(path)
+    local text = assert(host.read(path))
+    local start, list = 8 + string.unpack("<I8", text), {}
+    for name, entry in next, json.read(text:sub(9, start)) do
+        if name ~= "__metadata__" then
+            local bytes = text:sub(start + entry.data_offsets[1] + 1, start + entry.data_offsets[2])
+            local element = entry.dtype
+            if element == "BF16" then       -- the upper half of an f32
+                element, bytes = "F32", bytes:gsub("..", "\0\0%0")
+            end
+            if not BYTES[element] then error(name .. ": dtype " .. element) end
+            list[name] = { dtype = entry.dtype, element = element, bytes = bytes, count = #bytes // BYTES[element] }
+        end
+    end
+    return list
+end
+
+-- The values of a tensor of stored().
+local function values_of(tensor)
+    local values, at, format = {}, 1, UNPACK[tensor.element]
+    for i = 1, tensor.count do values[i], at = string.unpack(format, tensor.bytes, at) end
+    return values
+end
+
+-- The largest difference of two tensors, and the largest element of y.
+local function largest_gap(x, y) return host.distance(y.element, x.bytes, 1, y.bytes, 1, y.count) end
+
+-- The same in the 2-norm.
+local function norm_of_gap(x, y)
+    local gap, size, values = 0, 0, values_of(x)
+    for i, value in ipairs(values_of(y)) do gap, size = gap + (values[i] - value) ^ 2, size + value ^ 2 end
+    return math.sqrt(gap), math.sqrt(size)
+end
+
+-- The largest of measure(tensor of a, tensor of b), and the tensor's name.
+local function worst_of(a, b, measure)
+    local x, y, worst, where, names = stored(a), stored(b), -1, nil, 0
+    for name in next, x do assert(y[name], b .. ": has no " .. name) end
+    for name, tensor in next, y do
+        local other = assert(x[name], a .. ": has no " .. name)
+        assert(other.count == tensor.count and other.dtype == tensor.dtype, name .. ": other shape")
+        local gap, size = measure(other, tensor)
+        assert(gap - gap == 0 and size - size == 0, name .. ": not finite")
+        local relative = gap == 0 and 0 or gap / size
+        if relative > worst then worst, where = relative, name end
+        names = names + 1
+    end
+    assert(names > 0, b .. ": no tensors")
+    return worst, where
+end
+
 return function(t)
-    local json = t.load("tests/lua/json.lua")
     local store = t.load("tests/lua/store.lua")(t)
     local programs = {}
     local base = ("%s/tests/worker%d/programs"):format(t.build, t.worker)
@@ -241,60 +296,25 @@ return function(t)
         return json.read(check_run(programs.gagen { "plan", "--json", p.spec, ... }, p.name).out)
     end
 
-    local UNPACK, BYTES = { F32 = "<f", F64 = "<d" }, { F32 = 4, F64 = 8 }
-
-    -- The tensors of a safetensors file, by name: { dtype, element = dtype of the elements in bytes, bytes, count }.
-    local function stored(path)
-        local text = assert(host.read(path))
-        local start, list = 8 + string.unpack("<I8", text), {}
-        for name, entry in next, json.read(text:sub(9, start)) do
-            if name ~= "__metadata__" then
-                local bytes = text:sub(start + entry.data_offsets[1] + 1, start + entry.data_offsets[2])
-                local element = entry.dtype
-                if element == "BF16" then       -- the upper half of an f32
-                    element, bytes = "F32", bytes:gsub("..", "\0\0%0")
-                end
-                if not BYTES[element] then error(name .. ": dtype " .. element) end
-                list[name] = { dtype = entry.dtype, element = element, bytes = bytes, count = #bytes // BYTES[element] }
-            end
-        end
-        return list
-    end
-
     --- The tensors of a safetensors file, by name: { dtype, count, values }.
     function programs.tensors(path)
         local list = stored(path)
-        for _, tensor in next, list do
-            local values, at, format = {}, 1, UNPACK[tensor.element]
-            for i = 1, tensor.count do values[i], at = string.unpack(format, tensor.bytes, at) end
-            tensor.values = values
-        end
+        for _, tensor in next, list do tensor.values = values_of(tensor) end
         return list
     end
 
     --- The largest of max|a - b| / max|b| over the tensors of two files, and the tensor's name. Other
     --- names or shapes, and values that are not finite, are an error.
-    function programs.difference(a, b)
-        local x, y, worst, where, names = stored(a), stored(b), -1, nil, 0
-        for name in next, x do assert(y[name], b .. ": has no " .. name) end
-        for name, tensor in next, y do
-            local other = assert(x[name], a .. ": has no " .. name)
-            assert(other.count == tensor.count and other.dtype == tensor.dtype, name .. ": other shape")
-            local gap, size = host.distance(tensor.element, other.bytes, 1, tensor.bytes, 1, tensor.count)
-            assert(gap - gap == 0 and size - size == 0, name .. ": not finite")
-            local relative = gap == 0 and 0 or gap / size
-            if relative > worst then worst, where = relative, name end
-            names = names + 1
-        end
-        assert(names > 0, b .. ": no tensors")
-        return worst, where
-    end
+    function programs.difference(a, b) return worst_of(a, b, largest_gap) end
 
-    --- All tensors of two dumps must agree within `bound`, as difference() measures it.
-    function programs.close(a, b, bound, files)
+    --- As difference, of |a - b| / |b| in the 2-norm: for values of 16 bits, where parts that cancel leave their rounding.
+    function programs.distance(a, b) return worst_of(a, b, norm_of_gap) end
+
+    --- All tensors of two dumps must agree within `bound`, as difference() measures it, or measure().
+    function programs.close(a, b, bound, files, measure)
         for _, file in ipairs(files or { "parameters", "state" }) do
             local name = "/" .. file .. ".safetensors"
-            local worst, where = programs.difference(a .. name, b .. name)
+            local worst, where = (measure or programs.difference)(a .. name, b .. name)
             if not (worst <= bound) then
                 error(("%s: %s differs by %.3g, at most %.3g expected"):format(file, where, worst, bound), 2)
             end
