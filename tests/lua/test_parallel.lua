@@ -238,18 +238,6 @@ add("parts in 16 bits: refused", function(t)
     refused("f32", "cuda", 'refused.lua:%d+: parallel: comm is "bf16", and the target "cuda" sums in f32')
 end)
 
-add("sums with their rounding errors are refused where each micro-step is summed over the ranks", function(t)
-    local programs = t.load("tests/lua/programs.lua")(t)
-    write_tokens(t, programs)
-    local case = { model = "gpt", tail = "drop", weight = "token", optimizer = "sgd", clip = "", precision = "f32" }
-    local path = programs.folder() .. "/parallel_refused.lua"
-    t.write(path, (spec(case, 3, 1, 'parallel "zero2"'):gsub('precision "f32"', 'precision { accum = "kahan" }')))
-    local result = programs.gagen { "check", path }
-    t.equal(result.status, 1)
-    t.match(result.err, 'refused.lua:%d+: precision: accum = "kahan" together with parallel "zero2" is not possible: '
-        .. 'each micro%-step ends with a sum over the ranks; expected accum = "f32", or a mode that divides no gradients')
-end)
-
 -- Each of 300 layers is a bucket, and so are the embeddings and the norm.
 add("more buckets than requests are refused, with a size that will do", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
