@@ -15,7 +15,7 @@ static const ranges RANGES = {
     $rows
 };
 
-//@ cut(name, others, of_arrays, places, tiles)
+//@ cut(name, others, of_arrays, model, own, places, tiles)
 //% if of_arrays then
 /* The place of a part in what this rank has of an array: `at` elements behind the beginning of layer l. */
 static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at) {
@@ -24,8 +24,7 @@ static offsets place_in(const ga_shard *array, offsets whole, int l, int64_t at)
 
 //% end
 /* Cuts each range at the ends of these pieces of the flat space; returns what is behind its parts. */
-static range *cut(const model *m, const ga_shard *pieces, part_lists *lists, range *next) {
-    (void)m;
+static range *cut($(model)const ga_shard *pieces, part_lists *lists, range *next) {
     const range *rows = (const range *)&RANGES;
     parts *list = (parts *)lists;
     for (size_t i = 0; i < sizeof RANGES / sizeof *rows; i++) {
@@ -60,10 +59,10 @@ static int64_t number_tiles(const parts *list, int64_t tile) {
 void $(name)_model_cut(model *m) {
     int64_t tile = 0;
 //% if others then
-    range *next = cut(m, &m->division.own, &m->own, m->parts);
-    cut(m, &m->division.others, &m->others, next);
+    range *next = cut($(own)&m->division.own, &m->own, m->parts);
+    cut($(own)&m->division.others, &m->others, next);
 //% else
-    cut(m, &m->division.own, &m->own, m->parts);
+    cut($(own)&m->division.own, &m->own, m->parts);
 //% end
     $tiles
 }

@@ -89,7 +89,7 @@ static void buckets_finish(queue *q, model *m) { order(q, m->joined, m->reducing
 //@ windows(overlap, windows, gaps, gap_rows, waits, collected)
 $windows
 //% if gaps then
-/* Which gaps between tensors belong to each bucket. */
+/* Gaps between tensors, by bucket: the first of bucket i is GAPS[i]. */
 $gap_rows
 //% end
 

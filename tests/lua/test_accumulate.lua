@@ -229,7 +229,7 @@ local PADDED = { rows = 20, count = 3, tail = "flush", last = "pad" }
 local DROPPED = { rows = 15, count = 4 }
 local FLUSHED = { rows = 12, count = 5, tail = "flush" }
 
--- What depends little on the model: with make test two models have each.
+-- Cases that hardly depend on the model: make test tries each with two models.
 local OF = { carry = "mlp vit", table = "mlp llama", token = "gpt llama", sample = "gpt vit", sum = "mlp gpt",
     micro = "llama vit" }
 

@@ -390,7 +390,7 @@ add("ranks: the CUDA target equals the C target", function(t)
     programs.close(found, expected, 1e-11, { "parameters", "state" })
 end)
 
--- What a cycle collects lies beside windows, on the host and on a device.
+-- The sums for running statistics lie beside the windows, on the host and on a device.
 add("ranks that divide gradients: statistics, and a stop inside a cycle", function(t)
     local devices = dofile "tests/lua/devices.lua"
     devices.needs_library(t)

@@ -57,7 +57,7 @@ local function measured(t, programs, mode, ...)
     return plan, resident
 end
 
--- What the plan and the memory of a mode have less than those of ddp: `expected` bytes.
+-- The plan and the memory of a mode have `expected` bytes less than those of ddp.
 local function check_less(mode, plans, resident, expected)
     local planned, found = plans.ddp.totals.bytes - plans[mode].totals.bytes, resident.ddp - resident[mode]
     local bound = 0.05 * expected + 3 * 2^20

@@ -1,4 +1,4 @@
--- What others got wrong with several ranks: means over unequal counts, tied tables, changed gradients, sums that overlap
+-- Defects of other systems with several ranks: means over unequal counts, tied tables, changed gradients, sums that overlap
 -- with the backward pass, memory that grows, an overflow that one rank alone meets. Each for every mode that shares a
 -- cycle.
 local tests = {}
@@ -127,7 +127,7 @@ train      { updates = 6, seed = 3 }
 %s]]):format(MICROS // ranks, mode and ("parallel %q\n"):format(mode) or "")
 end
 
--- What each rank writes: an array of texts.
+-- The output of each rank: an array of texts.
 local function every_rank(t, ranks, mode)
     local programs, folder, texts = t.load("tests/lua/programs.lua")(t), t.temp(), {}
     write_planted(t, programs)

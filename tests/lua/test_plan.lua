@@ -124,7 +124,7 @@ local function networked(t, mode, count, bucket, ranks)
     return programs, p, plan
 end
 
--- What each rank counts in so many updates.
+-- The counters of each rank after so many updates.
 local function expected(plan, updates)
     local calls, _, gathered = planned(plan)
     return { updates * (calls.all_reduce + calls.reduce_scatter), updates * (calls.all_reduce + calls.all_gather),

@@ -35,7 +35,7 @@ static const char *reference(group *g, state *s) {
     return path;
 }
 
-/* What the ranks behind rank 0 have at the path of its folder: that folder, nothing, another one. */
+/* The path of the folder of rank 0, as the other ranks find it: that folder, nothing, another one. */
 enum { SEEN, MISSING, OTHER, SIGHTS };
 
 /* A run that saves the parts. */

@@ -139,7 +139,7 @@ local function place_names(rows)
     return list
 end
 
--- What is said of a place in the struct range.
+-- The comment of a place in the struct range.
 local function place_comment(name)
     if name == "flat" then return "in the flat space: parameters, gradients and states of that form" end
     if name == "shard" then return "of a part, in arrays of which a rank has only its own" end
@@ -199,8 +199,10 @@ function ranges.cutting(g, config, rows)
         end
     end
     local function block(list) return text.block(table.concat(list, "\n")) end
+    local of_arrays = table.concat(places):find "place_in" ~= nil       -- their shards are fields of the model
     return { name = text.ident(config.name), others = g.norm.others or false, places = block(places),
-        of_arrays = table.concat(places):find "place_in" ~= nil, tiles = block(tiles) }
+        of_arrays = of_arrays, model = text.block(of_arrays and "const model *m, " or ""),
+        own = text.block(of_arrays and "m, " or ""), tiles = block(tiles) }
 end
 
 --- The lines of the table.

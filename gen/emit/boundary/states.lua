@@ -41,7 +41,7 @@ end
 local function collected_table(g, params)
     local list = {}
     if not g.sharded.gradients or g.summed_elements == g.trained_elements then return list end
-    list[1] = "\n/* What a cycle collects: an array of its own. */"
+    list[1] = "\n/* The sums for running statistics: an array of its own. */"
     list[2] = "static const ga_param COLLECTED_PARAMS[] = {"
     for _, p in ipairs(params) do
         local at = p.collected and ordered.copy(p.flat, { offset = p.flat.offset - g.trained_elements })
