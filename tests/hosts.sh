@@ -24,7 +24,7 @@ usage() {
 
 # Gives the interface $1 the rate of the lines.
 shape() {
-    [ -z "$rate" ] || $2 tc qdisc add dev "$1" root tbf rate "$rate" burst 64kb latency 100ms
+    [ -z "$rate" ] || $2 tc qdisc add dev "$1" root tbf rate "$rate" burst 256kb latency 100ms
 }
 
 # Host $1 with the last number $2 of its address, on a port of the bridge. A process that sleeps keeps its namespaces.

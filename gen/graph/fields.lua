@@ -117,6 +117,7 @@ fields.region = {
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
     part = "of the boundary: own or others, if it goes over parts of the run (update)",
+    barrier = "of a loop over parts: whether all workers wait before it (sync)",
 }
 
 fields.out = {

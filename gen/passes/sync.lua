@@ -4,7 +4,8 @@
 --   y = linear(x, w) ; barrier ; r = relu(y)
 --
 -- Memory places are compared, not names, so that reuse of memory counts. A loop body is walked twice: the second
--- walk finds conflicts with the iteration before. After a node with `fence` all workers wait anyway.
+-- walk finds conflicts with the iteration before. After a node with `fence` all workers wait anyway. A loop over parts
+-- may have no iteration, so a barrier inside of it counts for nothing outside: what it needs stands before the loop.
 local graph = require "graph.graph"
 local ranges = require "base.ranges"
 
@@ -56,9 +57,9 @@ local function add(memory, r)
     if r.each then table.insert(arena.slotted, r) else arena.plain:add(r.lo, r.hi) end
 end
 
--- Decides whether a node needs a barrier. since: memory read and written since the last barrier; loop, walk: the
--- walked loop and the number of the walk, 1 or 2.
-local function visit(g, node, since)
+-- The places that a node reads and writes, and why it must wait for what was done since the last barrier; nil: it need
+-- not. since: memory read and written since then; loop, walk: the walked loop and the number of the walk, 1 or 2.
+local function touched(node, since)
     local reads, writes, wait = {}, {}, nil
     for i, t in ipairs(graph.reads(node)) do
         reads[i] = place_of(t, since.loop, since.walk)
@@ -70,20 +71,52 @@ local function visit(g, node, since)
         wait = wait or (meets(since.written, writes[i]) or meets(since.read, writes[i]))
             and ("the memory of %s was in use since the last barrier"):format(t.name)
     end
-    if wait and not node.barrier then
-        local first = graph.writes(node)[1]
-        graph.decide(g, first and first.tensor.name or node.op, "barrier", wait)
-    end
+    return reads, writes, wait
+end
+
+local function note_barrier(g, node, name, wait)
+    if wait and not node.barrier then graph.decide(g, name, "barrier", wait) end
     node.barrier = node.barrier or wait and true or nil
-    if node.barrier or node.fence then since.read, since.written = {}, {} end
-    if node.fence then return end
+end
+
+local function add_all(since, reads, writes)
     for _, r in ipairs(reads) do add(since.read, r) end
     for _, r in ipairs(writes) do add(since.written, r) end
 end
 
-local function walk(g, body, since)
+-- Decides whether a node needs a barrier.
+local function visit(g, node, since)
+    local reads, writes, wait = touched(node, since)
+    local first = graph.writes(node)[1]
+    note_barrier(g, node, first and first.tensor.name or node.op, wait)
+    if node.barrier or node.fence then since.read, since.written = {}, {} end
+    if not node.fence then add_all(since, reads, writes) end
+end
+
+local walk
+
+-- A loop over parts: whether all workers wait before it, and the barriers between its own nodes.
+local function visit_parts(g, loop, since)
+    local all, why = {}, nil
+    graph.walk(loop.body, function(node)
+        local reads, writes, wait = touched(node, since)
+        all[#all + 1], why = { reads, writes }, why or wait
+    end)
+    note_barrier(g, loop, ("parts of %s"):format(loop.name), why)
+    if loop.barrier then since.read, since.written = {}, {} end
+    local inside = { read = {}, written = {}, loop = loop }
+    for n = 1, 2 do
+        inside.walk = n
+        walk(g, loop.body, inside)
+    end
+    for _, places in ipairs(all) do add_all(since, places[1], places[2]) end
+end
+
+walk = function(g, body, since)
     for _, node in ipairs(body) do
-        if node.op == "times" then
+        if node.op == "times" and node.part then
+            visit_parts(g, node, since)
+        elseif node.op == "times" then
             for n = 1, 2 do
                 since.loop, since.walk = node, n
                 walk(g, node.body, since)

@@ -90,9 +90,11 @@ local function needs_of(node, target)
     for _, layered in ipairs(node.needs_layers or {}) do
         local layers, last = layered.layers, c_text.last(layered.loop)
         local begins = layers > 1 and ("(%s - l) %% %d == 0 && "):format(last, layers) or ""
-        local bucket = ("%d + (%s - l)%s"):format(layered.first - 3, last, layers > 1 and " / " .. layers or "")
-        list[#list + 1] = ("if (%s%s - l >= %d) bucket_wait(%s, m, %s);"):format(begins, last, 2 * layers,
-            target.worker, bucket)
+        local number = layers > 1 and ("(%s - l) / %d"):format(last, layers) or last .. " - l"
+        local shift = layered.first - 3
+        local bucket = shift == 0 and number or ("%s %s %d"):format(number, shift < 0 and "-" or "+", math.abs(shift))
+        list[#list + 1] = ("if (%s%s - l >= %d) bucket_wait(%s, m, %s); // the last one in this window"):format(begins,
+            last, 2 * layers, target.worker, bucket)
     end
     return list
 end
@@ -109,6 +111,8 @@ end
 local function lines_of(body, exchanges, pad, out, target)
     for i, node in ipairs(body) do
         for _, line in ipairs(exchanges and needs_of(node, target) or {}) do out[#out + 1] = pad .. line end
+        local before = body[i - 1]
+        if waits(node, target) and not (before and before.op ~= "times") then out[#out + 1] = pad .. target.barrier end
         if node.op == "times" then
             for _, line in ipairs(opening_of(node)) do out[#out + 1] = pad .. line end
             local inner = lines_of(node.body, exchanges, pad .. "    ", {}, target)
@@ -119,10 +123,6 @@ local function lines_of(body, exchanges, pad, out, target)
             table.move(inner, 1, #inner, #out + 1, out)
             out[#out + 1] = pad .. "}"
         else
-            local before = body[i - 1]
-            if waits(node, target) and not (before and before.op ~= "times") then
-                out[#out + 1] = pad .. target.barrier
-            end
             local print = node.kernel.print or kernels.call
             local waiting = target.barrier and (node.fence or waits(body[i + 1], target))
             out[#out + 1] = print(node.kernel, pad, target, waiting and " " .. target.barrier or "")
