@@ -22,7 +22,8 @@ usage() {
     fail 1 "$1, expected [--count 2|3] [--rate RATE] [--own FOLDER] -- COMMAND"
 }
 
-# Gives the interface $1 the rate of the lines.
+# Gives the interface $1 the rate of the lines. A burst holds a few whole packets of 64 KB: the kernel would cut larger
+# ones to 1,500 bytes, with time of the processor that a network card saves it.
 shape() {
     [ -z "$rate" ] || $2 tc qdisc add dev "$1" root tbf rate "$rate" burst 256kb latency 100ms
 }
