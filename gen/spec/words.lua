@@ -253,7 +253,7 @@ words.list = {
         field("kind", "str", { position = 1, default = "c", values = folders.inside "gen/emit/targets/",
             doc = "c, or cuda: C and kernels for a device" }),
         field("march", "str", { default = "native", values = { "native", "generic", "x86-64-v3",
-            "x86-64-v4", "aarch64" }, doc = "the profile the program is built for" }),
+            "x86-64-v4", "sapphirerapids", "aarch64" }, doc = "the profile the program is built for" }),
         field("arch", "int", { min = 50, max = 999,
             doc = "cuda: the least compute capability, 80 = sm_80; older devices are refused" }),
         field("threads", "int", { min = 1, max = 1024, doc = "default: the CPUs there are" }),

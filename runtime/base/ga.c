@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,6 +110,15 @@ int ga_stack_open(ga_err *e) {
     if (setrlimit(RLIMIT_STACK, &limit) == 0) return GA_OK;
     return ga_fail(e, GA_ENVIRONMENT, "the stack is limited to %llu KB (ulimit -s), %d KB expected", found / 1024,
                    GA_STACK / 1024);
+}
+
+int ga_matrix_open(ga_err *e) {
+#ifdef SYS_arch_prctl
+    enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h */
+    if (syscall(SYS_arch_prctl, ASK, TILES) == 0) return GA_OK;
+#endif
+    return ga_fail(e, GA_ENVIRONMENT, "built for CPUs with matrix registers (AMX), that this machine lacks or the system "
+                   "refuses: generate with --march x86-64-v4");
 }
 
 #define CLEAR "\r\033[K" /* to the first column, then clear to the end of the line */

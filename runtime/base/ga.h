@@ -71,6 +71,10 @@ enum { GA_STACK = 4 << 20 };
  * does not allow that. */
 int ga_stack_open(ga_err *e);
 
+/* Asks the system for the matrix registers (AMX), for this process and the threads that it starts. GA_ENVIRONMENT where
+ * the processor or the system has none. */
+int ga_matrix_open(ga_err *e);
+
 /* Writes one line of at most 1,023 bytes to stderr with one write(2); never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

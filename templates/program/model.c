@@ -149,7 +149,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, parallel, averages, length, schedule_lines, nominal, best, ranks, scale_started, numbers)
+//@ open_parts(name, device, matrix, parallel, averages, length, schedule_lines, nominal, best, ranks, scale_started, numbers)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
@@ -172,6 +172,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     m->eager = o->no_graph || PROBES;
 //% else
     const int threads = o->threads ? o->threads : THREADS ? THREADS : ga_team_share(ga_comm_local_size(m->comm));
+//% if matrix then
+    GA_TRY(ga_matrix_open(e));
+//% end
     GA_TRY(ga_team_open(&m->team, threads, runtime, e));
 //% end
     GA_TRY(open_data(m, o, e));

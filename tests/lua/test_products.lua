@@ -1,7 +1,9 @@
 -- Blocked products against plain sums, bit by bit, for each profile this machine can run: the sizes of
--- tiles, panels and strips must change neither the order nor the rounding of a sum.
+-- tiles, panels and strips must change neither the order nor the rounding of a sum. Products on matrix registers run
+-- also where there are none, with a header that defines the instructions in plain C.
 local math_file = require "emit.targets.c.math"
 local matmul = require "emit.targets.c.matmul"
+local matrix = require "emit.targets.c.matrix"
 local profile = require "emit.program.profile"
 local template = require "base.template"
 local text = require "base.text"
@@ -24,14 +26,17 @@ local function read_template(name)
     return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
 end
 
+-- What c_text.store reads of a node: a result of 32 bits.
+local NODE = { outs = { y = { tensor = { dtype = "real" } } }, signature = { outs = { "y" } } }
+
 -- All have the same parameters, so that they fit in one table.
 local function parameters(has_bias, can_add)
     local function may_be_unused(used) return used and "" or " __attribute__((unused))" end
-    return text.block(("ga_worker *w, real *c, const real *a, const real *b, const real *bias%s, bool add%s")
+    return text.block(("ga_worker *w, real *c, const operand *a, const operand *b, const real *bias%s, bool add%s")
         :format(may_be_unused(has_bias), may_be_unused(can_add)))
 end
 
--- products.h and table.h for a type and a profile.
+-- products.h and table.h for a type and a profile; dtype bf16: of the operands of products on the matrix registers.
 local function kernels_of(dtype, machine)
     local linear, functions, rows = read_template "c/matmul.c", {}, {}
     for i, shape in ipairs(SHAPES) do
@@ -39,13 +44,16 @@ local function kernels_of(dtype, machine)
         for j, layout in ipairs(LAYOUTS) do
             local strides = layout[2](M, N, K)
             local has_bias, can_add = (i + j) % 2 == 0, (i + j) % 3 == 0
+            if dtype == "bf16" then has_bias = has_bias and not can_add end
             local name = ("%s_%dx%dx%d%s%s"):format(layout[1], M, N, K, has_bias and "_bias" or "",
                 can_add and "_add" or "")
-            local arguments = matmul.product({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
-                b_row = strides[3], b_col = strides[4] }, { can_add = can_add, profile = machine }, has_bias, dtype)
+            local make = dtype == "bf16" and matrix or matmul
+            local arguments = make.product({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
+                b_row = strides[3], b_col = strides[4] }, { can_add = can_add, profile = machine, node = NODE }, has_bias,
+                dtype)
             arguments.fn, arguments.source = text.ident(name), text.comment("test")
             arguments.params = parameters(has_bias, can_add)
-            functions[#functions + 1] = linear("linear", arguments).text
+            functions[#functions + 1] = linear(dtype == "bf16" and "linear_matrix" or "linear", arguments).text
             rows[#rows + 1] = ('{"%s", %s, %d, %d, %d, %d, %d, %d, %d},'):format(name, name, M, N, K,
                 table.unpack(strides))
         end
@@ -53,22 +61,33 @@ local function kernels_of(dtype, machine)
     return table.concat(functions, "\n"), table.concat(rows, "\n") .. "\n"
 end
 
-local function build(t, name, dtype)
+-- real.h: the type of results and of operands, and one step of a plain sum.
+local function types_of(dtype, machine)
+    local real = dtype == "f64" and "double" or "float"
+    local fma = machine.fma and ("__builtin_fma%s(x, y, z)"):format(dtype == "f64" and "" or "f")
+        or "((x) * (y) + (z))"
+    local half = dtype == "bf16"
+    return ("%stypedef %s real;\ntypedef %s operand;\n#define PLAIN_FMA(x, y, z) %s\n#define NUMBER(x) %s\n"
+        .. "#define OPERAND(x) %s\n"):format(half and "#define MATRIX\n#include \"base/bf16.h\"\n" or "", real,
+        half and "bf16" or "real", fma, half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
+end
+
+-- more: further arguments of the compiler.
+local function build(t, name, dtype, more)
     local machine = profile.get(name)
     local folder = t.root .. "/" .. t.temp()
     local functions, rows = kernels_of(dtype, machine)
-    local shared = math_file.render(functions, { profile = machine, real = dtype, template = read_template },
+    local shared = math_file.render(functions, { profile = machine, real = dtype == "f64" and "f64" or "f32",
+        template = read_template },
         function(file) return "/* " .. file .. " */\n" end)
-    local fma = machine.fma and (dtype == "f32" and "__builtin_fmaf(x, y, z)" or "__builtin_fma(x, y, z)")
-        or "((x) * (y) + (z))"
     t.write(folder .. "/products.h", functions)
     t.write(folder .. "/table.h", rows)
     t.write(folder .. "/math.c", shared)
-    t.write(folder .. "/real.h", ("typedef %s real;\n#define PLAIN_FMA(x, y, z) %s\n"):format(
-        dtype == "f32" and "float" or "double", fma))
+    t.write(folder .. "/real.h", types_of(dtype, machine))
     local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
         "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/products" }
     table.move(machine.flags, 1, #machine.flags, #command + 1, command)
+    table.move(more or {}, 1, #(more or {}), #command + 1, command)
     table.move({ t.root .. "/tests/numeric/products.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" }, 1, 3,
         #command + 1, command)
     local built = t.run(command)
@@ -85,7 +104,7 @@ for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
             if name == "aarch64" and native ~= "aarch64" then t.not_run("needs an aarch64 compiler") end
             if name:match("^x86") and native == "aarch64" then t.not_run("needs an x86-64 compiler") end
             local program = build(t, name, dtype)
-            if name == "x86-64-v4" and native ~= name then
+            if name == "x86-64-v4" and native ~= name and native ~= "sapphirerapids" then
                 t.not_run("built; this processor has no AVX-512 to run it")
             end
             for threads = 1, 3 do
@@ -94,6 +113,20 @@ for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
             end
         end }
     end
+end
+
+local NATIVE = "bf16 on matrix registers: every sum in the order of the instruction"
+for _, plain in ipairs { false, true } do
+    tests[#tests + 1] = { NATIVE .. (plain and ", defined in plain C" or ""), function(t)
+        local native = profile.native(host.cpu())
+        if native ~= "sapphirerapids" and native ~= "x86-64-v4" then t.not_run("needs AVX-512") end
+        local program = build(t, "sapphirerapids", "bf16", plain and { "-include", t.root .. "/tests/matrix/plain.h" })
+        if not plain and native ~= "sapphirerapids" then t.not_run("built; this processor has no AMX to run it") end
+        for threads = 1, 3 do
+            local result = t.run { program, tostring(threads) }
+            t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
+        end
+    end }
 end
 
 return tests

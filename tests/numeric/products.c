@@ -1,6 +1,7 @@
 /* products.c: the products in `products.h` against simple loops, bit by bit: blocking must not change
- * the order or the rounding of a sum. Built in a folder with math.c, products.h and
- * table.h, which test_products.lua writes. usage: products THREADS */
+ * the order or the rounding of a sum. Built in a folder with real.h, math.c, products.h and
+ * table.h, which test_products.lua writes. With MATRIX the operands are bf16, and sums have the order of the matrix
+ * registers. usage: products THREADS */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #include "products.h"
 
-typedef void product(ga_worker *w, real *c, const real *a, const real *b, const real *bias, bool add);
+typedef void product(ga_worker *w, real *c, const operand *a, const operand *b, const real *bias, bool add);
 
 typedef struct shape {
     const char *name;
@@ -29,17 +30,33 @@ static const shape SHAPES[] = {
 
 enum { MOST = 1 << 20, GUARD = 64 };
 
-static real a[MOST], b[MOST], bias[MOST], c[MOST + GUARD], expected[MOST + GUARD];
+static operand a[MOST], b[MOST];
+static real bias[MOST], c[MOST + GUARD], expected[MOST + GUARD];
 
 static real value(uint64_t stream, uint64_t i) { return (real)(2 * ga_uniform(ga_rng(1, stream, i)) - 1); }
 
-static real plain(const shape *s, int i, int j, real sum) {
-    for (int k = 0; k < s->K; k++) {
-        const real x = a[i * s->a_row + k * s->a_column], y = b[k * s->b_row + j * s->b_column];
-        sum = PLAIN_FMA(x, y, sum);
+static real add_term(const shape *s, int i, int j, int k, real sum) {
+    const real x = NUMBER(a[i * s->a_row + k * s->a_column]), y = NUMBER(b[k * s->b_row + j * s->b_column]);
+    return PLAIN_FMA(x, y, sum);
+}
+
+#ifdef MATRIX
+/* 32 terms at a time: those of even k and of odd k apart. */
+static real plain(const shape *s, int i, int j, real start) {
+    real sum = 0;
+    for (int k0 = 0; k0 < s->K; k0 += 32) {
+        real part[2] = {0, 0};
+        for (int k = k0; k < k0 + 32 && k < s->K; k++) part[k % 2] = add_term(s, i, j, k, part[k % 2]);
+        sum += part[0] + part[1];
     }
+    return sum + start;
+}
+#else
+static real plain(const shape *s, int i, int j, real sum) {
+    for (int k = 0; k < s->K; k++) sum = add_term(s, i, j, k, sum);
     return sum;
 }
+#endif
 
 typedef struct call {
     const shape *s;
@@ -78,10 +95,13 @@ int main(int argc, char **argv) {
     ga_team *team;
     const int threads = argc > 1 ? atoi(argv[1]) : 1, shapes = sizeof SHAPES / sizeof *SHAPES;
     int wrong = 0;
+#ifdef MATRIX
+    if (ga_matrix_open(&e) < 0) return 3;
+#endif
     if (ga_arena_open(&arena, "team", 1 << 16, &e) < 0 || ga_team_open(&team, threads, &arena, &e) < 0) return 2;
     for (size_t i = 0; i < MOST; i++) {
-        a[i] = value(1, i);
-        b[i] = value(2, i);
+        a[i] = OPERAND(value(1, i));
+        b[i] = OPERAND(value(2, i));
         bias[i] = value(3, i);
     }
     for (int i = 0; i < shapes; i++) wrong += check(team, &SHAPES[i], false) + check(team, &SHAPES[i], true);

@@ -5,6 +5,7 @@ local division = require "emit.boundary.division"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
+local profile = require "emit.program.profile"
 local rate = require "emit.boundary.rate"
 local sample = require "emit.program.sample"
 local save = require "emit.program.save"
@@ -116,7 +117,7 @@ local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
         averages = division.averages_started(g), length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
-        scale_started = scaler.lines(config).scale_started,
+        scale_started = scaler.lines(config).scale_started, matrix = not own.device and profile.matrix(config) or false,
         numbers = save.numbers_started(config, updates) }
 end
 

@@ -72,10 +72,11 @@ local function calls_of(g)
     return calls
 end
 
--- Microseconds of one call on one core: the slower of arithmetic and memory.
-local function predicted(config, flops, bytes)
+-- Microseconds of one call on one core: the slower of arithmetic and memory. matrix: whether it is a product on the
+-- matrix registers.
+local function predicted(config, flops, bytes, matrix)
     local rates = profile.get(config.profile)
-    return math.max(flops / rates.flops, bytes / rates.bytes) * 1e6
+    return math.max(flops / (matrix and rates.matrix_flops or rates.flops), bytes / rates.bytes) * 1e6
 end
 
 -- The cycles of an epoch. tail_rows: rows behind the last full cycle, over all ranks.
@@ -149,7 +150,7 @@ function plan.facts(g, config, kernel_list)
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            predicted_us = predicted(config, kernel.flops, kernel.bytes), why = kernel.node.why or kernel.node.op }
+            predicted_us = predicted(config, kernel.flops, kernel.bytes, kernel.matrix), why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
         facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",

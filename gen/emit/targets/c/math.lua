@@ -23,6 +23,13 @@ local function scalar_fma(profile)
     return { value = text.block(profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
 end
 
+-- The header that declares the multiply-add, or the matrix registers.
+local function fma_header(profile)
+    local fma = VECTOR_FMA[profile.fma]
+    return fma and fma.include
+end
+local function matrix_header() return "<immintrin.h>" end
+
 local function strip(profile)
     local rows, vectors = matmul.strip(profile)
     return { rows = rows, vectors = vectors }
@@ -36,7 +43,8 @@ local function nothing() return {} end
 
 -- A piece is in the program if a kernel, or a later piece, uses one of its names.
 local PIECES = {
-    { file = "math", block = "vectors", arguments = vectors, names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
+    { file = "math", block = "vectors", arguments = vectors, include = fma_header,
+        names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
     { file = "math", block = "bits", arguments = nothing, names = { "ga_bits", "ga_from_bits" } },
     { file = "math", block = "expf", arguments = nothing, names = { "ga_expf" } },
@@ -50,6 +58,14 @@ local PIECES = {
     { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
     { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
+    { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
+    { file = "matrix", block = "block", arguments = nothing, names = { "matrix_block" } },
+    { file = "matrix", block = "pairs", arguments = nothing, names = { "at_most", "pairs_along", "pairs_across" } },
+    { file = "matrix", block = "turn", arguments = nothing, names = { "turn_pairs" } },
+    { file = "matrix", block = "matrix_pack_rows", arguments = nothing, names = { "matrix_pack_rows" } },
+    { file = "matrix", block = "matrix_pack_columns", arguments = nothing, names = { "matrix_pack_columns" } },
+    { file = "matrix", block = "matrix_part_rows", arguments = nothing, names = { "matrix_part_rows" } },
+    { file = "matrix", block = "matrix_part_columns", arguments = nothing, names = { "matrix_part_columns" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
 }
@@ -78,7 +94,7 @@ end
 
 --- The text of math.c for kernels with this text; nil if they need nothing of it.
 function math_file.render(kernels, context, header)
-    local body, used_vectors, found = "", false, false
+    local body, include, found = "", nil, false
     for i = #PIECES, 1, -1 do
         local piece = PIECES[i]
         if has_name(kernels, piece.names) or has_name(body, piece.names) then
@@ -86,13 +102,12 @@ function math_file.render(kernels, context, header)
                 piece.arguments(context.profile, context.real, context.half)).text:gsub("\n+$", "\n")
             if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end
             body = block .. (found and "\n" or "") .. body
-            found, used_vectors = true, used_vectors or piece.block == "vectors"
+            found, include = true, include or piece.include and piece.include(context.profile)
         end
     end
     if not found then return nil end
     local includes = "#include <math.h>\n#include <string.h>\n"
-    local fma = used_vectors and VECTOR_FMA[context.profile.fma]
-    if fma and fma.include then includes = ("#include %s\n"):format(fma.include) .. includes end
+    if include then includes = ("#include %s\n"):format(include) .. includes end
     return header("math.c", "what the kernels share") .. "\n" .. includes .. "\n" .. body
 end
 

@@ -48,13 +48,13 @@ function matmul.sizes(M, N, K, size, profile)
         tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
 end
 
--- The C text of a stride: the name of the length that it equals, else its number.
-local function stride_text(stride, length, name)
+--- The C text of a stride: the name of the length that it equals, else its number.
+function matmul.stride(stride, length, name)
     return stride > 1 and stride == length and name or tostring(stride)
 end
 
--- "(size_t)i * K + k" for strides "K" and "1".
-local function index_text(i, i_stride, j, j_stride)
+--- "(size_t)i * K + k" for strides "K" and "1".
+function matmul.index(i, i_stride, j, j_stride)
     local function term(name, stride)
         return stride == "1" and name or ("(size_t)%s * %s"):format(name, stride)
     end
@@ -88,15 +88,15 @@ end
 --   a.strides                     elements of A between rows and between terms
 local function arguments_of(g, s, kernel, start)
     local by_rows, name = g.b_col == 1, kernel.half and "pack_half_" or "pack_"
-    local a_row, a_col = stride_text(g.a_row, g.K, "K"), stride_text(g.a_col, g.M, "M")
-    local b_row, b_col = stride_text(g.b_row, g.N, "N"), stride_text(g.b_col, g.K, "K")
+    local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
+    local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, depth = s.depth,
             narrow = g.N > s.columns and g.N % s.columns > 0,
             strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N") },
-        a = { at = index_text("i", a_row, "k", a_col), strides = text.block(a_row .. ", " .. a_col),
+        a = { at = matmul.index("i", a_row, "k", a_col), strides = text.block(a_row .. ", " .. a_col),
             stride = text.block(g.a_col == 1 and a_row or a_col) },
-        b = { at = index_text("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
+        b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
             pack = text.ident(name .. (by_rows and "rows" or "columns")) },
         start = text.block(start) }
 end

@@ -7,6 +7,7 @@ local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local loss = require "emit.kernels.loss"
 local matmul = require "emit.targets.c.matmul"
+local matrix = require "emit.targets.c.matrix"
 local norm = require "emit.kernels.norm"
 local of_planes = require "emit.targets.c.ops_conv"
 local ops = require "emit.targets.ops"
@@ -36,9 +37,12 @@ local function element(t, spelling) return text.block(c_text.load(t, spelling)) 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
-        return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
-    end, block = function(kernel) return kernel.half and "linear_half" or "linear" end,
-        blocks = { "linear", "linear_half" } })
+        kernel.matrix = matrix.takes(kernel)
+        local make = kernel.matrix and matrix or matmul
+        return make.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
+    end, block = function(kernel)
+        return kernel.matrix and "linear_matrix" or kernel.half and "linear_half" or "linear"
+    end, blocks = { "linear", "linear_half", "linear_matrix" } })
 end
 
 set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "x[(size_t)n * K + k]") end })

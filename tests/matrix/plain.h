@@ -1,0 +1,70 @@
+/* plain.h: the instructions of the matrix registers (AMX) in plain C, for machines without them; included before the text
+ * of a program by -include. TDPBF16PS follows Intel's manual: products of bf16 are exact in f32, those of even and of
+ * odd k are added up apart over the 16 pairs of a row, and both are added to the sum; denormals are zeros, and rounding
+ * is to nearest. Threads that flush denormals, as those of a team do, therefore compute its bits. */
+#ifndef GA_MATRIX_PLAIN_H
+#define GA_MATRIX_PLAIN_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct plain_register {
+    uint8_t row[16][64];
+} plain_register;
+
+static _Thread_local plain_register plain_registers[8];
+
+static inline void plain_load(plain_register *x, const void *from, size_t stride) {
+    for (size_t r = 0; r < 16; r++) memcpy(x->row[r], (const char *)from + r * stride, 64);
+}
+
+static inline void plain_store(const plain_register *x, void *to, size_t stride) {
+    for (size_t r = 0; r < 16; r++) memcpy((char *)to + r * stride, x->row[r], 64);
+}
+
+/* Element i of a row of bf16. */
+static inline float plain_bf16(const uint8_t *row, int i) {
+    const uint32_t bits = (uint32_t)(row[2 * i] | row[2 * i + 1] << 8) << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline void plain_multiply(plain_register *sums, const plain_register *a, const plain_register *b) {
+    for (int r = 0; r < 16; r++) {
+        float row[16], part[16][2] = {{0}};
+        memcpy(row, sums->row[r], sizeof row);
+        for (int pair = 0; pair < 16; pair++)
+            for (int j = 0; j < 16; j++)
+                for (int odd = 0; odd < 2; odd++)
+                    part[j][odd] += plain_bf16(a->row[r], 2 * pair + odd) * plain_bf16(b->row[pair], 2 * j + odd);
+        for (int j = 0; j < 16; j++) row[j] += part[j][0] + part[j][1];
+        memcpy(sums->row[r], row, sizeof row);
+    }
+}
+
+#undef _tile_loadconfig
+#undef _tile_release
+#undef _tile_zero
+#undef _tile_loadd
+#undef _tile_stream_loadd
+#undef _tile_stored
+#undef _tile_dpbf16ps
+#define _tile_loadconfig(shapes) (void)(shapes)
+#define _tile_release() (void)0
+#define _tile_zero(x) memset(&plain_registers[x], 0, sizeof(plain_register))
+#define _tile_loadd(x, from, stride) plain_load(&plain_registers[x], from, stride)
+#define _tile_stream_loadd(x, from, stride) plain_load(&plain_registers[x], from, stride)
+#define _tile_stored(x, to, stride) plain_store(&plain_registers[x], to, stride)
+#define _tile_dpbf16ps(c, a, b) plain_multiply(&plain_registers[c], &plain_registers[a], &plain_registers[b])
+
+/* The system need not be asked for them. */
+#define ga_matrix_open ga_matrix_open_plain
+struct ga_err;
+__attribute__((weak)) int ga_matrix_open_plain(struct ga_err *e) {
+    (void)e;
+    return 0;
+}
+
+#endif
