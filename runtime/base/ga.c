@@ -117,8 +117,8 @@ int ga_matrix_open(ga_err *e) {
     enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h */
     if (syscall(SYS_arch_prctl, ASK, TILES) == 0) return GA_OK;
 #endif
-    return ga_fail(e, GA_ENVIRONMENT, "built for CPUs with matrix registers (AMX), that this machine lacks or the system "
-                   "refuses: generate with --march x86-64-v4");
+    return ga_fail(e, GA_ENVIRONMENT, "built for CPUs with matrix registers (AMX); this one has none, or its system "
+                   "refuses them: generate with --march x86-64-v4");
 }
 
 #define CLEAR "\r\033[K" /* to the first column, then clear to the end of the line */

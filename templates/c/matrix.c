@@ -1,7 +1,7 @@
 // matrix: products of bf16 on the matrix registers of the processor (AMX), with sums in f32. A profile says whether a
-// machine has them; gen/emit/targets/c/matrix.lua chooses the sizes. A sum takes 32 terms at a time: those of even k are
-// added up apart from those of odd k, then both are added to it. So its bits follow from K alone, whatever the sizes of
-// tiles and panels are.
+// machine has them; gen/emit/targets/c/matrix.lua chooses the sizes. A sum takes 32 terms at a time: those of even k
+// are added up apart from those of odd k, then both are added to it. So its bits follow from K alone, whatever the
+// sizes of tiles and panels are.
 
 //@ registers()
 /* Gives all matrix registers 16 rows of 64 bytes, for this thread until matrix_end. */
@@ -48,37 +48,52 @@ static inline void matrix_block(float *sums, bool more, const bf16 *a, size_t a_
 }
 
 //@ pairs()
+/* 16 pairs of bf16, the first of a pair in the lower half. */
+typedef uint32_t bf16_pairs __attribute__((vector_size(64), may_alias));
+
 /* n, but at least 0 and at most `most`. */
 static inline int at_most(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }
 
-/* Pairs of neighbours of a row of bf16: its first n <= 32 elements, zeros behind them. */
-static inline __m512i pairs_along(const bf16 *x, int n) {
-    return _mm512_maskz_loadu_epi16(n < 32 ? (1u << n) - 1 : ~0u, x);
+static inline void store_pairs(bf16 *to, bf16_pairs x) { memcpy(to, &x, sizeof x); }
+
+//@ pairs_along()
+/* Pairs of neighbours of a row: its first n <= 32 elements, zeros behind them. */
+static inline bf16_pairs pairs_along(const bf16 *x, int n) {
+    bf16_pairs all = {0};
+    if (n == 32) memcpy(&all, x, sizeof all);
+    else memcpy(&all, x, (size_t)n * sizeof *x);
+    return all;
+}
+
+//@ pairs_across()
+/* The first n <= 16 elements of a row, each in a lane of its own. */
+static inline bf16_pairs wide_row(const bf16 *x, int n) {
+    typedef uint16_t row __attribute__((vector_size(32)));
+    row all = {0};
+    if (n == 16) memcpy(&all, x, sizeof all);
+    else memcpy(&all, x, (size_t)n * sizeof *x);
+    return __builtin_convertvector(all, bf16_pairs);
 }
 
 /* Pairs (x(0, j), x(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
-static inline __m512i pairs_across(const bf16 *x, size_t stride, int rows, int n) {
-    const __mmask16 some = (__mmask16)((1u << n) - 1);
-    const __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(rows > 0 ? some : 0, x));
-    const __m512i odd = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(rows > 1 ? some : 0, x + stride));
-    return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+static inline bf16_pairs pairs_across(const bf16 *x, size_t stride, int rows, int n) {
+    const bf16_pairs even = wide_row(x, rows > 0 ? n : 0), odd = wide_row(x + stride, rows > 1 ? n : 0);
+    return even | odd << 16;
 }
 
-//@ turn()
+//@ turn_pairs()
 /* Exchanges rows and columns of 16 x 16 pairs: each step exchanges one bit of their numbers. */
-static inline __attribute__((always_inline)) void turn_pairs(__m512i x[16]) {
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+static inline __attribute__((always_inline)) void turn_pairs(bf16_pairs x[16]) {
+    const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 #pragma GCC unroll 4
     for (int bit = 8; bit > 0; bit /= 2) {
-        const __mmask16 set = _mm512_test_epi32_mask(lane, _mm512_set1_epi32(bit));
-        const __m512i upper = _mm512_mask_add_epi32(lane, set, lane, _mm512_set1_epi32(16 - bit));
-        const __m512i lower = _mm512_add_epi32(upper, _mm512_set1_epi32(bit));
+        const bf16_pairs set = (lane & bit) / bit, upper = lane + set * (16 - bit), lower = upper + bit;
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
             if (i & bit) continue;
-            const __m512i a = x[i], b = x[i + bit];
-            x[i] = _mm512_permutex2var_epi32(a, upper, b);
-            x[i + bit] = _mm512_permutex2var_epi32(a, lower, b);
+            const bf16_pairs a = x[i], b = x[i + bit];
+            x[i] = (bf16_pairs)_mm512_permutex2var_epi32((__m512i)a, (__m512i)upper, (__m512i)b);
+            x[i + bit] = (bf16_pairs)_mm512_permutex2var_epi32((__m512i)a, (__m512i)lower, (__m512i)b);
         }
     }
 }
@@ -89,8 +104,8 @@ static inline __attribute__((always_inline)) void turn_pairs(__m512i x[16]) {
 static inline void matrix_pack_rows(bf16 *panel, int most, int columns, int depth, const bf16 *b, size_t stride) {
     for (int k = 0; k < (depth + 31) / 32 * 32; k += 2, b += 2 * stride)
         for (int j = 0; j < (columns + 31) / 32 * 32; j += 16)
-            _mm512_storeu_si512(panel + j / 32 * 32 * most + 32 * k + 2 * (j % 32),
-                                pairs_across(b + j, stride, at_most(depth - k, 2), at_most(columns - j, 16)));
+            store_pairs(panel + j / 32 * 32 * most + 32 * k + 2 * (j % 32),
+                        pairs_across(b + j, stride, at_most(depth - k, 2), at_most(columns - j, 16)));
 }
 
 //@ matrix_pack_columns()
@@ -98,12 +113,12 @@ static inline void matrix_pack_rows(bf16 *panel, int most, int columns, int dept
 static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int depth, const bf16 *b, size_t stride) {
     for (int j = 0; j < (columns + 31) / 32 * 32; j += 16, b += 16 * stride)
         for (int k = 0; k < depth; k += 32) {
-            __m512i x[16];
+            bf16_pairs x[16];
             for (int r = 0; r < 16; r++)
                 x[r] = pairs_along(b + r * stride + k, j + r < columns ? at_most(depth - k, 32) : 0);
             turn_pairs(x);
             for (int r = 0; r < 16; r++)
-                _mm512_storeu_si512(panel + j / 32 * 32 * most + 32 * (k + 2 * r) + 2 * (j % 32), x[r]);
+                store_pairs(panel + j / 32 * 32 * most + 32 * (k + 2 * r) + 2 * (j % 32), x[r]);
         }
 }
 
@@ -113,8 +128,7 @@ static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int d
 static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, const bf16 *a, size_t stride) {
     for (int i = 0; i < (rows + 31) / 32 * 32; i++)
         for (int k = 0; k < depth; k += 32)
-            _mm512_storeu_si512(part + i * most + k,
-                                pairs_along(a + i * stride + k, i < rows ? at_most(depth - k, 32) : 0));
+            store_pairs(part + i * most + k, pairs_along(a + i * stride + k, i < rows ? at_most(depth - k, 32) : 0));
 }
 
 //@ matrix_part_columns()
@@ -122,10 +136,11 @@ static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, c
 static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const bf16 *a, size_t stride) {
     for (int k = 0; k < depth; k += 32, a += 32 * stride)
         for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
-            __m512i x[16];
+            bf16_pairs x[16];
             for (int r = 0; r < 16; r++)
-                x[r] = pairs_across(a + 2 * r * stride + i, stride, at_most(depth - k - 2 * r, 2), at_most(rows - i, 16));
+                x[r] = pairs_across(a + 2 * r * stride + i, stride, at_most(depth - k - 2 * r, 2),
+                                    at_most(rows - i, 16));
             turn_pairs(x);
-            for (int r = 0; r < 16; r++) _mm512_storeu_si512(part + (i + r) * most + k, x[r]);
+            for (int r = 0; r < 16; r++) store_pairs(part + (i + r) * most + k, x[r]);
         }
 }

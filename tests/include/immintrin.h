@@ -15,4 +15,25 @@ static inline __attribute__((always_inline)) __m512d _mm512_fmadd_pd(__m512d a, 
     return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4);
 }
 
+/* Lanes of a and b, which index counts from 0 to 31. */
+typedef long long __m512i __attribute__((vector_size(64), may_alias));
+typedef int ga_lanes __attribute__((vector_size(64)));
+
+static inline __attribute__((always_inline)) __m512i _mm512_permutex2var_epi32(__m512i a, __m512i index, __m512i b) {
+    return (__m512i)__builtin_shuffle((ga_lanes)a, (ga_lanes)b, (ga_lanes)index);
+}
+
+/* The matrix registers; a stride is in bytes. */
+#define _tile_loadconfig(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char(*)[64])(shapes)))
+#define _tile_release() __asm__ volatile("tilerelease")
+#define _tile_zero(t) __asm__ volatile("tilezero %%tmm" #t : :)
+#define GA_TILE_ADDRESS(at, stride) "r"(at), "r"((long long)(stride)) : "memory"
+#define _tile_loadd(t, from, stride) \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #t : : GA_TILE_ADDRESS(from, stride))
+#define _tile_stream_loadd(t, from, stride) \
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm" #t : : GA_TILE_ADDRESS(from, stride))
+#define _tile_stored(t, to, stride) \
+    __asm__ volatile("tilestored %%tmm" #t ", (%0,%1,1)" : : GA_TILE_ADDRESS(to, stride))
+#define _tile_dpbf16ps(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
+
 #endif

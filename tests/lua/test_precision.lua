@@ -1,6 +1,7 @@
 -- precision "bf16" and "f16": values are rounded only where they are stored; results equal f32 within the effect of
 -- those roundings, on both targets, for any number of threads.
 local devices = dofile "tests/lua/devices.lua"
+local profile = require "emit.program.profile"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
@@ -165,23 +166,53 @@ local function by_hand(programs, start, format, scale)
     return gradients
 end
 
+-- Compares the gradient of a program of MLP with the definition.
+local function check_by_hand(t, programs, p, half, env)
+    local start = t.temp() .. "/start.safetensors"
+    local folder = programs.dump(p, { "--cycles", 1, "--save-init", start, env = env })
+    local found = programs.tensors(folder .. "/gradients.safetensors")
+    for name, expected in next, by_hand(programs, start, FORMATS[half], half == "f16" and 65536 or 1) do
+        local size = 0
+        for _, x in ipairs(expected) do size = math.max(size, math.abs(x)) end
+        for i, x in ipairs(expected) do t.near(found[name].values[i], x, 1e-6 * size) end
+        t.equal(found[name].dtype, "F32")
+    end
+end
+
 for _, half in ipairs(HALVES) do
     add(half .. ": the gradient of an MLP is that of the definition, worked out beside it", function(t)
         local programs, environment = open(t)
         for _, target in ipairs { "c", "cuda" } do
             local p = programs.build("half_mlp_" .. half .. "_" .. target,
                 with(MLP, half) .. ('target "%s"\n'):format(target))
-            local start = t.temp() .. "/start.safetensors"
-            local env = target == "cuda" and environment() or nil
-            local folder = programs.dump(p, { "--cycles", 1, "--save-init", start, env = env })
-            local found = programs.tensors(folder .. "/gradients.safetensors")
-            for name, expected in next, by_hand(programs, start, FORMATS[half], half == "f16" and 65536 or 1) do
-                local size = 0
-                for _, x in ipairs(expected) do size = math.max(size, math.abs(x)) end
-                for i, x in ipairs(expected) do t.near(found[name].values[i], x, 1e-6 * size) end
-                t.equal(found[name].dtype, "F32")
-            end
+            check_by_hand(t, programs, p, half, target == "cuda" and environment() or nil)
         end
+    end)
+end
+
+-- The instructions of matrix registers in plain C (tests/matrix/plain.h) give the bits of the processor's.
+for _, march in ipairs { "x86-64-v3", "x86-64-v4", "sapphirerapids" } do
+    add("bf16 on " .. march .. ": the gradient of an MLP is that of the definition", function(t)
+        local native = profile.native(host.cpu())
+        if native == "aarch64" then t.not_run("needs an x86-64 compiler") end
+        if march ~= "x86-64-v3" and not native:find "v4" and native ~= "sapphirerapids" then
+            t.not_run("this processor has no AVX-512")
+        end
+        local programs = open(t)
+        local function program(name, level)
+            return programs.build("half_mlp_" .. name, with(MLP, "bf16"),
+                { options = { "--march", march }, level = level })
+        end
+        if march ~= "sapphirerapids" then
+            return check_by_hand(t, programs, program((march:gsub("%-", "_"))), "bf16")
+        end
+        local p = program("plain_registers", ("%s -include %s/tests/matrix/plain.h"):format(t.quick, t.root))
+        check_by_hand(t, programs, p, "bf16")
+        if native ~= march then t.not_run("this processor has no AMX; with its instructions in plain C: passed") end
+        local own = program "registers"
+        check_by_hand(t, programs, own, "bf16")
+        programs.identical(programs.dump(own, { "--cycles", 3 }), programs.dump(p, { "--cycles", 3 }),
+            { "parameters", "gradients" })
     end)
 end
 

@@ -150,7 +150,8 @@ function plan.facts(g, config, kernel_list)
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            predicted_us = predicted(config, kernel.flops, kernel.bytes, kernel.matrix), why = kernel.node.why or kernel.node.op }
+            predicted_us = predicted(config, kernel.flops, kernel.bytes, kernel.matrix),
+            why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
         facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",

@@ -1,7 +1,7 @@
 -- matrix: the sizes of a product of bf16 on the matrix registers of the processor (templates/c/matrix.c).
 --
---   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the L1
---   cache while they run over the panel, 32 columns at a time. A tile is `tall` rows of the result by `wide` columns.
+--   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the
+--   L1 cache while they run over the panel, 32 columns at a time. A tile has `tall` rows and `wide` columns.
 local c_text = require "emit.targets.c_text"
 local matmul = require "emit.targets.c.matmul"
 local text = require "base.text"
@@ -38,8 +38,9 @@ end
 ---   tile.tall, tile.wide          rows and columns of a tile
 ---   tile.depth                    terms that go over one panel
 ---   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
----   a.direct                      whether blocks of A are read where they are
----   a.pack, b.pack                the functions that copy a block of A, a panel of B
+---   a.direct                      whether blocks of A are read where they are, the last one apart
+---   a.first, a.rows               the place of A's row i0 and term k; rows of its copy
+---   a.pack, b.pack                the functions that copy the tile's part of A, a panel of B
 ---   a.stride, b.stride            elements between the rows that they read
 function matrix.product(g, kernel, has_bias)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
