@@ -13,11 +13,17 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
+//% if tile.wide then
+    enum { WIDE = $(tile.wide) }; /* D in whole blocks of the matrix registers */
+//% end
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
 //% end
 //% if dropout then
     const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
+//% end
+//% if tile.wide then
+    matrix_begin();
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
         const int i0 = (int)(t.index % TILES) * QUERIES, h = (int)(t.index / TILES % HEADS);
@@ -26,21 +32,29 @@ static void $fn($params) {
         const size_t key_row = row / T * S; /* its first key */
 //% end
         const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $(visible.stop);
-        real sum[QUERIES * D] = {0}, total[QUERIES] = {0}, largest[QUERIES];
+        real sum[QUERIES * $(tile.row)] = {0}, total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
-//% if half then
+//% if tile.wide then
+        bf16 q[QUERIES * WIDE], panel[KEYS * WIDE], part[2][QUERIES * KEYS];
+        matrix_part_rows(q, WIDE, n, D, query + (row + i0) * Q_ROW + h * D, Q_ROW);
+//% elseif half then
         real q[QUERIES * D], rows[KEYS * D];
         widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
 //% end
         for (int j0 = 0; j0 < end; j0 += KEYS) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
+//% if tile.wide then
+            real score[QUERIES * KEYS] = {0};
+            matrix_pack_columns(panel, WIDE, m, D, key + at, K_ROW);
+            tile_matrix(score, KEYS, q, WIDE, panel, WIDE, n, m, D);
+//% elseif half then
             real across[D * KEYS], score[QUERIES * KEYS] = {0};
-//% if half then
             widen_rows(rows, D, key + at, K_ROW, m, D);
             tile_across(across, KEYS, rows, m, D, D);
             tile_product(score, KEYS, q, D, 1, across, KEYS, n, KEYS, D);
 //% else
+            real across[D * KEYS], score[QUERIES * KEYS] = {0};
             tile_across(across, KEYS, key + at, m, K_ROW, D);
             tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
 //% end
@@ -59,9 +73,13 @@ static void $fn($params) {
                 draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
                 for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
-                for (int c = 0; c < D; c++) sum[i * D + c] *= shrink;
+                for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink;
             }
-//% if half then
+//% if tile.wide then
+            tile_split(part[0], part[1], score, (n + 31) / 32 * 32 * KEYS);
+            matrix_pack_rows(panel, KEYS, D, m, value + at, K_ROW);
+            for (int i = 0; i < 2; i++) tile_matrix(sum, WIDE, part[i], KEYS, panel, KEYS, n, D, m);
+//% elseif half then
             widen_rows(rows, D, value + at, K_ROW, m, D);
             tile_product(sum, D, score, KEYS, 1, rows, D, n, D, m);
 //% else
@@ -75,6 +93,9 @@ static void $fn($params) {
             lse[head] = total[i] == 0 ? 0 : largest[i] + $(softmax.log)(total[i]);
         }
     }
+//% if tile.wide then
+    matrix_end();
+//% end
 }
 
 //@ attend_delta(fn, params, source, half, rows, heads, d)
@@ -174,6 +195,85 @@ static void $fn($params) {
         }
     }
 }
+
+//@ attend_dx_matrix(fn, params, source, shape, tile, visible, softmax, dropout, type)
+/* $fn: the gradients of attention with respect to queries, keys and values, on the matrix registers
+ * One worker computes a head of the keys, with all queries that use it; p is computed again from lse. Probabilities and
+ * the gradients of scores are sums of two bf16 where they are factors.
+ * $source */
+static void $fn($params) {
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+//% if shape.S then
+    enum { S = $(shape.S) }; /* keys; T: queries */
+//% end
+    enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
+    enum { WIDE = $(tile.wide) }; /* D in whole blocks of the matrix registers */
+//% if shape.packed then
+    const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+//% end
+//% if dropout then
+    const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
+//% end
+    matrix_begin();
+    for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
+        const int shared = (int)(t.index % KEY_HEADS);
+        const size_t row = (size_t)(t.index / KEY_HEADS) * T; /* the first of the sequence */
+//% if shape.S then
+        const size_t key_row = row / T * S; /* its first key */
+//% end
+        for (int j0 = 0; j0 < $(shape.keys); j0 += KEYS) {
+            const int m = j0 + KEYS < $(shape.keys) ? KEYS : $(shape.keys) - j0;
+            const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
+            bf16 keys[WIDE * KEYS], values[WIDE * KEYS], key_rows[KEYS * WIDE];
+            real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
+            matrix_pack_columns(keys, WIDE, m, D, key + at, K_ROW);
+            matrix_pack_columns(values, WIDE, m, D, value + at, K_ROW);
+            matrix_pack_rows(key_rows, KEYS, D, m, key + at, K_ROW);
+            for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
+                for (int i0 = $(visible.first); i0 < T; i0 += QUERIES) {
+                    const int n = i0 + QUERIES < T ? QUERIES : T - i0;
+                    const bf16 *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
+                    real *d_query = dq + (row + i0) * Q_ROW + h * D;
+                    real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
+                    bf16 rows[QUERIES * WIDE];
+                    matrix_part_rows(rows, WIDE, n, D, queries, Q_ROW);
+                    tile_matrix(p, KEYS, rows, WIDE, keys, WIDE, n, m, D);
+                    matrix_part_rows(rows, WIDE, n, D, dys, Y_ROW);
+                    tile_matrix(ds, KEYS, rows, WIDE, values, WIDE, n, m, D);
+                    $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
+                    $(matrix_gradients {})
+                }
+            }
+            for (int j = 0; j < m; j++) {
+                for (int c = 0; c < D; c++) dk[at + j * K_ROW + c] = d_key[j * WIDE + c];
+                for (int c = 0; c < D; c++) dv[at + j * K_ROW + c] = d_value[j * WIDE + c];
+            }
+        }
+    }
+    matrix_end();
+}
+
+//@ matrix_gradients()
+//% -- In attend_dx_matrix: adds the products of the probabilities p and of the gradients ds of a tile's scores.
+bf16 part[2][QUERIES * KEYS], turned[KEYS * QUERIES], panel[QUERIES * WIDE];
+real sums[QUERIES * WIDE] = {0};
+tile_split(part[0], part[1], p, (n + 31) / 32 * 32 * KEYS);
+matrix_pack_rows(panel, QUERIES, D, n, dys, Y_ROW);
+for (int i = 0; i < 2; i++) {
+    matrix_part_columns(turned, QUERIES, m, n, part[i], KEYS);
+    tile_matrix(d_value, WIDE, turned, QUERIES, panel, QUERIES, m, D, n);
+}
+tile_split(part[0], part[1], ds, (n + 31) / 32 * 32 * KEYS);
+matrix_pack_rows(panel, QUERIES, D, n, queries, Q_ROW);
+for (int i = 0; i < 2; i++) {
+    matrix_part_columns(turned, QUERIES, m, n, part[i], KEYS);
+    tile_matrix(d_key, WIDE, turned, QUERIES, panel, QUERIES, m, D, n);
+    tile_matrix(sums, WIDE, part[i], KEYS, key_rows, KEYS, n, D, m);
+}
+for (int i = 0; i < n; i++)
+    for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] += sums[i * WIDE + c];
 
 //@ score_gradients(shape, visible, softmax, dropout)
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.

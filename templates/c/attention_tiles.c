@@ -1,4 +1,4 @@
-// attention_tiles: the functions that the kernels of attention call for a tile.
+// attention_tiles: products of the tiles of attention.
 
 //@ attention_tiles()
 enum { TILE_ROWS = 4, TILE_COLUMNS = 2 * VEC_LANES };
@@ -33,21 +33,4 @@ static inline __attribute__((always_inline)) void tile_product(
 static inline void tile_across(real *across, int wide, const real *rows, int n, size_t stride, int d) {
     for (int j = 0; j < wide; j++)
         for (int c = 0; c < d; c++) across[c * wide + j] = j < n ? rows[j * stride + c] : 0;
-}
-
-/* Hides the keys that a query does not see: the score is -INFINITY behind `last` and where the mask is 0. */
-static inline void tile_hide(real *score, int keys, int last, const int32_t *mask) {
-    for (int j = last + 1; j < keys; j++) score[j] = -INFINITY;
-    for (int j = 0; mask && j <= last && j < keys; j++)
-        if (mask[j] == 0) score[j] = -INFINITY;
-}
-
-/* The greatest of n elements and of `greatest`, n a multiple of ROW_LANES; NaN where all are. */
-static inline real row_greatest(const real *x, int n, real greatest) {
-    real lane[ROW_LANES];
-    for (int j = 0; j < ROW_LANES; j++) lane[j] = greatest;
-    for (int c = 0; c < n; c += ROW_LANES)
-        for (int j = 0; j < ROW_LANES; j++) lane[j] = x[c + j] <= lane[j] ? lane[j] : x[c + j];
-    for (int j = 0; j < ROW_LANES; j++) greatest = lane[j] <= greatest ? greatest : lane[j];
-    return greatest;
 }

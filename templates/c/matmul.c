@@ -198,7 +198,7 @@ static void $fn($params) {
 //% end
                 for (int x = 0; x < columns; x += 32) {
                     float *block_sums = sums + (i - i0) * WIDE + x * 32;
-                    matrix_block(block_sums, k > 0, block, row, panel + x * DEPTH, depth);
+                    matrix_block(block_sums, 32, k > 0, block, row, panel + x * DEPTH, depth);
                     if (k + DEPTH < K) continue;
                     for (int r = 0; r < at_most(i1 - i, 32); r++) {
                         for (int n = 0; n < at_most(columns - x, 32); n++) {

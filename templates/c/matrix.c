@@ -17,14 +17,17 @@ static inline void matrix_begin(void) {
 static inline void matrix_end(void) { _tile_release(); }
 
 //@ block()
-/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of a have
- * a_row elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. */
-static inline void matrix_block(float *sums, bool more, const bf16 *a, size_t a_row, const bf16 *b, int depth) {
+/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
+ * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. */
+static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
+                                int depth) {
+    const size_t row = sizeof(float) * (size_t)sums_row;
+    float *below = sums + 16 * sums_row;
     if (more) {
-        _tile_loadd(0, sums, 128);
-        _tile_loadd(1, sums + 16, 128);
-        _tile_loadd(2, sums + 512, 128);
-        _tile_loadd(3, sums + 528, 128);
+        _tile_loadd(0, sums, row);
+        _tile_loadd(1, sums + 16, row);
+        _tile_loadd(2, below, row);
+        _tile_loadd(3, below + 16, row);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -41,10 +44,10 @@ static inline void matrix_block(float *sums, bool more, const bf16 *a, size_t a_
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, sums, 128);
-    _tile_stored(1, sums + 16, 128);
-    _tile_stored(2, sums + 512, 128);
-    _tile_stored(3, sums + 528, 128);
+    _tile_stored(0, sums, row);
+    _tile_stored(1, sums + 16, row);
+    _tile_stored(2, below, row);
+    _tile_stored(3, below + 16, row);
 }
 
 //@ pairs()

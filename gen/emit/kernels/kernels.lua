@@ -177,9 +177,9 @@ end
 
 -- The text of a kernel's helpers, listed as "a b" (targets/ops.lua): blocks of template files, placed before the first
 -- kernel that needs them. "a:half" also gets the type of products' inputs as `type`, and as `half` if it has 16 bits.
-local function helper_text(node, context, target)
+local function helper_text(kernel, context, target)
     local out = {}
-    for name, told in (ops.helper(node, target) or ""):gmatch("([%w_]+)(:?%S*)") do
+    for name, told in (ops.helper(kernel.node, target, kernel) or ""):gmatch("([%w_]+)(:?%S*)") do
         if not context.helpers[name] then
             local file, half = ("%s/%s%s"):format(target.folder, name, target.extension), context.half
             local arguments = told ~= "" and { half = half and text.ident(half) or false,
@@ -264,7 +264,7 @@ local function function_with(kernel, node, wanted, block, file, arguments, conte
     if not found then
         found = { name = graph.unique(functions, wanted), launch = kernel.launch, parameters = kernel.parameters }
         if found.name ~= wanted then body = function_text(kernel, found.name, block, file, arguments, context) end
-        found.text = helper_text(node, context, context.target) .. body
+        found.text = helper_text(kernel, context, context.target) .. body
         functions.by_text[key] = found
         functions.list[#functions.list + 1] = found
     end

@@ -109,10 +109,10 @@ function ops.block(kernel, node, op, target)
 end
 
 --- The names of the helpers of a node's kernel, in order, separated by spaces; or nil.
-function ops.helper(node, target)
+function ops.helper(node, target, kernel)
     local own = target.ops[node.op]
     local helper = own and own.helper
-    if type(helper) == "function" then return helper(node) end
+    if type(helper) == "function" then return helper(node, kernel) end
     return helper
 end
 

@@ -8,7 +8,9 @@ local text = require "base.text"
 
 local matrix = {}
 
-local BLOCK = 32            -- rows, columns and terms of one step
+matrix.BLOCK = 32           -- rows, columns and terms of one step
+
+local BLOCK = matrix.BLOCK
 local SIDE_MAX = 256        -- rows and columns of a tile: its sums take 256 KiB
 local SIDE_MIN = 64
 local DEPTH_MAX = 384       -- terms: 32 rows of A take 24 KiB

@@ -1,0 +1,19 @@
+// attention_matrix: products of the tiles of attention on the matrix registers (templates/c/matrix.c).
+
+//@ attention_matrix()
+/* out(i, j) += sum over k < n of a(i, k) b(k, j) for tall x wide elements, in whole blocks of 32 rows and columns. b is a
+ * panel for depths up to `most`; a has zeros behind n up to a multiple of 32. */
+static inline void tile_matrix(float *out, int out_row, const bf16 *a, int a_row, const bf16 *b, int most, int tall,
+                               int wide, int n) {
+    for (int i = 0; i < tall; i += 32)
+        for (int j = 0; j < wide; j += 32)
+            matrix_block(out + i * out_row + j, out_row, true, a + i * a_row, a_row, b + j * most, (n + 31) / 32 * 32);
+}
+
+/* n numbers as sums of two bf16: high has the first 8 bits, low the next 8. */
+static inline void tile_split(bf16 *high, bf16 *low, const float *x, int n) {
+    for (int i = 0; i < n; i++) {
+        high[i] = bf16_narrow(x[i]);
+        low[i] = bf16_narrow(x[i] - bf16_widen(high[i]));
+    }
+}
