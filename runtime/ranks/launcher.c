@@ -84,10 +84,10 @@ void ga_guard_open(ga_guard *g) {
     const int launcher = has_parent() ? (int)syscall(SYS_pidfd_open, getppid(), 0) : -1;
     if (launcher < 0) return;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) {
-        g->process = fork();
-        if (g->process == 0) become_guard(launcher, ends[1]);
+        const pid_t process = fork(); /* arenas, where g may lie, are not in the child */
+        if (process == 0) become_guard(launcher, ends[1]);
         close(ends[1]);
-        g->channel = ends[0];
+        *g = (ga_guard){ends[0], process};
     }
     close(launcher);
 }

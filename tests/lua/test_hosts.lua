@@ -120,10 +120,10 @@ local function silent(rank)
     return ("rank %d on %s was silent for %d s (GAGEN_SILENCE) "):format(rank, host_of(rank), SILENCE)
 end
 
--- A run goes on behind two saves that have failed; its end begins with the third one.
+-- The disk stays full also where a checkpoint leaves. A run goes on behind two saves that have failed; its end begins
+-- with the third one.
 local FULL = [[
-cat /dev/zero > c/full 2> /dev/null
-until grep -q 'left on device$' err0; do sleep 0.02; done
+until grep -q 'left on device$' err0; do cat /dev/zero >> c/full 2> /dev/null; sleep 0.02; done
 began=$(now)]]
 
 -- Faults: the shell's command, with $victim and $launcher, its parent; seconds that a rank rests; ms until all
