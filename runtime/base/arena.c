@@ -26,6 +26,7 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
             e, GA_ENVIRONMENT,
             "arena %s: no memory for the planned %zu bytes (%s); free some, or plan less", name,
             bytes, strerror(errno));
+    madvise(base, bytes, MADV_DONTFORK); /* no child, such as the guard of a rank, makes this process copy its pages */
     a->base = base;
     for (size_t i = 0; i < bytes; i += PAGE) ((volatile char *)a->base)[i] = 0;
     return GA_OK;

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "ranks/pulse.h"
 
-#include "ranks/launcher.h"
 #include "ranks/rendezvous.h"
 
 #include <errno.h>
@@ -20,8 +19,7 @@ enum {
     TICK = 100,       /* ms from message to message */
     OVERSLEPT = 1000, /* ms without a tick: this process was stopped itself, and judges nobody by that time */
     GRACE = 2000,     /* ms for a rank to end by itself when another one has failed */
-    QUEUED = 4096,    /* bytes on the way to a peer that reads nothing: it gets no more */
-    LAUNCHER = 6000   /* ms for the launcher to end behind a silent rank: it takes up to 4 s if the network is whole */
+    QUEUED = 4096     /* bytes on the way to a peer that reads nothing: it gets no more */
 };
 
 typedef enum kind { BEAT, BYE, FAILED, KILLED, SILENT, HANGS } kind;
@@ -88,7 +86,7 @@ static void end_with(ga_pulse *p, const message *m) {
     place_of(m, place);
     ga_say("rank %d on %.64s %s %s%s%.1000s", m->rank, m->host, how, place, *p->resume ? "; resume with --resume " : "",
            p->resume);
-    if (m->kind == SILENT) ga_launcher_end(LAUNCHER);
+    if (m->kind == SILENT) ga_guard_kills(&p->guard);
     drain(p);
     _exit(m->kind == FAILED ? m->number : -GA_ENVIRONMENT);
 }
@@ -295,6 +293,7 @@ int ga_pulse_open(ga_pulse *p, ga_err *e) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) return ga_fail(e, GA_ENVIRONMENT, "thread of the pulse: %s", strerror(rc));
     pthread_setname_np(p->thread, "pulse");
+    ga_guard_open(&p->guard);
     p->running = true;
     return GA_OK;
 }
@@ -356,6 +355,7 @@ void ga_pulse_close(ga_pulse *p) {
     pthread_mutex_unlock(&p->lock);
     wake(p);
     pthread_join(p->thread, NULL);
+    ga_guard_close(&p->guard);
     if (p->size > 0) {
         const message m = own_message(p, BYE);
         send_to_all(p, &m);
@@ -379,6 +379,7 @@ void ga_pulse_fail(ga_pulse *p, int exit_code) {
         send_to_all(p, &m);
     }
     p->size = 0; /* the end is known: this rank judges nobody any more */
+    ga_guard_close(&p->guard);
     pthread_mutex_unlock(&p->lock);
 }
 

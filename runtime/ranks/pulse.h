@@ -10,6 +10,7 @@
 #define GA_PULSE_H
 
 #include "ranks/comm.h"
+#include "ranks/launcher.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@ enum { GA_PULSE_RESUME = 1200 };
 
 struct ga_pulse {
     pthread_t thread;
+    ga_guard guard;                /* without a word at the end it makes the launcher end soon */
     pthread_mutex_t lock;          /* of everything below */
     bool running, closing;
     int bell;                      /* an eventfd that wakes the thread */

@@ -1,5 +1,8 @@
-/* Arenas: exact size, alignment, zero fill, and the refusal of a plan that is too small. */
+/* Arenas: exact size, alignment, zero fill, the refusal of a plan that is too small; a child has none of them. */
 #include "scratch.h"
+
+#include <errno.h>
+#include <sys/mman.h>
 
 static void bump(void **state) {
     (void)state;
@@ -33,6 +36,19 @@ static void refused(void **state) {
     ga_arena_close(&a);
 }
 
+static void not_in_a_child(void **state) {
+    (void)state;
+    ga_err e = {0};
+    ga_arena a;
+    int status;
+    assert_int_equal(ga_arena_open(&a, "parent", 8192, &e), 0);
+    const pid_t child = fork();
+    if (child == 0) _exit(msync(a.base, 8192, MS_ASYNC) == 0 || errno != ENOMEM);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    ga_arena_close(&a);
+}
+
 static void errors(void **state) {
     (void)state;
     ga_err e;
@@ -46,6 +62,6 @@ static void errors(void **state) {
 int test_arena(void);
 int test_arena(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bump), cmocka_unit_test(refused),
-                                       cmocka_unit_test(errors)};
+                                       cmocka_unit_test(not_in_a_child), cmocka_unit_test(errors)};
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }
