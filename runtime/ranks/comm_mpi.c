@@ -239,7 +239,9 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     for (int i = 0; i < GA_WIRES && wires; i++) c->wires[i].base = wires->base + (size_t)i * c->ranks.wire_bytes;
     pthread_mutex_init(&c->lock, NULL);
     ga_launcher_follow();
-    GA_TRY(ga_pulse_open(&c->pulse, e));
+    int ready = 0;
+    MPI_Initialized(&ready);
+    GA_TRY(ga_pulse_open(&c->pulse, !ready, e)); /* MPI that is open already may not bear a fork */
     const int code = open_all(c, e);
     if (code < 0) {
         ga_pulse_close(&c->pulse);

@@ -46,7 +46,7 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     if (!c) return GA_BUG;
     c->rank = r.rank;
     c->size = r.size;
-    GA_TRY(ga_pulse_open(&c->pulse, e));
+    GA_TRY(ga_pulse_open(&c->pulse, true, e));
     int code = ga_rendezvous_connect(&r, c->sockets, e);
     if (code == GA_OK) code = ga_pulse_connect(&c->pulse, c, e);
     if (code < 0)

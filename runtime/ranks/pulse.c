@@ -276,7 +276,7 @@ static int read_seconds(const char *name, int usual, int *out, ga_err *e) {
     return GA_OK;
 }
 
-int ga_pulse_open(ga_pulse *p, ga_err *e) {
+int ga_pulse_open(ga_pulse *p, bool guarded, ga_err *e) {
     sigset_t all, before;
     memset(p, 0, sizeof *p);
     p->rank = -1;
@@ -293,7 +293,8 @@ int ga_pulse_open(ga_pulse *p, ga_err *e) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) return ga_fail(e, GA_ENVIRONMENT, "thread of the pulse: %s", strerror(rc));
     pthread_setname_np(p->thread, "pulse");
-    ga_guard_open(&p->guard);
+    p->guard.channel = -1;
+    if (guarded) ga_guard_open(&p->guard);
     p->running = true;
     return GA_OK;
 }

@@ -38,9 +38,9 @@ struct ga_pulse {
     const char *_Atomic operation; /* of the last wait */
 };
 
-/* Starts the thread, alone. GA_INPUT if GAGEN_SILENCE or GAGEN_TIMEOUT is set to anything but a whole number from 1 to
- * 86400. */
-int ga_pulse_open(ga_pulse *p, ga_err *e);
+/* Starts the thread, alone; `guarded`: and the guard of ranks/launcher.h, by a fork. GA_INPUT if
+ * GAGEN_SILENCE or GAGEN_TIMEOUT is set to anything but a whole number from 1 to 86400. */
+int ga_pulse_open(ga_pulse *p, bool guarded, ga_err *e);
 
 /* Connects the ranks: collective, by broadcasts of c. With one rank the thread ends. */
 int ga_pulse_connect(ga_pulse *p, ga_comm *c, ga_err *e);

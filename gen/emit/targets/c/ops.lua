@@ -76,8 +76,9 @@ end
 
 local function tile_helpers(node, kernel)
     local draws = node.ins.micro
-    return (draws and "draws " or "") .. "row_sums " .. (on_registers(kernel) and "attention_matrix" or "attention_tiles")
-        .. " attention_rows" .. (draws and " attention_draws" or "")
+    local products = on_registers(kernel) and "attention_matrix" or "attention_tiles"
+    return (draws and "draws " or "") .. "row_sums " .. products .. " attention_rows"
+        .. (draws and " attention_draws" or "")
 end
 
 add("attend", function(arguments, node, kernel)
