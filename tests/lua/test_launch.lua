@@ -80,12 +80,15 @@ add("a rank takes its part of the cores that it may use", function(t)
     end
 end)
 
--- mpicc's compiler: takes the objects of the tests' build for sources of the runtime.
+-- mpicc's compiler: takes the objects of the tests' build for sources of the runtime but the engine.
 local COMPILER = [[
 for word; do
     shift
     object=%s/${word%%.c}.o
-    if [ "${word%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
+    case $word in
+        */comm_*.c|*_exchange.c) ;;
+        *.c) [ ! -f "$object" ] || word=$object ;;
+    esac
     set -- "$@" "$word"
 done
 exec cc "$@"
