@@ -85,10 +85,8 @@ local COMPILER = [[
 for word; do
     shift
     object=%s/${word%%.c}.o
-    case $word in
-        */comm_*.c|*_exchange.c) ;;
-        *.c) [ ! -f "$object" ] || word=$object ;;
-    esac
+    case $word in */comm_*.c|*_exchange.c) object= ;; esac
+    if [ "${word%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
     set -- "$@" "$word"
 done
 exec cc "$@"
