@@ -190,12 +190,13 @@ return function(t)
         for _, source in ipairs(how.sources or {}) do
             sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
         end
-        local parts = { t.root .. "/tests/include/program.c", sources }
-        for _, object in ipairs(engine_of(t, folder, how.comm)) do
-            parts[#parts + 1], inputs[#inputs + 1] = t.root .. "/" .. object, hash_of(t, object)
+        local engine = {}
+        for i, object in ipairs(engine_of(t, folder, how.comm)) do
+            engine[i], inputs[#inputs + 1] = t.root .. "/" .. object, hash_of(t, object)
         end
         make[#make + 1] = "SOURCES=" .. sources
-        make[#make + 1] = "PARTS=" .. table.concat(parts, " ")
+        make[#make + 1] = "ENGINE=" .. table.concat(engine, " ")
+        make[#make + 1] = ("PARTS=%s/tests/include/program.c $(SOURCES) $(ENGINE)"):format(t.root)
         store.fetch(folder, inputs, function()
             check_run(t.run(make), name .. ": make")
             local made = {}
