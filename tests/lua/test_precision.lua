@@ -58,7 +58,7 @@ init       { { "*", normal = 0.3 } }
 loss       "cross_entropy"
 optimizer  { "adamw", lr = 1e-2 }
 train      { updates = 90, seed = 3 }
-eval       { every = 45, metrics = { "loss", "accuracy" } }
+eval       { every = 4, metrics = { "loss", "accuracy" } }
 ]]
 
 local CONV = [[
