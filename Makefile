@@ -58,6 +58,10 @@ $(BUILD)/%.o: %.c
 # programs of tests share the cores with other tests
 $(call object,runtime/base/team.c): CPPFLAGS += -DGA_SPIN=20
 
+# the engines of ranks, which programs of tests link
+ENGINES := $(wildcard runtime/ranks/comm_nccl.c $(if $(shell $(PKG) --exists ompi-c && echo yes),runtime/ranks/*mpi*.c))
+$(call object,$(filter %mpi.c %mpi_exchange.c,$(ENGINES))): INCLUDES += $(shell $(PKG) --cflags ompi-c 2>/dev/null)
+
 # -- the files in the binary, gagen's own Lua compiled: rewritten when one changes, comes or goes
 $(BUILD)/embed: gen/host/embed.c
 	@mkdir -p $(@D); echo "CC $<"
@@ -80,7 +84,7 @@ include tests/faults/build.mk
 NUMERIC := $(call object,tests/numeric/main.c tests/numeric/differences.c)
 $(NUMERIC): INCLUDES += -I.
 
-for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUMERIC) device
+for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device
 
 # all of them in one process more than JOBS says, since tests also wait; those of a PATTERN in one
 run-test: for-test

@@ -2,18 +2,17 @@
 -- program, and reads its dumps and logs.
 -- Invariant: nothing is written outside the build folder, and every run has its own checkpoints.
 
--- The files that `make train` of the program in `folder` compiles and links beside its runtime: the program as one file,
--- which takes three quarters of the time of its three, and the engine for processes.
-local function parts_of(t, folder, comm)
+-- The engine for processes of the program in `folder`: its objects of the tests' build.
+local function engine_of(t, folder, comm)
     comm = comm or host.read(folder .. "/Makefile"):match("\nCOMM = (%w+)\n")
-    local parts = { t.root .. "/tests/include/program.c" }
+    local objects = {}
     for _, name in ipairs { "comm_" .. comm, comm .. "_exchange" } do
-        local file = ("runtime/ranks/%s"):format(name)
-        if host.exists(folder .. "/" .. file .. ".c") then
-            parts[#parts + 1] = comm == "self" and ("%s/%s/%s.o"):format(t.root, t.build, file) or file .. ".c"
+        local file = "runtime/ranks/" .. name
+        if host.exists(("%s/%s.c"):format(folder, file)) then
+            objects[#objects + 1] = ("%s/%s.o"):format(t.build, file)
         end
     end
-    return table.concat(parts, " ")
+    return objects
 end
 
 -- The hash of a file that does not change while tests run.
@@ -178,18 +177,26 @@ return function(t)
         return file == "train" or file == "train-probe" or file == ".engine" or file:match("^lib.*%.a$")
     end
 
-    -- Compiles the program in `folder`, or takes the same from the store.
+    -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
+    -- which takes three quarters of the time.
     local function compile(name, folder, how)
         local make = make_command(folder, how)
         local inputs = { table.concat(make, " ", 6), store.sources(folder, how.probe) }
         local sources, content = runtime_object(folder)
-        table.move({ content, hash_of(t, "tests/include/program.c"), hash_of(t, "tests/include/immintrin.h") }, 1, 3,
-            #inputs + 1, inputs)
+        inputs[3] = content
+        for _, file in ipairs(host.list "tests/include") do
+            inputs[#inputs + 1] = hash_of(t, "tests/include/" .. file)
+        end
         for _, source in ipairs(how.sources or {}) do
             sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
         end
+        local engine = {}
+        for i, object in ipairs(engine_of(t, folder, how.comm)) do
+            engine[i], inputs[#inputs + 1] = t.root .. "/" .. object, hash_of(t, object)
+        end
         make[#make + 1] = "SOURCES=" .. sources
-        make[#make + 1] = ("PARTS=%s %s"):format(parts_of(t, folder, how.comm), sources)
+        make[#make + 1] = "ENGINE=" .. table.concat(engine, " ")
+        make[#make + 1] = ("PARTS=%s/tests/include/program.c $(SOURCES) $(ENGINE)"):format(t.root)
         store.fetch(folder, inputs, function()
             check_run(t.run(make), name .. ": make")
             local made = {}

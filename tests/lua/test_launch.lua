@@ -80,11 +80,12 @@ add("a rank takes its part of the cores that it may use", function(t)
     end
 end)
 
--- mpicc's compiler: takes the objects of the tests' build for sources of the runtime.
+-- mpicc's compiler: takes the objects of the tests' build for sources of the runtime but the engine.
 local COMPILER = [[
 for word; do
     shift
     object=%s/${word%%.c}.o
+    case $word in */comm_*.c|*_exchange.c) object= ;; esac
     if [ "${word%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
     set -- "$@" "$word"
 done
