@@ -137,7 +137,7 @@ function cuda_files.engines(config)
 end
 
 --- Whether a header of the runtime belongs to the program.
-function cuda_files.wants_header(name) 
+function cuda_files.wants_header(name)
     return not (name:match("team") or name:match("cores") or name:match("collect"))
 end
 
