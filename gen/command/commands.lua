@@ -34,7 +34,7 @@ commands.options = {
         doc = "of run: the hosts of the ranks, each with its number of ranks" },
     { name = "--restart", key = "restart", value = "N", most = 1000,
         doc = "of run: start the ranks again, at most N times, where one has failed" },
-    { name = "--threads", key = "threads", value = "N", most = 1024, doc = "threads per process" },
+    { name = "--threads", key = "threads", value = "N", most = 1024, doc = "threads per process; default: the spec's" },
     { name = "--without", key = "without", value = "PASS", many = true, values = passes.names(true),
         doc = "leave an optional pass out" },
     { name = "--trace", key = "trace", value = "DIR", doc = "write the graph after every pass" },

@@ -25,10 +25,6 @@ typedef struct ga_tiles {
 
 enum { GA_THREADS_MAX = 1024 };
 
-/* Threads for each of `ranks` processes that share cores: its part of those that this process may use, by its affinity
- * mask; at least 1, at most GA_THREADS_MAX. */
-int ga_team_share(int ranks);
-
 size_t ga_team_bytes(int threads); /* taken from the arena: 8192 + 64 * threads */
 
 /* Starts threads-1 threads with signals blocked. If the system gives fewer, the team is smaller

@@ -113,6 +113,7 @@ void ga_log_start(ga_log *l, const ga_start_event *v) {
     add_text(&t, "profile", v->profile);
     add_int(&t, "ranks", v->ranks);
     add_int(&t, "threads", v->threads);
+    add_text(&t, "threads_why", v->threads_why);
     add_int(&t, "parameters", v->parameters);
     add_int(&t, "planned_bytes", v->planned_bytes);
     ga_text_add(&t, ",\"seed\":%llu", (unsigned long long)v->seed);

@@ -20,6 +20,7 @@ typedef struct ga_start_event {
     const char *program, *version, *spec_sha256, *target, *profile;
     const char *resumed_from; /* NULL: a fresh start */
     int ranks, threads;
+    const char *threads_why; /* what has decided their number */
     int64_t parameters, planned_bytes;
     uint64_t seed;
     int64_t overfit; /* 0: all micro-batches */

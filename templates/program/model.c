@@ -171,11 +171,11 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     GA_TRY($(name)_model_load_kernels(m, e));
     m->eager = o->no_graph || PROBES;
 //% else
-    const int threads = o->threads ? o->threads : THREADS ? THREADS : ga_team_share(ga_comm_local_size(m->comm));
 //% if matrix then
     GA_TRY(ga_matrix_open(e));
 //% end
-    GA_TRY(ga_team_open(&m->team, threads, runtime, e));
+    m->threads = ga_threads_choose(o->threads, THREADS, BUSY_THREADS, ga_comm_local_size(m->comm));
+    GA_TRY(ga_team_open(&m->team, m->threads.count, runtime, e));
 //% end
     GA_TRY(open_data(m, o, e));
 //% if ranks then
@@ -225,9 +225,10 @@ int $(name)_model_open(model *m, const ga_options *o, ga_err *e) {
         .program = "$name", .version = VERSION, .spec_sha256 = SPEC_SHA256, .target = "$target",
         .profile = PROFILE, .resumed_from = *resumed ? resumed : NULL,
 //% if device then
-        .ranks = ga_comm_size(m->comm), .threads = 1,
+        .ranks = ga_comm_size(m->comm), .threads = 1, .threads_why = "device",
 //% else
         .ranks = ga_comm_size(m->comm), .threads = ga_team_threads(m->team),
+        .threads_why = m->threads.why,
 //% end
         .parameters = PARAMETERS, .planned_bytes = planned, .seed = m->seed,
         .overfit = o->overfit});

@@ -7,6 +7,7 @@ $header
 #include "runtime/base/$half.h"
 //% end
 //% if not device then
+#include "runtime/base/cores.h"
 #include "runtime/base/team.h"
 //% end
 #include "runtime/data/data.h"
@@ -193,6 +194,7 @@ typedef struct model {
 //% end
 //% if not device then
     ga_team *team;
+    ga_threads threads;      /* of the team, and the reason */
     void (*at_boundary)(ga_worker *w, struct model *m); /* NULL, or what libNAME.a does to gradients */
 //% end
     ga_comm *comm;

@@ -13,6 +13,7 @@ local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
 local statements = require "base.statements"
 local text = require "base.text"
+local threads = require "emit.program.threads"
 
 local model = {}
 local lines = sections.lines
@@ -104,12 +105,13 @@ local function facts_text(config, facts, target)
         "enum {",
         ("    SHUFFLE = %d, KEEP = %d,"):format(config.data.shuffle and 1 or 0,
             config.checkpoint.keep),
-        ("    RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(config.ranks_required or 0, config.threads or 0,
+        ("    RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(config.ranks_required or 0,
+            threads.given(config.threads),
             config.eval and config.eval.batches or 0)
             .. table.concat(ordered.collect(target.constants(config), function(constant)
                 return (",\n    %s = %d"):format(constant[1], constant[2])
             end)),
-        "};", "" }, "\n")
+        "};", facts.busy and threads.constant(facts.busy) or "" }, "\n")
 end
 
 -- What comes between memory and training: the ranks, the data, the first values.

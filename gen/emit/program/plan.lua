@@ -11,6 +11,7 @@ local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
+local threads = require "emit.program.threads"
 
 local plan = {}
 
@@ -125,7 +126,7 @@ function plan.facts(g, config, kernel_list)
     local size = g.real == "f64" and 8 or 4
     local facts = { format = 1, name = config.name, target = config.target,
         profile = config.profile, precision = g.half or g.real, ranks = config.ranks,
-        threads = config.threads or 0, parameters = {}, layers = layers.facts(g), arenas = plan.arenas(g, config),
+        threads = config.threads, parameters = {}, layers = layers.facts(g), arenas = plan.arenas(g, config),
         tensors = {}, kernels = {}, collectives = {}, outside = {
             "thread stacks", "the C library, zlib and jansson while files are opened",
         } }
@@ -167,6 +168,7 @@ function plan.facts(g, config, kernel_list)
         facts.division = division.balance(g, config.ranks)
     end
     facts.cycle = cycle_facts(config)
+    facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
         comm_bytes_per_cycle = bytes }
@@ -245,6 +247,7 @@ function plan.text(facts, width)
         commas(facts.totals.bytes))
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
+    if facts.busy then line("%-12s%s", "threads", threads.text(facts.threads, facts.busy)) end
     add_table(kernel_rows(facts.kernels), KERNELS)
     if #facts.collectives == 0 then
         line("%-12snone", "network")

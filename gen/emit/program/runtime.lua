@@ -18,7 +18,8 @@ local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/puls
 
 --- The files of the runtime that a program is built from, the engines of comm.h apart.
 function runtime.sources(config, target)
-    local list = target.threads and table.move(RUNTIME, 1, #RUNTIME, 2, { "base/team" }) or ordered.copy(RUNTIME)
+    local list = ordered.copy(RUNTIME)
+    if target.threads then table.move({ "base/cores", "base/team" }, 1, 2, #list + 1, list) end
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
         config.best and { "loop/best" } or {}, config.mode.ranks and RANKS or {},

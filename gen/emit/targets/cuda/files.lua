@@ -137,6 +137,8 @@ function cuda_files.engines(config)
 end
 
 --- Whether a header of the runtime belongs to the program.
-function cuda_files.wants_header(name) return not (name:match("team") or name:match("collect")) end
+function cuda_files.wants_header(name)
+    return not (name:match("team") or name:match("cores") or name:match("collect"))
+end
 
 return cuda_files
