@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 size_t ga_padded(size_t bytes) {
     return (bytes + 63) / 64 * 64;
@@ -17,10 +17,7 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
         return ga_fail(e, GA_BUG, "arena %s: %zu bytes planned, not a multiple of %d", name, bytes,
                        PAGE);
     if (bytes == 0) return GA_OK;
-    /* MAP_POPULATE reserves and touches all pages, but succeeds without them when memory is short:
-     * the loop below then faults them in one by one. */
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return ga_fail(
             e, GA_ENVIRONMENT,
@@ -28,6 +25,8 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
             bytes, strerror(errno));
     madvise(base, bytes, MADV_DONTFORK); /* no child, such as the guard of a rank, makes this process copy its pages */
     a->base = base;
+    /* Before the first touch, since that decides the size of a page; a kernel without huge pages refuses, at no harm. */
+    if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE);
     for (size_t i = 0; i < bytes; i += PAGE) ((volatile char *)a->base)[i] = 0;
     return GA_OK;
 }

@@ -12,7 +12,7 @@ typedef struct ga_arena {
 } ga_arena;
 
 /* Maps exactly `bytes` (a multiple of 4096; 0 is allowed and maps nothing) with one mmap and touches
- * every page, so that a shortage of memory is found here: GA_ENVIRONMENT. */
+ * every page, so that a shortage of memory is found here: GA_ENVIRONMENT. Pages are huge where the system has them. */
 int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e);
 
 /* The next `bytes` of the arena, zero-filled, at a multiple of `align` (a power of two <= 4096). NULL

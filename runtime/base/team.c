@@ -1,5 +1,5 @@
-/* team.c: threads, a single barrier, and tiles claimed by compare-and-swap. Between runs the other
- * workers wait at the barrier; a run lies between two passes of the barrier. */
+/* team.c: threads, tiles claimed by compare-and-swap, and barriers that wait for tiles, not for threads: a worker that
+ * the system keeps from its core delays the others only if it holds a tile. */
 #define _GNU_SOURCE
 #include "base/team.h"
 
@@ -18,10 +18,10 @@
 
 /* A waiting worker looks this often before it sleeps. -DGA_SPIN=20 suits cores that have other work too. */
 #ifndef GA_SPIN
-#define GA_SPIN 2000
+#define GA_SPIN 500
 #endif
 
-enum { SLOTS = 64, STACK = 1 << 20 };
+enum { SLOTS = 64, STACK = 1 << 20, MEMBERS = 0xffff };
 
 /* Tile counter of one kernel call: the call's sequence number in the upper half, the next tile in the
  * lower half. */
@@ -29,17 +29,25 @@ typedef struct {
     _Alignas(64) _Atomic uint64_t next;
 } slot;
 
+/* A word that counts passes in steps of 2; bit 0: a worker sleeps and must be woken. Both are in one word, so that no
+ * wake-up is lost between setting the bit and passing. */
+typedef struct {
+    _Alignas(64) _Atomic uint32_t word;
+} gate;
+
+/* Between two barriers lies an interval. Worker 0 is a member of each, another worker from its first tile on; the last
+ * member that leaves ends it. */
 struct ga_team {
     slot slots[SLOTS];
-    _Alignas(64) _Atomic int arrived;
-    /* Counts passes of the barrier in steps of 2; bit 0: a worker sleeps and must be woken. Both are in
-     * one word, so that no wake-up is lost between setting the bit and passing. */
-    _Alignas(64) _Atomic uint32_t phase;
+    gate run, barrier; /* the beginnings and ends of runs; the intervals */
+    _Alignas(64) _Atomic int arrived; /* workers at the beginning or end of the run */
+    _Alignas(64) _Atomic uint64_t members; /* number of the interval in the upper 48 bits, members in the lower 16 */
     _Alignas(64) _Atomic int threads;
     _Atomic int status;
     bool closing;
     void (*body)(ga_worker *w, void *arg);
     void *arg;
+    uint64_t interval, calls; /* of worker 0 where the run begins */
     ga_worker *workers;
     pthread_t *handles;
 };
@@ -73,36 +81,101 @@ static void pause_cpu(void) {
 #endif
 }
 
-/* Waits until the phase is no longer `old`: spins, then sleeps. */
-static void wait_for_phase(ga_team *t, uint32_t old) {
-    for (int i = 0; i < GA_SPIN; i++) {
-        if ((atomic_load_explicit(&t->phase, memory_order_acquire) & ~1u) != old) return;
-        pause_cpu();
-    }
+static bool passed(const gate *g, uint32_t old) {
+    return (atomic_load_explicit(&g->word, memory_order_acquire) & ~1u) != old;
+}
+
+static void sleep_at(gate *g, uint32_t old) {
     uint32_t seen = old;
     for (;;) {
         if (seen == old &&
-            !atomic_compare_exchange_strong_explicit(&t->phase, &seen, old | 1,
+            !atomic_compare_exchange_strong_explicit(&g->word, &seen, old | 1,
                                                      memory_order_acq_rel, memory_order_acquire))
             continue; /* seen now holds the current value */
         if ((seen & ~1u) != old) return;
-        syscall(SYS_futex, &t->phase, FUTEX_WAIT_PRIVATE, old | 1, NULL, NULL, 0);
-        seen = atomic_load_explicit(&t->phase, memory_order_acquire);
+        syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, old | 1, NULL, NULL, 0);
+        seen = atomic_load_explicit(&g->word, memory_order_acquire);
     }
+}
+
+/* Waits until the gate is no longer at `old`: spins, then sleeps. */
+static void wait_at(gate *g, uint32_t old) {
+    for (int i = 0; i < GA_SPIN; i++) {
+        if (passed(g, old)) return;
+        pause_cpu();
+    }
+    sleep_at(g, old);
+}
+
+static void open_gate(gate *g, uint32_t next) {
+    if (atomic_exchange_explicit(&g->word, next, memory_order_acq_rel) & 1)
+        syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* All workers wait for each other, at the beginning and the end of a run. */
+static void meet(ga_worker *w) {
+    ga_team *t = w->team;
+    if (w->count == 1) return;
+    const uint32_t old = atomic_load_explicit(&t->run.word, memory_order_relaxed) & ~1u;
+    if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 !=
+        atomic_load_explicit(&t->threads, memory_order_relaxed)) {
+        wait_at(&t->run, old);
+        return;
+    }
+    atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
+    open_gate(&t->run, old + 2);
+}
+
+/* === intervals =========================================================================================== */
+
+/* The state of the barrier while interval `number` lasts. */
+static uint32_t gate_of(uint64_t number) {
+    return (uint32_t)number * 2;
+}
+
+/* Begins an interval with worker 0 as its only member. */
+static void begin_interval(ga_team *t, uint64_t number) {
+    atomic_store_explicit(&t->members, number << 16 | 1, memory_order_release);
+    open_gate(&t->barrier, gate_of(number));
+}
+
+/* Makes the worker a member; false if the interval is over, so that no tile of it is left. */
+static bool join(ga_worker *w) {
+    _Atomic uint64_t *members = &w->team->members;
+    uint64_t seen = atomic_load_explicit(members, memory_order_relaxed);
+    do {
+        if (seen >> 16 != w->interval || (seen & MEMBERS) == 0) return false;
+    } while (!atomic_compare_exchange_weak_explicit(members, &seen, seen + 1, memory_order_acq_rel,
+                                                    memory_order_relaxed));
+    w->member = true;
+    return true;
 }
 
 void ga_barrier(ga_worker *w) {
     ga_team *t = w->team;
     if (w->count == 1) return;
-    uint32_t old = atomic_load_explicit(&t->phase, memory_order_relaxed) & ~1u;
-    int before = atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel);
-    if (before + 1 != atomic_load_explicit(&t->threads, memory_order_relaxed)) {
-        wait_for_phase(t, old);
-        return;
+    const uint64_t number = w->interval++;
+    if (w->member) {
+        w->member = w->index == 0;
+        const uint64_t before = atomic_fetch_sub_explicit(&t->members, 1, memory_order_acq_rel);
+        if ((before & MEMBERS) == 1) {
+            begin_interval(t, number + 1);
+            return;
+        }
     }
-    atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
-    if (atomic_exchange_explicit(&t->phase, old + 2, memory_order_acq_rel) & 1)
-        syscall(SYS_futex, &t->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    wait_at(&t->barrier, gate_of(number));
+}
+
+/* === runs ================================================================================================ */
+
+/* Runs the body in one worker. */
+static void run(ga_worker *w) {
+    ga_team *t = w->team;
+    w->interval = t->interval;
+    w->calls = t->calls;
+    w->member = w->index == 0;
+    t->body(w, t->arg);
+    meet(w);
 }
 
 /* Main function of a thread: runs the body of each run until the team closes. */
@@ -111,11 +184,10 @@ static void *work(void *p) {
     ga_team *t = w->team;
     ga_flush_denormals();
     for (;;) {
-        ga_barrier(w);
+        meet(w);
         if (t->closing) return NULL;
         w->count = atomic_load_explicit(&t->threads, memory_order_relaxed);
-        t->body(w, t->arg);
-        ga_barrier(w);
+        run(w);
     }
 }
 
@@ -132,7 +204,7 @@ static int start_threads(ga_team *t, int threads, ga_err *e) {
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
-    /* The started threads wait at the barrier until worker 0 arrives with this number. */
+    /* The started threads wait for the first run until worker 0 arrives with this number. */
     atomic_store_explicit(&t->threads, started, memory_order_relaxed);
     t->workers[0].count = started;
     return GA_OK;
@@ -159,7 +231,7 @@ int ga_team_open(ga_team **out, int threads, ga_arena *a, ga_err *e) {
 void ga_team_close(ga_team *t) {
     if (!t) return;
     t->closing = true;
-    ga_barrier(&t->workers[0]);
+    meet(&t->workers[0]);
     for (int i = 1; i < ga_team_threads(t); i++) pthread_join(t->handles[i], NULL);
 }
 
@@ -172,11 +244,13 @@ int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg) {
     atomic_store_explicit(&t->status, 0, memory_order_relaxed);
     t->body = body;
     t->arg = arg;
-    ga_barrier(w);
-    uint64_t control = ga_flush_denormals();
-    body(w, arg);
+    t->interval = ++w->interval;
+    t->calls = w->calls;
+    begin_interval(t, w->interval);
+    meet(w);
+    const uint64_t control = ga_flush_denormals();
+    run(w);
     ga_restore_denormals(control);
-    ga_barrier(w);
     return ga_team_status(w);
 }
 
@@ -186,7 +260,7 @@ ga_tiles ga_tiles_begin(ga_worker *w, int64_t count) {
 
 /* A slot belongs to the call with the highest sequence number that touched it. A worker can be 64
  * calls ahead only after it saw all tiles of this call claimed, so a higher number means that no tile
- * is left. */
+ * is left. Only a member claims, so no tile is claimed once its interval is over. */
 bool ga_tile_next(ga_tiles *it) {
     ga_worker *w = it->worker;
     if (w->count == 1) return ++it->index < it->count;
@@ -196,6 +270,7 @@ bool ga_tile_next(ga_tiles *it) {
         int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - it->sequence);
         int64_t tile = ahead < 0 ? 0 : (int64_t)(uint32_t)seen;
         if (ahead > 0 || tile >= it->count) return false;
+        if (!w->member && !join(w)) return false;
         uint64_t claimed = (uint64_t)it->sequence << 32 | (uint64_t)(tile + 1);
         if (atomic_compare_exchange_weak_explicit(next, &seen, claimed, memory_order_relaxed,
                                                   memory_order_relaxed)) {

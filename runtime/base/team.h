@@ -13,6 +13,8 @@ typedef struct ga_worker {
     int index;      /* 0..count-1; 0 is the thread that called ga_team_run */
     int count;      /* workers in the team */
     uint64_t calls; /* calls of ga_tiles_begin so far: the same sequence in every worker */
+    uint64_t interval; /* barriers so far, likewise */
+    bool member;    /* the next barrier waits for this worker */
 } ga_worker;
 
 /* A walk over the tiles of one kernel call, shared by all workers. */
@@ -39,8 +41,10 @@ int ga_team_threads(const ga_team *t);
  * call. */
 int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg);
 
-/* All workers wait for each other; writes made before the barrier are visible after it. Spins briefly,
- * then sleeps. */
+/* Waits until worker 0 is here and all tiles before the barrier are computed; what worker 0 and tiles wrote before it is
+ * visible after it. A worker that the system keeps from its core is not waited for, unless it is worker 0 or holds a
+ * tile: it comes later, and finds no tile left. So only worker 0 and tiles may write, and what is read outside of a tile
+ * may be of a later interval unless a tile follows. Spins briefly, then sleeps. */
 void ga_barrier(ga_worker *w);
 
 /* for (ga_tiles it = ga_tiles_begin(w, count); ga_tile_next(&it);) compute(it.index);
@@ -50,7 +54,7 @@ void ga_barrier(ga_worker *w);
 ga_tiles ga_tiles_begin(ga_worker *w, int64_t count);
 bool ga_tile_next(ga_tiles *it);
 
-/* Status of the run: any worker may set it (the first code stays); all read it after the next barrier. */
+/* Status of the run: worker 0 or a tile may set it (the first code stays); all read it after the next barrier. */
 void ga_team_fail(ga_worker *w, int code);
 int ga_team_status(const ga_worker *w);
 

@@ -24,6 +24,34 @@ static void bump(void **state) {
     ga_arena_close(NULL);
 }
 
+/* Whether the kernel was asked for huge pages where this address lies: "hg" among the flags of its mapping. */
+static bool asks_for_huge_pages(const char *address) {
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[512];
+    unsigned long from, to;
+    bool inside = false, asks = false;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) inside = from <= (uintptr_t)address && (uintptr_t)address < to;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0) asks = strstr(line, " hg") != NULL;
+    }
+    fclose(f);
+    return asks;
+}
+
+static void huge_pages(void **state) {
+    (void)state;
+    ga_err e;
+    ga_arena large, small;
+    assert_int_equal(ga_arena_open(&large, "large", 8 << 20, &e), 0);
+    assert_int_equal(ga_arena_open(&small, "small", 1 << 20, &e), 0);
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) == 0) assert_true(asks_for_huge_pages(large.base));
+    assert_false(asks_for_huge_pages(small.base));
+    for (int i = 0; i < 8 << 20; i += 4096) assert_int_equal(large.base[i], 0);
+    ga_arena_close(&large);
+    ga_arena_close(&small);
+}
+
 static void refused(void **state) {
     (void)state;
     ga_err e = {0};
@@ -61,7 +89,7 @@ static void errors(void **state) {
 
 int test_arena(void);
 int test_arena(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bump), cmocka_unit_test(refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bump), cmocka_unit_test(huge_pages), cmocka_unit_test(refused),
                                        cmocka_unit_test(not_in_a_child), cmocka_unit_test(errors)};
     return cmocka_run_group_tests_name("arena", tests, NULL, NULL);
 }

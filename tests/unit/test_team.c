@@ -1,4 +1,5 @@
-/* The team: tiles over many calls without a barrier, barriers, failure, threads 1..8. */
+/* The team: tiles over many calls without a barrier, barriers, failure, threads 1..8, more threads than cores, workers
+ * that come late. */
 #include "scratch.h"
 
 #include "base/team.h"
@@ -57,7 +58,7 @@ static void rotate(ga_worker *w, void *arg) {
         for (ga_tiles it = ga_tiles_begin(w, 16); ga_tile_next(&it);)
             s->value[round % 2][it.index] = (sum + it.index) % 1000003;
         ga_barrier(w);
-        if (s->fail_in_round == round && w->index == w->count - 1) ga_team_fail(w, GA_ENVIRONMENT);
+        if (s->fail_in_round == round && w->index == 0) ga_team_fail(w, GA_ENVIRONMENT);
         ga_barrier(w);
         if (ga_team_status(w) < 0) return; /* all workers, after the same barrier */
     }
@@ -82,6 +83,76 @@ static void barriers(void **state) {
         ga_arena_close(&a);
         free(s);
     }
+}
+
+enum { LATE_ROUNDS = 200 };
+
+typedef struct {
+    _Atomic int rounds;  /* those that worker 0 has behind it */
+    _Atomic bool passed; /* it had many of them behind it before worker 1 came to the first one */
+    int64_t sums[LATE_ROUNDS + 1][8];
+} late;
+
+/* Each tile of a round reads all tiles of the round before. Worker 1 begins when the others are far ahead. */
+static void come_late(ga_worker *w, void *arg) {
+    late *s = arg;
+    for (int ms = 0; w->index == 1 && !s->passed && ms < 2000; ms++) {
+        if (s->rounds >= LATE_ROUNDS / 2) s->passed = true;
+        else usleep(1000);
+    }
+    for (int round = 1; round <= LATE_ROUNDS; round++) {
+        for (ga_tiles it = ga_tiles_begin(w, 8); ga_tile_next(&it);) {
+            int64_t sum = it.index;
+            for (int i = 0; i < 8; i++) sum += s->sums[round - 1][i];
+            s->sums[round][it.index] = sum % 1000003;
+        }
+        ga_barrier(w);
+        if (w->index == 0) s->rounds = round;
+    }
+}
+
+static void late_worker(void **state) {
+    (void)state;
+    ga_arena a = open_arena(ga_team_bytes(3));
+    ga_team *t;
+    late *alone = calloc(1, sizeof *alone), *s = calloc(1, sizeof *s);
+    assert_int_equal(ga_team_open(&t, 1, &a, NULL), 0);
+    assert_int_equal(ga_team_run(t, come_late, alone), 0);
+    ga_team_close(t);
+    ga_arena_close(&a);
+    a = open_arena(ga_team_bytes(3));
+    assert_int_equal(ga_team_open(&t, 3, &a, NULL), 0);
+    for (int run = 0; run < 3; run++) {
+        memset(s, 0, sizeof *s);
+        assert_int_equal(ga_team_run(t, come_late, s), 0);
+        assert_true(s->passed);
+        assert_memory_equal(s->sums, alone->sums, sizeof s->sums);
+    }
+    ga_team_close(t);
+    ga_arena_close(&a);
+    free(alone);
+    free(s);
+}
+
+/* Many more threads than a machine of these tests has cores. */
+static void oversubscribed(void **state) {
+    (void)state;
+    enum { THREADS = 96 };
+    ga_arena a = open_arena(ga_team_bytes(THREADS));
+    ga_team *t;
+    shared *s = calloc(1, sizeof *s), *one = calloc(1, sizeof *one);
+    assert_int_equal(ga_team_open(&t, THREADS, &a, NULL), 0);
+    for (int run = 0; run < 3; run++) assert_int_equal(ga_team_run(t, rotate, s), 0);
+    ga_team_close(t);
+    ga_arena_close(&a);
+    a = open_arena(ga_team_bytes(1));
+    assert_int_equal(ga_team_open(&t, 1, &a, NULL), 0);
+    for (int run = 0; run < 3; run++) assert_int_equal(ga_team_run(t, rotate, one), 0);
+    assert_memory_equal(one->value, s->value, sizeof s->value);
+    ga_team_close(t);
+    ga_arena_close(&a);
+    free(s);
+    free(one);
 }
 
 static void halve(ga_worker *w, void *arg) {
@@ -118,6 +189,7 @@ static void refused(void **state) {
 int test_team(void);
 int test_team(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(barriers),
+                                       cmocka_unit_test(late_worker), cmocka_unit_test(oversubscribed),
                                        cmocka_unit_test(denormals), cmocka_unit_test(refused)};
     return cmocka_run_group_tests_name("team", tests, NULL, NULL);
 }
