@@ -24,7 +24,7 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
             "arena %s: no memory for the planned %zu bytes (%s); free some, or plan less", name,
             bytes, strerror(errno));
     a->base = base;
-    /* Before the first touch, since that decides the size of a page; a kernel without huge pages refuses, harmlessly. */
+    /* Before the first touch, since that decides the size of a page; a kernel without huge pages refuses it. */
     if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE);
     for (size_t i = 0; i < bytes; i += PAGE) ((volatile char *)a->base)[i] = 0;
     return GA_OK;
