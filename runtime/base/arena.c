@@ -25,7 +25,7 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
             bytes, strerror(errno));
     madvise(base, bytes, MADV_DONTFORK); /* no child, such as the guard of a rank, makes this process copy its pages */
     a->base = base;
-    /* Before the first touch, since that decides the size of a page; a kernel without huge pages refuses, at no harm. */
+    /* Before the first touch, since that decides the size of a page; a kernel without huge pages refuses it. */
     if (bytes >= HUGE_PAGE) madvise(base, bytes, MADV_HUGEPAGE);
     for (size_t i = 0; i < bytes; i += PAGE) ((volatile char *)a->base)[i] = 0;
     return GA_OK;

@@ -41,10 +41,10 @@ int ga_team_threads(const ga_team *t);
  * call. */
 int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg);
 
-/* Waits until worker 0 is here and all tiles before the barrier are computed; what worker 0 and tiles wrote before it is
- * visible after it. A worker that the system keeps from its core is not waited for, unless it is worker 0 or holds a
- * tile: it comes later, and finds no tile left. So only worker 0 and tiles may write, and what is read outside of a tile
- * may be of a later interval unless a tile follows. Spins briefly, then sleeps. */
+/* Waits until worker 0 is here and all tiles before the barrier are computed; what worker 0 and tiles wrote before it
+ * is visible after it. A worker that the system keeps from its core is not waited for, unless it is worker 0 or holds
+ * a tile: it comes later, and finds no tile left. So only worker 0 and tiles may write, and what is read outside of a
+ * tile may be of a later interval unless a tile follows. Spins briefly, then sleeps. */
 void ga_barrier(ga_worker *w);
 
 /* for (ga_tiles it = ga_tiles_begin(w, count); ga_tile_next(&it);) compute(it.index);
