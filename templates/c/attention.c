@@ -58,23 +58,7 @@ static void $fn($params) {
             tile_across(across, KEYS, key + at, m, K_ROW, D);
             tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
 //% end
-            for (int i = 0; i < n; i++) {
-                real *p = score + i * KEYS;
-                for (int j = 0; j < KEYS; j++) p[j] *= $(softmax.scale);
-                tile_hide(p, KEYS, $(visible.last), $(visible.mask));
-                const real top = row_greatest(p, KEYS, largest[i]);
-                const real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
-                const real shrink = $(softmax.exp)(largest[i] - from);
-                for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from);
-                total[i] = total[i] * shrink + row_sum(p, KEYS);
-                largest[i] = top;
-//% if dropout then
-                real kept[KEYS];
-                draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
-                for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
-//% end
-                for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink;
-            }
+            $(score_rows { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
 //% if tile.wide then
             tile_split(part[0], part[1], score, (n + 31) / 32 * 32 * KEYS);
             matrix_pack_rows(panel, KEYS, D, m, value + at, K_ROW);
@@ -96,6 +80,26 @@ static void $fn($params) {
 //% if tile.wide then
     matrix_end();
 //% end
+}
+
+//@ score_rows(shape, tile, visible, softmax, dropout)
+//% -- In attend: the scores of a tile become exponentials, the sums are scaled to the same greatest score.
+for (int i = 0; i < n; i++) {
+    real *p = score + i * KEYS;
+    for (int j = 0; j < KEYS; j++) p[j] *= $(softmax.scale);
+    tile_hide(p, KEYS, $(visible.last), $(visible.mask));
+    const real top = row_greatest(p, KEYS, largest[i]);
+    const real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
+    const real shrink = $(softmax.exp)(largest[i] - from);
+    for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from);
+    total[i] = total[i] * shrink + row_sum(p, KEYS);
+    largest[i] = top;
+//% if dropout then
+    real kept[KEYS];
+    draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
+    for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
+//% end
+    for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink;
 }
 
 //@ attend_delta(fn, params, source, half, rows, heads, d)

@@ -125,7 +125,6 @@ add("a request to stop reaches the ranks, which save: status 75", function(t)
     end
 end)
 
--- The system ends them behind their launcher, which may take a moment on busy cores.
 add("a second Ctrl-C ends the ranks at once", function(t)
     local _, p = build(t)
     local result = scripted(t, copy(t, p), "-n 2 " .. TRAINS, [[

@@ -222,42 +222,6 @@ for _, march in ipairs { "x86-64-v3", "x86-64-v4", "sapphirerapids" } do
     end)
 end
 
--- Heads of 20 elements, tiles with a rest, shared keys, one layer that sees all and one with dropout.
-local ATTENTION = [[
-data       { "text", train = "half.txt", context = 75 }
-batch      (2)
-accumulate (2)
-model(function(batch)
-    local x = positions "wpe" { 75 } (embedding "wte" { 24, 40 } (batch.input))
-    for i, o in ipairs { { causal = true }, { dropout = 0.1 }, { causal = true, kv_heads = 1 } } do
-        o.heads, o.kv_heads = 2, o.kv_heads or 2
-        x = x + block("h" .. i) {
-            layernorm "norm" {}, linear "qkv" { 40 + 40 * o.kv_heads }, attend(o), linear "out" { 40 },
-        } (x)
-    end
-    return unembed { "wte" } (layernorm "last" {} (x))
-end)
-init       { { "*norm.weight", value = 1 }, { "last.weight", value = 1 }, { "*", normal = 0.3 } }
-loss       "cross_entropy"
-optimizer  { "sgd", lr = 0.1 }
-train      { updates = 8, seed = 3 }
-]]
-
--- Both gradients differ by roundings of stored values alone, the attention's products being exact but for 2^-16.
-add("attention on matrix registers: the gradient is that of plain vectors", function(t)
-    local native = profile.native(host.cpu())
-    if not native:find "v4" and native ~= "sapphirerapids" then t.not_run("this processor has no AVX-512") end
-    local programs = open(t)
-    local function gradients(march, level)
-        local p = programs.build("half_attention_" .. march:gsub("%-", "_"), with(ATTENTION, "bf16"),
-            { options = { "--march", march }, level = level })
-        return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors"
-    end
-    local plain = native ~= "sapphirerapids" and ("%s -include %s/tests/matrix/plain.h"):format(t.quick, t.root) or nil
-    local worst, where = programs.distance(gradients("sapphirerapids", plain), gradients "x86-64-v3")
-    if worst > 4 * FORMATS.bf16.U then error(("%s differs by %.3g"):format(where, worst)) end
-end)
-
 -- Both with make test-all, else the first or the second.
 local function either(t, is_first, first, second)
     return t.all and { first, second } or { is_first and first or second }
@@ -506,42 +470,6 @@ eval       { every = "epoch", metrics = { "loss", "accuracy" } }
             t.near(last(case[1], case[2], half), full, 0.02 * math.max(full, 0.3))
         end
     end
-end)
-
--- === the functions of the device =================================================================
-
-local CHECK = [[
-#include "shim.h"
-#define GA_DEVICE static
-typedef unsigned int ga_uint32;
-namespace device {
-%s
-}
-#include "runtime/base/bf16.h"
-#include "runtime/base/f16.h"
-int main() {
-    for (unsigned long long k = 0; k < 1ull << 32; k += 251) {
-        const float x = __uint_as_float((unsigned)k);
-        if (device::bf16_narrow(x).bits != bf16_narrow(x).bits) return 1;
-        if (device::f16_narrow(x).bits != f16_narrow(x).bits) return 2;
-    }
-    for (unsigned k = 0; k < 65536; k++) {
-        const unsigned short h = (unsigned short)k;
-        if (__float_as_uint(device::bf16_widen({h})) != __float_as_uint(bf16_widen({h}))) return 3;
-        if (__float_as_uint(device::f16_widen({h})) != __float_as_uint(f16_widen({h}))) return 4;
-    }
-    return 0;
-}
-]]
-
-add("the device widens and rounds as the C target does", function(t)
-    local folder = t.temp()
-    local text = host.read("templates/cuda/half.cu"):gsub("//@[^\n]*\n", "")
-    t.write(folder .. "/check.cpp", (CHECK:gsub("%%s", function() return text end)))
-    local built = t.run { "c++", "-std=c++17", "-O2", "-w", "-I" .. t.root .. "/tests/device", "-I" .. t.root,
-        folder .. "/check.cpp", "-o", folder .. "/check" }
-    t.equal(built.status, 0, built.err)
-    t.equal(t.run({ folder .. "/check" }).status, 0)
 end)
 
 return tests
