@@ -26,7 +26,7 @@ local function read_template(name)
     return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
 end
 
--- What c_text.store reads of a node: a result of 32 bits.
+-- A node for c_text.store: its result has 32 bits.
 local NODE = { outs = { y = { tensor = { dtype = "real" } } }, signature = { outs = { "y" } } }
 
 -- All have the same parameters, so that they fit in one table.

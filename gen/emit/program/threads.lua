@@ -30,7 +30,7 @@ end
 --- The number that a spec gives, 0 for "auto".
 function threads.given(value) return value == "auto" and 0 or value end
 
---- What `gagen plan` says. value: as in the spec.
+--- The text of `gagen plan`. value: of the spec, a number or "auto".
 function threads.text(value, busy)
     if value ~= "auto" then return ("%d, as target.threads or --threads says"):format(value) end
     return busy.threads == 1 and "1: " .. reason(busy) or
@@ -39,7 +39,7 @@ end
 
 --- The constant of a program, with its comment.
 function threads.constant(busy)
-    return ("\n/* Threads that the work keeps busy: %s. */\nenum { BUSY_THREADS = %d };\n"):format(
+    return ("\n/* Threads that the work keeps busy:\n * %s. */\nenum { BUSY_THREADS = %d };\n"):format(
         reason(busy), busy.threads)
 end
 
