@@ -23,7 +23,7 @@ local function scalar_fma(profile)
     return { value = text.block(profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
 end
 
--- The header that declares the multiply-add, or the matrix registers.
+-- The header that declares the multiply-add, or the products of bf16.
 local function fma_header(profile)
     local fma = VECTOR_FMA[profile.fma]
     return fma and fma.include
@@ -41,7 +41,7 @@ local function half(_, _, name) return { half = text.ident(name) } end
 
 local function nothing() return {} end
 
--- A piece is in the program if a kernel, or a later piece, uses one of its names.
+-- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
@@ -59,8 +59,10 @@ local PIECES = {
     { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
-    { file = "matrix", block = "block", arguments = nothing, names = { "matrix_block" } },
+    { file = "matrix", block = "block", matrix = "registers", arguments = nothing, names = { "matrix_block" } },
     { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "at_most", "store_pairs" } },
+    { file = "matrix", block = "block_of_vectors", matrix = "vectors", arguments = nothing, include = matrix_header,
+        names = { "matrix_block" } },
     { file = "matrix", block = "pairs_along", arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "pairs_across", arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "turn_pairs", arguments = nothing, names = { "turn_pairs" } },
@@ -99,7 +101,8 @@ function math_file.render(kernels, context, header)
     local body, include, found = "", nil, false
     for i = #PIECES, 1, -1 do
         local piece = PIECES[i]
-        if has_name(kernels, piece.names) or has_name(body, piece.names) then
+        local fits = not piece.matrix or piece.matrix == context.profile.matrix
+        if fits and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
                 piece.arguments(context.profile, context.real, context.half)).text:gsub("\n+$", "\n")
             if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end

@@ -1,4 +1,4 @@
--- matrix: the sizes of a product of bf16 on the matrix registers of the processor (templates/c/matrix.c).
+-- matrix: the sizes of a product of bf16 in blocks, on matrix registers or vectors (templates/c/matrix.c).
 --
 --   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the
 --   L1 cache while they run over the panel, 32 columns at a time. A tile has `tall` rows and `wide` columns.
@@ -22,8 +22,11 @@ local function whole(n) return ceil(n, BLOCK) * BLOCK end
 -- Parts of a length, each a multiple of BLOCK and at most `most`, of about equal size.
 local function side(length, most) return whole(ceil(length, ceil(length, most))) end
 
---- Whether a kernel is a product on the matrix registers.
-function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix_flops ~= nil end
+--- Whether the products of a kernel are computed in blocks.
+function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix ~= nil end
+
+--- Whether they are computed on matrix registers, for all threads to open.
+function matrix.has_registers(kernel) return kernel.profile.matrix == "registers" end
 
 --- The sizes of a product M x N with K terms.
 function matrix.sizes(M, N, K)
@@ -39,6 +42,7 @@ end
 ---   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 ---   tile.tall, tile.wide          rows and columns of a tile
 ---   tile.depth                    terms that go over one panel
+---   tile.registers                whether the thread opens the matrix registers
 ---   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
 ---   a.direct                      whether blocks of A are read where they are, the last one apart
 ---   a.first, a.rows               the place of A's row i0 and term k; rows of its copy
@@ -49,7 +53,9 @@ function matrix.product(g, kernel, has_bias)
     local direct = a_rows and g.K % BLOCK == 0
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = matrix.sizes(g.M, g.N, g.K),
+    local tile = matrix.sizes(g.M, g.N, g.K)
+    tile.registers = matrix.has_registers(kernel)
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
         a = { at = matmul.index("i", a_row, "k", a_col), first = matmul.index("i0", a_row, "k", a_col),
             rows = text.block(direct and "32" or "TALL"), direct = direct,
             stride = text.block(a_rows and a_row or a_col),
