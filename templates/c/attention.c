@@ -14,7 +14,7 @@ static void $fn($params) {
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
 //% if tile.wide then
-    enum { WIDE = $(tile.wide) }; /* D in whole blocks of the matrix registers */
+    enum { WIDE = $(tile.wide) }; /* D in whole blocks of 32 */
 //% end
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -22,7 +22,7 @@ static void $fn($params) {
 //% if dropout then
     const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
-//% if tile.wide then
+//% if tile.wide and tile.registers then
     matrix_begin();
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
@@ -77,7 +77,7 @@ static void $fn($params) {
             lse[head] = total[i] == 0 ? 0 : largest[i] + $(softmax.log)(total[i]);
         }
     }
-//% if tile.wide then
+//% if tile.wide and tile.registers then
     matrix_end();
 //% end
 }
@@ -201,7 +201,7 @@ static void $fn($params) {
 }
 
 //@ attend_dx_matrix(fn, params, source, shape, tile, visible, softmax, dropout, type)
-/* $fn: the gradients of attention with respect to queries, keys and values, on the matrix registers
+/* $fn: the gradients of attention with respect to queries, keys and values, by blocks of bf16
  * One worker computes a head of the keys, with all queries that use it; p is computed again from lse. Probabilities and
  * the gradients of scores are sums of two bf16 where they are factors.
  * $source */
@@ -212,7 +212,7 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
-    enum { WIDE = $(tile.wide) }; /* D in whole blocks of the matrix registers */
+    enum { WIDE = $(tile.wide) }; /* D in whole blocks of 32 */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
@@ -220,7 +220,9 @@ static void $fn($params) {
 //% if dropout then
     const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
+//% if tile.registers then
     matrix_begin();
+//% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * KEY_HEADS); ga_tile_next(&t);) {
         const int shared = (int)(t.index % KEY_HEADS);
         const size_t row = (size_t)(t.index / KEY_HEADS) * T; /* the first of the sequence */
@@ -256,7 +258,9 @@ static void $fn($params) {
             }
         }
     }
+//% if tile.registers then
     matrix_end();
+//% end
 }
 
 //@ matrix_gradients()

@@ -1,4 +1,4 @@
-// attention_matrix: products of the tiles of attention on the matrix registers (templates/c/matrix.c).
+// attention_matrix: products of the tiles of attention by blocks of bf16 (templates/c/matrix.c).
 
 //@ attention_matrix()
 /* out(i, j) += sum over k < n of a(i, k) b(k, j) for tall x wide elements, in whole blocks of 32 rows and columns. b is a

@@ -176,7 +176,9 @@ static void $fn($params) {
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
     _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], part[SLICES * 32 * DEPTH];
     _Alignas(64) float sums[TALL * WIDE];
+//% if tile.registers then
     matrix_begin();
+//% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * WIDE, columns = at_most(N - j, WIDE);
@@ -214,5 +216,7 @@ static void $fn($params) {
             }
         }
     }
+//% if tile.registers then
     matrix_end();
+//% end
 }

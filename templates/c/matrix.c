@@ -1,8 +1,9 @@
-// matrix: products of bf16 on the matrix registers of the processor (AMX), with sums in f32. A profile says whether a
-// machine has them; gen/emit/targets/c/matrix.lua chooses the sizes. A sum takes 32 terms at a time: those of even k
-// are added up apart from those of odd k, then both are added to it. So its bits follow from K alone, whatever the
-// sizes of tiles and panels are. An operand of f32 is the sum of some numbers of bf16, its slices; 32 terms of a sum are
-// then taken by one product of slices after another.
+// matrix: products of bf16 in blocks, with sums in f32, on the matrix registers of the processor (AMX) or on vectors
+// (AVX512-BF16). A profile says what a machine has; gen/emit/targets/c/matrix.lua chooses the sizes. On matrix registers
+// a sum takes 32 terms at a time: those of even k are added up apart from those of odd k, then both are added to it. On
+// vectors a sum takes two terms at a time: that of odd k is added first, then that of even k. So its bits follow from K
+// alone, whatever the sizes of tiles and panels are. An operand of f32 is the sum of some numbers of bf16, its slices;
+// 32 terms of a sum are then taken by one product of slices after another.
 
 //@ registers()
 /* Gives all matrix registers 16 rows of 64 bytes, for this thread until matrix_end. */
@@ -120,6 +121,41 @@ static inline int at_most(int n, int most) { return n < 0 ? 0 : n < most ? n : m
 /* Stores the slices of 16 pairs, `distance` elements apart. */
 static inline void store_pairs(bf16 *to, const bf16_pairs x[SLICES], size_t distance) {
     for (int s = 0; s < SLICES; s++) memcpy(to + s * distance, &x[s], sizeof x[s]);
+}
+
+//@ block_of_vectors()
+/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
+ * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k.
+ * VDPBF16PS adds the product of odd k, then that of even k, each exact until the sum is rounded to nearest; denormals
+ * are zeros. The sums of 8 rows stay in 16 registers. */
+static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
+                                int depth) {
+    for (int i = 0; i < 32; i += 8, sums += 8 * sums_row, a += 8 * a_row) {
+        __m512 sum[8][2] = {{{0}}};
+#pragma GCC unroll 8
+        for (int r = 0; r < 8; r++) {
+            if (more) memcpy(&sum[r][0], sums + r * sums_row, sizeof(__m512));
+            if (more) memcpy(&sum[r][1], sums + r * sums_row + 16, sizeof(__m512));
+        }
+        for (int k = 0; k < depth; k += 2) {
+            __m512bh left, right;
+            memcpy(&left, b + 32 * k, sizeof left);
+            memcpy(&right, b + 32 * k + 32, sizeof right);
+#pragma GCC unroll 8
+            for (int r = 0; r < 8; r++) {
+                uint32_t pair;
+                memcpy(&pair, a + r * a_row + k, sizeof pair);
+                const __m512bh x = (__m512bh)(pair - (bf16_pairs){0});
+                sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, left);
+                sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
+            }
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < 8; r++) {
+            memcpy(sums + r * sums_row, &sum[r][0], sizeof(__m512));
+            memcpy(sums + r * sums_row + 16, &sum[r][1], sizeof(__m512));
+        }
+    }
 }
 
 //@ pairs_along()

@@ -23,6 +23,14 @@ static inline __attribute__((always_inline)) __m512i _mm512_permutex2var_epi32(_
     return (__m512i)__builtin_shuffle((ga_lanes)a, (ga_lanes)b, (ga_lanes)index);
 }
 
+/* Pairs of bf16, and the products of two pairs added to a sum. */
+typedef short __m512bh __attribute__((vector_size(64), may_alias));
+
+static inline __attribute__((always_inline)) __m512 _mm512_dpbf16_ps(__m512 sums, __m512bh a, __m512bh b) {
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+    return sums;
+}
+
 /* The matrix registers; a stride is in bytes. */
 #define _tile_loadconfig(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char(*)[64])(shapes)))
 #define _tile_release() __asm__ volatile("tilerelease")

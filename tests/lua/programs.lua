@@ -20,6 +20,17 @@ local function hash_of(t, path)
     return t.kept(path, function() return host.sha256(assert(host.read(path))) end)
 end
 
+-- What stands for the tests' headers.
+local function headers_of(t)
+    return t.kept("headers", function()
+        local list = {}
+        for _, folder in ipairs { "tests/include/", "tests/matrix/" } do
+            for _, file in ipairs(host.list(folder)) do list[#list + 1] = hash_of(t, folder .. file) end
+        end
+        return table.concat(list, " ")
+    end)
+end
+
 local function has_mpi(t)
     return t.kept("mpi", function()
         return t.shell("mpirun --version && pkg-config --exists ompi-c").status == 0 and "yes" or "no"
@@ -184,9 +195,7 @@ return function(t)
         local inputs = { table.concat(make, " ", 6), store.sources(folder, how.probe) }
         local sources, content = runtime_object(folder)
         inputs[3] = content
-        for _, file in ipairs(host.list "tests/include") do
-            inputs[#inputs + 1] = hash_of(t, "tests/include/" .. file)
-        end
+        inputs[#inputs + 1] = headers_of(t)
         for _, source in ipairs(how.sources or {}) do
             sources, inputs[#inputs + 1] = sources .. " " .. t.root .. "/" .. source, host.read(source)
         end
@@ -219,7 +228,7 @@ return function(t)
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
         local options = how.options or {}
-        local key = { hash_of(t, t.gagen), text, table.concat(make_command(folder, how), " "),
+        local key = { hash_of(t, t.gagen), headers_of(t), text, table.concat(make_command(folder, how), " "),
             table.concat(options, " ") }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
         local stamp = host.sha256(table.concat(key, "\0"))

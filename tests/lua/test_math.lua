@@ -24,18 +24,10 @@ local function prepare(t, name, more)
     return folder, command
 end
 
-local function needs(t, name)
-    local native = profile.native(host.cpu())
-    if (name == "aarch64") ~= (native == "aarch64") and name ~= "generic" then
-        t.not_run("needs a compiler for " .. name)
-    end
-    return native
-end
-
 local function errors(t, name, level, step)
-    if needs(t, name) ~= "x86-64-v4" and name == "x86-64-v4" then
-        t.not_run("this processor has no AVX-512 to run it")
-    end
+    local marches = t.load("tests/lua/marches.lua")(t)
+    marches.needs_compiler(name)
+    if not marches.runs(name) then t.not_run("this processor does not run " .. name) end
     local folder, command = prepare(t, name, { level, "-o" })
     table.insert(command, #command - 1, folder .. "/functions")
     local built = t.run(command)
@@ -56,7 +48,7 @@ for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
         errors(t, name, "-O3", "1")
     end }
     tests[#tests + 1] = { name .. ": loops become vector code", function(t)
-        needs(t, name)
+        t.load("tests/lua/marches.lua")(t).needs_compiler(name)
         local folder, command = prepare(t, name, { "-O3", "-fopt-info-vec-optimized", "-c", "-o" })
         table.insert(command, #command - 1, folder .. "/functions.o")
         local built = t.run(command)

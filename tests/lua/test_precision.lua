@@ -196,29 +196,22 @@ for _, half in ipairs(HALVES) do
     end)
 end
 
--- The instructions of matrix registers in plain C (tests/matrix/plain.h) give the bits of the processor's.
-for _, march in ipairs { "x86-64-v3", "x86-64-v4", "sapphirerapids" } do
+-- The instructions for bf16 in plain C (tests/matrix/plain.h) give the bits of the processor's.
+for _, march in ipairs { "x86-64-v3", "x86-64-v4", "x86-64-v4-bf16", "sapphirerapids" } do
     add("bf16 on " .. march .. ": the gradient of an MLP is that of the definition", function(t)
-        local native = profile.native(host.cpu())
-        if native == "aarch64" then t.not_run("needs an x86-64 compiler") end
-        if march ~= "x86-64-v3" and not native:find "v4" and native ~= "sapphirerapids" then
-            t.not_run("this processor has no AVX-512")
+        local marches = t.load("tests/lua/marches.lua")(t)
+        local programs, name = open(t), "half_mlp_" .. march:gsub("%-", "_")
+        local function checked(more, options)
+            local p = programs.build(name .. more, with(MLP, "bf16"),
+                { options = { "--march", march }, level = t.quick .. " " .. options })
+            check_by_hand(t, programs, p, "bf16")
+            return p
         end
-        local programs = open(t)
-        local function program(name, level)
-            return programs.build("half_mlp_" .. name, with(MLP, "bf16"),
-                { options = { "--march", march }, level = level })
-        end
-        if march ~= "sapphirerapids" then
-            return check_by_hand(t, programs, program((march:gsub("%-", "_"))), "bf16")
-        end
-        local p = program("plain_registers", ("%s -include %s/tests/matrix/plain.h"):format(t.quick, t.root))
-        check_by_hand(t, programs, p, "bf16")
-        if native ~= march then t.not_run("this processor has no AMX; with its instructions in plain C: passed") end
-        local own = program "registers"
-        check_by_hand(t, programs, own, "bf16")
-        programs.identical(programs.dump(own, { "--cycles", 3 }), programs.dump(p, { "--cycles", 3 }),
-            { "parameters", "gradients" })
+        local p = checked("", marches.options(march))
+        if marches.options(march) ~= "" then t.not_run("on this processor only in plain C: passed") end
+        if not profile.get(march).matrix then return end
+        programs.identical(programs.dump(p, { "--cycles", 3 }),
+            programs.dump(checked("_plain", marches.plain), { "--cycles", 3 }), { "parameters", "gradients" })
     end)
 end
 

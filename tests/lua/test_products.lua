@@ -1,6 +1,6 @@
 -- Blocked products against plain sums, bit by bit, for each profile this machine can run: the sizes of
--- tiles, panels and strips must change neither the order nor the rounding of a sum. Products on matrix registers run
--- also where there are none, with a header that defines the instructions in plain C.
+-- tiles, panels and strips must change neither the order nor the rounding of a sum. Products of bf16 run also where
+-- there are no instructions for them, with a header that defines these in plain C.
 local math_file = require "emit.targets.c.math"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
@@ -36,7 +36,7 @@ local function parameters(has_bias, can_add)
         :format(may_be_unused(has_bias), may_be_unused(can_add)))
 end
 
--- products.h and table.h for a type and a profile; dtype bf16: of the operands of products on the matrix registers.
+-- products.h and table.h for a type and a profile; dtype bf16: of the operands of products in blocks.
 local function kernels_of(dtype, machine)
     local linear, functions, rows = read_template "c/matmul.c", {}, {}
     for i, shape in ipairs(SHAPES) do
@@ -67,9 +67,9 @@ local function types_of(dtype, machine)
     local fma = machine.fma and ("__builtin_fma%s(x, y, z)"):format(dtype == "f64" and "" or "f")
         or "((x) * (y) + (z))"
     local half = dtype == "bf16"
+    local order = half and ("#define MATRIX_%s\n#include \"base/bf16.h\"\n"):format(machine.matrix:upper()) or ""
     return ("%stypedef %s real;\ntypedef %s operand;\n#define PLAIN_FMA(x, y, z) %s\n#define NUMBER(x) %s\n"
-        .. "#define OPERAND(x) %s\n"):format(half and "#define MATRIX\n#include \"base/bf16.h\"\n" or "", real,
-        half and "bf16" or "real", fma, half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
+        .. "#define OPERAND(x) %s\n"):format(order, real, half and "bf16" or "real", fma, half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
 end
 
 -- more: further arguments of the compiler.
@@ -95,38 +95,42 @@ local function build(t, name, dtype, more)
     return folder .. "/products"
 end
 
-local tests = {}
-
-for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
-    for _, dtype in ipairs { "f32", "f64" } do
-        tests[#tests + 1] = { ("%s %s: every sum as written plainly"):format(name, dtype), function(t)
-            local native = profile.native(host.cpu())
-            if name == "aarch64" and native ~= "aarch64" then t.not_run("needs an aarch64 compiler") end
-            if name:match("^x86") and native == "aarch64" then t.not_run("needs an x86-64 compiler") end
-            local program = build(t, name, dtype)
-            if name == "x86-64-v4" and native ~= name and native ~= "sapphirerapids" then
-                t.not_run("built; this processor has no AVX-512 to run it")
-            end
-            for threads = 1, 3 do
-                local result = t.run { program, tostring(threads) }
-                t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
-            end
-        end }
+-- The program must find no sum other than the plain one.
+local function check(t, program)
+    for threads = 1, 3 do
+        local result = t.run { program, tostring(threads) }
+        t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
     end
 end
 
-local NATIVE = "bf16 on matrix registers: every sum in the order of the instruction"
-for _, plain in ipairs { false, true } do
-    tests[#tests + 1] = { NATIVE .. (plain and ", defined in plain C" or ""), function(t)
-        local native = profile.native(host.cpu())
-        if native ~= "sapphirerapids" and native ~= "x86-64-v4" then t.not_run("needs AVX-512") end
-        local program = build(t, "sapphirerapids", "bf16", plain and { "-include", t.root .. "/tests/matrix/plain.h" })
-        if not plain and native ~= "sapphirerapids" then t.not_run("built; this processor has no AMX to run it") end
-        for threads = 1, 3 do
-            local result = t.run { program, tostring(threads) }
-            t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
-        end
-    end }
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
+    for _, dtype in ipairs { "f32", "f64" } do
+        add(("%s %s: every sum as written plainly"):format(name, dtype), function(t)
+            local marches = t.load("tests/lua/marches.lua")(t)
+            marches.needs_compiler(name)
+            local program = build(t, name, dtype)
+            if not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
+            check(t, program)
+        end)
+    end
+end
+
+for _, name in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
+    add(("%s bf16: every sum in the order of the instruction"):format(name), function(t)
+        local marches = t.load("tests/lua/marches.lua")(t)
+        local program = build(t, name, "bf16")
+        if not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
+        check(t, program)
+    end)
+    add(("%s bf16: every sum in the order of the instruction, defined in plain C"):format(name), function(t)
+        local marches = t.load("tests/lua/marches.lua")(t)
+        if marches.runs(name) then t.long() end     -- test_registers compares both
+        if not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
+        check(t, build(t, name, "bf16", { "-include", t.root .. "/tests/matrix/plain.h" }))
+    end)
 end
 
 return tests

@@ -1,7 +1,5 @@
--- Attention in bf16 on the matrix registers of the processor, or on their instructions in plain C
--- (tests/matrix/plain.h), against vectors. test_products.lua and test_precision.lua have linear layers.
-local profile = require "emit.program.profile"
-
+-- Attention in bf16 on the processor's instructions for bf16, or on these in plain C (tests/matrix/plain.h), against
+-- vectors of f32; the instructions against those in plain C. test_products.lua and test_precision.lua have linear layers.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -33,20 +31,31 @@ train      { updates = 8, seed = 3 }
 precision  "bf16"
 ]]
 
--- Both gradients differ by roundings of stored values alone, the attention's products being exact but for 2^-16.
-add("attention on matrix registers: the gradient is that of plain vectors", function(t)
-    local native = profile.native(host.cpu())
-    if not native:find "v4" and native ~= "sapphirerapids" then t.not_run("this processor has no AVX-512") end
-    local programs = t.load("tests/lua/programs.lua")(t)
+local function gradients_of_attention(t, march)
+    local programs, options = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
     t.write(programs.folder() .. "/data/registers.txt", letters())
-    local function gradients(march, level)
-        local p = programs.build("registers_attention_" .. march:gsub("%-", "_"), ATTENTION,
-            { options = { "--march", march }, level = level })
-        return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors"
-    end
-    local plain = native ~= "sapphirerapids" and ("%s -include %s/tests/matrix/plain.h"):format(t.quick, t.root) or nil
-    local worst, where = programs.distance(gradients("sapphirerapids", plain), gradients "x86-64-v3")
-    if worst > 4 * 2.0 ^ -8 then error(("%s differs by %.3g"):format(where, worst)) end
+    local p = programs.build("registers_attention_" .. march:gsub("%-", "_"), ATTENTION,
+        { options = { "--march", march }, level = t.quick .. " " .. options })
+    return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors", programs
+end
+
+-- Both gradients differ by roundings of stored values alone, the attention's products being exact but for 2^-16.
+for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
+    add(("attention on %s: the gradient is that of plain vectors"):format(march), function(t)
+        local found, programs = gradients_of_attention(t, march)
+        local worst, where = programs.distance(found, (gradients_of_attention(t, "x86-64-v3")))
+        if worst > 4 * 2.0 ^ -8 then error(("%s differs by %.3g"):format(where, worst)) end
+    end)
+end
+
+add("pairs of bf16: the instruction has the bits of the one in plain C", function(t)
+    if not t.load("tests/lua/marches.lua")(t).runs "x86-64-v4-bf16" then t.not_run("this processor has no AVX512-BF16") end
+    local program = t.root .. "/" .. t.temp() .. "/pairs"
+    local built = t.run { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", "-mavx512f",
+        "-mavx512bf16", "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", program, t.root .. "/tests/numeric/pairs.c",
+        t.root .. "/" .. t.build .. "/libruntime.a", "-lm" }
+    t.equal(built.status, 0, built.err)
+    t.equal(t.run { program }.out, "0 wrong\n")
 end)
 
 return tests

@@ -1,7 +1,9 @@
-/* plain.h: the instructions of the matrix registers (AMX) in plain C, for machines without them; included before the text
- * of a program by -include. TDPBF16PS follows Intel's manual: products of bf16 are exact in f32, those of even and of
- * odd k are added up apart over the 16 pairs of a row, and both are added to the sum; denormals are zeros, and rounding
- * is to nearest. Threads that flush denormals, as those of a team do, therefore compute its bits. */
+/* plain.h: the instructions for products of bf16 in plain C, for machines without them; included before the text of a
+ * program by -include. They follow Intel's manual: denormals are zeros, and rounding is to nearest. Threads that flush
+ * denormals, as those of a team do, therefore compute their bits; a NaN may be another NaN.
+ *   TDPBF16PS (AMX)          products of bf16 are exact in f32, those of even and of odd k are added up apart over the 16
+ *                            pairs of a row, and both are added to the sum
+ *   VDPBF16PS (AVX512-BF16)  the product of odd k is added to the sum, then that of even k, each with one rounding */
 #ifndef GA_MATRIX_PLAIN_H
 #define GA_MATRIX_PLAIN_H
 
@@ -13,7 +15,7 @@ typedef struct plain_register {
     uint8_t row[16][64];
 } plain_register;
 
-static _Thread_local plain_register plain_registers[8];
+static _Thread_local plain_register plain_registers[8] __attribute__((unused));
 
 static inline void plain_load(plain_register *x, const void *from, size_t stride) {
     for (size_t r = 0; r < 16; r++) memcpy(x->row[r], (const char *)from + r * stride, 64);
@@ -43,6 +45,16 @@ static inline void plain_multiply(plain_register *sums, const plain_register *a,
         memcpy(sums->row[r], row, sizeof row);
     }
 }
+
+typedef unsigned plain_pairs __attribute__((vector_size(64), may_alias));
+
+static inline __m512 plain_dot(__m512 sums, plain_pairs a, plain_pairs b) {
+    sums = _mm512_fmadd_ps((__m512)(a & 0xffff0000u), (__m512)(b & 0xffff0000u), sums);
+    return _mm512_fmadd_ps((__m512)(a << 16), (__m512)(b << 16), sums);
+}
+
+#undef _mm512_dpbf16_ps
+#define _mm512_dpbf16_ps(sums, a, b) plain_dot(sums, (plain_pairs)(a), (plain_pairs)(b))
 
 #undef _tile_loadconfig
 #undef _tile_release

@@ -1,7 +1,7 @@
 /* products.c: the products in `products.h` against simple loops, bit by bit: blocking must not change
  * the order or the rounding of a sum. Built in a folder with real.h, math.c, products.h and
- * table.h, which test_products.lua writes. With MATRIX the operands are bf16, and sums have the order of the matrix
- * registers. usage: products THREADS */
+ * table.h, which test_products.lua writes. With MATRIX_REGISTERS or MATRIX_VECTORS the operands are bf16, and sums have
+ * the order of their instruction. usage: products THREADS */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static real add_term(const shape *s, int i, int j, int k, real sum) {
     return PLAIN_FMA(x, y, sum);
 }
 
-#ifdef MATRIX
+#if defined(MATRIX_REGISTERS)
 /* 32 terms at a time: those of even k and of odd k apart. */
 static real plain(const shape *s, int i, int j, real start) {
     real sum = 0;
@@ -48,6 +48,16 @@ static real plain(const shape *s, int i, int j, real start) {
         real part[2] = {0, 0};
         for (int k = k0; k < k0 + 32 && k < s->K; k++) part[k % 2] = add_term(s, i, j, k, part[k % 2]);
         sum += part[0] + part[1];
+    }
+    return sum + start;
+}
+#elif defined(MATRIX_VECTORS)
+/* Two terms at a time: that of odd k, then that of even k. */
+static real plain(const shape *s, int i, int j, real start) {
+    real sum = 0;
+    for (int k = 0; k < s->K; k += 2) {
+        if (k + 1 < s->K) sum = add_term(s, i, j, k + 1, sum);
+        sum = add_term(s, i, j, k, sum);
     }
     return sum + start;
 }
@@ -95,7 +105,7 @@ int main(int argc, char **argv) {
     ga_team *team;
     const int threads = argc > 1 ? atoi(argv[1]) : 1, shapes = sizeof SHAPES / sizeof *SHAPES;
     int wrong = 0;
-#ifdef MATRIX
+#ifdef MATRIX_REGISTERS
     if (ga_matrix_open(&e) < 0) return 3;
 #endif
     if (ga_arena_open(&arena, "team", 1 << 16, &e) < 0 || ga_team_open(&team, threads, &arena, &e) < 0) return 2;

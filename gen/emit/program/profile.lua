@@ -16,8 +16,9 @@ end
 
 -- flops and bytes per second of one core: coarse, only for the predictions of `gagen plan`.
 -- vector: what an instruction works on, in bytes; registers: how many of them; fma: which instructions
--- multiply and add at once; panel: bytes of the first cache that a block of a product may take; matrix_flops: of
--- products of bf16, on machines with matrix registers (AMX); f32: how products of f32 are computed there.
+-- multiply and add at once; panel: bytes of the first cache that a block of a product may take; matrix: what multiplies
+-- bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops: of these products; f32: how
+-- products of f32 are computed, if not by multiply-adds.
 local PROFILES = {
     generic = { flags = {}, features = {}, flops = 6e9, bytes = 8e9,
         vector = 16, registers = 16, panel = 16384 },
@@ -26,9 +27,13 @@ local PROFILES = {
     ["x86-64-v4"] = { flags = joined(V3, V4), flops = 120e9, bytes = 15e9,
         vector = 64, registers = 32, panel = 24576, fma = "avx512",
         features = V4_FEATURES },
+    ["x86-64-v4-bf16"] = { flags = joined(joined(V3, V4), { "-mavx512bf16" }), flops = 120e9,
+        bytes = 15e9, vector = 64, registers = 32, panel = 24576, fma = "avx512",
+        matrix = "vectors", matrix_flops = 240e9, features = joined(V4_FEATURES, { "avx512bf16" }) },
     sapphirerapids = { flags = joined(joined(V3, V4), { "-mavx512bf16", "-mamx-tile", "-mamx-bf16" }), flops = 120e9,
-        bytes = 15e9, vector = 64, registers = 32, panel = 24576, fma = "avx512", matrix_flops = 700e9, f32 = "bf16x6",
-        features = joined(V4_FEATURES, { "avx512bf16" }), system = { "amx-tile", "amx-bf16" } },
+        bytes = 15e9, vector = 64, registers = 32, panel = 24576, fma = "avx512",
+        matrix = "registers", matrix_flops = 700e9, f32 = "bf16x6", features = joined(V4_FEATURES, { "avx512bf16" }),
+        system = { "amx-tile", "amx-bf16" } },
     aarch64 = { flags = {}, features = {}, flops = 20e9, bytes = 12e9,
         vector = 16, registers = 32, panel = 16384, fma = "neon" },
 }
@@ -37,19 +42,23 @@ local PROFILES = {
 --- the sizes of a profile.
 function profile.get(name) return PROFILES[name] end
 
---- The best profile for the features of a CPU (host.cpu()).
-function profile.native(features)
+--- Whether a CPU with these features (host.cpu()) runs programs of a profile.
+function profile.runs(name, features)
     local has = {}
-    for _, name in ipairs(features) do has[name] = true end
-    if has.aarch64 then return "aarch64" end
-    local function all(list)
-        for _, feature in ipairs(list or {}) do
+    for _, feature in ipairs(features) do has[feature] = true end
+    if name == "generic" or name == "aarch64" or has.aarch64 then return name == "generic" or has[name] == true end
+    for _, list in ipairs { PROFILES[name].features, PROFILES[name].system } do
+        for _, feature in ipairs(list) do
             if not has[feature] then return false end
         end
-        return true
     end
-    for _, name in ipairs { "sapphirerapids", "x86-64-v4", "x86-64-v3" } do
-        if all(PROFILES[name].features) and all(PROFILES[name].system) then return name end
+    return true
+end
+
+--- The best profile for the features of a CPU.
+function profile.native(features)
+    for _, name in ipairs { "aarch64", "sapphirerapids", "x86-64-v4-bf16", "x86-64-v4", "x86-64-v3" } do
+        if profile.runs(name, features) then return name end
     end
     return "generic"
 end
@@ -77,7 +86,7 @@ function profile.slices(config) return SLICES[profile.f32(config)] end
 --- Whether products of a configuration's program are computed on matrix registers.
 function profile.matrix(config)
     return profile.slices(config) ~= nil
-        or config.precision == "bf16" and PROFILES[config.profile].matrix_flops ~= nil
+        or config.precision == "bf16" and PROFILES[config.profile].matrix == "registers"
 end
 
 --- The profile and the arithmetic of products, for the head of a file.

@@ -25,7 +25,7 @@ local function scalar_fma(context)
     return { value = text.block(context.profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
 end
 
--- The header that declares the multiply-add.
+-- The header that declares the multiply-add, or the products of bf16.
 local function fma_header(profile)
     local fma = VECTOR_FMA[profile.fma]
     return fma and fma.include
@@ -51,8 +51,8 @@ local function order(context) return { order = matrix.ORDER[context.slices] } en
 
 local function nothing() return {} end
 
--- A piece is in the program if a kernel, or a later piece, uses one of its names. Of those with `sliced`, programs whose
--- operands have slices take the ones where it is true.
+-- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this;
+-- sliced: only for programs whose operands have slices, or only for others.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
@@ -71,15 +71,18 @@ local PIECES = {
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
     { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
-    { file = "matrix", block = "block", arguments = nothing, names = { "matrix_block" }, sliced = false },
-    { file = "matrix", block = "block_slices", arguments = order, names = { "matrix_block" }, sliced = true },
+    { file = "matrix", block = "block", matrix = "registers", sliced = false, arguments = nothing,
+        names = { "matrix_block" } },
+    { file = "matrix", block = "block_slices", sliced = true, arguments = order, names = { "matrix_block" } },
     { file = "matrix", block = "matrix_start", arguments = nothing, names = { "matrix_start" } },
     { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "at_most", "store_pairs" } },
-    { file = "matrix", block = "pairs_along", arguments = nothing, names = { "pairs_along" }, sliced = false },
-    { file = "matrix", block = "pairs_across", arguments = nothing, names = { "pairs_across" }, sliced = false },
+    { file = "matrix", block = "block_of_vectors", matrix = "vectors", arguments = nothing, include = matrix_header,
+        names = { "matrix_block" } },
+    { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
-    { file = "matrix", block = "slices_along", arguments = nothing, names = { "pairs_along" }, sliced = true },
-    { file = "matrix", block = "slices_across", arguments = nothing, names = { "pairs_across" }, sliced = true },
+    { file = "matrix", block = "slices_along", sliced = true, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "turn_pairs", arguments = nothing, names = { "turn_pairs", "store_turned" } },
     { file = "matrix", block = "matrix_pack_rows", arguments = operand, names = { "matrix_pack_rows" } },
     { file = "matrix", block = "matrix_pack_columns", arguments = operand, names = { "matrix_pack_columns" } },
@@ -119,7 +122,8 @@ function math_file.render(kernels, context, header)
     local body, headers, found = "", { "<math.h>", "<string.h>" }, false
     for i = #PIECES, 1, -1 do
         local piece, sliced = PIECES[i], context.slices ~= nil
-        local fits = piece.sliced == nil or piece.sliced == sliced
+        local fits = (piece.sliced == nil or piece.sliced == sliced)
+            and (not piece.matrix or piece.matrix == context.profile.matrix)
         if fits and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
                 piece.arguments(context)).text:gsub("\n+$", "\n")

@@ -1,4 +1,4 @@
--- matrix: the sizes of a product on the matrix registers of the processor (templates/c/matrix.c).
+-- matrix: the sizes of a product in blocks, on matrix registers or vectors (templates/c/matrix.c).
 --
 --   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the
 --   L1 cache while they run over the panel, 32 columns at a time. A tile has `tall` rows and `wide` columns.
@@ -37,8 +37,11 @@ matrix.ORDER = {
         { a = 0, b = 0 } },
 }
 
---- Whether a kernel of bf16 computes on the matrix registers.
-function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix_flops ~= nil end
+--- Whether the products of a kernel of bf16 are computed in blocks.
+function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix ~= nil end
+
+--- Whether they are computed on matrix registers, for all threads to open.
+function matrix.has_registers(kernel) return kernel.profile.matrix == "registers" end
 
 -- The rows, columns and terms of a node's product; over some rows at a time they are those of all rows, so that the way
 -- of computing is the same for every run.
@@ -91,6 +94,7 @@ end
 ---   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 ---   tile.tall, tile.wide          rows and columns of a tile
 ---   tile.depth                    terms that go over one panel
+---   tile.registers                whether the thread opens the matrix registers
 ---   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
 ---   a.direct                      whether blocks of A are read where they are, the last one apart
 ---   a.pack, b.pack                the functions that copy rows of A, a panel of B
@@ -102,7 +106,9 @@ function matrix.product(g, kernel, has_bias, slices)
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
     local begin, more = beginning(kernel, has_bias)
-    return { shape = { M = g.M, N = g.N, K = g.K }, tile = matrix.sizes(g.M, g.N, g.K, slices),
+    local tile = matrix.sizes(g.M, g.N, g.K, slices)
+    tile.registers = matrix.has_registers(kernel)
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
         a = { at = matmul.index("i", a_row, "k", a_col), direct = direct,
             type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
             pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")) },
