@@ -51,6 +51,7 @@ local function lower(path, o, sets, choice)
     options.apply(c, o)
     check_target(c)
     c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
+    profile.f32(c)
     local facts = profile.get(c.profile)
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil

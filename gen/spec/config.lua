@@ -382,6 +382,11 @@ function config.read(path, events, catalog, default_name, choice)
     require_words(given, path)
     local precision, precision_at = simple(given, path, "precision")
     c.precision, c.accum, c.stochastic = precision.compute, precision.accum, precision.stochastic
+    c.f32, c.f32_at = precision.f32, diag.field(precision_at, "f32")
+    if c.precision ~= "f32" and c.f32 ~= "auto" then
+        diag.fail(c.f32_at, ('precision: f32 = "%s" with "%s": expected it with "f32", whose products it is about')
+            :format(c.f32, c.precision), {})
+    end
     local d, at = simple(given, path, "data")
     c.data = data.read(d, at, path, c.precision == "f64" and "f64" or "f32")
     local parallel = ranks_of(c, given, path, choice.ranks)

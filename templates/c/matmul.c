@@ -166,15 +166,15 @@ static void $fn($params) {
     }
 }
 
-//@ linear_matrix(fn, params, source, shape, tile, a, b, bias, store)
-/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of bf16
- * Sums are of 32 bits; one that is complete is rounded, or added.
+//@ linear_matrix(fn, params, source, shape, tile, a, b, begin, more, store)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of $(a.type)
+ * Sums are of 32 bits.
  * $source */
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-    _Alignas(64) bf16 panel[DEPTH * WIDE], part[$(a.rows) * DEPTH];
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], part[SLICES * 32 * DEPTH];
     _Alignas(64) float sums[TALL * WIDE];
 //% if tile.registers then
     matrix_begin();
@@ -182,30 +182,33 @@ static void $fn($params) {
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * WIDE, columns = at_most(N - j, WIDE);
+//% if begin then
+        $begin
+//% end
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = at_most(K - k, DEPTH);
             $(b.pack)(panel, DEPTH, columns, depth, b + $(b.at), $(b.stride));
-//% if not a.direct then
-            $(a.pack)(part, DEPTH, i1 - i0, depth, a + $(a.first), $(a.stride));
-//% end
             for (int i = i0; i < i1; i += 32) {
 //% if a.direct then
                 const bool whole = i + 32 <= i1;
                 const bf16 *block = whole ? a + $(a.at) : part;
                 const size_t row = whole ? $(a.stride) : DEPTH;
-                if (!whole) matrix_part_rows(part, DEPTH, i1 - i, depth, a + $(a.at), $(a.stride));
+                if (!whole) $(a.pack)(part, DEPTH, i1 - i, depth, a + $(a.at), $(a.stride));
 //% else
-                const bf16 *block = part + (i - i0) * DEPTH;
-                const size_t row = DEPTH;
+                $(a.pack)(part, DEPTH, at_most(i1 - i, 32), depth, a + $(a.at), $(a.stride));
 //% end
                 for (int x = 0; x < columns; x += 32) {
                     float *block_sums = sums + (i - i0) * WIDE + x * 32;
-                    matrix_block(block_sums, 32, k > 0, block, row, panel + x * DEPTH, depth);
+//% if a.direct then
+                    matrix_block(block_sums, 32, $more, block, row, panel + x * SLICES * DEPTH, depth);
+//% else
+                    matrix_block(block_sums, 32, $more, part, DEPTH, panel + x * SLICES * DEPTH, depth);
+//% end
                     if (k + DEPTH < K) continue;
                     for (int r = 0; r < at_most(i1 - i, 32); r++) {
                         for (int n = 0; n < at_most(columns - x, 32); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;
-                            const real value = block_sums[32 * r + n]$bias;
+                            const real value = block_sums[32 * r + n];
                             $store
                         }
                     }

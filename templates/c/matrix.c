@@ -2,7 +2,8 @@
 // (AVX512-BF16). A profile says what a machine has; gen/emit/targets/c/matrix.lua chooses the sizes. On matrix registers
 // a sum takes 32 terms at a time: those of even k are added up apart from those of odd k, then both are added to it. On
 // vectors a sum takes two terms at a time: that of odd k is added first, then that of even k. So its bits follow from K
-// alone, whatever the sizes of tiles and panels are.
+// alone, whatever the sizes of tiles and panels are. An operand of f32 is the sum of some numbers of bf16, its slices;
+// 32 terms of a sum are then taken by one product of slices after another.
 
 //@ registers()
 /* Gives all matrix registers 16 rows of 64 bytes, for this thread until matrix_end. */
@@ -51,6 +52,65 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
     _tile_stored(3, below + 16, row);
 }
 
+//@ block_slices(order)
+/* 32 rows of A, and 32 columns of B, into registers; their product is added to the sums. */
+static inline void load_rows(const bf16 *a, size_t a_row) {
+    _tile_loadd(4, a, 2 * a_row);
+    _tile_loadd(5, a + 16 * a_row, 2 * a_row);
+}
+
+static inline void load_columns(const bf16 *b) {
+    _tile_loadd(6, b, 128);
+    _tile_loadd(7, b + 32, 128);
+}
+
+static inline void add_product(void) {
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
+ * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. Slices of a, and
+ * those of b, lie 32 * a_row elements apart; the $(#order) largest products of slices are added up. */
+static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
+                                int depth) {
+    const size_t row = sizeof(float) * (size_t)sums_row, slice = 32 * a_row;
+    float *below = sums + 16 * sums_row;
+    if (more) {
+        _tile_loadd(0, sums, row);
+        _tile_loadd(1, sums + 16, row);
+        _tile_loadd(2, below, row);
+        _tile_loadd(3, below + 16, row);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int k = 0; k < depth; k += 32, a += 32, b += 1024) {
+//% for i, product in ipairs(order) do
+//%     local before = order[i - 1] or {}
+//%     if product.a ~= before.a then
+        load_rows(a + $(product.a) * slice, a_row);
+//%     end
+//%     if product.b ~= before.b then
+        load_columns(b + $(product.b) * slice);
+//%     end
+        add_product();
+//% end
+    }
+    _tile_stored(0, sums, row);
+    _tile_stored(1, sums + 16, row);
+    _tile_stored(2, below, row);
+    _tile_stored(3, below + 16, row);
+}
+
+//@ slices(count)
+/* An operand is the sum of SLICES numbers of bf16: each is the rest after those before it, rounded. */
+enum { SLICES = $count };
+
 //@ pairs()
 /* 16 pairs of bf16, the first of a pair in the lower half. */
 typedef uint32_t bf16_pairs __attribute__((vector_size(64), may_alias));
@@ -58,7 +118,10 @@ typedef uint32_t bf16_pairs __attribute__((vector_size(64), may_alias));
 /* n, but at least 0 and at most `most`. */
 static inline int at_most(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }
 
-static inline void store_pairs(bf16 *to, bf16_pairs x) { memcpy(to, &x, sizeof x); }
+/* Stores the slices of 16 pairs, `distance` elements apart. */
+static inline void store_pairs(bf16 *to, const bf16_pairs x[SLICES], size_t distance) {
+    for (int s = 0; s < SLICES; s++) memcpy(to + s * distance, &x[s], sizeof x[s]);
+}
 
 //@ block_of_vectors()
 /* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
@@ -97,11 +160,10 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
 
 //@ pairs_along()
 /* Pairs of neighbours of a row: its first n <= 32 elements, zeros behind them. */
-static inline bf16_pairs pairs_along(const bf16 *x, int n) {
-    bf16_pairs all = {0};
-    if (n == 32) memcpy(&all, x, sizeof all);
-    else memcpy(&all, x, (size_t)n * sizeof *x);
-    return all;
+static inline void pairs_along(bf16_pairs x[SLICES], const bf16 *row, int n) {
+    x[0] = (bf16_pairs){0};
+    if (n == 32) memcpy(x, row, sizeof x[0]);
+    else memcpy(x, row, (size_t)n * sizeof *row);
 }
 
 //@ pairs_across()
@@ -114,10 +176,46 @@ static inline bf16_pairs wide_row(const bf16 *x, int n) {
     return __builtin_convertvector(all, bf16_pairs);
 }
 
-/* Pairs (x(0, j), x(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
-static inline bf16_pairs pairs_across(const bf16 *x, size_t stride, int rows, int n) {
-    const bf16_pairs even = wide_row(x, rows > 0 ? n : 0), odd = wide_row(x + stride, rows > 1 ? n : 0);
-    return even | odd << 16;
+/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
+static inline void pairs_across(bf16_pairs x[SLICES], const bf16 *row, size_t stride, int rows, int n) {
+    const bf16_pairs even = wide_row(row, rows > 0 ? n : 0), odd = wide_row(row + stride, rows > 1 ? n : 0);
+    x[0] = even | odd << 16;
+}
+
+//@ some()
+/* The first n <= 16 elements of a row, zeros behind them. */
+static inline vec some(const float *row, int n) {
+    vec x = {0};
+    if (n >= 16) memcpy(&x, row, sizeof x);
+    else if (n > 0) memcpy(&x, row, (size_t)n * sizeof *row);
+    return x;
+}
+
+//@ slices_along()
+/* Pairs of neighbours of a row: its first n <= 32 elements, zeros behind them. */
+static inline void pairs_along(bf16_pairs x[SLICES], const float *row, int n) {
+    typedef uint16_t half_row __attribute__((vector_size(32)));
+    vec a = some(row, n), b = some(row + 16, n - 16);
+    for (int s = 0; s < SLICES; s++) {
+        half_row half[2];
+        x[s] = (bf16_pairs)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+        memcpy(half, &x[s], sizeof half);
+        a -= (vec)(__builtin_convertvector(half[0], bf16_pairs) << 16);
+        b -= (vec)(__builtin_convertvector(half[1], bf16_pairs) << 16);
+    }
+}
+
+//@ slices_across()
+/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
+static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t stride, int rows, int n) {
+    const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, turn = lane | (lane + 16) << 16;
+    vec a = some(row, rows > 0 ? n : 0), b = some(row + stride, rows > 1 ? n : 0);
+    for (int s = 0; s < SLICES; s++) {
+        const __m512i slice = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+        x[s] = (bf16_pairs)_mm512_permutexvar_epi16((__m512i)turn, slice);
+        a -= (vec)(x[s] << 16);
+        b -= (vec)(x[s] & 0xffff0000u);
+    }
 }
 
 //@ turn_pairs()
@@ -137,49 +235,72 @@ static inline __attribute__((always_inline)) void turn_pairs(bf16_pairs x[16]) {
     }
 }
 
-//@ matrix_pack_rows()
-/* A panel of B in blocks of 32 columns, in each rows of 32 pairs: B(k, j) = b[k * stride + j]; zeros behind the columns
- * and the depth up to a multiple of 32. `most`: the depth of a whole panel. */
-static inline void matrix_pack_rows(bf16 *panel, int most, int columns, int depth, const bf16 *b, size_t stride) {
-    for (int k = 0; k < (depth + 31) / 32 * 32; k += 2, b += 2 * stride)
-        for (int j = 0; j < (columns + 31) / 32 * 32; j += 16)
-            store_pairs(panel + j / 32 * 32 * most + 32 * k + 2 * (j % 32),
-                        pairs_across(b + j, stride, at_most(depth - k, 2), at_most(columns - j, 16)));
+/* Stores 16 rows of 16 pairs with rows and columns exchanged: rows of `row` elements, slices `distance` apart. */
+static inline void store_turned(bf16 *to, size_t row, size_t distance, bf16_pairs x[16][SLICES]) {
+    for (int s = 0; s < SLICES; s++) {
+        bf16_pairs one[16];
+        for (int r = 0; r < 16; r++) one[r] = x[r][s];
+        turn_pairs(one);
+        for (int r = 0; r < 16; r++) memcpy(to + s * distance + r * row, &one[r], sizeof one[r]);
+    }
 }
 
-//@ matrix_pack_columns()
-/* As matrix_pack_rows, of B(k, j) = b[j * stride + k]. */
-static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int depth, const bf16 *b, size_t stride) {
-    for (int j = 0; j < (columns + 31) / 32 * 32; j += 16, b += 16 * stride)
-        for (int k = 0; k < depth; k += 32) {
-            bf16_pairs x[16];
-            for (int r = 0; r < 16; r++)
-                x[r] = pairs_along(b + r * stride + k, j + r < columns ? at_most(depth - k, 32) : 0);
-            turn_pairs(x);
-            for (int r = 0; r < 16; r++)
-                store_pairs(panel + j / 32 * 32 * most + 32 * (k + 2 * r) + 2 * (j % 32), x[r]);
+//@ matrix_start()
+/* The values that the sums of a tile begin with: start(i, j) = start[i * stride + j]. Sums are in blocks of 32 x 32. */
+static inline void matrix_start(float *sums, int wide, int rows, int columns, const float *start, size_t stride) {
+    for (int i = 0; i < rows; i++, start += stride) {
+        float *row = sums + i / 32 * 32 * wide + i % 32 * 32;
+        for (int j = 0; j < columns; j += 32)
+            memcpy(row + 32 * j, start + j, sizeof *start * (size_t)(columns - j < 32 ? columns - j : 32));
+    }
+}
+
+//@ matrix_pack_rows(type)
+/* A panel of B in blocks of 32 columns, in each its slices with rows of 32 pairs: B(k, j) = b[k * stride + j]; zeros
+ * behind the columns and the depth up to a multiple of 32. `most`: the depth of a whole panel. */
+static inline void matrix_pack_rows(bf16 *panel, int most, int columns, int depth, const $type *b, size_t stride) {
+    for (int k = 0; k < (depth + 31) / 32 * 32; k += 2, b += 2 * stride)
+        for (int j = 0; j < (columns + 31) / 32 * 32; j += 16) {
+            bf16_pairs x[SLICES];
+            pairs_across(x, b + j, stride, at_most(depth - k, 2), at_most(columns - j, 16));
+            store_pairs(panel + j / 32 * 32 * SLICES * most + 32 * k + 2 * (j % 32), x, 32 * (size_t)most);
         }
 }
 
-//@ matrix_part_rows()
-/* Rows of A for blocks: A(i, k) = a[i * stride + k]; rows of `most` elements, zeros behind the rows and the depth up to
- * multiples of 32. */
-static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, const bf16 *a, size_t stride) {
-    for (int i = 0; i < (rows + 31) / 32 * 32; i++)
-        for (int k = 0; k < depth; k += 32)
-            store_pairs(part + i * most + k, pairs_along(a + i * stride + k, i < rows ? at_most(depth - k, 32) : 0));
+//@ matrix_pack_columns(type)
+/* As matrix_pack_rows, of B(k, j) = b[j * stride + k]. */
+static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int depth, const $type *b, size_t stride) {
+    for (int j = 0; j < (columns + 31) / 32 * 32; j += 16, b += 16 * stride)
+        for (int k = 0; k < depth; k += 32) {
+            bf16_pairs x[16][SLICES];
+            for (int r = 0; r < 16; r++)
+                pairs_along(x[r], b + r * stride + k, j + r < columns ? at_most(depth - k, 32) : 0);
+            bf16 *to = panel + j / 32 * 32 * SLICES * most + 32 * k + 2 * (j % 32);
+            store_turned(to, 64, 32 * (size_t)most, x);
+        }
 }
 
-//@ matrix_part_columns()
+//@ matrix_part_rows(type)
+/* Rows of A for blocks: A(i, k) = a[i * stride + k]; rows of `most` elements, zeros behind the rows and the depth up to
+ * multiples of 32. Slices, of 32 rows, lie 32 * most elements apart. */
+static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, const $type *a, size_t stride) {
+    for (int i = 0; i < (rows + 31) / 32 * 32; i++)
+        for (int k = 0; k < depth; k += 32) {
+            bf16_pairs x[SLICES];
+            pairs_along(x, a + i * stride + k, i < rows ? at_most(depth - k, 32) : 0);
+            store_pairs(part + i * most + k, x, 32 * (size_t)most);
+        }
+}
+
+//@ matrix_part_columns(type)
 /* As matrix_part_rows, of A(i, k) = a[k * stride + i]. */
-static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const bf16 *a, size_t stride) {
+static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const $type *a, size_t stride) {
     for (int k = 0; k < depth; k += 32, a += 32 * stride)
         for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
-            bf16_pairs x[16];
+            bf16_pairs x[16][SLICES];
             for (int r = 0; r < 16; r++)
-                x[r] = pairs_across(a + 2 * r * stride + i, stride, at_most(depth - k - 2 * r, 2),
-                                    at_most(rows - i, 16));
-            turn_pairs(x);
-            for (int r = 0; r < 16; r++) store_pairs(part + (i + r) * most + k, x[r]);
+                pairs_across(x[r], a + 2 * r * stride + i, stride, at_most(depth - k - 2 * r, 2),
+                             at_most(rows - i, 16));
+            store_turned(part + i * most + k, (size_t)most, 32 * (size_t)most, x);
         }
 }

@@ -1,5 +1,7 @@
 -- profile: all that gagen knows of a machine. Output depends on the profile's name, never on the
 -- machine that generates; "native" is resolved once, by the driver.
+local diag = require "base.diag"
+
 local profile = {}
 
 local V3 = { "-mavx2", "-mfma", "-mbmi", "-mbmi2", "-mlzcnt", "-mf16c", "-mmovbe" }
@@ -15,7 +17,8 @@ end
 -- flops and bytes per second of one core: coarse, only for the predictions of `gagen plan`.
 -- vector: what an instruction works on, in bytes; registers: how many of them; fma: which instructions
 -- multiply and add at once; panel: bytes of the first cache that a block of a product may take; matrix: what multiplies
--- bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops: of these products.
+-- bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops: of these products; f32: how
+-- products of f32 are computed, if not by multiply-adds.
 local PROFILES = {
     generic = { flags = {}, features = {}, flops = 6e9, bytes = 8e9,
         vector = 16, registers = 16, panel = 16384 },
@@ -29,7 +32,7 @@ local PROFILES = {
         matrix = "vectors", matrix_flops = 240e9, features = joined(V4_FEATURES, { "avx512bf16" }) },
     sapphirerapids = { flags = joined(joined(V3, V4), { "-mavx512bf16", "-mamx-tile", "-mamx-bf16" }), flops = 120e9,
         bytes = 15e9, vector = 64, registers = 32, panel = 24576, fma = "avx512",
-        matrix = "registers", matrix_flops = 700e9, features = joined(V4_FEATURES, { "avx512bf16" }),
+        matrix = "registers", matrix_flops = 700e9, f32 = "bf16x6", features = joined(V4_FEATURES, { "avx512bf16" }),
         system = { "amx-tile", "amx-bf16" } },
     aarch64 = { flags = {}, features = {}, flops = 20e9, bytes = 12e9,
         vector = 16, registers = 32, panel = 16384, fma = "neon" },
@@ -60,9 +63,36 @@ function profile.native(features)
     return "generic"
 end
 
+-- The slices of an operand for each way of computing products of f32 (emit/targets/c/matrix.lua).
+local SLICES = { bf16x6 = 3, bf16x3 = 2 }
+
+--- The way in which the program of a configuration computes products of f32: "fma", "bf16x6" or "bf16x3"; nil for other
+--- types. Refuses a way that the profile lacks.
+function profile.f32(config)
+    if config.precision ~= "f32" then return nil end
+    local own = config.target == "c" and PROFILES[config.profile].f32
+    if config.f32 == "auto" then return own or "fma" end
+    if config.f32 ~= "fma" and not own then
+        diag.fail(config.f32_at, ('precision: f32 is "%s", and %s has no matrix registers for it: expected "auto" or '
+            .. '"fma"'):format(config.f32, config.target == "c" and ('the profile "%s"'):format(config.profile)
+            or ('the target "%s"'):format(config.target)), {})
+    end
+    return config.f32
+end
+
+--- The numbers of bf16 as whose sum products take an operand of f32; nil: products of f32 use multiply-adds.
+function profile.slices(config) return SLICES[profile.f32(config)] end
+
 --- Whether products of a configuration's program are computed on matrix registers.
 function profile.matrix(config)
-    return config.precision == "bf16" and PROFILES[config.profile].matrix == "registers"
+    return profile.slices(config) ~= nil
+        or config.precision == "bf16" and PROFILES[config.profile].matrix == "registers"
+end
+
+--- The profile and the arithmetic of products, for the head of a file.
+function profile.shown(config)
+    return ("Profile %s; products of %s%s."):format(config.profile, config.precision,
+        profile.slices(config) and " as " .. profile.f32(config) or "")
 end
 
 return profile

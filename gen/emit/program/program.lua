@@ -38,6 +38,7 @@ local function header_of(config, facts, open, middle, close)
                 config.sha256:sub(1, 12), host.version, config.shown_command),
             ("%d parameters, %d bytes planned, 0 allocations after start."):format(
                 facts.totals.parameters, facts.totals.bytes),
+            profile.shown(config),
             "Edit freely: nothing but cc is needed to rebuild. SPDX-License-Identifier: 0BSD",
         }
         local out = {}
@@ -104,7 +105,7 @@ local function planned(g, config)
     local distances, loops = names.set(g)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
-        profile = profile.get(config.profile),
+        profile = profile.get(config.profile), slices = profile.slices(config),
         target = targets.of(config), distances = distances, loops = loops, ranges = ranges.rows(g),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)

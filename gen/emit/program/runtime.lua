@@ -1,6 +1,7 @@
 -- runtime: which files of the runtime belong to a program.
 local data = require "emit.program.data"
 local gradients = require "emit.program.gradients"
+local profile = require "emit.program.profile"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
 
@@ -40,7 +41,9 @@ end
 
 local function wants_header(config, target, name)
     local half = name:match("(b?f16)%.h$")
-    if half then return half == gradients.half_of(config) or config.mode.ranks end
+    if half then
+        return half == gradients.half_of(config) or config.mode.ranks or half == "bf16" and profile.slices(config) ~= nil
+    end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end

@@ -2,6 +2,8 @@
 -- its first use.
 local c = require "emit.targets.c.c"
 local matmul = require "emit.targets.c.matmul"
+local matrix = require "emit.targets.c.matrix"
+local ordered = require "base.ordered"
 local text = require "base.text"
 
 local math_file = {}
@@ -14,13 +16,13 @@ local VECTOR_FMA = {
     neon = { f32 = "vfmaq_f32(c, a, b)", f64 = "vfmaq_f64(c, a, b)", include = "<arm_neon.h>" },
 }
 
-local function vectors(profile, dtype)
-    local fma = VECTOR_FMA[profile.fma]
-    return { bytes = profile.vector, fma = text.block(fma and fma[dtype] or "a * b + c") }
+local function vectors(context)
+    local fma = VECTOR_FMA[context.profile.fma]
+    return { bytes = context.profile.vector, fma = text.block(fma and fma[context.real] or "a * b + c") }
 end
 
-local function scalar_fma(profile)
-    return { value = text.block(profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
+local function scalar_fma(context)
+    return { value = text.block(context.profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
 end
 
 -- The header that declares the multiply-add, or the products of bf16.
@@ -28,20 +30,29 @@ local function fma_header(profile)
     local fma = VECTOR_FMA[profile.fma]
     return fma and fma.include
 end
-local function matrix_header() return "<immintrin.h>" end
 
-local function strip(profile)
-    local rows, vectors = matmul.strip(profile)
+-- The headers of the matrix registers and of bf16, the type that they multiply.
+local function matrix_header() return "<immintrin.h>" end
+local function bf16_header() return '"runtime/base/bf16.h"' end
+
+local function strip(context)
+    local rows, vectors = matmul.strip(context.profile)
     return { rows = rows, vectors = vectors }
 end
 
-local function rows(_, dtype) return { exp = c.call("exp", dtype) } end
+local function rows(context) return { exp = c.call("exp", context.real) } end
 
-local function half(_, _, name) return { half = text.ident(name) } end
+local function half(context) return { half = text.ident(context.half) } end
+
+-- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
+local function slices(context) return { count = context.slices or 1 } end
+local function operand(context) return { type = text.ident(context.slices and "float" or "bf16") } end
+local function order(context) return { order = matrix.ORDER[context.slices] } end
 
 local function nothing() return {} end
 
--- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this.
+-- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this;
+-- sliced: only for programs whose operands have slices, or only for others.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
@@ -59,17 +70,24 @@ local PIECES = {
     { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
-    { file = "matrix", block = "block", matrix = "registers", arguments = nothing, names = { "matrix_block" } },
+    { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
+    { file = "matrix", block = "block", matrix = "registers", sliced = false, arguments = nothing,
+        names = { "matrix_block" } },
+    { file = "matrix", block = "block_slices", sliced = true, arguments = order, names = { "matrix_block" } },
+    { file = "matrix", block = "matrix_start", arguments = nothing, names = { "matrix_start" } },
     { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "at_most", "store_pairs" } },
     { file = "matrix", block = "block_of_vectors", matrix = "vectors", arguments = nothing, include = matrix_header,
         names = { "matrix_block" } },
-    { file = "matrix", block = "pairs_along", arguments = nothing, names = { "pairs_along" } },
-    { file = "matrix", block = "pairs_across", arguments = nothing, names = { "pairs_across" } },
-    { file = "matrix", block = "turn_pairs", arguments = nothing, names = { "turn_pairs" } },
-    { file = "matrix", block = "matrix_pack_rows", arguments = nothing, names = { "matrix_pack_rows" } },
-    { file = "matrix", block = "matrix_pack_columns", arguments = nothing, names = { "matrix_pack_columns" } },
-    { file = "matrix", block = "matrix_part_rows", arguments = nothing, names = { "matrix_part_rows" } },
-    { file = "matrix", block = "matrix_part_columns", arguments = nothing, names = { "matrix_part_columns" } },
+    { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
+    { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
+    { file = "matrix", block = "slices_along", sliced = true, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
+    { file = "matrix", block = "turn_pairs", arguments = nothing, names = { "turn_pairs", "store_turned" } },
+    { file = "matrix", block = "matrix_pack_rows", arguments = operand, names = { "matrix_pack_rows" } },
+    { file = "matrix", block = "matrix_pack_columns", arguments = operand, names = { "matrix_pack_columns" } },
+    { file = "matrix", block = "matrix_part_rows", arguments = operand, names = { "matrix_part_rows" } },
+    { file = "matrix", block = "matrix_part_columns", arguments = operand, names = { "matrix_part_columns" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
     { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
 }
@@ -96,23 +114,29 @@ local function strip_functions(kernels, context)
     return table.concat(list)
 end
 
+-- The order of #include lines: the system's headers first.
+local function include_key(name) return (name:sub(1, 1) == "<" and "1" or "2") .. name end
+
 --- The text of math.c for kernels with this text; nil if they need nothing of it.
 function math_file.render(kernels, context, header)
-    local body, include, found = "", nil, false
+    local body, headers, found = "", { "<math.h>", "<string.h>" }, false
     for i = #PIECES, 1, -1 do
-        local piece = PIECES[i]
-        local fits = not piece.matrix or piece.matrix == context.profile.matrix
+        local piece, sliced = PIECES[i], context.slices ~= nil
+        local fits = (piece.sliced == nil or piece.sliced == sliced)
+            and (not piece.matrix or piece.matrix == context.profile.matrix)
         if fits and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
-                piece.arguments(context.profile, context.real, context.half)).text:gsub("\n+$", "\n")
+                piece.arguments(context)).text:gsub("\n+$", "\n")
             if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end
             body = block .. (found and "\n" or "") .. body
-            found, include = true, include or piece.include and piece.include(context.profile)
+            found = true
+            local more = piece.include and piece.include(context.profile)
+            if more and not ordered.find(headers, more) then headers[#headers + 1] = more end
         end
     end
     if not found then return nil end
-    local includes = "#include <math.h>\n#include <string.h>\n"
-    if include then includes = ("#include %s\n"):format(include) .. includes end
+    table.sort(headers, function(a, b) return include_key(a) < include_key(b) end)
+    local includes = table.concat(ordered.collect(headers, function(name) return ("#include %s\n"):format(name) end))
     return header("math.c", "what the kernels share") .. "\n" .. includes .. "\n" .. body
 end
 

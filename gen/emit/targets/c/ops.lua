@@ -37,9 +37,10 @@ local function element(t, spelling) return text.block(c_text.load(t, spelling)) 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
-        kernel.matrix = matrix.takes(kernel)
-        local make = kernel.matrix and matrix or matmul
-        return make.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
+        local slices = dtype ~= "f64" and matrix.slices(kernel, node, op)
+        kernel.matrix = slices or false
+        if slices then return matrix.product(op.gemm(node), kernel, node.ins.bias ~= nil, slices) end
+        return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
     end, block = function(kernel)
         return kernel.matrix and "linear_matrix" or kernel.half and "linear_half" or "linear"
     end, blocks = { "linear", "linear_half", "linear_matrix" } })
