@@ -111,12 +111,16 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
 /* An operand is the sum of SLICES numbers of bf16: each is the rest after those before it, rounded. */
 enum { SLICES = $count };
 
-//@ pairs()
-/* 16 pairs of bf16, the first of a pair in the lower half. */
-typedef uint32_t bf16_pairs __attribute__((vector_size(64), may_alias));
+//@ vec_bits()
+/* The bits of a vector: 16 floats, or 16 pairs of bf16. */
+typedef uint32_t vec_bits __attribute__((vector_size(64), may_alias));
 
 /* n, but at least 0 and at most `most`. */
 static inline int at_most(int n, int most) { return n < 0 ? 0 : n < most ? n : most; }
+
+//@ pairs()
+/* 16 pairs of bf16, the first of a pair in the lower half. */
+typedef vec_bits bf16_pairs;
 
 /* Stores the slices of 16 pairs, `distance` elements apart. */
 static inline void store_pairs(bf16 *to, const bf16_pairs x[SLICES], size_t distance) {
@@ -218,29 +222,30 @@ static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t s
     }
 }
 
-//@ turn_pairs()
-/* Exchanges rows and columns of 16 x 16 pairs: each step exchanges one bit of their numbers. */
-static inline __attribute__((always_inline)) void turn_pairs(bf16_pairs x[16]) {
-    const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+//@ turn_vectors()
+/* Exchanges rows and columns of 16 x 16 elements: each step exchanges one bit of their numbers. */
+static inline __attribute__((always_inline)) void turn_vectors(vec_bits x[16]) {
+    const vec_bits lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 #pragma GCC unroll 4
     for (int bit = 8; bit > 0; bit /= 2) {
-        const bf16_pairs set = (lane & bit) / bit, upper = lane + set * (16 - bit), lower = upper + bit;
+        const vec_bits set = (lane & bit) / bit, upper = lane + set * (16 - bit), lower = upper + bit;
 #pragma GCC unroll 16
         for (int i = 0; i < 16; i++) {
             if (i & bit) continue;
-            const bf16_pairs a = x[i], b = x[i + bit];
-            x[i] = (bf16_pairs)_mm512_permutex2var_epi32((__m512i)a, (__m512i)upper, (__m512i)b);
-            x[i + bit] = (bf16_pairs)_mm512_permutex2var_epi32((__m512i)a, (__m512i)lower, (__m512i)b);
+            const vec_bits a = x[i], b = x[i + bit];
+            x[i] = (vec_bits)_mm512_permutex2var_epi32((__m512i)a, (__m512i)upper, (__m512i)b);
+            x[i + bit] = (vec_bits)_mm512_permutex2var_epi32((__m512i)a, (__m512i)lower, (__m512i)b);
         }
     }
 }
 
+//@ store_turned()
 /* Stores 16 rows of 16 pairs with rows and columns exchanged: rows of `row` elements, slices `distance` apart. */
 static inline void store_turned(bf16 *to, size_t row, size_t distance, bf16_pairs x[16][SLICES]) {
     for (int s = 0; s < SLICES; s++) {
         bf16_pairs one[16];
         for (int r = 0; r < 16; r++) one[r] = x[r][s];
-        turn_pairs(one);
+        turn_vectors(one);
         for (int r = 0; r < 16; r++) memcpy(to + s * distance + r * row, &one[r], sizeof one[r]);
     }
 }

@@ -52,7 +52,8 @@ local function order(context) return { order = matrix.ORDER[context.slices] } en
 local function nothing() return {} end
 
 -- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this;
--- sliced: only for programs whose operands have slices, or only for others.
+-- sliced: only for programs whose operands have slices, or only for others; turned: only where vectors have 16 floats,
+-- or only elsewhere.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
@@ -75,7 +76,8 @@ local PIECES = {
         names = { "matrix_block" } },
     { file = "matrix", block = "block_slices", sliced = true, arguments = order, names = { "matrix_block" } },
     { file = "matrix", block = "matrix_start", arguments = nothing, names = { "matrix_start" } },
-    { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "at_most", "store_pairs" } },
+    { file = "matrix", block = "vec_bits", arguments = nothing, names = { "vec_bits", "at_most" } },
+    { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "store_pairs" } },
     { file = "matrix", block = "block_of_vectors", matrix = "vectors", arguments = nothing, include = matrix_header,
         names = { "matrix_block" } },
     { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
@@ -83,13 +85,16 @@ local PIECES = {
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
     { file = "matrix", block = "slices_along", sliced = true, arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
-    { file = "matrix", block = "turn_pairs", arguments = nothing, names = { "turn_pairs", "store_turned" } },
+    { file = "matrix", block = "turn_vectors", arguments = nothing, include = matrix_header,
+        names = { "turn_vectors" } },
+    { file = "matrix", block = "store_turned", arguments = nothing, names = { "store_turned" } },
     { file = "matrix", block = "matrix_pack_rows", arguments = operand, names = { "matrix_pack_rows" } },
     { file = "matrix", block = "matrix_pack_columns", arguments = operand, names = { "matrix_pack_columns" } },
     { file = "matrix", block = "matrix_part_rows", arguments = operand, names = { "matrix_part_rows" } },
     { file = "matrix", block = "matrix_part_columns", arguments = operand, names = { "matrix_part_columns" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
-    { file = "matmul", block = "pack_columns", arguments = nothing, names = { "pack_columns" } },
+    { file = "matmul", block = "pack_columns", turned = false, arguments = nothing, names = { "pack_columns" } },
+    { file = "matmul", block = "pack_columns_turned", turned = true, arguments = nothing, names = { "pack_columns" } },
 }
 
 -- Whether a text has one of these names as a whole word. A plain search comes first: it is a hundred times faster if
@@ -117,14 +122,19 @@ end
 -- The order of #include lines: the system's headers first.
 local function include_key(name) return (name:sub(1, 1) == "<" and "1" or "2") .. name end
 
+-- Whether a piece is for programs of this kind.
+local function fits(piece, context)
+    local sliced, turned = context.slices ~= nil, context.profile.fma == "avx512" and context.real == "f32"
+    return (piece.sliced == nil or piece.sliced == sliced) and (piece.turned == nil or piece.turned == turned)
+        and (not piece.matrix or piece.matrix == context.profile.matrix)
+end
+
 --- The text of math.c for kernels with this text; nil if they need nothing of it.
 function math_file.render(kernels, context, header)
     local body, headers, found = "", { "<math.h>", "<string.h>" }, false
     for i = #PIECES, 1, -1 do
-        local piece, sliced = PIECES[i], context.slices ~= nil
-        local fits = (piece.sliced == nil or piece.sliced == sliced)
-            and (not piece.matrix or piece.matrix == context.profile.matrix)
-        if fits and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
+        local piece = PIECES[i]
+        if fits(piece, context) and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
                 piece.arguments(context)).text:gsub("\n+$", "\n")
             if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end

@@ -1,14 +1,17 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
---   A panel (depth x columns of B) is copied once and stays in the L1 cache. A strip (rows x columns of C) runs over
---   the panel with its sums in registers. A tile is `tall` rows of strips by the columns of one panel.
+--   A panel (depth x columns of B) is copied once and stays in the L1 cache. Where a strip reads A along its rows and
+--   the profile says so (`deep_panel`), a panel is longer and stays in the L2 cache: C is read and written less often.
+--   A strip (rows x columns of C) runs over the panel with its sums in registers. A tile is `tall` rows of strips by
+--   the columns of one panel.
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local matmul = {}
 
 local TILES = 32          -- a product has about this many tiles, unless they get too small
-local TALL_MIN, TALL_MAX = 48, 192
+local TALL_MIN, TALL_MAX, TALL_DEEP = 48, 192, 512
+local DEPTH_MAX = 512
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -34,16 +37,18 @@ local function strip_rows(M, most, vectors)
     return best
 end
 
---- The sizes of a product M x N with K terms in elements of `size` bytes.
-function matmul.sizes(M, N, K, size, profile)
+--- The sizes of a product M x N with K terms in elements of `size` bytes. deep: whether panels may be deep ones.
+function matmul.sizes(M, N, K, size, profile, deep)
+    local panel, tall_max = profile.panel, TALL_MAX
+    if deep and profile.deep_panel then panel, tall_max = profile.deep_panel, TALL_DEEP end
     local lanes = profile.vector // size
     local most_rows, most_vectors = matmul.strip(profile)
     local needed = ceil(N, lanes)
     local vectors = ceil(needed, ceil(needed, most_vectors))
     local rows = strip_rows(M, most_rows, vectors)
     local across = ceil(N, vectors * lanes)
-    local tall = math.max(TALL_MIN, math.min(TALL_MAX, ceil(M * across, TILES)))
-    local deepest = math.min(512, profile.panel // (vectors * lanes * size))
+    local tall = math.max(TALL_MIN, math.min(tall_max, ceil(M * across, TILES)))
+    local deepest = math.min(DEPTH_MAX, panel // (vectors * lanes * size))
     return { rows = rows, columns = vectors * lanes,
         tall = ceil(math.min(tall, M), rows) * rows, depth = ceil(K, ceil(K, deepest)) }
 end
@@ -122,7 +127,7 @@ function matmul.product(g, kernel, has_bias, dtype)
     local again, start, start_row = "k > 0", "NULL", "N"
     if kernel.can_add then again = "k > 0 || add" end
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
-    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile)
+    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile, g.a_col == 1)
     local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start))
     list.start_row = text.block(start_row)
     return list
