@@ -47,6 +47,7 @@ local PIECES = {
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
     { file = "math", block = "bits", arguments = nothing, names = { "ga_bits", "ga_from_bits" } },
+    { file = "math", block = "grown", arguments = nothing, names = { "ga_grown", "ga_less_ln2" } },
     { file = "math", block = "expf", arguments = nothing, names = { "ga_expf" } },
     { file = "math", block = "logf", arguments = nothing, names = { "ga_logf" } },
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
