@@ -1,13 +1,18 @@
 // attention_matrix: products of the tiles of attention on the matrix registers (templates/c/matrix.c).
 
 //@ attention_matrix()
-/* out(i, j) += sum over k < n of a(i, k) b(k, j) for tall x wide elements, in whole blocks of 32 rows and columns. b is a
- * panel for depths up to `most`; a has zeros behind n up to a multiple of 32. */
-static inline void tile_matrix(float *out, int out_row, const bf16 *a, int a_row, const bf16 *b, int most, int tall,
-                               int wide, int n) {
+/* out(i, j) = sum over k < n of a(i, k) b(k, j), or added if `more`, for tall x wide elements, in whole blocks of 32
+ * rows and columns. b is a panel for depths up to `most`; a has zeros behind n up to a multiple of 32. `low`, if not
+ * NULL, has the rest of numbers that a has rounded. */
+static inline void tile_matrix(float *out, int out_row, bool more, const bf16 *a, const bf16 *low, int a_row,
+                               const bf16 *b, int most, int tall, int wide, int n) {
     for (int i = 0; i < tall; i += 32)
-        for (int j = 0; j < wide; j += 32)
-            matrix_block(out + i * out_row + j, out_row, true, a + i * a_row, a_row, b + j * most, (n + 31) / 32 * 32);
+        for (int j = 0; j < wide; j += 32) {
+            matrix_load(out + i * out_row + j, out_row, more);
+            matrix_terms(a + i * a_row, a_row, b + j * most, (n + 31) / 32 * 32);
+            if (low) matrix_terms(low + i * a_row, a_row, b + j * most, (n + 31) / 32 * 32);
+            matrix_store(out + i * out_row + j, out_row);
+        }
 }
 
 /* n numbers as sums of two bf16: high has the first 8 bits, low the next 8. */

@@ -47,9 +47,9 @@ static inline float ga_from_bits(uint32_t bits) {
 //@ grown()
 /* e^r - 1 for |r| <= ln 2 / 2. */
 static inline float ga_grown(float r) {
-    const float square = r * r, low = ga_fmaf(r, 0.1666651952f, 0.4999999337f);
-    const float high = ga_fmaf(square, 1.381432072e-3f, ga_fmaf(r, 8.368851068e-3f, 4.166840108e-2f));
-    return ga_fmaf(square, ga_fmaf(square, high, low), r);
+    const float square = r * r, high = ga_fmaf(r, 1.381432072e-3f, 8.368851068e-3f);
+    const float q = ga_fmaf(square, high, ga_fmaf(r, 4.166840108e-2f, 0.1666651952f));
+    return ga_fmaf(square, ga_fmaf(r, q, 0.4999999337f), r);
 }
 
 /* x - n ln 2, ln 2 in two parts: n times the first is exact. */
@@ -134,21 +134,28 @@ static inline float ga_erff(float x) {
     return ga_from_bits(ga_bits(value) | (ga_bits(x) & 0x80000000));
 }
 
-//@ rows(exp)
-/* The largest of n elements; a NaN is seen at x[0] only. Element c goes to lane c % LANES, then lane by lane. */
-static inline real row_largest(const real *x, int n) {
-    enum { LANES = 16 };
-    real lane[LANES];
-    int c = 0;
-    for (int j = 0; j < LANES; j++) lane[j] = x[0];
-    for (; c + LANES <= n; c += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
-    for (int j = 0; c + j < n; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
-    for (int j = 1; j < LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
-    return lane[0];
+//@ greatest(whole, last, most)
+/* Integers in the order of the numbers, a NaN beyond the infinities; the order of an integer is the number again. */
+static inline $whole order_of($whole bits) { return bits ^ (bits >> $last & $most); }
+
+/* The greatest of n elements and of `greatest`, by integers: compilers make vectors of their maximum. A NaN without a
+ * sign is above all numbers, one with a sign below. */
+static inline real row_greatest(const real *x, int n, real greatest) {
+    $whole top, bits;
+    memcpy(&top, &greatest, sizeof top);
+    top = order_of(top);
+    for (int c = 0; c < n; c++) {
+        memcpy(&bits, x + c, sizeof bits);
+        const $whole order = order_of(bits);
+        top = order > top ? order : top;
+    }
+    bits = order_of(top);
+    memcpy(&greatest, &bits, sizeof bits);
+    return greatest;
 }
 
-/* The sum of e^(x[c] - shift) over n elements, in the same order. */
+//@ rows(exp)
+/* The sum of e^(x[c] - shift) over n elements. Element c goes to lane c % LANES, then lane by lane. */
 static inline real row_exp_sum(const real *x, real shift, int n) {
     enum { LANES = 16 };
     real lane[LANES] = {0};

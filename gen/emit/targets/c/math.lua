@@ -37,6 +37,12 @@ end
 
 local function rows(_, dtype) return { exp = c.call("exp", dtype) } end
 
+-- The integers of the numbers' size: their type, the bit of the sign, all other bits.
+local function order(_, dtype)
+    if dtype == "f32" then return { whole = text.ident "int32_t", last = 31, most = text.block "0x7fffffff" } end
+    return { whole = text.ident "int64_t", last = 63, most = text.block "0x7fffffffffffffff" }
+end
+
 local function half(_, _, name) return { half = text.ident(name) } end
 
 local function nothing() return {} end
@@ -52,7 +58,8 @@ local PIECES = {
     { file = "math", block = "logf", arguments = nothing, names = { "ga_logf" } },
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
-    { file = "math", block = "rows", arguments = rows, names = { "row_largest", "row_exp_sum" } },
+    { file = "math", block = "rows", arguments = rows, names = { "row_exp_sum" } },
+    { file = "math", block = "greatest", arguments = order, names = { "row_greatest" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
@@ -60,7 +67,7 @@ local PIECES = {
     { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
-    { file = "matrix", block = "block", arguments = nothing, names = { "matrix_block" } },
+    { file = "matrix", block = "block", arguments = nothing, names = { "matrix_block", "matrix_terms" } },
     { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "at_most", "store_pairs" } },
     { file = "matrix", block = "pairs_along", arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "pairs_across", arguments = nothing, names = { "pairs_across" } },
