@@ -188,6 +188,8 @@ static void $fn($params) {
                     tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
 //% end
                     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
+                    for (int i = 0; j0 == 0 && i < n; i++)
+                        for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] = 0;
 //% if half then
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
                     tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
@@ -279,8 +281,10 @@ matrix_pack_rows(panel, QUERIES, D, n, queries, Q_ROW);
 for (int i = 0; i < 2; i++) matrix_part_columns(turned[i], QUERIES, m, n, part[i], KEYS);
 tile_matrix(d_key, WIDE, true, turned[0], turned[1], QUERIES, panel, QUERIES, m, D, n);
 tile_matrix(sums, WIDE, false, part[0], part[1], KEYS, key_rows, KEYS, n, D, m);
-for (int i = 0; i < n; i++)
-    for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] += sums[i * WIDE + c];
+for (int i = 0; i < n; i++) {
+    real *to = d_query + i * Q_ROW;
+    for (int c = 0; c < D; c++) to[c] = j0 == 0 ? sums[i * WIDE + c] : to[c] + sums[i * WIDE + c];
+}
 
 //@ score_gradients(shape, visible, softmax, dropout)
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
@@ -299,7 +303,6 @@ for (int i = 0; i < n; i++) {
 //% else
     for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
 //% end
-    for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
 }
 
 //@ rotary(fn, params, source, shape, base, sign, load, store)

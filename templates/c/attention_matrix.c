@@ -15,10 +15,11 @@ static inline void tile_matrix(float *out, int out_row, bool more, const bf16 *a
         }
 }
 
-/* n numbers as sums of two bf16: high has the first 8 bits, low the next 8. */
+/* n numbers as sums of two bf16: high has the first 8 bits, low the next 8; halves are rounded away from 0. A NaN stays
+ * one, as its low bits come from numbers of 16 bits and are 0. */
 static inline void tile_split(bf16 *high, bf16 *low, const float *x, int n) {
     for (int i = 0; i < n; i++) {
-        high[i] = bf16_narrow(x[i]);
-        low[i] = bf16_narrow(x[i] - bf16_widen(high[i]));
+        high[i].bits = (uint16_t)((ga_bits(x[i]) + 0x8000) >> 16);
+        low[i].bits = (uint16_t)((ga_bits(x[i] - bf16_widen(high[i])) + 0x8000) >> 16);
     }
 }
