@@ -22,6 +22,8 @@ local function whole(n) return ceil(n, BLOCK) * BLOCK end
 -- Parts of a length, each a multiple of BLOCK and at most `most`, of about equal size.
 local function side(length, most) return whole(ceil(length, ceil(length, most))) end
 
+matrix.whole, matrix.side = whole, side
+
 --- Whether a kernel is a product on the matrix registers.
 function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix_flops ~= nil end
 
