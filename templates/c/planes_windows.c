@@ -56,13 +56,21 @@ static __attribute__((noinline)) __m256i conv_take_scattered(const bf16 *x, cons
 }
 
 /* What a window reads in the plane at x, for 16 places. */
+static inline __m256i conv_take_run(const bf16 *x, const conv_window *w) {
+    return _mm256_maskz_loadu_epi16(w->inside, x + w->first[0]);
+}
+
 static inline __m256i conv_take(const bf16 *x, const conv_window *w) {
-    if (w->run) return _mm256_maskz_loadu_epi16(w->inside, x + w->first[0]);
+    if (w->run) return conv_take_run(x, w);
     if (w->scattered) return conv_take_scattered(x, w->at);
     const __m512i a = _mm512_maskz_loadu_epi16(w->loads[0], x + w->first[0]);
     const __m512i b = _mm512_maskz_loadu_epi16(w->loads[1], x + w->first[1]);
     const __m512i lane = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)w->lane));
     return _mm512_castsi512_si256(_mm512_maskz_permutex2var_epi16(w->inside, a, lane, b));
+}
+
+static inline bf16_pairs conv_pairs(__m256i even, __m256i odd) {
+    return (bf16_pairs)_mm512_cvtepu16_epi32(even) | (bf16_pairs)_mm512_cvtepu16_epi32(odd) << 16;
 }
 
 /* What terms are made of: planes of so many elements, the windows of their taps for `count` places. Term k is tap
@@ -94,17 +102,26 @@ static __attribute__((noinline)) void conv_rows(bf16 *to, const conv_terms *x, i
 }
 
 /* A panel of B: `terms` terms from `first` on, zeros behind them up to a multiple of 32. `most`: the depth of a whole
- * panel. */
+ * panel. Pairs of the same two taps follow each other, so that their windows stay in registers. */
 static __attribute__((noinline)) void conv_panel(bf16 *panel, int most, const conv_terms *x, int first, int terms) {
-    for (int k = 0; k < terms; k += 2) {
-        conv_term even = conv_term_at(x, first + k, true), odd = conv_term_at(x, first + k + 1, k + 1 < terms);
-        for (int v = 0; v < x->count; v += 16) {
-            const __m512i a = _mm512_cvtepu16_epi32(conv_take(even.plane, even.window++));
-            const __m512i b = _mm512_cvtepu16_epi32(conv_take(odd.plane, odd.window++));
-            store_pairs(panel + v / 32 * 32 * most + 32 * k + 2 * (v % 32), (bf16_pairs)a | (bf16_pairs)b << 16);
+    const int period = x->taps % 2 ? 2 * x->taps : x->taps, pairs = terms / 2 * 2;
+    const size_t step = (size_t)(period / x->taps) * x->plane;
+    for (int v = 0; v < x->count / 16; v++) {
+        bf16 *to = panel + v / 2 * 32 * most + v % 2 * 32;
+        for (int start = 0; start < period && start < pairs; start += 2) {
+            const conv_term even = conv_term_at(x, first + start, true), odd = conv_term_at(x, first + start + 1, true);
+            const conv_window a = even.window[v], b = odd.window[v];
+            const bf16 *p = even.plane, *q = odd.plane;
+            if (a.run && b.run)
+                for (int k = start; k < pairs; k += period, p += step, q += step)
+                    store_pairs(to + 32 * k, conv_pairs(conv_take_run(p, &a), conv_take_run(q, &b)));
+            else
+                for (int k = start; k < pairs; k += period, p += step, q += step)
+                    store_pairs(to + 32 * k, conv_pairs(conv_take(p, &a), conv_take(q, &b)));
+        }
+        for (int k = pairs; k < (terms + 31) / 32 * 32; k += 2) {
+            const conv_term last = conv_term_at(x, first + k, k < terms);
+            store_pairs(to + 32 * k, conv_pairs(conv_take(last.plane, last.window + v), _mm256_setzero_si256()));
         }
     }
-    for (int k = (terms + 1) / 2 * 2; k < (terms + 31) / 32 * 32; k += 2)
-        for (int v = 0; v < x->count; v += 16)
-            store_pairs(panel + v / 32 * 32 * most + 32 * k + 2 * (v % 32), (bf16_pairs){0});
 }
