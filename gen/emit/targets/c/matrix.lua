@@ -30,6 +30,8 @@ local function whole(n) return ceil(n, BLOCK) * BLOCK end
 -- Parts of a length, each a multiple of BLOCK and at most `most`, of about equal size.
 local function side(length, most) return whole(ceil(length, ceil(length, most))) end
 
+matrix.whole, matrix.side = whole, side
+
 --- The products of slices, in order: the smallest come first, and each has a slice of the one before it.
 matrix.ORDER = {
     [2] = { { a = 1, b = 0 }, { a = 0, b = 0 }, { a = 0, b = 1 } },
