@@ -68,10 +68,10 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_matrix(fn, params, source, shape, step, parts, tile, x, bias, store, adds)
+//@ conv2d_matrix(fn, params, source, shape, step, parts, tile, x, type, bias, store, adds)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
- * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups), of bf16
+ * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups), of $type
  * Sums are of 32 bits; one that is complete is rounded, or added.
  * $source */
 static void $fn($params) {
@@ -84,7 +84,7 @@ static void $fn($params) {
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
-    _Alignas(64) bf16 panel[DEPTH * WIDE], some[32 * DEPTH];
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], some[SLICES * 32 * DEPTH];
     _Alignas(64) float sums[TALL * WIDE];
     int at[TAPS * WIDE], to[WIDE];
     conv_window windows[(TAPS + 1) * WIDE / 16];
@@ -102,7 +102,7 @@ static void $fn($params) {
         conv_locate(at, part, &planes, j0, end, WIDE);
         conv_find_windows(windows, at, taps, WIDE);
         const conv_terms terms = {$x + (j0 / in_image * GROUPS + g) * IN * PLANE, PLANE, taps, WIDE, windows};
-        const bf16 *a = weight + part->weight + (size_t)g * OUT * K;
+        const $type *a = weight + part->weight + (size_t)g * OUT * K;
 //% if parts.empty then
         if (K == 0) memset(sums, 0, sizeof sums);
 //% end
@@ -110,12 +110,19 @@ static void $fn($params) {
             const int depth = at_most(K - k, DEPTH);
             conv_panel(panel, DEPTH, &terms, k, depth);
             for (int i = i0; i < i1; i += 32) {
+//% if tile.direct then
                 const bool whole = i + 32 <= i1 && K % 32 == 0;
                 const bf16 *block = whole ? a + (size_t)i * K + k : some;
+                const size_t row = whole ? K : DEPTH;
                 if (!whole) matrix_part_rows(some, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
+//% else
+                const bf16 *block = some;
+                const size_t row = DEPTH;
+                matrix_part_rows(some, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
+//% end
                 for (int j = 0; j < columns; j += 32)
-                    matrix_block(sums + (i - i0) * WIDE + 32 * j, 32, k > 0, block, whole ? K : DEPTH,
-                                 panel + j * DEPTH, (depth + 31) / 32 * 32);
+                    matrix_block(sums + (i - i0) * WIDE + 32 * j, 32, k > 0, block, row, panel + j * SLICES * DEPTH,
+                                 (depth + 31) / 32 * 32);
             }
         }
         conv_results(to, part, j0, columns, $(s.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
@@ -125,7 +132,7 @@ static void $fn($params) {
                 const float *from = sums + (i - i0) / 32 * 32 * WIDE + 32 * j + (i - i0) % 32 * 32;
                 const int some = at_most(columns - j, 32);
                 const bool neighbours = to[j + some - 1] == to[j] + some - 1;
-                bf16 apart[32], *row = neighbours ? y + plane + to[j] : apart;
+                $type apart[32], *row = neighbours ? y + plane + to[j] : apart;
 //% if adds then
                 for (int c = 0; add && !neighbours && c < some; c++) apart[c] = y[plane + to[j + c]];
 //% end
@@ -218,9 +225,9 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_dw_matrix(fn, params, source, shape, step, part, tile, partials)
+//@ conv2d_dw_matrix(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
- * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), of bf16:
+ * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), of $type:
  * the places of all images are cut into $partials runs, each with a sum of its own
  * $source */
 static void $fn($params) {
@@ -232,7 +239,11 @@ static void $fn($params) {
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
         $part
-    _Alignas(64) bf16 panel[DEPTH * WIDE], rows[32 * DEPTH];
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE];
+    _Alignas(64) $type rows[32 * DEPTH];
+//% if not tile.direct then
+    _Alignas(64) bf16 some[SLICES * 32 * DEPTH];
+//% end
     _Alignas(64) float sums[RUN > DEPTH ? TALL * WIDE : 32 * 32];
     int at[TAPS * DEPTH], from[DEPTH];
     conv_window windows[(TAPS + 1) * DEPTH / 16], results[2 * DEPTH / 16];
@@ -257,14 +268,17 @@ static void $fn($params) {
             const conv_terms d = {dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES, PLACES, 1, DEPTH, results};
             for (int j = 0; j < columns; j += 32) {
                 conv_rows(rows, &d, j, columns - j);
-                matrix_pack_columns(panel + j * DEPTH, DEPTH, 32, whole, rows, DEPTH);
+                matrix_pack_columns(panel + j * SLICES * DEPTH, DEPTH, 32, whole, rows, DEPTH);
             }
             const conv_terms terms = {x + (p / PLACES * GROUPS + g) * IN * PLANE, PLANE, TAPS, DEPTH, windows};
             for (int i = i0; i < i1; i += 32) {
                 conv_rows(rows, &terms, i, i1 - i);
+//% if not tile.direct then
+                matrix_part_rows(some, DEPTH, 32, whole, rows, DEPTH);
+//% end
                 for (int j = 0; j < columns; j += 32) {
                     float *block = RUN > DEPTH ? sums + (i - i0) * WIDE + 32 * j : sums;
-                    matrix_block(block, 32, p > p0, rows, DEPTH, panel + j * DEPTH, whole);
+                    matrix_block(block, 32, p > p0, $(tile.rows), DEPTH, panel + j * SLICES * DEPTH, whole);
                     if (p + DEPTH < p1) continue;
                     for (int r = i; r < i1 && r < i + 32; r++)
                         memcpy(c + (size_t)r * OUT + j, block + 32 * (r - i),

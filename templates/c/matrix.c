@@ -228,17 +228,22 @@ static inline void pairs_along(bf16_pairs x[SLICES], const float *row, int n) {
     }
 }
 
-//@ slices_across()
-/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
-static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t stride, int rows, int n) {
+//@ slices_of_pairs()
+/* Pairs of an element of a and one of b. */
+static inline void slices_of_pairs(bf16_pairs x[SLICES], vec a, vec b) {
     const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, turn = lane | (lane + 16) << 16;
-    vec a = some(row, rows > 0 ? n : 0), b = some(row + stride, rows > 1 ? n : 0);
     for (int s = 0; s < SLICES; s++) {
         const __m512i slice = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
         x[s] = (bf16_pairs)_mm512_permutexvar_epi16((__m512i)turn, slice);
         a -= (vec)(x[s] << 16);
         b -= (vec)(x[s] & 0xffff0000u);
     }
+}
+
+//@ slices_across()
+/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
+static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t stride, int rows, int n) {
+    slices_of_pairs(x, some(row, rows > 0 ? n : 0), some(row + stride, rows > 1 ? n : 0));
 }
 
 //@ turn_vectors()

@@ -1,5 +1,6 @@
--- Convolutions in bf16 with both gradients against plain sums in double of the same operands: on matrix registers, on
--- their instructions in plain C (tests/matrix/plain.h), and widened to f32. Any number of threads computes the same bits.
+-- Convolutions with both gradients against plain sums in double of the same operands: of bf16 and of f32 in blocks, on
+-- matrix registers, on vectors, and on their instructions in plain C (tests/matrix/plain.h), and of bf16 widened to f32.
+-- Any number of threads computes the same bits.
 local kernels = require "emit.kernels.kernels"
 local math_file = require "emit.targets.c.math"
 local profile = require "emit.program.profile"
@@ -42,7 +43,7 @@ local function function_of(context, name, a, size, without, adds)
     local function tensor(operand)
         local shape = {}
         for letter in op.signature.shape[operand]:gmatch "%u" do shape[#shape + 1] = size[letter] end
-        return { name = operand, kind = "value", shape = shape, dtype = op.half[operand] and "bf16" or "real" }
+        return { name = operand, kind = "value", shape = shape, dtype = context.half and op.half[operand] and "bf16" or "real" }
     end
     for _, operand in ipairs(op.signature.ins) do
         node.ins[operand] = operand ~= without and tensor(operand) or nil
@@ -77,9 +78,9 @@ local function calls_of(context, number, s)
         number, number, number, number, has_bias, adds, table.concat(sizes, ", "))
 end
 
-local function all_kernels(machine)
-    local context = { ops = {}, real = "f32", half = "bf16", names = {}, helpers = {}, functions = kernels.functions(),
-        profile = machine, target = targets.get "c",
+local function all_kernels(machine, slices)
+    local context = { ops = {}, real = "f32", half = not slices and "bf16" or nil, slices = slices, names = {},
+        helpers = {}, functions = kernels.functions(), profile = machine, target = targets.get "c",
         template = function(name) return template.load(assert(host.read("templates/" .. name)), "templates/" .. name) end }
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
     local calls, rows, functions = {}, {}, {}
@@ -90,16 +91,16 @@ local function all_kernels(machine)
         table.concat(calls), table.concat(rows)
 end
 
--- The program for a profile; more: further arguments of the compiler.
-local function build(t, name, more)
+-- The program for a profile; slices: of operands of f32, nil: they are bf16; more: further arguments of the compiler.
+local function build(t, name, slices, more)
     local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
-    local functions, calls, rows = all_kernels(machine)
+    local functions, calls, rows = all_kernels(machine, slices)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)
     local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
-        "-pthread", "-I" .. folder, "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
-    for _, list in ipairs { machine.flags, more or {}, name == "sapphirerapids" and { "-DMATRIX" } or {},
+        "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
+    for _, list in ipairs { machine.flags, more or {}, machine.matrix == "registers" and { "-DMATRIX" } or {}, slices and { "-DF32" } or {},
         { t.root .. "/tests/numeric/convolutions.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" } } do
         table.move(list, 1, #list, #command + 1, command)
     end
@@ -117,15 +118,19 @@ end
 
 local tests = {}
 
-for _, plain in ipairs { false, true } do
-    tests[#tests + 1] = { "bf16 on matrix registers" .. (plain and ", defined in plain C" or "")
-        .. ": convolutions and both gradients are the plain sums", function(t)
-        local native = profile.native(host.cpu())
-        if native ~= "sapphirerapids" and native ~= "x86-64-v4" then t.not_run("needs AVX-512") end
-        local program = build(t, "sapphirerapids", plain and { "-include", t.root .. "/tests/matrix/plain.h" })
-        if not plain and native ~= "sapphirerapids" then t.not_run("built; this processor has no AMX to run it") end
-        check(t, program)
-    end }
+for _, case in ipairs { { "sapphirerapids", "bf16" }, { "sapphirerapids", "f32", 3 }, { "x86-64-v4-bf16", "bf16" } } do
+    local name, slices = case[1], case[3]
+    for _, plain in ipairs { false, true } do
+        tests[#tests + 1] = { ("%s in blocks, %s%s: convolutions and both gradients are the plain sums"):format(case[2],
+            name, plain and ", in plain C" or ""), function(t)
+            local marches = t.load("tests/lua/marches.lua")(t)
+            if plain and (slices or name ~= "sapphirerapids") and marches.runs(name) then t.long() end
+            if plain and not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
+            local program = build(t, name, slices, plain and { "-include", t.root .. "/tests/matrix/plain.h" })
+            if not plain and not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
+            check(t, program)
+        end }
+    end
 end
 
 tests[#tests + 1] = { "bf16 widened to f32: convolutions and both gradients are the plain sums", function(t)

@@ -1,4 +1,4 @@
-/* convolutions.c: convolutions of bf16 and both gradients against plain sums in double. Built in a folder with kernels.h,
+/* convolutions.c: convolutions of bf16, with F32 of f32, and both gradients against plain sums in double. Built in a folder with kernels.h,
  * calls.h and table.h, which test_convolutions.lua writes. Whole numbers, whose sums are exact in f32, must come out
  * exactly; of fractions a sum of n terms in f32 may be off by n / 2^24 of the sum of their absolute values, and a stored
  * bf16 by 2^-8 of its value. Prints a hash of all results. usage: convolutions THREADS */
@@ -16,11 +16,23 @@
 
 typedef float real;
 
+#ifdef F32
+typedef real operand;
+static real widen(operand x) { return x; }
+static operand narrow(real x) { return x; }
+enum { HALF = false };
+#else
+typedef bf16 operand;
+static real widen(operand x) { return bf16_widen(x); }
+static operand narrow(real x) { return bf16_narrow(x); }
+enum { HALF = true };
+#endif
+
 #include "kernels.h"
 
 enum { MOST = 1 << 19, PARTIALS = 1 << 22, GUARD = 64 };
 
-static bf16 x[MOST], weight[MOST], dy[MOST], turned[MOST], y[MOST], dx[MOST];
+static operand x[MOST], weight[MOST], dy[MOST], turned[MOST], y[MOST], dx[MOST];
 static real bias[MOST], partial[PARTIALS], dw[MOST];
 
 #include "calls.h"
@@ -53,15 +65,15 @@ static void add(sum *s, double term) {
 }
 
 /* Operand i: a whole number from -2 to 2, or a fraction. */
-static float operand(uint64_t stream, uint64_t i, bool whole) {
+static float value(uint64_t stream, uint64_t i, bool whole) {
     const double u = ga_uniform(ga_rng(1, stream, i));
     return whole ? (float)floor(5 * u) - 2 : (float)(2 * u - 1);
 }
 
 /* n elements of an operand, and NaN behind them, that no sum may have. */
-static void fill(bf16 *to, size_t n, uint64_t stream, bool whole) {
-    for (size_t i = 0; i < n; i++) to[i] = bf16_narrow(operand(stream, i, whole));
-    for (size_t i = n; i < n + GUARD; i++) to[i] = bf16_narrow(NAN);
+static void fill(operand *to, size_t n, uint64_t stream, bool whole) {
+    for (size_t i = 0; i < n; i++) to[i] = narrow(value(stream, i, whole));
+    for (size_t i = n; i < n + GUARD; i++) to[i] = narrow(NAN);
 }
 
 /* The sums of all results as the convolution is defined. */
@@ -82,9 +94,9 @@ static void define(const shape *s) {
                                 const int channel = o / out * in + c;
                                 const size_t i = ((size_t)(b * s->channels + channel) * s->height + h) * s->width + w;
                                 const size_t k = ((size_t)(o * in + c) * s->window_h + r) * s->window_w + v;
-                                add(&of_y[at], (double)bf16_widen(x[i]) * bf16_widen(weight[k]));
-                                add(&of_dx[i], (double)bf16_widen(dy[at]) * bf16_widen(weight[k]));
-                                add(&of_dw[k], (double)bf16_widen(dy[at]) * bf16_widen(x[i]));
+                                add(&of_y[at], (double)widen(x[i]) * widen(weight[k]));
+                                add(&of_dx[i], (double)widen(dy[at]) * widen(weight[k]));
+                                add(&of_dw[k], (double)widen(dy[at]) * widen(x[i]));
                             }
                 }
 }
@@ -100,7 +112,7 @@ static bool is_near(double found, const sum *s, bool half, bool exact) {
 
 static int wrong_of(int number, const char *what, const void *found, bool half, const sum *sums, size_t n, bool exact) {
     for (size_t i = 0; i < n + GUARD; i++) {
-        const double value = half ? bf16_widen(((const bf16 *)found)[i]) : ((const real *)found)[i];
+        const double value = half ? widen(((const operand *)found)[i]) : ((const real *)found)[i];
         if (i < n ? is_near(value, &sums[i], half, exact) : value == 1) continue;
         printf("shape %d, element %zu of %s: %.9g, expected %.9g\n", number, i, what, value, sums[i].value);
         return 1;
@@ -123,8 +135,8 @@ static int check(ga_team *team, int number, bool exact, uint64_t *h) {
     fill(x, inputs, 1, exact);
     fill(weight, weights, 2, exact);
     fill(dy, places, 3, exact);
-    for (int i = 0; i < s->out; i++) bias[i] = operand(4, (uint64_t)i, exact);
-    for (size_t i = 0; i < MOST; i++) y[i] = dx[i] = bf16_narrow(1), dw[i] = 1;
+    for (int i = 0; i < s->out; i++) bias[i] = value(4, (uint64_t)i, exact);
+    for (size_t i = 0; i < MOST; i++) y[i] = dx[i] = narrow(1), dw[i] = 1;
     memset(of_y, 0, sizeof of_y);
     memset(of_dx, 0, sizeof of_dx);
     memset(of_dw, 0, sizeof of_dw);
@@ -133,7 +145,7 @@ static int check(ga_team *team, int number, bool exact, uint64_t *h) {
     define(s);
     for (int k = 0; k < 5; k++) ga_team_run(team, call, (void *)&s->kernels[k]);
     *h = hash(hash(hash(*h, y, places * sizeof *y), dx, inputs * sizeof *dx), dw, weights * sizeof *dw);
-    return wrong_of(number, "y", y, true, of_y, places, exact) + wrong_of(number, "dx", dx, true, of_dx, inputs, exact)
+    return wrong_of(number, "y", y, HALF, of_y, places, exact) + wrong_of(number, "dx", dx, HALF, of_dx, inputs, exact)
         + wrong_of(number, "dw", dw, false, of_dw, weights, exact);
 }
 

@@ -101,6 +101,7 @@ local PIECES = {
     { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
     { file = "matrix", block = "slices_along", sliced = true, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "slices_of_pairs", sliced = true, arguments = nothing, names = { "slices_of_pairs" } },
     { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "turn_vectors", arguments = nothing, include = matrix_header,
         names = { "turn_vectors" } },

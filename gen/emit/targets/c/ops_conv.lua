@@ -48,12 +48,13 @@ end
 local function add_product(list, node, kernel, op, dtype)
     local g, shape = op.gather(node), list.shape
     local function places(part) return g.B * part.h.places * part.w.places end
-    kernel.matrix = matrix_conv.takes(kernel, shape)
-    if kernel.matrix then
+    local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
+    kernel.matrix = slices or false
+    if slices then
         local all = {}
         for i, part in ipairs(g.parts) do all[i] = places(part) end
-        list.tile, list.adds = matrix_conv.product(kernel, shape, all), kernel.can_add or false
-        list.store = c_text.store(kernel, "row[c]", "value")
+        list.tile, list.adds = matrix_conv.product(kernel, shape, all, slices), kernel.can_add or false
+        list.store, list.type = c_text.store(kernel, "row[c]", "value"), c_text.type_of(node.ins.weight)
     else
         add_strips(list, node, kernel, g, dtype)
     end
@@ -68,13 +69,13 @@ local function weight_gradient(kernel, node, op, dtype)
     local shape, lanes = list.shape, kernel.profile.vector // bytes_of(dtype)
     local K = shape.channels * shape.taps
     list.part = text.block(conv.named_part_text(op.gather(node).parts[1], 0) .. ";")
-    kernel.matrix = matrix_conv.takes(kernel, shape)
-    if kernel.matrix then
-        list.tile, list.d = matrix_conv.gradient(kernel, shape, list.partials), nil
+    local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
+    kernel.matrix, list.type = slices or false, c_text.type_of(node.ins.x)
+    if slices then
+        list.tile, list.d = matrix_conv.gradient(kernel, shape, list.partials, slices), nil
         return list
     end
     local s = matmul.sizes(math.min(K, TALL_TERMS), shape.out, PLACES, bytes_of(dtype), kernel.profile)
-    list.type = c_text.type_of(node.ins.x)
     local tall, depth = ceil(math.min(K, TALL_TERMS), s.rows) * s.rows, ceil(math.min(s.depth, PLACES), lanes) * lanes
     list.tile = tile_of(s, tall, depth, matmul.strip_calls(K, shape.out, s, "i + ROWS > K", "j0 + COLUMNS > OUT"))
     return list
@@ -84,7 +85,7 @@ end
 local function set_blocks(entry, name)
     entry.blocks = { name, name .. "_matrix" }
     entry.block = function(kernel) return entry.blocks[kernel.matrix and 2 or 1] end
-    entry.helper = function(_, kernel) return kernel.matrix and "planes planes_windows" or "planes planes_gather:half" end
+    entry.helper = function(_, kernel) return kernel.matrix and "planes planes_windows:half" or "planes planes_gather:half" end
 end
 
 -- Sets the entries of convolution ops in the target's table.
