@@ -8,5 +8,9 @@ return function(node, ops)
         local n = graph.elements(graph.result(node).shape)
         return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
-    return ops[node.op].cost(node)
+    local cost, behind = ops[node.op].cost(node), node.behind
+    if not behind then return cost end
+    local n = graph.elements(graph.result(node).shape)
+    local more = #node.signature.ins - #ops[node.op].signature.ins + (behind.both and 1 or 0)
+    return { flops = cost.flops + n * statements.count(behind.statements), elements = cost.elements + n * more }
 end

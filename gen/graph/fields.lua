@@ -88,6 +88,8 @@ fields.node = {
     attrs = "plain values that the op's entry reads", size = "letters of the op's shapes -> extents",
     signature = "the op's operands: { ins, outs, shape, dtype, optional }",
     statements = "of pointwise nodes: { name, expression } each, over the names of ins; the last is the result",
+    behind = "of a product: { statements, both }: a pointwise node in its kernel, over `value`, its result, and x_1, "
+        .. "..., elements of the inputs with_1, ...; both: its own result is written too (fusion)",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
     parts = "of a convolution: the parts that its places are cut into",
     at = "path:line of the spec", path = "the block of the model that it belongs to",

@@ -24,6 +24,11 @@ local function node_line(node)
         lines[#lines + 1] = value
         body = "map[" .. table.concat(lines, " ") .. "]"
     end
+    if node.behind then
+        local lines, value = statements.text(node.behind.statements, "real")
+        lines[#lines + 1] = value
+        body = body .. "[" .. table.concat(lines, " ") .. "]"
+    end
     return ("%s%s <- %s(%s)"):format(node.barrier and "barrier; " or "",
         table.concat(outs, ", "), body, table.concat(ins, ", "))
 end

@@ -6,8 +6,15 @@
 -- Ops that only move values (slice, transpose, ...) are pointwise nodes with a view of their input.
 -- A result of 16 bits is rounded to them in the fused kernel too, so that results do not depend on fusion. A kernel
 -- has at most MOST_INPUTS inputs and MOST_STATEMENTS statements; a longer chain becomes several kernels.
+--
+-- Then a pointwise node that reads a product's result moves into the product's kernel, if the target says so of the op
+-- (config.behind): it computes each element as soon as its sum is complete. If other bodies read the product's result
+-- too, the kernel writes both.
+--
+--   y = linear(x, w) ; z = gelu(y)   ->   y, z = linear(x, w), behind: gelu(value)
 local expr = require "base.expr"
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local statements = require "base.statements"
 local view = require "graph.view"
 
@@ -140,11 +147,92 @@ local function fuse_body(g, body, uses, noted)
     end
 end
 
-function fusion.run(g)
+-- The reason why a pointwise node cannot stand behind the product whose result is its input `key`.
+local function obstacle_behind(product, reader, key, position, uses, here)
+    local y, z = product.outs.y, reader.outs.y
+    if not position[product] then return "its reader stands in another body" end
+    if here[y.tensor] ~= 1 then return ("%d nodes here read it"):format(here[y.tensor]) end
+    if uses.writers[y.tensor] ~= 1 or y.acc then return "several nodes or micro-steps write it" end
+    if z.acc or z.tensor.dtype == "i32" then return "its reader adds, or writes whole numbers" end
+    if y.tensor.carried or y.tensor.carry_out then return "a loop carries it" end
+    if reader.views[key] or graph.elements(z.tensor.shape) ~= graph.elements(y.tensor.shape) then
+        return "its reader reads it through a view"
+    end
+    if product.run or product.behind then return "its kernel has something behind it already" end
+end
+
+-- Moves the reader's statements behind the product: the reader becomes the fused node.
+local function put_behind(product, reader, key, both)
+    local y, name = product.outs.y, product.signature.outs[1]
+    local value = expr.var "value"
+    local map = { [key] = graph.is_half(y.tensor) and expr.rounded(value) or value }
+    local ins, views, order = ordered.copy(product.ins), {}, table.move(product.signature.ins, 1,
+        #product.signature.ins, 1, {})
+    for _, k in ipairs(reader.signature.ins) do
+        if k ~= key then
+            local number = #order - #product.signature.ins + 1
+            local extra = "with_" .. number
+            ins[extra], views[extra], order[#order + 1] = reader.ins[k], reader.views[k], extra
+            map[k] = expr.var("x_" .. number)
+        end
+    end
+    reader.behind = { statements = statements.substitute(reader.statements, map), both = both }
+    reader.outs = both and { [name] = y, behind = reader.outs.y } or { [name] = reader.outs.y }
+    reader.op, reader.attrs, reader.size, reader.parts = product.op, product.attrs, product.size, product.parts
+    reader.statements, reader.ins, reader.views, reader.at = nil, ins, views, product.at
+    reader.signature = ordered.copy(product.signature, { ins = order, outs = both and { name, "behind" } or { name } })
+    reader.why = "with the pointwise op behind it"
+    if both then y.tensor.def = reader end
+end
+
+-- How often the nodes of a body read each tensor.
+local function readers_in(body)
+    local list = {}
+    for _, node in ipairs(body) do
+        for _, t in ipairs(graph.reads(node)) do list[t] = (list[t] or 0) + 1 end
+        for _, c in ipairs(node.carries or {}) do
+            for _, t in ipairs { c.init, c.result } do list[t] = (list[t] or 0) + 1 end
+        end
+    end
+    return list
+end
+
+-- The product behind which a pointwise node can stand, and its input; nil if there is none.
+local function product_before(g, node, position, uses, here, ops)
+    for _, key in ipairs(node.signature.ins) do
+        local t = node.ins[key]
+        local product = t.def
+        if product and ops[product.op] and not product.statements then
+            local why = obstacle_behind(product, node, key, position, uses, here)
+            if not why then return product, key end
+            graph.decide(g, t.name, "nothing behind it", why)
+        end
+    end
+end
+
+local function fuse_behind(g, body, uses, ops)
+    local position, here, moved = {}, readers_in(body), {}
+    for i, node in ipairs(body) do position[node] = i end
+    for _, node in ipairs(body) do
+        if node.op == "times" then fuse_behind(g, node.body, uses, ops) end
+        local product, key
+        if node.statements then product, key = product_before(g, node, position, uses, here, ops) end
+        if product then
+            local y, both = product.outs.y.tensor, uses.readers[product.outs.y.tensor] > 1
+            graph.decide(g, y.name, "fused", ("its kernel computes %s too"):format(node.outs.y.tensor.name))
+            put_behind(product, node, key, both)
+            moved[product] = true
+        end
+    end
+    local kept = ordered.collect(body, function(node) return not moved[node] and node or nil end)
+    for i = 1, #body do body[i] = kept[i] end
+end
+
+function fusion.run(g, config)
     local uses = count_uses(g)
     local noted = {}
-    fuse_body(g, g.forward, uses, noted)
-    fuse_body(g, g.backward, uses, noted)
+    for _, body in ipairs { g.forward, g.backward } do fuse_body(g, body, uses, noted) end
+    for _, body in ipairs { g.forward, g.backward } do fuse_behind(g, body, uses, config.behind) end
 end
 
 return fusion

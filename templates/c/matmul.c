@@ -96,7 +96,7 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
         }
 }
 
-//@ linear(fn, params, source, shape, tile, a, b, start, start_row)
+//@ linear(fn, params, source, shape, tile, a, b, start, start_row, behind)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 static void $fn($params) {
@@ -122,6 +122,16 @@ static void $fn($params) {
                 $(tile.strips)
             }
         }
+//% if behind then
+        for (int i = i0; i < i1; i++) {
+#pragma GCC ivdep
+            for (int x = j; x < (j + COLUMNS < N ? j + COLUMNS : N); x++) {
+                const size_t at = (size_t)i * N + x;
+                const real value = c[at];
+                $behind
+            }
+        }
+//% end
     }
 }
 
@@ -225,6 +235,7 @@ static void $fn($params) {
 //% end
                     if (k + DEPTH < K) continue;
                     for (int r = 0; r < at_most(i1 - i, 32); r++) {
+#pragma GCC ivdep
                         for (int n = 0; n < at_most(columns - x, 32); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;
                             const real value = block_sums[32 * r + n];

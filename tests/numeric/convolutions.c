@@ -64,7 +64,7 @@ static void add(sum *s, double term) {
     s->terms++;
 }
 
-/* Operand i: a whole number from -2 to 2, or a fraction. */
+/* Value i of a stream: a whole number from -2 to 2, or a fraction. */
 static float value(uint64_t stream, uint64_t i, bool whole) {
     const double u = ga_uniform(ga_rng(1, stream, i));
     return whole ? (float)floor(5 * u) - 2 : (float)(2 * u - 1);

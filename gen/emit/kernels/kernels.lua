@@ -56,6 +56,7 @@ local function array_name(k) return "in" .. k end
 local MOST_INSIDE = 6
 
 -- Lines that load each element that is read, and `shown`: the element of each input, as the kernel's comment shows it.
+-- index: the element in C; named: whether inputs have parameters of their names, or array names.
 local function loads_of(node, type_name, read, target)
     local lines, shown, number, count = {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
@@ -194,12 +195,13 @@ end
 -- Most statement names in a kernel's name; of a longer list the first and the last are used.
 local MOST_WORDS = 3
 
--- The operation of a function: "gelu", "add_relu" or "silu_to_mul".
+-- The operation of a function: "gelu", "add_relu", "silu_to_mul" or "linear_gelu".
 local function op_name(node)
-    if not node.statements then return node.op end
-    local words = words_of(node.statements)
+    local list = node.statements or node.behind and node.behind.statements
+    if not list then return node.op end
+    local words = words_of(list)
     if #words > MOST_WORDS then words = { words[1], "to", words[#words] } end
-    return table.concat(words, "_")
+    return (node.behind and node.op .. "_" or "") .. table.concat(words, "_")
 end
 
 -- "linear_4096x768x3072": the operation with M, N, K of a product; for other nodes with the shape of the first result,

@@ -23,6 +23,8 @@ interface.fields = {
     field("extension", "string", "the end of their names"),
     field("ops", "table", "by op: { arguments(kernel, node, op, dtype, target), launch(node, dtype), helper, block, "
         .. "blocks }; an op's entry in the catalog may have them instead"),
+    field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
+        .. "keys; nil: none", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

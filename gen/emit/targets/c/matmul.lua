@@ -4,6 +4,7 @@
 --   the profile says so (`deep_panel`), a panel is longer and stays in the L2 cache: C is read and written less often.
 --   A strip (rows x columns of C) runs over the panel with its sums in registers. A tile is `tall` rows of strips by
 --   the columns of one panel.
+local behind = require "emit.targets.c.behind"
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
@@ -116,12 +117,13 @@ local function half_arguments(g, kernel, has_bias)
     local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL")
     list.part = { stride = text.ident(across and "DEPTH" or "ROWS"), rows = text.ident(across and "rows" or "depth"),
         columns = text.ident(across and "depth" or "rows"), strides = text.block(across and "DEPTH, 1" or "1, ROWS") }
-    list.store = c_text.store(kernel, "c[at]", "value")
+    list.store = behind.store(kernel, "f32")
     return list
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
 ---   start_row                     elements of `start` between rows
+---   behind                        the statements for each element of a tile that is complete
 function matmul.product(g, kernel, has_bias, dtype)
     if kernel.half then return half_arguments(g, kernel, has_bias) end
     local again, start, start_row = "k > 0", "NULL", "N"
@@ -130,6 +132,7 @@ function matmul.product(g, kernel, has_bias, dtype)
     local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile, g.a_col == 1)
     local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start))
     list.start_row = text.block(start_row)
+    list.behind = kernel.node.behind and behind.store(kernel, dtype, true) or false
     return list
 end
 

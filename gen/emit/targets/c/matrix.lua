@@ -7,6 +7,7 @@
 -- rest after those before it, rounded: 24 binary digits are three times eight. Of the nine products of slices six are
 -- added up, and the others are below 2^-26 of a term ("bf16x6"). With two slices ("bf16x3") an operand has an error of
 -- up to 2^-17 of it.
+local behind = require "emit.targets.c.behind"
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local matmul = require "emit.targets.c.matmul"
@@ -73,8 +74,9 @@ function matrix.sizes(M, N, K, slices)
     return { tall = tall, wide = wide, depth = side(K, DEPTH_MAX // slices // BLOCK * BLOCK) }
 end
 
--- The statement that stores a complete sum.
+-- The statements that store a complete sum.
 local function store_of(kernel)
+    if kernel.node.behind then return behind.store(kernel, "f32") end
     if graph.is_half(graph.result(kernel.node)) then return c_text.store(kernel, "c[at]", "value") end
     return text.block("c[at] = value;")
 end

@@ -10,6 +10,7 @@ return ordered.copy(ordered.copy(c, c_files), {
     doc = "C for the CPU",
     runs = true, device = false, threads = true, library = true, narrow_wire = true,
     ops = c_ops, load = c_text.load, store = c_text.store,
+    behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true },
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     ranks_library = "MPI", launcher = "mpirun",
 })
