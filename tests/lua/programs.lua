@@ -101,7 +101,7 @@ local function worst_of(a, b, measure)
 end
 
 return function(t)
-    local store = t.load("tests/lua/store.lua")(t)
+    local store, marches = t.load("tests/lua/store.lua")(t), t.load("tests/lua/marches.lua")(t)
     local programs = {}
     local base = ("%s/tests/worker%d/programs"):format(t.build, t.worker)
 
@@ -176,7 +176,7 @@ return function(t)
     -- -B: with PARTS, make does not know that `train` depends on the program's files.
     local function make_command(folder, how)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
-            ("CFLAGS=%s -Werror -I%s/tests/include"):format(how.level or t.quick, t.root), "train" }
+            ("CFLAGS=%s -Werror -I%s/tests/include"):format(marches.level(how.level), t.root), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
@@ -227,7 +227,7 @@ return function(t)
         local folder = programs.folder() .. "/" .. name
         local p = { name = name, spec = base .. "/" .. name .. ".lua", folder = folder,
             train = t.root .. "/" .. folder .. "/train", probe = t.root .. "/" .. folder .. "/train-probe" }
-        local options = how.options or {}
+        local options = marches.words(how.options, text)
         local key = { hash_of(t, t.gagen), headers_of(t), text, table.concat(make_command(folder, how), " "),
             table.concat(options, " ") }
         for _, source in ipairs(how.sources or {}) do key[#key + 1] = host.read(source) end
