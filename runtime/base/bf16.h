@@ -24,7 +24,7 @@ static inline bf16 bf16_narrow(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1);
-    const uint32_t out = (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : nearest;
+    const uint32_t out = x != x ? bits | 0x400000 : nearest;
     return (bf16){(uint16_t)(out >> 16)};
 }
 

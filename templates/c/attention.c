@@ -45,9 +45,9 @@ static void $fn($params) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
 //% if tile.wide then
-            real score[QUERIES * KEYS] = {0};
+            real score[QUERIES * KEYS];
             matrix_pack_columns(panel, WIDE, m, D, key + at, K_ROW);
-            tile_matrix(score, KEYS, q, WIDE, panel, WIDE, n, m, D);
+            tile_matrix(score, KEYS, false, q, NULL, WIDE, panel, WIDE, n, m, D);
 //% elseif half then
             real across[D * KEYS], score[QUERIES * KEYS] = {0};
             widen_rows(rows, D, key + at, K_ROW, m, D);
@@ -62,7 +62,7 @@ static void $fn($params) {
 //% if tile.wide then
             tile_split(part[0], part[1], score, (n + 31) / 32 * 32 * KEYS);
             matrix_pack_rows(panel, KEYS, D, m, value + at, K_ROW);
-            for (int i = 0; i < 2; i++) tile_matrix(sum, WIDE, part[i], KEYS, panel, KEYS, n, D, m);
+            tile_matrix(sum, WIDE, true, part[0], part[1], KEYS, panel, KEYS, n, D, m);
 //% elseif half then
             widen_rows(rows, D, value + at, K_ROW, m, D);
             tile_product(sum, D, score, KEYS, 1, rows, D, n, D, m);
@@ -84,22 +84,29 @@ static void $fn($params) {
 
 //@ score_rows(shape, tile, visible, softmax, dropout)
 //% -- In attend: the scores of a tile become exponentials, the sums are scaled to the same greatest score.
+real from[QUERIES], shrink[QUERIES];
 for (int i = 0; i < n; i++) {
     real *p = score + i * KEYS;
     for (int j = 0; j < KEYS; j++) p[j] *= $(softmax.scale);
     tile_hide(p, KEYS, $(visible.last), $(visible.mask));
-    const real top = row_greatest(p, KEYS, largest[i]);
-    const real from = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
-    const real shrink = $(softmax.exp)(largest[i] - from);
-    for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from);
-    total[i] = total[i] * shrink + row_sum(p, KEYS);
+    from[i] = row_greatest(p, KEYS, largest[i]);
+}
+for (int i = 0; i < n; i++) {
+    const real top = from[i];
+    from[i] = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
+    shrink[i] = $(softmax.exp)(largest[i] - from[i]);
     largest[i] = top;
+}
+for (int i = 0; i < n; i++) {
+    real *p = score + i * KEYS;
+    for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from[i]);
+    total[i] = total[i] * shrink[i] + row_sum(p, KEYS);
 //% if dropout then
     real kept[KEYS];
     draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
     for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
-    for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink;
+    for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink[i];
 }
 
 //@ attend_delta(fn, params, source, half, rows, heads, d)
@@ -181,6 +188,8 @@ static void $fn($params) {
                     tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
 //% end
                     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
+                    for (int i = 0; j0 == 0 && i < n; i++)
+                        for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] = 0;
 //% if half then
                     tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
                     tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
@@ -242,12 +251,12 @@ static void $fn($params) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
                     const bf16 *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
                     real *d_query = dq + (row + i0) * Q_ROW + h * D;
-                    real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
+                    real p[QUERIES * KEYS], ds[QUERIES * KEYS];
                     bf16 rows[QUERIES * WIDE];
                     matrix_part_rows(rows, WIDE, n, D, queries, Q_ROW);
-                    tile_matrix(p, KEYS, rows, WIDE, keys, WIDE, n, m, D);
+                    tile_matrix(p, KEYS, false, rows, NULL, WIDE, keys, WIDE, n, m, D);
                     matrix_part_rows(rows, WIDE, n, D, dys, Y_ROW);
-                    tile_matrix(ds, KEYS, rows, WIDE, values, WIDE, n, m, D);
+                    tile_matrix(ds, KEYS, false, rows, NULL, WIDE, values, WIDE, n, m, D);
                     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
                     $(matrix_gradients {})
                 }
@@ -265,23 +274,21 @@ static void $fn($params) {
 
 //@ matrix_gradients()
 //% -- In attend_dx_matrix: adds the products of the probabilities p and of the gradients ds of a tile's scores.
-bf16 part[2][QUERIES * KEYS], turned[KEYS * QUERIES], panel[QUERIES * WIDE];
-real sums[QUERIES * WIDE] = {0};
+bf16 part[2][QUERIES * KEYS], turned[2][KEYS * QUERIES], panel[QUERIES * WIDE];
+real sums[QUERIES * WIDE];
 tile_split(part[0], part[1], p, (n + 31) / 32 * 32 * KEYS);
 matrix_pack_rows(panel, QUERIES, D, n, dys, Y_ROW);
-for (int i = 0; i < 2; i++) {
-    matrix_part_columns(turned, QUERIES, m, n, part[i], KEYS);
-    tile_matrix(d_value, WIDE, turned, QUERIES, panel, QUERIES, m, D, n);
-}
+for (int i = 0; i < 2; i++) matrix_part_columns(turned[i], QUERIES, m, n, part[i], KEYS);
+tile_matrix(d_value, WIDE, true, turned[0], turned[1], QUERIES, panel, QUERIES, m, D, n);
 tile_split(part[0], part[1], ds, (n + 31) / 32 * 32 * KEYS);
 matrix_pack_rows(panel, QUERIES, D, n, queries, Q_ROW);
-for (int i = 0; i < 2; i++) {
-    matrix_part_columns(turned, QUERIES, m, n, part[i], KEYS);
-    tile_matrix(d_key, WIDE, turned, QUERIES, panel, QUERIES, m, D, n);
-    tile_matrix(sums, WIDE, part[i], KEYS, key_rows, KEYS, n, D, m);
+for (int i = 0; i < 2; i++) matrix_part_columns(turned[i], QUERIES, m, n, part[i], KEYS);
+tile_matrix(d_key, WIDE, true, turned[0], turned[1], QUERIES, panel, QUERIES, m, D, n);
+tile_matrix(sums, WIDE, false, part[0], part[1], KEYS, key_rows, KEYS, n, D, m);
+for (int i = 0; i < n; i++) {
+    real *to = d_query + i * Q_ROW;
+    for (int c = 0; c < D; c++) to[c] = j0 == 0 ? sums[i * WIDE + c] : to[c] + sums[i * WIDE + c];
 }
-for (int i = 0; i < n; i++)
-    for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] += sums[i * WIDE + c];
 
 //@ score_gradients(shape, visible, softmax, dropout)
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
@@ -300,7 +307,6 @@ for (int i = 0; i < n; i++) {
 //% else
     for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
 //% end
-    for (int c = 0; j0 == 0 && c < D; c++) d_query[i * Q_ROW + c] = 0;
 }
 
 //@ rotary(fn, params, source, shape, base, sign, load, store)

@@ -7,13 +7,3 @@ static inline void tile_hide(real *score, int keys, int last, const int32_t *mas
     for (int j = 0; mask && j <= last && j < keys; j++)
         if (mask[j] == 0) score[j] = -INFINITY;
 }
-
-/* The greatest of n elements and of `greatest`, n a multiple of ROW_LANES; NaN where all are. */
-static inline real row_greatest(const real *x, int n, real greatest) {
-    real lane[ROW_LANES];
-    for (int j = 0; j < ROW_LANES; j++) lane[j] = greatest;
-    for (int c = 0; c < n; c += ROW_LANES)
-        for (int j = 0; j < ROW_LANES; j++) lane[j] = x[c + j] <= lane[j] ? lane[j] : x[c + j];
-    for (int j = 0; j < ROW_LANES; j++) greatest = lane[j] <= greatest ? greatest : lane[j];
-    return greatest;
-}

@@ -23,7 +23,7 @@ static void $fn($params) {
 //% else
             const real *row = logits + (size_t)i * C;
 //% end
-            const real largest = row_largest(row, C);
+            const real largest = row_greatest(row, C, -INFINITY);
             lse[i] = largest + $log(row_exp_sum(row, largest, C));
             y[i] = 0;
             if (target[i] == IGNORE) continue;

@@ -1,8 +1,9 @@
 // math: vectors, and elementary functions of f32, for all kernels. The functions have no branches, calls or tables, so
 // that compilers turn loops over them into vector code; an element goes through the same operations whether its loop
-// runs in vectors or not. The comment of a function says its greatest error over all floats, in units of the last
-// place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos and pow use the C
-// library; 1 / sqrt(x) is two correctly rounded operations.
+// runs in vectors or not. Limits are minima of integers: of two floats that are compared one after the other, compilers
+// make branches with constants behind each. The comment of a function says its greatest error over all floats, in
+// units of the last place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos
+// and pow use the C library; 1 / sqrt(x) is two correctly rounded operations.
 
 //@ vectors(bytes, fma)
 /* The elements that one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
@@ -43,24 +44,31 @@ static inline float ga_from_bits(uint32_t bits) {
     return x;
 }
 
+//@ grown()
+/* e^r - 1 for |r| <= ln 2 / 2. */
+static inline float ga_grown(float r) {
+    const float square = r * r, high = ga_fmaf(r, 1.381432072e-3f, 8.368851068e-3f);
+    const float q = ga_fmaf(square, high, ga_fmaf(r, 4.166840108e-2f, 0.1666651952f));
+    return ga_fmaf(square, ga_fmaf(r, q, 0.4999999337f), r);
+}
+
+/* x - n ln 2, ln 2 in two parts: n times the first is exact. */
+static inline float ga_less_ln2(float x, float n) {
+    return ga_fmaf(n, 2.12194440e-4f, ga_fmaf(n, -0.693359375f, x));
+}
+
 //@ expf()
-/* e^x; error below 1 ulp. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and 2^n is multiplied
- * in two halves, so that results may be denormal. */
+/* e^x; error below 1 ulp. With x = n ln 2 + r, |r| <= ln 2 / 2: e^x = 2^n e^r, and 2^n is multiplied in two parts, so
+ * that results may be denormal: the first is 2^64 or, for x < 0, 2^-64. Above the range n is 128 and r large, so that
+ * the product is infinite. */
 static inline float ga_expf(float x) {
-    const float big = 12582912.0f; /* 1.5 2^23: adding it rounds to an integer, in the lowest bits */
-    x = x < -104.0f ? -104.0f : x;
-    x = x > 89.0f ? 89.0f : x;
-    const float shifted = ga_fmaf(x, 1.44269504f, big), n = shifted - big;
-    float r = ga_fmaf(n, -0.693359375f, x); /* ln 2 in two parts: n times the first is exact */
-    r = ga_fmaf(n, 2.12194440e-4f, r);
-    float q = ga_fmaf(r, 1.381432072e-3f, 8.368851068e-3f);
-    q = ga_fmaf(q, r, 4.166840108e-2f);
-    q = ga_fmaf(q, r, 0.1666651952f);
-    q = ga_fmaf(q, r, 0.4999999337f);
-    const float power = ga_fmaf(r * r, q, r) + 1.0f;
-    const int32_t exponent = (int32_t)(ga_bits(shifted) - ga_bits(big)), half = exponent >> 1;
-    return power * ga_from_bits((uint32_t)(half + 127) << 23)
-        * ga_from_bits((uint32_t)(exponent - half + 127) << 23);
+    const float big = 12583166.0f; /* 1.5 2^23 + 254: adding it rounds to an integer, in the lowest bits */
+    const int32_t sum = (int32_t)ga_bits(ga_fmaf(x, 1.44269504f, big)), most = 0x4b4000fe + 128;
+    const int32_t shifted = sum < most ? sum : most;
+    const float power = ga_grown(ga_less_ln2(x, ga_from_bits((uint32_t)shifted) - big)) + 1.0f;
+    const uint32_t first = 0x5f800000 - (ga_bits(x) >> 31 << 30), second = ((uint32_t)shifted << 23) - first;
+    const float value = power * ga_from_bits(second) * ga_from_bits(first);
+    return x < -104.0f ? 0.0f : value;
 }
 
 //@ logf()
@@ -87,57 +95,67 @@ static inline float ga_logf(float x) {
 }
 
 //@ tanhf()
-/* Hyperbolic tangent; error below 2 ulp. Near 0 x + x^3 p(x^2), else 1 - 2 / (e^2|x| + 1). */
+/* Hyperbolic tangent; error below 2 ulp. With t = |x|: near 0 t + t^3 p(t^2), else e / (e + 2) with e = e^2t - 1, where
+ * 2t = n ln 2 + r as in ga_expf: e = 2^n (e^r - 1) + 2^n - 1. */
 static inline float ga_tanhf(float x) {
-    const float t = ga_from_bits(ga_bits(x) & 0x7fffffff), s = t * t;
-    float p = ga_fmaf(s, -5.895158071e-3f, 2.079597168e-2f);
-    p = ga_fmaf(p, s, -5.378383029e-2f);
-    p = ga_fmaf(p, s, 0.1333192413f);
-    p = ga_fmaf(p, s, -0.33333298f);
-    const float near = ga_fmaf(t * s, p, t), far = 1.0f - 2.0f / (ga_expf(2.0f * t) + 1.0f);
-    const float value = t < 0.6f ? near : far;
+    const int32_t bits = (int32_t)(ga_bits(x) & 0x7fffffff), ten = 0x41200000; /* tanh 10 is rounded to 1 */
+    const float t = ga_from_bits((uint32_t)bits), s = t * t;
+    const float p = ga_fmaf(s, ga_fmaf(s, -5.18155247e-2f, 0.1332791895f), -0.3333331347f);
+    const int32_t least = bits < ten ? bits : ten;
+    const float two = 2.0f * ga_from_bits((uint32_t)least), big = 12582912.0f;
+    const float shifted = ga_fmaf(two, 1.44269504f, big), power = ga_from_bits((ga_bits(shifted) << 23) + 0x3f800000);
+    const float e = ga_fmaf(power, ga_grown(ga_less_ln2(two, shifted - big)), power - 1.0f);
+    const float value = t >= 0.26f ? e / (e + 2.0f) : ga_fmaf(t * s, p, t); /* NaN stays NaN */
     return ga_from_bits(ga_bits(value) | (ga_bits(x) & 0x80000000));
 }
 
 //@ erff()
-/* Error function; error below 2 ulp. Near 0 x + x p(x^2), else 1 - e^-q(|x|) with q = -ln erfc. */
+/* Error function; error below 2 ulp. With t = |x|: near 0 t + t p(t^2), else 1 - e^-q(t) with q = -ln erfc and e^-q as
+ * in ga_expf. */
 static inline float ga_erff(float x) {
-    float t = ga_from_bits(ga_bits(x) & 0x7fffffff);
-    t = t > 4.0f ? 4.0f : t;
-    const float s = t * t;
+    const int32_t bits = (int32_t)(ga_bits(x) & 0x7fffffff), four = 0x40800000; /* erf 4 is rounded to 1 */
+    const float t = ga_from_bits((uint32_t)bits), s = t * t;
     float p = ga_fmaf(s, 7.85386118e-5f, -8.010193569e-4f);
     p = ga_fmaf(p, s, 5.188327679e-3f);
     p = ga_fmaf(p, s, -2.685381193e-2f);
     p = ga_fmaf(p, s, 0.1128358515f);
     p = ga_fmaf(p, s, -0.3761262582f);
     p = ga_fmaf(p, s, 0.1283791657f);
-    float q = ga_fmaf(t, 2.149612809e-5f, -4.391065741e-4f);
-    q = ga_fmaf(q, t, 4.193612218e-3f);
-    q = ga_fmaf(q, t, -2.517897118e-2f);
-    q = ga_fmaf(q, t, 0.1083724844f);
-    q = ga_fmaf(q, t, 0.6332626064f);
-    q = ga_fmaf(q, t, 1.129556833f);
-    q = ga_fmaf(q, t, -1.834448346e-4f);
-    const float near = ga_fmaf(t, p, t), far = 1.0f - ga_expf(-q);
-    const float value = t < 1.0f ? near : far;
+    const int32_t least = bits < four ? bits : four;
+    const float u = ga_from_bits((uint32_t)least), square = u * u;
+    float q = ga_fmaf(u, 2.149612809e-5f, -4.391065741e-4f);
+    q = ga_fmaf(square, q, ga_fmaf(u, 4.193612218e-3f, -2.517897118e-2f));
+    q = ga_fmaf(square, q, ga_fmaf(u, 0.1083724844f, 0.6332626064f));
+    q = ga_fmaf(square, q, ga_fmaf(u, 1.129556833f, -1.834448346e-4f));
+    const float big = 12582912.0f;
+    const float shifted = ga_fmaf(q, -1.44269504f, big), power = ga_from_bits((ga_bits(shifted) << 23) + 0x3f800000);
+    const float far = 1.0f - ga_fmaf(power, ga_grown(ga_less_ln2(-q, shifted - big)), power);
+    const float value = t >= 1.0f ? far : ga_fmaf(t, p, t); /* NaN stays NaN */
     return ga_from_bits(ga_bits(value) | (ga_bits(x) & 0x80000000));
 }
 
-//@ rows(exp)
-/* The largest of n elements; a NaN is seen at x[0] only. Element c goes to lane c % LANES, then lane by lane. */
-static inline real row_largest(const real *x, int n) {
-    enum { LANES = 16 };
-    real lane[LANES];
-    int c = 0;
-    for (int j = 0; j < LANES; j++) lane[j] = x[0];
-    for (; c + LANES <= n; c += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
-    for (int j = 0; c + j < n; j++) lane[j] = x[c + j] > lane[j] ? x[c + j] : lane[j];
-    for (int j = 1; j < LANES; j++) lane[0] = lane[j] > lane[0] ? lane[j] : lane[0];
-    return lane[0];
+//@ greatest(whole, last, most)
+/* Integers in the order of the numbers, a NaN beyond the infinities; the order of an integer is the number again. */
+static inline $whole order_of($whole bits) { return bits ^ (bits >> $last & $most); }
+
+/* The greatest of n elements and of `greatest`, by integers: compilers make vectors of their maximum. A NaN without a
+ * sign is above all numbers, one with a sign below. */
+static inline real row_greatest(const real *x, int n, real greatest) {
+    $whole top, bits;
+    memcpy(&top, &greatest, sizeof top);
+    top = order_of(top);
+    for (int c = 0; c < n; c++) {
+        memcpy(&bits, x + c, sizeof bits);
+        const $whole order = order_of(bits);
+        top = order > top ? order : top;
+    }
+    bits = order_of(top);
+    memcpy(&greatest, &bits, sizeof bits);
+    return greatest;
 }
 
-/* The sum of e^(x[c] - shift) over n elements, in the same order. */
+//@ rows(exp)
+/* The sum of e^(x[c] - shift) over n elements. Element c goes to lane c % LANES, then lane by lane. */
 static inline real row_exp_sum(const real *x, real shift, int n) {
     enum { LANES = 16 };
     real lane[LANES] = {0};

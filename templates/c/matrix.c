@@ -18,24 +18,37 @@ static inline void matrix_begin(void) {
 
 static inline void matrix_end(void) { _tile_release(); }
 
-//@ block()
-/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
- * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. */
-static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
-                                int depth) {
-    const size_t row = sizeof(float) * (size_t)sums_row;
-    float *below = sums + 16 * sums_row;
+//@ sums()
+/* Sums (32 x 32) in the registers: those of memory if `more`, else zeros. Rows in memory have `row` elements. */
+static inline void matrix_load(const float *sums, int row, bool more) {
+    const size_t bytes = sizeof(float) * (size_t)row;
+    const float *below = sums + 16 * row;
     if (more) {
-        _tile_loadd(0, sums, row);
-        _tile_loadd(1, sums + 16, row);
-        _tile_loadd(2, below, row);
-        _tile_loadd(3, below + 16, row);
+        _tile_loadd(0, sums, bytes);
+        _tile_loadd(1, sums + 16, bytes);
+        _tile_loadd(2, below, bytes);
+        _tile_loadd(3, below + 16, bytes);
     } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     }
+}
+
+static inline void matrix_store(float *sums, int row) {
+    const size_t bytes = sizeof(float) * (size_t)row;
+    float *below = sums + 16 * row;
+    _tile_stored(0, sums, bytes);
+    _tile_stored(1, sums + 16, bytes);
+    _tile_stored(2, below, bytes);
+    _tile_stored(3, below + 16, bytes);
+}
+
+//@ terms()
+/* Adds a (32 x depth) b (depth x 32) to the sums; depth is a multiple of 32. Rows of a have a_row elements; b has rows
+ * of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. */
+static inline void matrix_terms(const bf16 *a, size_t a_row, const bf16 *b, int depth) {
     for (int k = 0; k < depth; k += 32, a += 32, b += 1024) {
         _tile_loadd(4, a, 2 * a_row);
         _tile_stream_loadd(6, b, 128);
@@ -46,14 +59,10 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    _tile_stored(0, sums, row);
-    _tile_stored(1, sums + 16, row);
-    _tile_stored(2, below, row);
-    _tile_stored(3, below + 16, row);
 }
 
-//@ block_slices(order)
-/* 32 rows of A, and 32 columns of B, into registers; their product is added to the sums. */
+//@ terms_of_slices(order)
+/* 32 rows of a, and 32 columns of b, into registers; their product is added to the sums. */
 static inline void load_rows(const bf16 *a, size_t a_row) {
     _tile_loadd(4, a, 2 * a_row);
     _tile_loadd(5, a + 16 * a_row, 2 * a_row);
@@ -71,24 +80,11 @@ static inline void add_product(void) {
     _tile_dpbf16ps(3, 5, 7);
 }
 
-/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
- * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. Slices of a, and
- * those of b, lie 32 * a_row elements apart; the $(#order) largest products of slices are added up. */
-static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
-                                int depth) {
-    const size_t row = sizeof(float) * (size_t)sums_row, slice = 32 * a_row;
-    float *below = sums + 16 * sums_row;
-    if (more) {
-        _tile_loadd(0, sums, row);
-        _tile_loadd(1, sums + 16, row);
-        _tile_loadd(2, below, row);
-        _tile_loadd(3, below + 16, row);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
+/* Adds a (32 x depth) b (depth x 32) to the sums; depth is a multiple of 32. Rows of a have a_row elements; b has rows
+ * of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. Slices of a, and those of b, lie 32 * a_row elements apart; the
+ * $(#order) largest products of slices are added. */
+static inline void matrix_terms(const bf16 *a, size_t a_row, const bf16 *b, int depth) {
+    const size_t slice = 32 * a_row;
     for (int k = 0; k < depth; k += 32, a += 32, b += 1024) {
 //% for i, product in ipairs(order) do
 //%     local before = order[i - 1] or {}
@@ -101,10 +97,25 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
         add_product();
 //% end
     }
-    _tile_stored(0, sums, row);
-    _tile_stored(1, sums + 16, row);
-    _tile_stored(2, below, row);
-    _tile_stored(3, below + 16, row);
+}
+
+//@ block()
+/* sums (32 x 32) = a b, or added to them if `more`. */
+static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
+                                int depth) {
+    matrix_load(sums, sums_row, more);
+    matrix_terms(a, a_row, b, depth);
+    matrix_store(sums, sums_row);
+}
+
+//@ block_of_two()
+/* sums (32 x 32) = (a + low) b, or added to them if `more`; low NULL: 0. */
+static inline void matrix_block_of_two(float *sums, int sums_row, bool more, const bf16 *a, const bf16 *low,
+                                       size_t a_row, const bf16 *b, int depth) {
+    matrix_load(sums, sums_row, more);
+    matrix_terms(a, a_row, b, depth);
+    if (low) matrix_terms(low, a_row, b, depth);
+    matrix_store(sums, sums_row);
 }
 
 //@ slices(count)
@@ -162,6 +173,14 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
     }
 }
 
+//@ two_blocks_of_vectors()
+/* sums (32 x 32) = (a + low) b, or added to them if `more`; low NULL: 0. */
+static inline void matrix_block_of_two(float *sums, int sums_row, bool more, const bf16 *a, const bf16 *low,
+                                       size_t a_row, const bf16 *b, int depth) {
+    matrix_block(sums, sums_row, more, a, a_row, b, depth);
+    if (low) matrix_block(sums, sums_row, true, low, a_row, b, depth);
+}
+
 //@ pairs_along()
 /* Pairs of neighbours of a row: its first n <= 32 elements, zeros behind them. */
 static inline void pairs_along(bf16_pairs x[SLICES], const bf16 *row, int n) {
@@ -209,17 +228,22 @@ static inline void pairs_along(bf16_pairs x[SLICES], const float *row, int n) {
     }
 }
 
-//@ slices_across()
-/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
-static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t stride, int rows, int n) {
+//@ slices_of_pairs()
+/* Pairs of an element of a and one of b. */
+static inline void slices_of_pairs(bf16_pairs x[SLICES], vec a, vec b) {
     const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, turn = lane | (lane + 16) << 16;
-    vec a = some(row, rows > 0 ? n : 0), b = some(row + stride, rows > 1 ? n : 0);
     for (int s = 0; s < SLICES; s++) {
         const __m512i slice = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
         x[s] = (bf16_pairs)_mm512_permutexvar_epi16((__m512i)turn, slice);
         a -= (vec)(x[s] << 16);
         b -= (vec)(x[s] & 0xffff0000u);
     }
+}
+
+//@ slices_across()
+/* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */
+static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t stride, int rows, int n) {
+    slices_of_pairs(x, some(row, rows > 0 ? n : 0), some(row + stride, rows > 1 ? n : 0));
 }
 
 //@ turn_vectors()

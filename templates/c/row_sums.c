@@ -1,14 +1,16 @@
 // row_sums: sums along a row.
 
 //@ row_sums()
-/* Sums along a row in an order that does not depend on the compiler: element c goes to lane c % ROW_LANES, and the
- * lanes are added by their number. */
+/* Sums along a row in an order that does not depend on the compiler: element c goes to lane c % ROW_LANES, then the
+ * upper half of the lanes is added to the lower one, until one is left. */
 enum { ROW_LANES = 16 };
 
 static inline real row_lanes(const real *lane) {
-    real sum = 0;
-    for (int j = 0; j < ROW_LANES; j++) sum += lane[j];
-    return sum;
+    real eight[8], four[4], two[2];
+    for (int j = 0; j < 8; j++) eight[j] = lane[j] + lane[j + 8];
+    for (int j = 0; j < 4; j++) four[j] = eight[j] + eight[j + 4];
+    for (int j = 0; j < 2; j++) two[j] = four[j] + four[j + 2];
+    return two[0] + two[1];
 }
 
 /* The sum of x. */

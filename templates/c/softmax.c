@@ -10,7 +10,7 @@ static void $fn($params) {
         for (int r = from; r < to; r++) {
             const real *row = x + (size_t)r * C;
             real *out = y + (size_t)r * C;
-            const real largest = row_largest(row, C);
+            const real largest = row_greatest(row, C, -INFINITY);
             real sum = 0;
             for (int c = 0; c < C; c++) {
                 out[c] = $exp(row[c] - largest);
@@ -49,7 +49,7 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const real *row = x + (size_t)r * C;
-            const real largest = row_largest(row, C), log_sum = $log(row_exp_sum(row, largest, C));
+            const real largest = row_greatest(row, C, -INFINITY), log_sum = $log(row_exp_sum(row, largest, C));
             for (int c = 0; c < C; c++) y[(size_t)r * C + c] = row[c] - largest - log_sum;
         }
     }

@@ -31,6 +31,19 @@ static inline __attribute__((always_inline)) __m512 _mm512_dpbf16_ps(__m512 sums
     return sums;
 }
 
+/* 16 numbers of low, then 16 of high, rounded to bf16. */
+static inline __attribute__((always_inline)) __m512bh _mm512_cvtne2ps_pbh(__m512 high, __m512 low) {
+    __m512bh all;
+    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(all) : "v"(high), "v"(low));
+    return all;
+}
+
+typedef short ga_short_lanes __attribute__((vector_size(64)));
+
+static inline __attribute__((always_inline)) __m512i _mm512_permutexvar_epi16(__m512i index, __m512i x) {
+    return (__m512i)__builtin_shuffle((ga_short_lanes)x, (ga_short_lanes)index);
+}
+
 /* The matrix registers; a stride is in bytes. */
 #define _tile_loadconfig(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char(*)[64])(shapes)))
 #define _tile_release() __asm__ volatile("tilerelease")

@@ -11,14 +11,15 @@ local function read_template(name)
     return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
 end
 
--- A folder with math.c of a profile, and the compiler's command for functions.c in it.
-local function prepare(t, name, more)
+-- A folder with math.c of a profile, and the compiler's command for `source` in it. kernels: names that they use.
+local function prepare(t, name, more, source, kernels, real)
     local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
-    t.write(folder .. "/math.c", math_file.render("ga_expf ga_logf ga_tanhf ga_erff",
-        { profile = machine, real = "f32", template = read_template },
+    t.write(folder .. "/math.c", math_file.render(kernels or "ga_expf ga_logf ga_tanhf ga_erff",
+        { profile = machine, real = real or "f32", template = read_template },
         function(file) return "/* " .. file .. " */\n" end))
     local command = { "cc", "-I" .. folder }
-    for _, list in ipairs { FLAGS, machine.flags, more, { t.root .. "/tests/numeric/functions.c", "-lm" } } do
+    source = ("%s/tests/numeric/%s.c"):format(t.root, source or "functions")
+    for _, list in ipairs { FLAGS, machine.flags, more, { source, "-lm" } } do
         table.move(list, 1, #list, #command + 1, command)
     end
     return folder, command
@@ -64,6 +65,20 @@ for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
             end
         end
         t.equal(loops, 4)
+    end }
+end
+
+for _, real in ipairs { "f32", "f64" } do
+    tests[#tests + 1] = { real .. ": the greatest element of a row, with infinities and NaN", function(t)
+        local native = profile.native(host.cpu())
+        local type = "-DREAL=" .. (real == "f32" and "float" or "double")
+        local folder, command = prepare(t, native, { "-O3", type, "-o" }, "greatest", "row_greatest", real)
+        table.insert(command, #command - 1, folder .. "/greatest")
+        local built = t.run(command)
+        t.equal(built.status, 0, built.err)
+        local result = t.run { folder .. "/greatest" }
+        t.equal(result.status, 0, result.out)
+        t.match(result.out, "^%d+ rows with NaN, 0 wrong\n$")
     end }
 end
 

@@ -4,6 +4,7 @@
 local math_file = require "emit.targets.c.math"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
+local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
 local template = require "base.template"
 local text = require "base.text"
@@ -36,24 +37,25 @@ local function parameters(has_bias, can_add)
         :format(may_be_unused(has_bias), may_be_unused(can_add)))
 end
 
--- products.h and table.h for a type and a profile; dtype bf16: of the operands of products in blocks.
-local function kernels_of(dtype, machine)
+-- The slices of the operands of products in blocks, for the way of computing; others are no products in blocks.
+local SLICES = { bf16 = 1, bf16x3 = 2, bf16x6 = 3 }
+
+-- products.h and table.h for a way of computing and a profile.
+local function kernels_of(way, machine)
     local linear, functions, rows = read_template "c/matmul.c", {}, {}
     for i, shape in ipairs(SHAPES) do
         local M, N, K = table.unpack(shape)
         for j, layout in ipairs(LAYOUTS) do
             local strides = layout[2](M, N, K)
             local has_bias, can_add = (i + j) % 2 == 0, (i + j) % 3 == 0
-            if dtype == "bf16" then has_bias = has_bias and not can_add end
             local name = ("%s_%dx%dx%d%s%s"):format(layout[1], M, N, K, has_bias and "_bias" or "",
                 can_add and "_add" or "")
-            local make = dtype == "bf16" and matrix or matmul
-            local arguments = make.product({ M = M, N = N, K = K, a_row = strides[1], a_col = strides[2],
-                b_row = strides[3], b_col = strides[4] }, { can_add = can_add, profile = machine, node = NODE }, has_bias,
-                dtype)
+            local arguments = (SLICES[way] and matrix or matmul).product({ M = M, N = N, K = K, a_row = strides[1],
+                a_col = strides[2], b_row = strides[3], b_col = strides[4] },
+                { can_add = can_add, profile = machine, node = NODE }, has_bias, SLICES[way] or way)
             arguments.fn, arguments.source = text.ident(name), text.comment("test")
             arguments.params = parameters(has_bias, can_add)
-            functions[#functions + 1] = linear(dtype == "bf16" and "linear_matrix" or "linear", arguments).text
+            functions[#functions + 1] = linear(SLICES[way] and "linear_matrix" or "linear", arguments).text
             rows[#rows + 1] = ('{"%s", %s, %d, %d, %d, %d, %d, %d, %d},'):format(name, name, M, N, K,
                 table.unpack(strides))
         end
@@ -61,29 +63,39 @@ local function kernels_of(dtype, machine)
     return table.concat(functions, "\n"), table.concat(rows, "\n") .. "\n"
 end
 
+-- The order of the terms of a product in blocks.
+local function order_of(way, machine)
+    if not SLICES[way] then return "" end
+    local order = ordered.collect(matrix.ORDER[SLICES[way]] or { { a = 0, b = 0 } }, function(product)
+        return ("{%d, %d}"):format(product.a, product.b)
+    end)
+    return ("#define MATRIX_%s\n#define MATRIX_ORDER %s\n%s#include \"base/bf16.h\"\n"):format(machine.matrix:upper(),
+        table.concat(order, ", "), way == "bf16" and "" or ("#define MATRIX_SLICES %d\n"):format(SLICES[way]))
+end
+
 -- real.h: the type of results and of operands, and one step of a plain sum.
-local function types_of(dtype, machine)
-    local real = dtype == "f64" and "double" or "float"
-    local fma = machine.fma and ("__builtin_fma%s(x, y, z)"):format(dtype == "f64" and "" or "f")
+local function types_of(way, machine)
+    local real = way == "f64" and "double" or "float"
+    local fma = machine.fma and ("__builtin_fma%s(x, y, z)"):format(way == "f64" and "" or "f")
         or "((x) * (y) + (z))"
-    local half = dtype == "bf16"
-    local order = half and ("#define MATRIX_%s\n#include \"base/bf16.h\"\n"):format(machine.matrix:upper()) or ""
+    local half, order = way == "bf16", order_of(way, machine)
     return ("%stypedef %s real;\ntypedef %s operand;\n#define PLAIN_FMA(x, y, z) %s\n#define NUMBER(x) %s\n"
-        .. "#define OPERAND(x) %s\n"):format(order, real, half and "bf16" or "real", fma, half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
+        .. "#define OPERAND(x) %s\n"):format(order, real, half and "bf16" or "real", fma,
+        half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
 end
 
 -- more: further arguments of the compiler.
-local function build(t, name, dtype, more)
+local function build(t, name, way, more)
     local machine = profile.get(name)
     local folder = t.root .. "/" .. t.temp()
-    local functions, rows = kernels_of(dtype, machine)
-    local shared = math_file.render(functions, { profile = machine, real = dtype == "f64" and "f64" or "f32",
-        template = read_template },
+    local functions, rows = kernels_of(way, machine)
+    local shared = math_file.render(functions, { profile = machine, real = way == "f64" and "f64" or "f32",
+        template = read_template, slices = way ~= "bf16" and SLICES[way] or nil },
         function(file) return "/* " .. file .. " */\n" end)
     t.write(folder .. "/products.h", functions)
     t.write(folder .. "/table.h", rows)
     t.write(folder .. "/math.c", shared)
-    t.write(folder .. "/real.h", types_of(dtype, machine))
+    t.write(folder .. "/real.h", types_of(way, machine))
     local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
         "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/products" }
     table.move(machine.flags, 1, #machine.flags, #command + 1, command)
@@ -118,18 +130,20 @@ for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
     end
 end
 
-for _, name in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
-    add(("%s bf16: every sum in the order of the instruction"):format(name), function(t)
+for _, case in ipairs { { "sapphirerapids", "bf16" }, { "sapphirerapids", "bf16x6" }, { "sapphirerapids", "bf16x3" },
+    { "x86-64-v4-bf16", "bf16" } } do
+    local name, way = case[1], case[2]
+    add(("%s %s: every sum in the order of the instruction"):format(name, way), function(t)
         local marches = t.load("tests/lua/marches.lua")(t)
-        local program = build(t, name, "bf16")
+        local program = build(t, name, way)
         if not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
         check(t, program)
     end)
-    add(("%s bf16: every sum in the order of the instruction, defined in plain C"):format(name), function(t)
+    add(("%s %s: every sum in the order of the instruction, defined in plain C"):format(name, way), function(t)
         local marches = t.load("tests/lua/marches.lua")(t)
         if marches.runs(name) then t.long() end     -- test_registers compares both
         if not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
-        check(t, build(t, name, "bf16", { "-include", t.root .. "/tests/matrix/plain.h" }))
+        check(t, build(t, name, way, { "-include", t.root .. "/tests/matrix/plain.h" }))
     end)
 end
 

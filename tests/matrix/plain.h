@@ -56,6 +56,24 @@ static inline __m512 plain_dot(__m512 sums, plain_pairs a, plain_pairs b) {
 #undef _mm512_dpbf16_ps
 #define _mm512_dpbf16_ps(sums, a, b) plain_dot(sums, (plain_pairs)(a), (plain_pairs)(b))
 
+/* 16 numbers of low, then 16 of high, rounded to bf16; NaN is quiet. */
+static inline __m512i plain_narrow(plain_pairs high, plain_pairs low) {
+    const plain_pairs from[2] = {low, high};
+    uint16_t to[32];
+    for (int i = 0; i < 32; i++) {
+        const uint32_t x = from[i / 16][i % 16], size = x & 0x7fffffff;
+        const uint32_t rounded = size > 0x7f800000 ? x | 0x400000 : size < 0x800000 ? x & 0x80000000
+            : x + 0x7fff + (x >> 16 & 1);
+        to[i] = (uint16_t)(rounded >> 16);
+    }
+    __m512i result;
+    memcpy(&result, to, sizeof result);
+    return result;
+}
+
+#undef _mm512_cvtne2ps_pbh
+#define _mm512_cvtne2ps_pbh(high, low) ((__m512bh)plain_narrow((plain_pairs)(high), (plain_pairs)(low)))
+
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_zero

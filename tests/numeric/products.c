@@ -35,31 +35,47 @@ static real bias[MOST], c[MOST + GUARD], expected[MOST + GUARD];
 
 static real value(uint64_t stream, uint64_t i) { return (real)(2 * ga_uniform(ga_rng(1, stream, i)) - 1); }
 
-static real add_term(const shape *s, int i, int j, int k, real sum) {
-    const real x = NUMBER(a[i * s->a_row + k * s->a_column]), y = NUMBER(b[k * s->b_row + j * s->b_column]);
-    return PLAIN_FMA(x, y, sum);
+static real left(const shape *s, int i, int k) { return NUMBER(a[i * s->a_row + k * s->a_column]); }
+static real right(const shape *s, int j, int k) { return NUMBER(b[k * s->b_row + j * s->b_column]); }
+
+static __attribute__((unused)) real add_term(const shape *s, int i, int j, int k, real sum) {
+    return PLAIN_FMA(left(s, i, k), right(s, j, k), sum);
 }
 
 #if defined(MATRIX_REGISTERS)
-/* 32 terms at a time: those of even k and of odd k apart. */
-static real plain(const shape *s, int i, int j, real start) {
-    real sum = 0;
-    for (int k0 = 0; k0 < s->K; k0 += 32) {
-        real part[2] = {0, 0};
-        for (int k = k0; k < k0 + 32 && k < s->K; k++) part[k % 2] = add_term(s, i, j, k, part[k % 2]);
-        sum += part[0] + part[1];
+/* The slices of the operands: each the rest after those before it, rounded to bf16. */
+enum { SLICES_MOST = 3 };
+static real slice_a[SLICES_MOST][MOST], slice_b[SLICES_MOST][MOST];
+
+static void cut(real slice[SLICES_MOST][MOST], const operand *x) {
+    for (size_t i = 0; i < MOST; i++) {
+        real rest = NUMBER(x[i]);
+        for (int s = 0; s < SLICES_MOST; s++) rest -= slice[s][i] = bf16_widen(bf16_narrow(rest));
     }
-    return sum + start;
+}
+
+/* 32 terms at a time, by one product of slices after another: those of even k and of odd k apart. */
+static real plain(const shape *s, int i, int j, real sum) {
+    static const int ORDER[][2] = {MATRIX_ORDER};
+    for (int k0 = 0; k0 < s->K; k0 += 32) {
+        for (size_t p = 0; p < sizeof ORDER / sizeof *ORDER; p++) {
+            const real *x = slice_a[ORDER[p][0]] + i * s->a_row, *y = slice_b[ORDER[p][1]] + j * s->b_column;
+            real part[2] = {0, 0};
+            for (int k = k0; k < k0 + 32 && k < s->K; k++)
+                part[k % 2] = PLAIN_FMA(x[k * s->a_column], y[k * s->b_row], part[k % 2]);
+            sum += part[0] + part[1];
+        }
+    }
+    return sum;
 }
 #elif defined(MATRIX_VECTORS)
 /* Two terms at a time: that of odd k, then that of even k. */
-static real plain(const shape *s, int i, int j, real start) {
-    real sum = 0;
+static real plain(const shape *s, int i, int j, real sum) {
     for (int k = 0; k < s->K; k += 2) {
         if (k + 1 < s->K) sum = add_term(s, i, j, k + 1, sum);
         sum = add_term(s, i, j, k, sum);
     }
-    return sum + start;
+    return sum;
 }
 #else
 static real plain(const shape *s, int i, int j, real sum) {
@@ -99,6 +115,58 @@ static int check(ga_team *team, const shape *s, bool add) {
     return 0;
 }
 
+#ifdef MATRIX_SLICES
+static void fill(int exponent) {
+    const int other = exponent > 90 ? -90 : -exponent;
+    for (size_t i = 0; i < MOST; i++) a[i] = ldexpf(value(1, i), exponent), b[i] = ldexpf(value(2, i), other);
+}
+
+/* The error of a product, and that of a chain of multiply-adds, as a share of the result: root mean squares. */
+static void errors(ga_team *team, const shape *s, double *of_matrix, double *of_chain) {
+    double size = 0, matrix = 0, chain = 0;
+    call x = {s, false};
+    ga_team_run(team, multiply, &x);
+    for (int i = 0; i < s->M; i++)
+        for (int j = 0; j < s->N; j++) {
+            double exact = 0;
+            real sum = 0;
+            for (int k = 0; k < s->K; k++) {
+                exact += (double)left(s, i, k) * right(s, j, k);
+                sum = add_term(s, i, j, k, sum);
+            }
+            size += exact * exact;
+            matrix += pow(c[(size_t)i * s->N + j] - exact, 2);
+            chain += pow(sum - exact, 2);
+        }
+    *of_matrix = sqrt(matrix / size);
+    *of_chain = sqrt(chain / size);
+}
+
+/* Three slices: errors below those of a chain of multiply-adds. Two: below 2^-17. A row with an element that is not
+ * finite has no finite result. */
+static int check_errors(ga_team *team, const shape *s) {
+    static const real SPECIAL[] = {INFINITY, -INFINITY, NAN};
+    int wrong = 0;
+    for (int exponent = -90; exponent <= 120; exponent += 30) {
+        double matrix, chain;
+        fill(exponent);
+        errors(team, s, &matrix, &chain);
+        const double most = MATRIX_SLICES == 3 ? chain : ldexp(1, -17);
+        if (matrix < most) continue;
+        printf("%s, 2^%d: error %.3g, expected less than %.3g\n", s->name, exponent, matrix, most);
+        wrong++;
+    }
+    for (int i = 0; i < 3; i++) {
+        fill(0);
+        a[s->a_row + 7 * s->a_column] = SPECIAL[i];
+        call x = {s, false};
+        ga_team_run(team, multiply, &x);
+        for (int j = 0; j < s->N; j++) wrong += isfinite(c[s->N + j]) || !isfinite(c[j]);
+    }
+    return wrong;
+}
+#endif
+
 int main(int argc, char **argv) {
     ga_err e = {0};
     ga_arena arena = {0};
@@ -114,7 +182,15 @@ int main(int argc, char **argv) {
         b[i] = OPERAND(value(2, i));
         bias[i] = value(3, i);
     }
+#ifdef MATRIX_REGISTERS
+    cut(slice_a, a);
+    cut(slice_b, b);
+#endif
     for (int i = 0; i < shapes; i++) wrong += check(team, &SHAPES[i], false) + check(team, &SHAPES[i], true);
+#ifdef MATRIX_SLICES
+    for (int i = 0; i < shapes; i++)
+        if (SHAPES[i].K >= 500 && !strstr(SHAPES[i].name, "bias")) wrong += check_errors(team, &SHAPES[i]);
+#endif
     printf("%d shapes, %d wrong\n", shapes, wrong);
     ga_team_close(team);
     return wrong > 0;

@@ -1,6 +1,7 @@
 -- profile: all that gagen knows of a machine. Output depends on the profile's name, never on the
 -- machine that generates; "native" is resolved once, by the driver.
 local diag = require "base.diag"
+local targets = require "emit.targets.targets"
 
 local profile = {}
 
@@ -70,12 +71,13 @@ local SLICES = { bf16x6 = 3, bf16x3 = 2 }
 --- types. Refuses a way that the profile lacks.
 function profile.f32(config)
     if config.precision ~= "f32" then return nil end
-    local own = config.target == "c" and PROFILES[config.profile].f32
+    local device = targets.of(config).device
+    local own = not device and PROFILES[config.profile].f32
     if config.f32 == "auto" then return own or "fma" end
     if config.f32 ~= "fma" and not own then
         diag.fail(config.f32_at, ('precision: f32 is "%s", and %s has no matrix registers for it: expected "auto" or '
-            .. '"fma"'):format(config.f32, config.target == "c" and ('the profile "%s"'):format(config.profile)
-            or ('the target "%s"'):format(config.target)), {})
+            .. '"fma"'):format(config.f32, device and ('the target "%s"'):format(config.target)
+            or ('the profile "%s"'):format(config.profile)), {})
     end
     return config.f32
 end

@@ -42,7 +42,8 @@ end
 local function wants_header(config, target, name)
     local half = name:match("(b?f16)%.h$")
     if half then
-        return half == gradients.half_of(config) or config.mode.ranks or half == "bf16" and profile.slices(config) ~= nil
+        return half == gradients.half_of(config) or config.mode.ranks
+            or half == "bf16" and profile.slices(config) ~= nil
     end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)

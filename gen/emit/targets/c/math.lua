@@ -42,6 +42,14 @@ end
 
 local function rows(context) return { exp = c.call("exp", context.real) } end
 
+-- The integers of the numbers' size: their type, the bit of the sign, all other bits.
+local function integers(context)
+    if context.real == "f32" then
+        return { whole = text.ident "int32_t", last = 31, most = text.block "0x7fffffff" }
+    end
+    return { whole = text.ident "int64_t", last = 63, most = text.block "0x7fffffffffffffff" }
+end
+
 local function half(context) return { half = text.ident(context.half) } end
 
 -- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
@@ -59,11 +67,13 @@ local PIECES = {
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
     { file = "math", block = "bits", arguments = nothing, names = { "ga_bits", "ga_from_bits" } },
+    { file = "math", block = "grown", arguments = nothing, names = { "ga_grown", "ga_less_ln2" } },
     { file = "math", block = "expf", arguments = nothing, names = { "ga_expf" } },
     { file = "math", block = "logf", arguments = nothing, names = { "ga_logf" } },
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
-    { file = "math", block = "rows", arguments = rows, names = { "row_largest", "row_exp_sum" } },
+    { file = "math", block = "rows", arguments = rows, names = { "row_exp_sum" } },
+    { file = "math", block = "greatest", arguments = integers, names = { "row_greatest" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
     { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
@@ -72,18 +82,26 @@ local PIECES = {
     { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
     { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
-    { file = "matrix", block = "block", matrix = "registers", sliced = false, arguments = nothing,
-        names = { "matrix_block" } },
-    { file = "matrix", block = "block_slices", sliced = true, arguments = order, names = { "matrix_block" } },
+    { file = "matrix", block = "sums", matrix = "registers", arguments = nothing,
+        names = { "matrix_load", "matrix_store" } },
+    { file = "matrix", block = "terms", matrix = "registers", sliced = false, arguments = nothing,
+        names = { "matrix_terms" } },
+    { file = "matrix", block = "terms_of_slices", sliced = true, arguments = order, names = { "matrix_terms" } },
+    { file = "matrix", block = "block", matrix = "registers", arguments = nothing, names = { "matrix_block" } },
+    { file = "matrix", block = "block_of_two", matrix = "registers", arguments = nothing,
+        names = { "matrix_block_of_two" } },
     { file = "matrix", block = "matrix_start", arguments = nothing, names = { "matrix_start" } },
     { file = "matrix", block = "vec_bits", arguments = nothing, names = { "vec_bits", "at_most" } },
     { file = "matrix", block = "pairs", arguments = nothing, names = { "bf16_pairs", "store_pairs" } },
     { file = "matrix", block = "block_of_vectors", matrix = "vectors", arguments = nothing, include = matrix_header,
         names = { "matrix_block" } },
+    { file = "matrix", block = "two_blocks_of_vectors", matrix = "vectors", arguments = nothing,
+        names = { "matrix_block_of_two" } },
     { file = "matrix", block = "pairs_along", sliced = false, arguments = nothing, names = { "pairs_along" } },
     { file = "matrix", block = "pairs_across", sliced = false, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "some", arguments = nothing, names = { "some" } },
     { file = "matrix", block = "slices_along", sliced = true, arguments = nothing, names = { "pairs_along" } },
+    { file = "matrix", block = "slices_of_pairs", sliced = true, arguments = nothing, names = { "slices_of_pairs" } },
     { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "turn_vectors", arguments = nothing, include = matrix_header,
         names = { "turn_vectors" } },

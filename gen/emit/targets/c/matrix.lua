@@ -3,10 +3,10 @@
 --   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the
 --   L1 cache while they run over the panel, 32 columns at a time. A tile has `tall` rows and `wide` columns.
 --
--- The registers multiply numbers of bf16. An operand of f32 is the sum of three of them, its slices, each the rest after
--- those before it, rounded: 24 binary digits are three times eight. Of the nine products of slices six are added up;
--- the others are below 2^-26 of the result's terms ("bf16x6"). With two slices ("bf16x3") an operand has an error
--- of up to 2^-17 of it.
+-- The registers multiply numbers of bf16. An operand of f32 is the sum of three of them, its slices. Each slice is the
+-- rest after those before it, rounded: 24 binary digits are three times eight. Of the nine products of slices six are
+-- added up, and the others are below 2^-26 of a term ("bf16x6"). With two slices ("bf16x3") an operand has an error of
+-- up to 2^-17 of it.
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local matmul = require "emit.targets.c.matmul"
@@ -29,6 +29,8 @@ local function whole(n) return ceil(n, BLOCK) * BLOCK end
 
 -- Parts of a length, each a multiple of BLOCK and at most `most`, of about equal size.
 local function side(length, most) return whole(ceil(length, ceil(length, most))) end
+
+matrix.whole, matrix.side = whole, side
 
 --- The products of slices, in order: the smallest come first, and each has a slice of the one before it.
 matrix.ORDER = {

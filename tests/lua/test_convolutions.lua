@@ -1,0 +1,140 @@
+-- Convolutions with both gradients against plain sums in double of the same operands: of bf16 and of f32 in blocks, on
+-- matrix registers, on vectors, and on their instructions in plain C (tests/matrix/plain.h), and of bf16 widened to f32.
+-- Any number of threads computes the same bits.
+local kernels = require "emit.kernels.kernels"
+local math_file = require "emit.targets.c.math"
+local profile = require "emit.program.profile"
+local targets = require "emit.targets.targets"
+local template = require "base.template"
+local catalog = require "catalog.catalog"
+
+-- images, planes in, height, width, planes out, window, stride, padding, dilation, groups
+local SHAPES = {
+    { 3, 64, 8, 8, 64, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 2, 32, 16, 16, 48, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 5, 64, 8, 8, 32, { 1, 1 }, { 2, 2 }, { 0, 0 }, { 1, 1 }, 1 },
+    { 2, 3, 23, 37, 24, { 7, 7 }, { 2, 2 }, { 3, 3 }, { 1, 1 }, 1 },
+    { 3, 40, 9, 7, 24, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 2 },
+    { 2, 6, 11, 10, 6, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 6 },
+    { 3, 16, 13, 12, 20, { 3, 3 }, { 1, 1 }, { 2, 2 }, { 2, 2 }, 1 },
+    { 7, 33, 5, 5, 33, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 4, 32, 3, 3, 600, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 1 },
+    { 3, 12, 21, 19, 16, { 3, 2 }, { 3, 2 }, { 0, 1 }, { 2, 1 }, 1 },
+    { 9, 16, 24, 38, 32, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 4 },   -- the last partial sum has no places
+    { 2, 16, 70, 5, 16, { 5, 1 }, { 4, 1 }, { 1, 0 }, { 1, 1 }, 1 },
+}
+
+local function attributes(s)
+    local a = { channels = s[2], height = s[3], width = s[4], out = s[5], window = s[6], stride = s[7], padding = s[8],
+        dilation = s[9], groups = s[10] }
+    local function places(i, extent)
+        return (extent + 2 * a.padding[i] - a.dilation[i] * (a.window[i] - 1) - 1) // a.stride[i] + 1
+    end
+    a.rows, a.columns = places(1, a.height), places(2, a.width)
+    return a
+end
+
+-- The name of the function of an op's kernel, and the lengths of the op's shapes by letter. size: those that are known;
+-- without: an operand that the op does not have; adds: whether the kernel can add.
+local function function_of(context, name, a, size, without, adds)
+    local op = context.ops[name]
+    local node = { op = name, attrs = a, size = size, ins = {}, outs = {}, signature = op.signature, at = "test:1" }
+    if op.letters then op.letters(node, size) end
+    local function tensor(operand)
+        local shape = {}
+        for letter in op.signature.shape[operand]:gmatch "%u" do shape[#shape + 1] = size[letter] end
+        return { name = operand, kind = "value", shape = shape, dtype = context.half and op.half[operand] and "bf16" or "real" }
+    end
+    for _, operand in ipairs(op.signature.ins) do
+        node.ins[operand] = operand ~= without and tensor(operand) or nil
+    end
+    node.outs.y = { tensor = tensor "y", acc = adds and {} or nil }
+    return kernels.make(node, "backward", context).fn.name
+end
+
+-- The calls of a shape's kernels, and a row of the table.
+local function calls_of(context, number, s)
+    local a, has_bias, adds = attributes(s), number % 2 == 0, number % 3 > 0
+    local images = { B = s[1], C = a.channels, H = a.height, W = a.width, I = a.channels // a.groups, O = a.out,
+        R = a.window[1], S = a.window[2], P = a.rows, Q = a.columns }
+    local turned, of_weight = { O = a.out, I = images.I, R = images.R, S = images.S }, nil
+    local forward = function_of(context, "conv2d", a, images, not has_bias and "bias" or nil)
+    local turn = function_of(context, "conv2d_turned", a, turned)
+    images.N = turned.N
+    local dx = function_of(context, "conv2d_dx", a, images, nil, adds)
+    local dw = function_of(context, "conv2d_dw", a, images)
+    local sum = function_of(context, "conv2d_dw_sum", a, images, nil, adds)
+    local last = adds and ", true" or ""
+    local lines = {
+        ("static void forward_%d(ga_worker *w) { %s(w, y, x, weight%s); }"):format(number, forward,
+            has_bias and ", bias" or ""),
+        ("static void turn_%d(ga_worker *w) { %s(w, turned, weight); }"):format(number, turn),
+        ("static void dx_%d(ga_worker *w) { %s(w, dx, dy, turned%s); }"):format(number, dx, last),
+        ("static void dw_%d(ga_worker *w) { %s(w, partial, dy, x); }"):format(number, dw),
+        ("static void sum_%d(ga_worker *w) { %s(w, dw, partial%s); }\n"):format(number, sum, last) }
+    local sizes = { s[1], a.channels, a.height, a.width, a.out, a.rows, a.columns, a.window[1], a.window[2],
+        a.stride[1], a.stride[2], a.padding[1], a.padding[2], a.dilation[1], a.dilation[2], a.groups }
+    return table.concat(lines, "\n"), ("{{forward_%d, turn_%d, dx_%d, dw_%d, sum_%d}, %s, %s, %s},\n"):format(number,
+        number, number, number, number, has_bias, adds, table.concat(sizes, ", "))
+end
+
+local function all_kernels(machine, slices)
+    local context = { ops = {}, real = "f32", half = not slices and "bf16" or nil, slices = slices, names = {},
+        helpers = {}, functions = kernels.functions(), profile = machine, target = targets.get "c",
+        template = function(name) return template.load(assert(host.read("templates/" .. name)), "templates/" .. name) end }
+    for name, op in catalog.load().ops:each() do context.ops[name] = op end
+    local calls, rows, functions = {}, {}, {}
+    for i, shape in ipairs(SHAPES) do calls[i], rows[i] = calls_of(context, i, shape) end
+    for i, f in ipairs(context.functions.list) do functions[i] = f.text end
+    functions = table.concat(functions, "\n")
+    return math_file.render(functions, context, function(file) return "/* " .. file .. " */\n" end) .. "\n" .. functions,
+        table.concat(calls), table.concat(rows)
+end
+
+-- The program for a profile; slices: of operands of f32, nil: they are bf16; more: further arguments of the compiler.
+local function build(t, name, slices, more)
+    local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
+    local functions, calls, rows = all_kernels(machine, slices)
+    t.write(folder .. "/kernels.h", functions)
+    t.write(folder .. "/calls.h", calls)
+    t.write(folder .. "/table.h", rows)
+    local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
+        "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
+    for _, list in ipairs { machine.flags, more or {}, machine.matrix == "registers" and { "-DMATRIX" } or {}, slices and { "-DF32" } or {},
+        { t.root .. "/tests/numeric/convolutions.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" } } do
+        table.move(list, 1, #list, #command + 1, command)
+    end
+    local built = t.run(command)
+    t.equal(built.status, 0, built.err)
+    return folder .. "/convolutions"
+end
+
+-- Any number of threads computes the same bits.
+local function check(t, program)
+    local first = t.run { program, "1" }.out
+    t.match(first, ("^%d shapes, 0 wrong, "):format(#SHAPES))
+    t.equal(t.run({ program, "3" }).out, first)
+end
+
+local tests = {}
+
+for _, case in ipairs { { "sapphirerapids", "bf16" }, { "sapphirerapids", "f32", 3 }, { "x86-64-v4-bf16", "bf16" } } do
+    local name, slices = case[1], case[3]
+    for _, plain in ipairs { false, true } do
+        tests[#tests + 1] = { ("%s in blocks, %s%s: convolutions and both gradients are the plain sums"):format(case[2],
+            name, plain and ", in plain C" or ""), function(t)
+            local marches = t.load("tests/lua/marches.lua")(t)
+            if plain and (slices or name ~= "sapphirerapids") and marches.runs(name) then t.long() end
+            if plain and not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
+            local program = build(t, name, slices, plain and { "-include", t.root .. "/tests/matrix/plain.h" })
+            if not plain and not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
+            check(t, program)
+        end }
+    end
+end
+
+tests[#tests + 1] = { "bf16 widened to f32: convolutions and both gradients are the plain sums", function(t)
+    check(t, build(t, "generic"))
+end }
+
+return tests
