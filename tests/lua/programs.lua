@@ -31,6 +31,17 @@ local function headers_of(t)
     end)
 end
 
+-- The option for the tests' own immintrin.h, whose reading is quicker, if it has all that the kernels use.
+local function headers_for(t, folder)
+    local known = host.read "tests/include/immintrin.h"
+    for _, file in ipairs { "math.c", "kernels.c" } do
+        for name in (host.read(folder .. "/" .. file) or ""):gmatch "_mm%d+_[%w_]+" do
+            if not known:find(name, 1, true) then return "" end
+        end
+    end
+    return " -I" .. t.root .. "/tests/include"
+end
+
 local function has_mpi(t)
     return t.kept("mpi", function()
         return t.shell("mpirun --version && pkg-config --exists ompi-c").status == 0 and "yes" or "no"
@@ -173,17 +184,6 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
-    -- The option for the tests' own immintrin.h, whose reading is quicker, if it has all that the kernels use.
-    local function headers_for(folder)
-        local known = host.read "tests/include/immintrin.h"
-        for _, file in ipairs { "math.c", "kernels.c" } do
-            for name in (host.read(folder .. "/" .. file) or ""):gmatch "_mm%d+_[%w_]+" do
-                if not known:find(name, 1, true) then return "" end
-            end
-        end
-        return " -I" .. t.root .. "/tests/include"
-    end
-
     -- -B: with PARTS, make does not know that `train` depends on the program's files.
     local function make_command(folder, how, headers)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
@@ -202,7 +202,7 @@ return function(t)
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
     -- which takes three quarters of the time.
     local function compile(name, folder, how)
-        local make = make_command(folder, how, headers_for(folder))
+        local make = make_command(folder, how, headers_for(t, folder))
         local inputs = { table.concat(make, " ", 6), store.sources(folder, how.probe) }
         local sources, content = runtime_object(folder)
         inputs[3] = content
