@@ -29,5 +29,21 @@ return function(t)
         return marches.plain
     end
 
+    -- The profile that the programs of all tests are built for; nil: what their specs and options say.
+    local forced = t.environment "GAGEN_TEST_MARCH"
+
+    --- These options of gagen, with the forced profile unless they or the text of the spec name one.
+    function marches.words(options, text)
+        local words = table.move(options or {}, 1, #(options or {}), 1, {})
+        local named = text:find "march *=" or table.concat(words, " "):find("--march", 1, true)
+        if forced and not named then table.move({ "--march", forced }, 1, 2, #words + 1, words) end
+        return words
+    end
+
+    --- These options of the compiler, t.quick if nil, with those that programs of the forced profile need.
+    function marches.level(level)
+        return (level or t.quick) .. (forced and " " .. marches.options(forced) or "")
+    end
+
     return marches
 end

@@ -25,6 +25,15 @@ add("native is the profile with the most instructions of the processor", functio
     assert(profile.runs("generic", { "aarch64" }) and profile.runs("x86-64-v3", AVX512))
 end)
 
+add("a forced profile is that of all programs whose spec and options name none", function(t)
+    local forced = setmetatable({ environment = function() return "generic" end }, { __index = t })
+    local marches = t.load("tests/lua/marches.lua")(forced)
+    t.equal(marches.words({ "--ranks", "2" }, "batch (4)"), { "--ranks", "2", "--march", "generic" })
+    t.equal(marches.words({ "--march", "x86-64-v3" }, "batch (4)"), { "--march", "x86-64-v3" })
+    t.equal(marches.words(nil, 'target { "c", march = "x86-64-v3" }'), {})
+    t.equal(marches.level "-O3", "-O3 ")
+end)
+
 -- === programs of each profile ====================================================================
 
 -- The profiles in f32 and in bf16; x86-64-v4-bf16 has the kernels of x86-64-v4 in f32. Each gradient of the first cycle

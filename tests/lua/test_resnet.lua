@@ -91,7 +91,7 @@ for _, model in ipairs { "tutorial", "cifar10" } do
                 if precision == "f32" then
                     dump = programs.dump(p, { "--cycles", 1, "--init", figures .. "init.safetensors" })
                     norm_wise(programs, dump .. "/gradients.safetensors", figures .. "gradient_a" .. accumulate
-                        .. ".safetensors", 1e-4)
+                        .. ".safetensors", 2e-4)
                 elseif accumulate == 4 then     -- parameters, running statistics, how many batches they have seen
                     norm_wise(programs, dump .. "/parameters.safetensors", figures .. "a4_f64.safetensors", 1e-9)
                 end

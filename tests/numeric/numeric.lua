@@ -16,6 +16,7 @@ end
 
 return function(t)
     local numeric, store, made = {}, t.load("tests/lua/store.lua")(t), {}
+    local marches = t.load("tests/lua/marches.lua")(t)
 
     --- The text of a spec. case: model, and loss, batch, accumulate, optimizer, schedule, more
     -- (texts; with the word eval in it the rows of train are measured); ids = true: batch.ids are three whole numbers
@@ -93,10 +94,10 @@ return function(t)
         t.write(temporary .. "/data/rows.safetensors", t.load("tests/numeric/rows.lua").sample(rows, width))
         -- from its own folder: a spec's text has no other part in the program's
         local command = { t.root .. "/" .. t.gagen, "probe.lua", "-o", "out", cwd = temporary }
-        for _, word in ipairs(case.options or {}) do command[#command + 1] = word end
+        for _, word in ipairs(marches.words(case.options, numeric.spec(case))) do command[#command + 1] = word end
         local outcome = t.run(command)
         if outcome.status ~= 0 then return nil, "gagen", outcome end
-        local failed = compile(temporary .. "/out", case.flags or t.quick)
+        local failed = compile(temporary .. "/out", marches.level(case.flags))
         if failed then return nil, "cc", failed end
         return setmetatable({ folder = temporary .. "/out", warnings = outcome.err }, Program)
     end
