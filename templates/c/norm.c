@@ -53,7 +53,7 @@ static void $fn($params) {
     }
 }
 
-//@ norm_dx(fn, params, source, rows, C, centred, x_half, dy_half, store)
+//@ norm_dx(fn, params, source, rows, C, centred, x_half, dy, store)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
 static void $fn($params) {
@@ -64,27 +64,20 @@ static void $fn($params) {
 //% if x_half then
             real row[C];
             widen_row(row, x + (size_t)r * C, C);
-//% end
-//% if dy_half then
-            real d[C];
-            widen_row(d, dy + (size_t)r * C, C);
-//% end
-//% if not x_half and not dy_half then
-            const real *row = x + (size_t)r * C, *d = dy + (size_t)r * C;
-//% elseif not x_half then
+//% else
             const real *row = x + (size_t)r * C;
-//% elseif not dy_half then
-            const real *d = dy + (size_t)r * C;
 //% end
+            real scaled[C]; /* the gradient of the normalised row */
+            for (int c = 0; c < C; c++) scaled[c] = $dy * weight[c];
 //% if centred then
-            const real factor = rstd[r], middle = mean[r], level = row_dot(d, weight, C) / C;
+            const real factor = rstd[r], middle = mean[r], level = row_sum(scaled, C) / C;
 //% else
             const real factor = rstd[r], middle = 0, level = 0;
 //% end
-            const real slope = row_moment(d, weight, row, middle, C) * factor * factor / C;
+            const real slope = row_lever(scaled, row, middle, C) * factor * factor / C;
             for (int c = 0; c < C; c++) {
                 const size_t i = (size_t)r * C + c;
-                const real value = factor * (d[c] * weight[c] - level - (row[c] - middle) * slope);
+                const real value = factor * (scaled[c] - level - (row[c] - middle) * slope);
                 $store
             }
         }
@@ -95,13 +88,17 @@ static void $fn($params) {
 /* $fn: the gradient of a norm's weight, summed over $rows rows of $C in their order
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows, C = $C, TILE = 64 };
+    enum { ROWS = $rows, C = $C, TILE = 64, AHEAD = 32 };
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int j0 = (int)t.index * TILE, n = j0 + TILE < C ? TILE : C - j0;
         real sum[TILE];
         for (int j = 0; j < n; j++) sum[j] = $init;
         for (int i = 0; i < ROWS; i++) {
             $heads
+            if (i + AHEAD < ROWS) {
+                fetch_row(row + AHEAD * C, sizeof *row * TILE);
+                fetch_row(d + AHEAD * C, sizeof *d * TILE);
+            }
 //% if centred then
             const real middle = mean[i], factor = rstd[i];
 //% else

@@ -4,7 +4,7 @@
 /* $fn: the sum over the middle axis of ($outer, $n, $inner)
  * $source */
 static void $fn($params) {
-    enum { OUTER = $outer, N = $n, INNER = $inner, WIDTH = 64, ACROSS = (INNER + WIDTH - 1) / WIDTH };
+    enum { OUTER = $outer, N = $n, INNER = $inner, WIDTH = 64, ACROSS = (INNER + WIDTH - 1) / WIDTH, AHEAD = 32 };
     for (ga_tiles t = ga_tiles_begin(w, OUTER * ACROSS); ga_tile_next(&t);) {
         const int o = (int)(t.index / ACROSS), i0 = (int)(t.index % ACROSS) * WIDTH;
         const int width = i0 + WIDTH < INNER ? WIDTH : INNER - i0;
@@ -12,6 +12,7 @@ static void $fn($params) {
         for (int k = 0; k < width; k++) sum[k] = 0;
         for (int j = 0; j < N; j++) {
             const $type *row = x + ((size_t)o * N + j) * INNER + i0;
+            if (j + AHEAD < N) fetch_row(row + AHEAD * INNER, sizeof *row * WIDTH);
             for (int k = 0; k < width; k++) sum[k] += $term;
         }
         for (int k = 0; k < width; k++) {

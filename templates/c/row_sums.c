@@ -33,16 +33,6 @@ static inline real row_dot(const real *a, const real *b, int n) {
     return row_lanes(lane);
 }
 
-/* The sum of a b (x - mean). */
-static inline real row_moment(const real *a, const real *b, const real *x, real mean, int n) {
-    real lane[ROW_LANES] = {0};
-    int c = 0;
-    for (; c + ROW_LANES <= n; c += ROW_LANES)
-        for (int j = 0; j < ROW_LANES; j++) lane[j] += a[c + j] * b[c + j] * (x[c + j] - mean);
-    for (int j = 0; c + j < n; j++) lane[j] += a[c + j] * b[c + j] * (x[c + j] - mean);
-    return row_lanes(lane);
-}
-
 /* The sum of (x - mean)^2. */
 static inline real row_spread(const real *x, real mean, int n) {
     real lane[ROW_LANES] = {0};

@@ -73,6 +73,7 @@ local PIECES = {
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
     { file = "math", block = "rows", arguments = rows, names = { "row_exp_sum" } },
+    { file = "math", block = "fetch", arguments = nothing, names = { "fetch_row" } },
     { file = "math", block = "greatest", arguments = integers, names = { "row_greatest" } },
     { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },

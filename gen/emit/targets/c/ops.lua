@@ -113,7 +113,8 @@ add("layernorm", function(arguments, node)
 end)
 add("norm_dx", function(arguments, node, kernel)
     arguments.store = c_text.store(kernel, "y[i]", "value")
-    arguments.x_half, arguments.dy_half = graph.is_half(node.ins.x), graph.is_half(node.ins.dy)
+    arguments.x_half = graph.is_half(node.ins.x)
+    arguments.dy = element(node.ins.dy, "dy[(size_t)r * C + c]")
 end)
 
 -- The declarations of pointers to a row of x and of dy, at offset `at`.
