@@ -11,11 +11,8 @@ static void $fn($params) {
             const real *row = x + (size_t)r * C;
             real *out = y + (size_t)r * C;
             const real largest = row_greatest(row, C, -INFINITY);
-            real sum = 0;
-            for (int c = 0; c < C; c++) {
-                out[c] = $exp(row[c] - largest);
-                sum += out[c];
-            }
+            for (int c = 0; c < C; c++) out[c] = $exp(row[c] - largest);
+            const real sum = row_sum(out, C);
             for (int c = 0; c < C; c++) out[c] /= sum;
         }
     }
@@ -30,8 +27,7 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const size_t first = (size_t)r * C;
-            real sum = 0;
-            for (int c = 0; c < C; c++) sum += dy[first + c] * s[first + c];
+            const real sum = row_dot(dy + first, s + first, C);
             for (size_t i = first; i < first + C; i++) {
                 const real value = s[i] * (dy[i] - sum);
                 $store
@@ -64,8 +60,7 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < ROWS ? from + TILE : ROWS;
         for (int r = from; r < to; r++) {
             const size_t first = (size_t)r * C;
-            real sum = 0;
-            for (int c = 0; c < C; c++) sum += dy[first + c];
+            const real sum = row_sum(dy + first, C);
             for (size_t i = first; i < first + C; i++) {
                 const real value = dy[i] - $exp(s[i]) * sum;
                 $store

@@ -167,6 +167,8 @@ local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, no
 set("axis_sum", { arguments = axis_sum })
 set("column_sum", { arguments = axis_sum })
 
+help("row_sums", "softmax", "softmax_dx", "log_softmax_dx")
+
 -- A row of 16-bit logits is widened first.
 local function add_half(arguments, node) arguments.half = graph.is_half(node.ins.logits) end
 add("cross_entropy", add_half)
