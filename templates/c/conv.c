@@ -84,7 +84,7 @@ static void $fn($params) {
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
-    _Alignas(64) bf16 panel[DEPTH * WIDE], some[32 * DEPTH];
+    _Alignas(64) bf16 panel[DEPTH * WIDE], rows[32 * DEPTH];
     _Alignas(64) float sums[TALL * WIDE];
     int at[TAPS * WIDE], to[WIDE];
     conv_window windows[(TAPS + 1) * WIDE / 16];
@@ -109,8 +109,8 @@ static void $fn($params) {
             conv_panel(panel, DEPTH, &terms, k, depth);
             for (int i = i0; i < i1; i += 32) {
                 const bool whole = i + 32 <= i1 && K % 32 == 0;
-                const bf16 *block = whole ? a + (size_t)i * K + k : some;
-                if (!whole) matrix_part_rows(some, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
+                const bf16 *block = whole ? a + (size_t)i * K + k : rows;
+                if (!whole) matrix_part_rows(rows, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
                 for (int j = 0; j < columns; j += 32)
                     matrix_block(sums + (i - i0) * WIDE + 32 * j, 32, k > 0, block, whole ? K : DEPTH,
                                  panel + j * DEPTH, (depth + 31) / 32 * 32);
@@ -121,17 +121,17 @@ static void $fn($params) {
             const size_t plane = ((j0 / in_image * GROUPS + g) * OUT + i) * RESULTS;
             for (int j = 0; j < columns; j += 32) {
                 const float *from = sums + (i - i0) / 32 * 32 * WIDE + 32 * j + (i - i0) % 32 * 32;
-                const int some = at_most(columns - j, 32);
-                const bool neighbours = to[j + some - 1] == to[j] + some - 1;
+                const int n = at_most(columns - j, 32);
+                const bool neighbours = to[j + n - 1] == to[j] + n - 1;
                 bf16 apart[32], *row = neighbours ? y + plane + to[j] : apart;
 //% if adds then
-                for (int c = 0; add && !neighbours && c < some; c++) apart[c] = y[plane + to[j + c]];
+                for (int c = 0; add && !neighbours && c < n; c++) apart[c] = y[plane + to[j + c]];
 //% end
-                for (int c = 0; c < some; c++) {
+                for (int c = 0; c < n; c++) {
                     const real value = from[c]$bias;
                     $store
                 }
-                for (int c = 0; !neighbours && c < some; c++) y[plane + to[j + c]] = apart[c];
+                for (int c = 0; !neighbours && c < n; c++) y[plane + to[j + c]] = apart[c];
             }
         }
     }

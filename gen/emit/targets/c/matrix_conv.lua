@@ -13,10 +13,16 @@ local WIDE, WIDE_MIN = 128, 64
 local TALL, TALL_MIN = 512, 128
 local DEPTH = 384           -- terms: 32 rows of the weight take 24 KiB
 local PLACES = 512          -- the capacity in templates/c/planes.c; 32 rows of them take 32 KiB
-local PANEL = 1 << 18    -- elements of a panel of the weight's gradient: 512 KiB
-local SUMS = 1 << 16     -- elements of the sums that it keeps from chunk to chunk: 256 KiB
+local LOCATED = 16384       -- places times taps whose elements are known at once: 64 KiB, and as much for windows
+local PANEL = 3 << 16       -- elements of a panel of the weight's gradient: 384 KiB
+local SUMS = 1 << 16        -- elements of the sums that it keeps from chunk to chunk: 256 KiB
 
 local function ceil(a, b) return (a + b - 1) // b end
+
+-- Places of a panel, at most.
+local function most_places(shape, most)
+    return math.max(BLOCK, math.min(most, LOCATED // shape.taps // BLOCK * BLOCK))
+end
 
 --- Whether a kernel is a convolution on the matrix registers; shape: of emit/kernels/conv.lua. Groups with few
 --- channels are not, as blocks of 32 rows and 32 terms would be mostly zeros.
@@ -27,7 +33,7 @@ end
 
 --- The sizes of a product over planes; places: of each part of the result, in all images.
 function matrix_conv.product(shape, places)
-    local tall, wide = matrix.side(shape.out, TALL), WIDE
+    local tall, wide = matrix.side(shape.out, TALL), most_places(shape, WIDE)
     local function tiles()
         local n = 0
         for _, of_part in ipairs(places) do n = n + shape.groups * ceil(shape.out, tall) * ceil(of_part, wide) end
@@ -44,7 +50,7 @@ end
 ---   run    the places of a partial sum, in whole chunks
 function matrix_conv.gradient(shape, partials)
     local K, run = shape.channels * shape.taps, ceil(shape.B * shape.rows * shape.columns, partials)
-    local depth = matrix.side(run, PLACES)
+    local depth = matrix.side(run, most_places(shape, PLACES))
     run = ceil(run, depth) * depth
     local wide = matrix.side(shape.out, PANEL // depth)
     local tall = matrix.side(K, run > depth and math.max(BLOCK, SUMS // wide) or K)

@@ -84,7 +84,9 @@ end
 local function set_blocks(entry, name)
     entry.blocks = { name, name .. "_matrix" }
     entry.block = function(kernel) return entry.blocks[kernel.matrix and 2 or 1] end
-    entry.helper = function(_, kernel) return kernel.matrix and "planes planes_windows" or "planes planes_gather:half" end
+    entry.helper = function(_, kernel)
+        return kernel.matrix and "planes planes_windows planes_terms" or "planes planes_gather:half"
+    end
 end
 
 -- Sets the entries of convolution ops in the target's table.

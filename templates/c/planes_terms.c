@@ -1,0 +1,59 @@
+// planes_terms: terms of the sums of a convolution, as rows and panels for the matrix registers (matrix.c).
+
+//@ planes_terms()
+static inline bf16_pairs conv_pairs(__m256i even, __m256i odd) {
+    return (bf16_pairs)_mm512_cvtepu16_epi32(even) | (bf16_pairs)_mm512_cvtepu16_epi32(odd) << 16;
+}
+
+/* What terms are made of: planes of so many elements, the windows of their taps for `count` places. Term k is tap
+ * k % taps of plane k / taps. */
+typedef struct conv_terms {
+    const bf16 *planes;
+    int plane, taps, count;
+    const conv_window *windows;
+} conv_terms;
+
+typedef struct conv_term {
+    const bf16 *plane;
+    const conv_window *window;
+} conv_term;
+
+/* Term k; it reads 0 if it is no term of the sum. */
+static inline conv_term conv_term_at(const conv_terms *x, int k, bool is_term) {
+    const int tap = is_term ? k % x->taps : x->taps;
+    return (conv_term){x->planes + (size_t)(k / x->taps) * x->plane, x->windows + tap * (x->count / 16)};
+}
+
+/* Rows of A: 32 terms from `first` on, of which `terms` are read; the others are 0. */
+static __attribute__((noinline)) void conv_rows(bf16 *to, const conv_terms *x, int first, int terms) {
+    for (int k = 0; k < 32; k++) {
+        conv_term t = conv_term_at(x, first + k, k < terms);
+        for (int v = 0; v < x->count; v += 16, to += 16)
+            _mm256_storeu_si256((__m256i *)to, conv_take(t.plane, t.window++));
+    }
+}
+
+/* A panel of B: `terms` terms from `first` on, zeros behind them up to a multiple of 32. `most`: the depth of a whole
+ * panel. Pairs of the same two taps follow each other, so that their windows stay in registers. */
+static __attribute__((noinline)) void conv_panel(bf16 *panel, int most, const conv_terms *x, int first, int terms) {
+    const int period = x->taps % 2 ? 2 * x->taps : x->taps, pairs = terms / 2 * 2;
+    const size_t step = (size_t)(period / x->taps) * x->plane;
+    for (int v = 0; v < x->count / 16; v++) {
+        bf16 *to = panel + v / 2 * 32 * most + v % 2 * 32;
+        for (int start = 0; start < period && start < pairs; start += 2) {
+            const conv_term even = conv_term_at(x, first + start, true), odd = conv_term_at(x, first + start + 1, true);
+            const conv_window a = even.window[v], b = odd.window[v];
+            const bf16 *p = even.plane, *q = odd.plane;
+            if (a.run && b.run)
+                for (int k = start; k < pairs; k += period, p += step, q += step)
+                    store_pairs(to + 32 * k, conv_pairs(conv_take_run(p, &a), conv_take_run(q, &b)));
+            else
+                for (int k = start; k < pairs; k += period, p += step, q += step)
+                    store_pairs(to + 32 * k, conv_pairs(conv_take(p, &a), conv_take(q, &b)));
+        }
+        for (int k = pairs; k < (terms + 31) / 32 * 32; k += 2) {
+            const conv_term last = conv_term_at(x, first + k, k < terms);
+            store_pairs(to + 32 * k, conv_pairs(conv_take(last.plane, last.window + v), _mm256_setzero_si256()));
+        }
+    }
+}
