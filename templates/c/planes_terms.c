@@ -1,8 +1,8 @@
 // planes_terms: terms of the sums of a convolution, as rows and panels for the matrix registers (matrix.c).
 
 //@ planes_terms()
-static inline bf16_pairs conv_pairs(__m256i even, __m256i odd) {
-    return (bf16_pairs)_mm512_cvtepu16_epi32(even) | (bf16_pairs)_mm512_cvtepu16_epi32(odd) << 16;
+static inline bf16_pairs conv_pairs(bf16_row even, bf16_row odd) {
+    return __builtin_convertvector(even, bf16_pairs) | __builtin_convertvector(odd, bf16_pairs) << 16;
 }
 
 /* What terms are made of: planes of so many elements, the windows of their taps for `count` places. Term k is tap
@@ -28,8 +28,10 @@ static inline conv_term conv_term_at(const conv_terms *x, int k, bool is_term) {
 static __attribute__((noinline)) void conv_rows(bf16 *to, const conv_terms *x, int first, int terms) {
     for (int k = 0; k < 32; k++) {
         conv_term t = conv_term_at(x, first + k, k < terms);
-        for (int v = 0; v < x->count; v += 16, to += 16)
-            _mm256_storeu_si256((__m256i *)to, conv_take(t.plane, t.window++));
+        for (int v = 0; v < x->count; v += 16, to += 16) {
+            const bf16_row row = conv_take(t.plane, t.window++);
+            memcpy(to, &row, sizeof row);
+        }
     }
 }
 
@@ -53,7 +55,7 @@ static __attribute__((noinline)) void conv_panel(bf16 *panel, int most, const co
         }
         for (int k = pairs; k < (terms + 31) / 32 * 32; k += 2) {
             const conv_term last = conv_term_at(x, first + k, k < terms);
-            store_pairs(to + 32 * k, conv_pairs(conv_take(last.plane, last.window + v), _mm256_setzero_si256()));
+            store_pairs(to + 32 * k, conv_pairs(conv_take(last.plane, last.window + v), (bf16_row){0}));
         }
     }
 }
