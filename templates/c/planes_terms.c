@@ -2,7 +2,7 @@
 
 //@ planes_terms()
 static inline bf16_pairs conv_pairs(bf16_row even, bf16_row odd) {
-    return __builtin_convertvector(even, bf16_pairs) | __builtin_convertvector(odd, bf16_pairs) << 16;
+    return (bf16_pairs)_mm512_cvtepu16_epi32((__m256i)even) | (bf16_pairs)_mm512_cvtepu16_epi32((__m256i)odd) << 16;
 }
 
 /* What terms are made of: planes of so many elements, the windows of their taps for `count` places. Term k is tap

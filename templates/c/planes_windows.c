@@ -69,10 +69,8 @@ static inline bf16_row conv_take(const bf16 *x, const conv_window *w) {
     if (w->scattered) return conv_take_scattered(x, w->at);
     const __m512i a = _mm512_maskz_loadu_epi16(w->loads[0], x + w->first[0]);
     const __m512i b = _mm512_maskz_loadu_epi16(w->loads[1], x + w->first[1]);
-    __m512i lane = {0};
-    memcpy(&lane, w->lane, sizeof w->lane);
-    const __m512i taken = _mm512_maskz_permutex2var_epi16(w->inside, a, lane, b);
-    bf16_row row;
-    memcpy(&row, &taken, sizeof row);
-    return row;
+    __m256i lane;
+    memcpy(&lane, w->lane, sizeof lane);
+    const __m512i row = _mm512_maskz_permutex2var_epi16(w->inside, a, _mm512_castsi256_si512(lane), b);
+    return (bf16_row)_mm512_castsi512_si256(row);
 }

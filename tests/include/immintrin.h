@@ -40,6 +40,20 @@ static inline __attribute__((always_inline)) __m512i _mm512_maskz_loadu_epi16(un
     return (__m512i)__builtin_ia32_loaddquhi512_mask((const short *)x, (ga_rows){0}, mask);
 }
 
+/* The lower half; as the lower half; elements of 16 bits, each in a lane of its own. */
+static inline __attribute__((always_inline)) __m256i _mm512_castsi512_si256(__m512i x) {
+    return (__m256i){x[0], x[1], x[2], x[3]};
+}
+
+static inline __attribute__((always_inline)) __m512i _mm512_castsi256_si512(__m256i x) {
+    return (__m512i){x[0], x[1], x[2], x[3]};
+}
+
+static inline __attribute__((always_inline)) __m512i _mm512_cvtepu16_epi32(__m256i x) {
+    typedef unsigned short row __attribute__((vector_size(32)));
+    return (__m512i)__builtin_convertvector((row)x, ga_lanes);
+}
+
 /* Lanes of a and b, which index counts from 0 to 63. */
 static inline __attribute__((always_inline)) __m512i _mm512_maskz_permutex2var_epi16(unsigned mask, __m512i a,
                                                                                      __m512i index, __m512i b) {

@@ -104,7 +104,8 @@ local function build(t, name, more)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)
     local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
-        "-pthread", "-I" .. folder, "-I" .. t.root .. "/tests/include", "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
+        "-pthread",
+        "-I" .. folder, "-I" .. t.root .. "/tests/include", "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
     for _, list in ipairs { machine.flags, more or {}, name == "sapphirerapids" and { "-DMATRIX" } or {},
         { t.root .. "/tests/numeric/convolutions.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" } } do
         table.move(list, 1, #list, #command + 1, command)
