@@ -84,7 +84,7 @@ static void $fn($params) {
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
-    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], some[SLICES * 32 * DEPTH];
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], rows[SLICES * 32 * DEPTH];
     _Alignas(64) float sums[TALL * WIDE];
     int at[TAPS * WIDE], to[WIDE];
     conv_window windows[(TAPS + 1) * WIDE / 16];
@@ -112,13 +112,13 @@ static void $fn($params) {
             for (int i = i0; i < i1; i += 32) {
 //% if tile.direct then
                 const bool whole = i + 32 <= i1 && K % 32 == 0;
-                const bf16 *block = whole ? a + (size_t)i * K + k : some;
+                const bf16 *block = whole ? a + (size_t)i * K + k : rows;
                 const size_t row = whole ? K : DEPTH;
-                if (!whole) matrix_part_rows(some, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
+                if (!whole) matrix_part_rows(rows, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
 //% else
-                const bf16 *block = some;
+                const bf16 *block = rows;
                 const size_t row = DEPTH;
-                matrix_part_rows(some, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
+                matrix_part_rows(rows, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
 //% end
                 for (int j = 0; j < columns; j += 32)
                     matrix_block(sums + (i - i0) * WIDE + 32 * j, 32, k > 0, block, row, panel + j * SLICES * DEPTH,
@@ -130,17 +130,17 @@ static void $fn($params) {
             const size_t plane = ((j0 / in_image * GROUPS + g) * OUT + i) * RESULTS;
             for (int j = 0; j < columns; j += 32) {
                 const float *from = sums + (i - i0) / 32 * 32 * WIDE + 32 * j + (i - i0) % 32 * 32;
-                const int some = at_most(columns - j, 32);
-                const bool neighbours = to[j + some - 1] == to[j] + some - 1;
+                const int n = at_most(columns - j, 32);
+                const bool neighbours = to[j + n - 1] == to[j] + n - 1;
                 $type apart[32], *row = neighbours ? y + plane + to[j] : apart;
 //% if adds then
-                for (int c = 0; add && !neighbours && c < some; c++) apart[c] = y[plane + to[j + c]];
+                for (int c = 0; add && !neighbours && c < n; c++) apart[c] = y[plane + to[j + c]];
 //% end
-                for (int c = 0; c < some; c++) {
+                for (int c = 0; c < n; c++) {
                     const real value = from[c]$bias;
                     $store
                 }
-                for (int c = 0; !neighbours && c < some; c++) y[plane + to[j + c]] = apart[c];
+                for (int c = 0; !neighbours && c < n; c++) y[plane + to[j + c]] = apart[c];
             }
         }
     }
@@ -242,7 +242,7 @@ static void $fn($params) {
     _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE];
     _Alignas(64) $type rows[32 * DEPTH];
 //% if not tile.direct then
-    _Alignas(64) bf16 some[SLICES * 32 * DEPTH];
+    _Alignas(64) bf16 rows_part[SLICES * 32 * DEPTH];
 //% end
     _Alignas(64) float sums[RUN > DEPTH ? TALL * WIDE : 32 * 32];
     int at[TAPS * DEPTH], from[DEPTH];
@@ -274,7 +274,7 @@ static void $fn($params) {
             for (int i = i0; i < i1; i += 32) {
                 conv_rows(rows, &terms, i, i1 - i);
 //% if not tile.direct then
-                matrix_part_rows(some, DEPTH, 32, whole, rows, DEPTH);
+                matrix_part_rows(rows_part, DEPTH, 32, whole, rows, DEPTH);
 //% end
                 for (int j = 0; j < columns; j += 32) {
                     float *block = RUN > DEPTH ? sums + (i - i0) * WIDE + 32 * j : sums;

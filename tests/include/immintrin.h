@@ -44,6 +44,43 @@ static inline __attribute__((always_inline)) __m512i _mm512_permutexvar_epi16(__
     return (__m512i)__builtin_shuffle((ga_short_lanes)x, (ga_short_lanes)index);
 }
 
+/* A bit for each negative lane. */
+static inline __attribute__((always_inline)) unsigned short _mm512_movepi32_mask(__m512i x) {
+    return (unsigned short)__builtin_ia32_cvtd2mask512((ga_lanes)x);
+}
+
+/* Elements of 16 bits where the mask has a bit, else 0. */
+typedef long long __m256i __attribute__((vector_size(32), may_alias));
+typedef short ga_row __attribute__((vector_size(32))), ga_rows __attribute__((vector_size(64)));
+
+static inline __attribute__((always_inline)) __m256i _mm256_maskz_loadu_epi16(unsigned short mask, const void *x) {
+    return (__m256i)__builtin_ia32_loaddquhi256_mask((const short *)x, (ga_row){0}, mask);
+}
+
+static inline __attribute__((always_inline)) __m512i _mm512_maskz_loadu_epi16(unsigned mask, const void *x) {
+    return (__m512i)__builtin_ia32_loaddquhi512_mask((const short *)x, (ga_rows){0}, mask);
+}
+
+/* The lower half; as the lower half; elements of 16 bits, each in a lane of its own. */
+static inline __attribute__((always_inline)) __m256i _mm512_castsi512_si256(__m512i x) {
+    return (__m256i){x[0], x[1], x[2], x[3]};
+}
+
+static inline __attribute__((always_inline)) __m512i _mm512_castsi256_si512(__m256i x) {
+    return (__m512i){x[0], x[1], x[2], x[3]};
+}
+
+static inline __attribute__((always_inline)) __m512i _mm512_cvtepu16_epi32(__m256i x) {
+    typedef unsigned short row __attribute__((vector_size(32)));
+    return (__m512i)__builtin_convertvector((row)x, ga_lanes);
+}
+
+/* Lanes of a and b, which index counts from 0 to 63. */
+static inline __attribute__((always_inline)) __m512i _mm512_maskz_permutex2var_epi16(unsigned mask, __m512i a,
+                                                                                     __m512i index, __m512i b) {
+    return (__m512i)__builtin_ia32_vpermt2varhi512_maskz((ga_rows)index, (ga_rows)a, (ga_rows)b, mask);
+}
+
 /* The matrix registers; a stride is in bytes. */
 #define _tile_loadconfig(shapes) __asm__ volatile("ldtilecfg %0" : : "m"(*(const char(*)[64])(shapes)))
 #define _tile_release() __asm__ volatile("tilerelease")

@@ -21,6 +21,7 @@ local SHAPES = {
     { 4, 32, 3, 3, 600, { 3, 3 }, { 1, 1 }, { 0, 0 }, { 1, 1 }, 1 },
     { 3, 12, 21, 19, 16, { 3, 2 }, { 3, 2 }, { 0, 1 }, { 2, 1 }, 1 },
     { 9, 16, 24, 38, 32, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 4 },   -- the last partial sum has no places
+    { 1, 4, 24, 24, 32, { 16, 16 }, { 8, 8 }, { 4, 4 }, { 1, 1 }, 1 },
     { 2, 16, 70, 5, 16, { 5, 1 }, { 4, 1 }, { 1, 0 }, { 1, 1 }, 1 },
 }
 
@@ -57,7 +58,7 @@ local function calls_of(context, number, s)
     local a, has_bias, adds = attributes(s), number % 2 == 0, number % 3 > 0
     local images = { B = s[1], C = a.channels, H = a.height, W = a.width, I = a.channels // a.groups, O = a.out,
         R = a.window[1], S = a.window[2], P = a.rows, Q = a.columns }
-    local turned, of_weight = { O = a.out, I = images.I, R = images.R, S = images.S }, nil
+    local turned = { O = a.out, I = images.I, R = images.R, S = images.S }
     local forward = function_of(context, "conv2d", a, images, not has_bias and "bias" or nil)
     local turn = function_of(context, "conv2d_turned", a, turned)
     images.N = turned.N
@@ -78,23 +79,29 @@ local function calls_of(context, number, s)
         number, number, number, number, has_bias, adds, table.concat(sizes, ", "))
 end
 
-local function all_kernels(machine, slices)
+local function read_template(name)
+    return template.load(assert(host.read("templates/" .. name)), "templates/" .. name)
+end
+
+local function head(file) return "/* " .. file .. " */\n" end
+
+-- The texts of kernels.h, calls.h and table.h for a profile and operands of f32 with so many slices, or of bf16.
+local function texts_of(machine, slices)
     local context = { ops = {}, real = "f32", half = not slices and "bf16" or nil, slices = slices, names = {},
         helpers = {}, functions = kernels.functions(), profile = machine, target = targets.get "c",
-        template = function(name) return template.load(assert(host.read("templates/" .. name)), "templates/" .. name) end }
+        template = read_template }
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
     local calls, rows, functions = {}, {}, {}
     for i, shape in ipairs(SHAPES) do calls[i], rows[i] = calls_of(context, i, shape) end
     for i, f in ipairs(context.functions.list) do functions[i] = f.text end
     functions = table.concat(functions, "\n")
-    return math_file.render(functions, context, function(file) return "/* " .. file .. " */\n" end) .. "\n" .. functions,
-        table.concat(calls), table.concat(rows)
+    return math_file.render(functions, context, head) .. "\n" .. functions, table.concat(calls), table.concat(rows)
 end
 
 -- The program for a profile; slices: of operands of f32, nil: they are bf16; more: further arguments of the compiler.
 local function build(t, name, slices, more)
     local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
-    local functions, calls, rows = all_kernels(machine, slices)
+    local functions, calls, rows = texts_of(machine, slices)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)

@@ -1,7 +1,7 @@
-/* convolutions.c: convolutions of bf16, with F32 of f32, and both gradients against plain sums in double. Built in a folder with kernels.h,
- * calls.h and table.h, which test_convolutions.lua writes. Whole numbers, whose sums are exact in f32, must come out
- * exactly; of fractions a sum of n terms in f32 may be off by n / 2^24 of the sum of their absolute values, and a stored
- * bf16 by 2^-8 of its value. Prints a hash of all results. usage: convolutions THREADS */
+/* convolutions.c: convolutions of bf16, with F32 of f32, and both gradients against plain sums in double. Built in a
+ * folder with kernels.h, calls.h and table.h, which test_convolutions.lua writes. Whole numbers, whose sums are exact in
+ * f32, must come out exactly; of fractions a sum of n terms in f32 may be off by n / 2^24 of the sum of their absolute
+ * values, and a stored bf16 by 2^-8 of its value. Prints a hash of all results. usage: convolutions THREADS */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

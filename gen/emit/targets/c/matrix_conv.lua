@@ -15,10 +15,16 @@ local WIDE, WIDE_MIN = 128, 64
 local TALL, TALL_MIN = 512, 128
 local DEPTH = 384           -- terms, of one slice: 32 rows of the weight take 24 KiB
 local PLACES = 512          -- terms of a gradient, of one slice: the capacity in templates/c/planes.c
-local PANEL = 1 << 18    -- elements of a panel of the weight's gradient: 512 KiB
-local SUMS = 1 << 16     -- elements of the sums that it keeps from chunk to chunk: 256 KiB
+local LOCATED = 16384       -- places times taps whose elements are known at once: 64 KiB, and as much for windows
+local PANEL = 3 << 16       -- elements of a panel of the weight's gradient: 384 KiB
+local SUMS = 1 << 16        -- elements of the sums that it keeps from chunk to chunk: 256 KiB
 
 local function ceil(a, b) return (a + b - 1) // b end
+
+-- Places of a panel, at most.
+local function most_places(shape, most)
+    return math.max(BLOCK, math.min(most, LOCATED // shape.taps // BLOCK * BLOCK))
+end
 
 --- The slices of the operands of a convolution in blocks, nil of another; shape: of emit/kernels/conv.lua. Groups with
 --- few channels are no blocks, as 32 rows and 32 terms would be mostly zeros.
@@ -32,7 +38,7 @@ end
 --- The sizes of a product over planes; places: of each part of the result, in all images.
 ---   direct, registers    whether rows of the weight are read where they are; whether matrix registers multiply
 function matrix_conv.product(kernel, shape, places, slices)
-    local tall, wide = matrix.side(shape.out, TALL), WIDE
+    local tall, wide = matrix.side(shape.out, TALL), most_places(shape, WIDE)
     local function tiles()
         local n = 0
         for _, of_part in ipairs(places) do n = n + shape.groups * ceil(shape.out, tall) * ceil(of_part, wide) end
@@ -51,7 +57,7 @@ end
 ---   rows    the array that blocks of A are read from
 function matrix_conv.gradient(kernel, shape, partials, slices)
     local K, run = shape.channels * shape.taps, ceil(shape.B * shape.rows * shape.columns, partials)
-    local depth = matrix.side(run, PLACES // slices // BLOCK * BLOCK)
+    local depth = matrix.side(run, most_places(shape, PLACES // slices))
     run = ceil(run, depth) * depth
     local wide = matrix.side(shape.out, PANEL // slices // depth)
     local tall = matrix.side(K, run > depth and math.max(BLOCK, SUMS // wide) or K)
@@ -59,7 +65,7 @@ function matrix_conv.gradient(kernel, shape, partials, slices)
         tall = matrix.side(K, math.max(TALL_MIN, tall // 2))
     end
     return { tall = tall, wide = wide, depth = depth, run = run, direct = slices == 1,
-        rows = text.ident(slices == 1 and "rows" or "some"), registers = matrix.has_registers(kernel) }
+        rows = text.ident(slices == 1 and "rows" or "rows_part"), registers = matrix.has_registers(kernel) }
 end
 
 return matrix_conv

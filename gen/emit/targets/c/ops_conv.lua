@@ -85,7 +85,10 @@ end
 local function set_blocks(entry, name)
     entry.blocks = { name, name .. "_matrix" }
     entry.block = function(kernel) return entry.blocks[kernel.matrix and 2 or 1] end
-    entry.helper = function(_, kernel) return kernel.matrix and "planes planes_windows:half" or "planes planes_gather:half" end
+    entry.helper = function(_, kernel)
+        if not kernel.matrix then return "planes planes_gather:half" end
+        return "planes " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
+    end
 end
 
 -- Sets the entries of convolution ops in the target's table.
