@@ -6,7 +6,7 @@ local sides = {}
 -- Updates that are measured in a run at least.
 local LEAST = 3
 
--- What glibc needs to keep the memory that a program has given back: PyTorch is slower without.
+-- Variables with which glibc keeps the memory that a program gives back: PyTorch is slower without them.
 local MALLOC = { "MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296", "MALLOC_TOP_PAD_=268435456" }
 
 local function last_line(text) return text:match("([^\n]*)\n*$") end

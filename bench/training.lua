@@ -84,13 +84,13 @@ local function options()
     return o
 end
 
--- The program that measures the greatest rates of this machine (bench/rates.c), compiled once.
+-- The program that measures the greatest rates of this machine (templates/calibrate/rates.c), compiled once.
 local function rates_program(o)
     local program = o.out .. "/rates-" .. o.profile
-    local command = { host.environment "CC" or "cc", "-O3", "-pthread", "-o", program, "bench/rates.c" }
+    local command = { host.environment "CC" or "cc", "-O3", "-pthread", "-o", program, "templates/calibrate/rates.c" }
     local flags = profile.get(o.profile).flags
     local compiled = assert(measured(table.move(flags, 1, #flags, #command + 1, command)))
-    if compiled.status ~= 0 then fail("bench/rates.c: %s", compiled.err) end
+    if compiled.status ~= 0 then fail("templates/calibrate/rates.c: %s", compiled.err) end
     return program
 end
 

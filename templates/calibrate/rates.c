@@ -1,5 +1,5 @@
 /* rates.c: the greatest rates of this machine with a number of threads. Each line of the output is "NAME RATE", in FLOP
- * or bytes per second of all threads together, the best of a few short tries:
+ * or bytes per second of all threads together: the best of many tries, so short that other processes miss some.
  *
  *   f32      multiply-adds in registers
  *   bf16     products on matrix registers (AMX), else by vdpbf16ps; absent where the compiler's flags have neither
@@ -27,7 +27,7 @@ enum { VECTOR = 32, CHAINS = 12 };
 #else
 enum { VECTOR = 16, CHAINS = 12 };
 #endif
-enum { LANES = VECTOR / 4, TRIES = 7, MOST_THREADS = 1024 };
+enum { LANES = VECTOR / 4, TRIES = 300, MEMORY_TRIES = 9, MOST_THREADS = 1024 };
 
 static const size_t MEMORY_BYTES = 256 << 20, CACHE_BYTES = 512 << 10;
 
@@ -41,7 +41,7 @@ typedef struct worker {
     float *values;
     double done, best; /* of a try, in a second over all threads; only the first worker's is used */
     struct worker *all;
-    int count;
+    int count, tries;
     float used; /* results, so that they are computed */
 } worker;
 
@@ -52,7 +52,7 @@ static double now(void) {
 }
 
 static double multiply_adds(worker *w) {
-    enum { ROUNDS = 500000 };
+    enum { ROUNDS = 20000 };
     vec sum[CHAINS];
     vec factor = (vec){0} + 0.999f, term = (vec){0} + 0.001f;
     for (int i = 0; i < CHAINS; i++) sum[i] = (vec){0} + (float)i;
@@ -66,7 +66,7 @@ static double multiply_adds(worker *w) {
 
 #if defined __AMX_BF16__
 static double products(worker *w) {
-    enum { ROUNDS = 100000, OF_ROUND = 4 * 2 * 16 * 16 * 32 };
+    enum { ROUNDS = 5000, OF_ROUND = 4 * 2 * 16 * 16 * 32 };
     static const struct {
         uint8_t palette, first_row, zero[14];
         uint16_t row_bytes[16];
@@ -95,7 +95,7 @@ static double products(worker *w) {
 }
 #elif defined __AVX512BF16__
 static double products(worker *w) {
-    enum { ROUNDS = 500000 };
+    enum { ROUNDS = 20000 };
     __m512 sum[CHAINS];
     const __m512bh factor = (__m512bh)_mm512_set1_epi32(0x3f803f80);
     for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
@@ -109,7 +109,7 @@ static double products(worker *w) {
 #endif
 
 static double sweeps(worker *w) {
-    const size_t n = w->bytes / sizeof(vec), times = 1 + (64 << 20) / w->bytes;
+    const size_t n = w->bytes / sizeof(vec), times = 1 + (8 << 20) / w->bytes;
     vec *values = (vec *)w->values;
     const vec factor = (vec){0} + 0.999f;
     for (size_t k = 0; k < times; k++) {
@@ -122,7 +122,7 @@ static double sweeps(worker *w) {
 
 static void *run(void *argument) {
     worker *w = argument;
-    for (int try = 0; try < TRIES; try++) {
+    for (int try = 0; try < w->tries; try++) {
         pthread_barrier_wait(w->together);
         const double from = now();
         w->done = w->work(w);
@@ -137,13 +137,14 @@ static void *run(void *argument) {
 }
 
 /* Prints the rate of `work`; each thread has so many bytes of its own, or none. */
-static void measure(const char *name, int threads, double (*work)(worker *), size_t bytes) {
+static void measure(const char *name, int threads, double (*work)(worker *), size_t bytes, int tries) {
     static worker all[MOST_THREADS];
     pthread_barrier_t together;
     pthread_barrier_init(&together, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
         const size_t whole = bytes / VECTOR * VECTOR;
-        all[i] = (worker){.together = &together, .work = work, .bytes = whole, .all = all, .count = threads};
+        all[i] = (worker){.together = &together, .work = work, .bytes = whole, .all = all, .count = threads,
+                          .tries = tries};
         if (whole && !(all[i].values = aligned_alloc(VECTOR, whole))) {
             fprintf(stderr, "rates: not enough memory\n");
             exit(3);
@@ -168,7 +169,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: rates THREADS, expected 1 to %d\n", MOST_THREADS);
         return 1;
     }
-    measure("f32", threads, multiply_adds, 0);
+    measure("f32", threads, multiply_adds, 0, TRIES);
 #if defined __AMX_BF16__
     enum { ASK = 0x1023, TILES = 18 }; /* ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of asm/prctl.h */
     if (syscall(SYS_arch_prctl, ASK, TILES) != 0) {
@@ -177,9 +178,9 @@ int main(int argc, char **argv) {
     }
 #endif
 #if defined __AMX_BF16__ || defined __AVX512BF16__
-    measure("bf16", threads, products, 0);
+    measure("bf16", threads, products, 0, TRIES);
 #endif
-    measure("memory", threads, sweeps, MEMORY_BYTES / (size_t)threads);
-    measure("cache", threads, sweeps, CACHE_BYTES);
+    measure("memory", threads, sweeps, MEMORY_BYTES / (size_t)threads, MEMORY_TRIES);
+    measure("cache", threads, sweeps, CACHE_BYTES, TRIES);
     return 0;
 }
