@@ -181,9 +181,9 @@ commands.list = {
         doc = "what is installed and what is missing; --calibrate measures this machine", example = "gagen doctor",
         details = "--calibrate measures the rates of this machine for a profile, its own or --march: FLOP in f32 and "
             .. "bf16, memory, a cache, a call, and the shares that kernels of two small programs reach, with one "
-            .. "thread and with all cores. They take about a minute, lie in the cache folder, one file for each machine and "
-            .. "profile, and give the times that plan and profile print; no program depends on them. Measure on a "
-            .. "quiet machine: other processes make the rates lower." },
+            .. "thread and with all cores. They take about a minute, lie in the cache folder, one file for each "
+            .. "machine and profile, and give the times that plan and profile print; no program depends on them. "
+            .. "Measure on a quiet machine: other processes make the rates lower." },
     { name = "version", arguments = {}, options = {},
         doc = "version of gagen and of Lua", example = "gagen version" },
 }
