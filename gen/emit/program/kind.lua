@@ -2,7 +2,8 @@
 -- and updates.
 local kind = {}
 
-local FUNCTIONS = { exp = true, log = true, tanh = true, erf = true, sin = true, cos = true, log1p = true, expm1 = true }
+local FUNCTIONS = { exp = true, log = true, tanh = true, erf = true, sin = true, cos = true, log1p = true,
+    expm1 = true }
 
 local function has_function(e)
     if FUNCTIONS[e.op] then return true end
