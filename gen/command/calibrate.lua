@@ -75,12 +75,14 @@ local function rates_of(binary, threads)
     return rates
 end
 
--- The shortest microseconds of a call of each kernel that runs, over some runs.
-local function shortest(folder, threads)
-    local us = ordered.map()
+-- The shortest microseconds of each kernel that runs, over some runs: of a call; of a function of the boundary, of all
+-- its calls in an update, as the plan has them.
+local function shortest(p, threads)
+    local us, at_boundary = ordered.map(), {}
+    for _, kernel in ipairs(p.facts.kernels) do at_boundary[kernel.name] = kernel.role == "boundary" end
     for _ = 1, RUNS do
-        for _, row in ipairs(measured.measure(folder, threads, { "--cycles", tostring(CYCLES), "--overfit", "2" })) do
-            local now = row.ms * 1e3 / row.calls
+        for _, row in ipairs(measured.measure(p.folder, threads, { "--cycles", tostring(CYCLES), "--overfit", "2" })) do
+            local now = at_boundary[row.name] and row.ms * 1e3 / CYCLES or row.least
             us:set(row.name, math.min(us:get(row.name) or now, now))
         end
     end
@@ -126,7 +128,7 @@ local function set_of(programs, binary, threads)
         local points, kinds = ordered.map(), {}
         for _, p in ipairs(programs) do
             if p.precision == precision then
-                local least = add_points(points, p.facts, shortest(p.folder, threads), set.rates)
+                local least = add_points(points, p.facts, shortest(p, threads), set.rates)
                 set.call_us = math.min(set.call_us, least or math.huge)
             end
         end

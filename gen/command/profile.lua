@@ -13,8 +13,8 @@ local USUAL = { "--cycles", "10", "--overfit", "1" }
 -- Kernels below this share of the time are no part of the error.
 local LEAST_SHARE = 0.01
 
---- Runs the train-probe in `folder` with these threads and further words. Returns { name, calls, ms, at } of each
---- kernel, the longest first.
+--- Runs the train-probe in `folder` with these threads and further words. Returns { name, calls, ms, at, least =
+--- microseconds of the shortest call } of each kernel, the longest first.
 function profile.measure(folder, threads, words)
     local command = { host.absolute(folder .. "/train-probe"), "--profile", "--quiet", "--threads", tostring(threads),
         quiet = true }
@@ -24,8 +24,12 @@ function profile.measure(folder, threads, words)
     end
     local list = {}
     for line in said:gmatch("[^\n]+") do
-        local name, calls, ms, at = line:match("^([%w_]+) +(%d+) +([%d.]+) +[%d.]+ +%S+ +%S+  (.*)$")
-        if name then list[#list + 1] = { name = name, calls = tonumber(calls), ms = tonumber(ms), at = at } end
+        local name, calls, ms, least, at =
+            line:match("^([%w_]+) +(%d+) +([%d.]+) +[%d.]+ +%S+ +%S+ +([%d.]+)  (.*)$")
+        if name then
+            list[#list + 1] = { name = name, calls = tonumber(calls), ms = tonumber(ms), least = tonumber(least),
+                at = at }
+        end
     end
     return list
 end
@@ -38,11 +42,19 @@ end
 
 -- Sets of each row the share of the time, the predicted milliseconds and their error. Returns the total, the sum of the
 -- predicted ones and the median error of the kernels that count.
-local function compare(rows, us_of)
-    local total, sum, errors = 0, 0, {}
-    for _, row in ipairs(rows) do total = total + row.ms end
+local function compare(rows, kernels, us)
+    local total, sum, errors, place, cycles = 0, 0, {}, {}, 0
+    for i, kernel in ipairs(kernels) do place[kernel.name] = i end
     for _, row in ipairs(rows) do
-        row.share, row.predicted = row.ms / total, row.calls * us_of[row.name] / 1e3
+        local kernel = kernels[place[row.name]]
+        total = total + row.ms
+        if kernel.role == "forward" then cycles = row.calls / kernel.calls end
+    end
+    for _, row in ipairs(rows) do
+        local i = place[row.name]
+        -- in the plan a function of the boundary is one call, with all that it does in an update
+        local calls = kernels[i].role == "boundary" and cycles * kernels[i].calls or row.calls
+        row.share, row.predicted = row.ms / total, calls * us[i] / 1e3
         row.error = row.predicted / row.ms - 1
         sum = sum + row.predicted
         if row.share >= LEAST_SHARE then errors[#errors + 1] = math.abs(row.error) end
@@ -55,9 +67,7 @@ local COLUMNS = { { name = true, least = 18 }, { right = true, least = 8 }, { ri
 
 --- The table of measured rows beside `prediction` (calibration.times) of the kernels of a plan.
 function profile.text(facts, prediction, rows, width)
-    local us_of = {}
-    for i, kernel in ipairs(facts.kernels) do us_of[kernel.name] = prediction.us[i] end
-    local total, sum, middle = compare(rows, us_of)
+    local total, sum, middle = compare(rows, facts.kernels, prediction.us)
     local cells = ordered.collect(rows, function(row)
         return { row.name, text.commas(row.calls), ("%.3f"):format(row.ms), ("%.1f"):format(100 * row.share),
             ("%.3f"):format(row.predicted), ("%+.0f %%"):format(100 * row.error), row.at }

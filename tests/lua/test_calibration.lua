@@ -95,8 +95,9 @@ return {
         local total, all, errors = 0, 0, {}
         for name, calls, ms, share, predicted, error in
             result.out:gmatch("\n([%w_]+) +([%d,]+) +([%d.]+) +([%d.]+) +([%d.]+) +([+-]%d+) %%") do
-            t.near(tonumber(predicted), tonumber(calls), 1e-9)
-            total, all = total + tonumber(ms), all + tonumber(calls)
+            local at_boundary = name == "update_all" or name == "gradient_partials"
+            t.near(tonumber(predicted), at_boundary and 3 or tonumber(calls), 1e-9)
+            total, all = total + tonumber(ms), all + tonumber(predicted)
             if tonumber(share) > 1.05 then errors[#errors + 1] = math.abs(tonumber(error)) end
             if name == "fc1_forward" then t.equal(calls, "6") end
         end
@@ -106,7 +107,8 @@ return {
         t.near(tonumber(measured), total, 0.02)
         t.near(tonumber(sum), all, 1e-9)
         table.sort(errors)
-        local middle = tonumber((t.match(result.out, "\nmedian error of the kernels above 1 %% of the time: (%d+) %%\n$")))
+        local middle = tonumber((t.match(result.out,
+            "\nmedian error of the kernels above 1 %% of the time: (%d+) %%\n$")))
         assert(middle >= errors[1] and middle <= errors[#errors], "median error")
     end },
     { "doctor --calibrate: efficiencies of kernels whose times are known", function(t)
@@ -120,8 +122,8 @@ echo f32 1e11
 echo memory 1e10
 echo cache 5e10" > "$to" ;;
 *train-probe.new) echo "#!/bin/sh
-echo 'update_all       30    300.000   90.0   4.05   7.55  spec.lua:1'
-echo 'tally            60      0.030   10.0   4.05   7.55  spec.lua:1'" > "$to" ;;
+echo 'update_all       30     40.000   90.0   4.05   7.55   9.000  spec.lua:1'
+echo 'tally            60      0.030   10.0   4.05   7.55   0.400  spec.lua:1'" > "$to" ;;
 *) [ -z "$to" ] || : > "$to"; echo "a compiler" ;;
 esac
 [ -z "$to" ] || chmod +x "$to"
@@ -133,8 +135,9 @@ esac
         local path = t.match(result.err, "wrote (%S+)\n")
         local found = host.parse_json(host.read(path))
         local set = found.sets[1]
-        t.equal({ found.profile, set.threads, set.rates }, { "generic", 1, { f32 = 1e11, memory = 1e10, cache = 5e10 } })
-        t.near(set.call_us, 0.5, 1e-9)
+        t.equal({ found.profile, set.threads, set.rates },
+            { "generic", 1, { f32 = 1e11, memory = 1e10, cache = 5e10 } })
+        t.near(set.call_us, 0.4, 1e-9)
         t.write(folder .. "/data/tokens.bin", ("\1\0"):rep(2049))
         local plan = host.parse_json(gagen(t, { "plan", "templates/calibrate/tokens.lua", "--json" },
             "GAGEN_DATA=" .. folder .. "/data").out)
