@@ -3,6 +3,7 @@
 # make docs      docs/COMMANDS.md; in out: the manual page, completions, annotations for editors
 # make install   to PREFIX (/usr/local) below DESTDIR; make uninstall removes the same files
 # make dist      out/gagen-VERSION.tar.gz: the sources that git tracks
+# make bench     times of updates beside PyTorch's and llm.c's (bench/training.lua)
 # make clean     removes gagen and what it was built from; programs in out stay
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
@@ -84,7 +85,7 @@ include tests/faults/build.mk
 NUMERIC := $(call object,tests/numeric/main.c tests/numeric/differences.c)
 $(NUMERIC): INCLUDES += -I.
 
-for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device
+for-test for-test-all: $(GAGEN) $(BUILD)/tests/run $(BUILD)/bench/host $(CRASH_BIN) $(FAULTS) $(NUMERIC) $(call object,$(ENGINES)) device
 
 # all of them in one process more than JOBS says, since tests also wait; those of a PATTERN in one
 run-test: for-test
@@ -171,11 +172,21 @@ gpu-check:
 same-bits:
 	$(Q)tests/bits/same-bits $(if $(PATTERN),--pattern '$(PATTERN)') $(COMMIT)
 
+# times of updates beside those of PyTorch and llm.c: bench/training.lua has the options
+$(BUILD)/bench/host: $(call object,bench/host.c) $(BUILD)/libgagen.a $(BUILD)/libruntime.a
+	@mkdir -p $(@D); echo "LD $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+OUT ?= out/bench
+bench: $(GAGEN) $(BUILD)/bench/host
+	$(Q)$(BUILD)/bench/host bench/data.lua $(OUT)/data
+	$(Q)GAGEN=$(GAGEN) OUT=$(OUT) $(BUILD)/bench/host bench/training.lua
+
 clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: mutants same-bits bench all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

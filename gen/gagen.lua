@@ -49,6 +49,11 @@ function COMMANDS.run(o)
     return launch.start(folder, o, c)
 end
 
+function COMMANDS.profile(o)
+    local folder, facts = generate(o, require "command.run".build_probe)
+    return require "command.profile".run(folder, facts, o)
+end
+
 function COMMANDS.fit(o)
     if not o.lr then diag.fail("gagen", "fit: --lr is missing, expected gagen fit SPEC --lr", {}) end
     return require "command.rate_test".run(o)
@@ -74,7 +79,8 @@ function COMMANDS.plan(o)
         return 0
     end
     local width = columns.of(1)
-    io.write(colour.headings(plan.text(facts, width) .. (o.why and plan.decisions(g, width) or ""), 1))
+    local prediction = require "emit.program.calibration".times(facts)
+    io.write(colour.headings(plan.text(facts, prediction, width) .. (o.why and plan.decisions(g, width) or ""), 1))
     return 0
 end
 
@@ -128,7 +134,11 @@ function COMMANDS.list(o)
     return 0
 end
 
-function COMMANDS.doctor() return require "emit.program.doctor".run() end
+function COMMANDS.doctor(o)
+    if o.march and not o.calibrate then diag.fail("gagen", "doctor: --march needs --calibrate", {}) end
+    if o.calibrate then require "command.calibrate" (o.march) end
+    return require "emit.program.doctor".run()
+end
 
 function COMMANDS.help(o)
     local word, made = o.arguments[1], nil

@@ -64,6 +64,7 @@ commands.options = {
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
     { name = "--force", key = "force",
         doc = "overwrite edited files, keeping a copy of each; write into a folder with files of others" },
+    { name = "--calibrate", key = "calibrate", doc = "measure the rates that times are predicted from" },
     { name = "--lr", key = "lr", doc = "fit the learning rate" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
@@ -99,6 +100,13 @@ commands.list = {
             .. "start again after status 3 or a signal, from the newest checkpoint of the run if there is one. "
             .. "--hosts a:2,b:2 goes to mpirun; the folder of the program must be on each host, at the same path. "
             .. "run.sh and job.sbatch in that folder start the ranks without gagen." },
+    { name = "profile", arguments = { "SPEC" }, rest = "OPTIONS", options = with("-o", "--force"),
+        doc = "write, build and run train-probe: the time of each kernel beside the predicted one",
+        example = "gagen profile specs/digits_mlp.lua -- --cycles 20",
+        details = "OPTIONS go to train-probe; without them it runs 10 updates on one micro-batch and keeps no "
+            .. "checkpoint. Times are sums over all calls, with the threads that --threads says, else as many as the "
+            .. "work keeps busy here. Predicted times come from the rates that doctor --calibrate has measured, else "
+            .. "from coarse ones of the profile; the last line says which, and how far they are off." },
     { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
         doc = "read and check only; --equiv proves that accumulation is exact",
         example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",
@@ -169,8 +177,13 @@ commands.list = {
     { name = "help", arguments = { "[WORD]" },
         options = { "--man", "--markdown", "--annotations", "--completion" },
         doc = "this list, a command, or anything that list shows", example = "gagen help plan" },
-    { name = "doctor", arguments = {}, options = {},
-        doc = "what is installed and what is missing", example = "gagen doctor" },
+    { name = "doctor", arguments = {}, options = { "--calibrate", "--march" },
+        doc = "what is installed and what is missing; --calibrate measures this machine", example = "gagen doctor",
+        details = "--calibrate measures the rates of this machine for a profile, its own or --march: FLOP in f32 and "
+            .. "bf16, memory, a cache, a call, and the shares that kernels of two small programs reach, with one "
+            .. "thread and with all cores. They take about a minute, lie in the cache folder, one file for each "
+            .. "machine and profile, and give the times that plan and profile print; no program depends on them. "
+            .. "Measure on a quiet machine: other processes make the rates lower." },
     { name = "version", arguments = {}, options = {},
         doc = "version of gagen and of Lua", example = "gagen version" },
 }
@@ -183,9 +196,10 @@ commands.exit = {
 commands.environment = {
     { "GAGEN_DATA", "folder of data files, searched before the folder data beside the spec" },
     { "CC, CFLAGS, LDFLAGS", "compiler and flags with which make builds a program" },
-    { "XDG_CACHE_HOME", "its folder gagen keeps compiled runtimes of `run` and `check --equiv`; default ~/.cache" },
+    { "XDG_CACHE_HOME", "its folder gagen keeps compiled runtimes of `run` and `check --equiv`, and the "
+        .. "rates of `doctor --calibrate`; default ~/.cache" },
     { "NO_COLOR", "any text but an empty one: no colours on a terminal, as with TERM=dumb" },
-    { "TMPDIR", "folder in which check --equiv builds its programs; default /tmp" },
+    { "TMPDIR", "folder in which check --equiv and doctor --calibrate build their programs; default /tmp" },
 }
 
 --- The command of this name, or nil.

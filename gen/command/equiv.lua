@@ -10,6 +10,7 @@ local batchnorm = require "spec.batchnorm"
 local columns = require "base.columns"
 local compile = require "command.compile"
 local diag = require "base.diag"
+local in_temporary = require "command.temporary"
 local kept_runtime = require "command.kept_runtime"
 local literal = require "base.literal"
 local ordered = require "base.ordered"
@@ -161,13 +162,6 @@ local function compare_all(programs)
     end
 end
 
--- Removes a file or a folder with its contents; links are removed, not followed.
-local function remove(path)
-    if host.remove(path) ~= nil then return end
-    for _, name in ipairs(host.list(path) or {}) do remove(path .. "/" .. name) end
-    host.remove(path)
-end
-
 -- The parts of the spec that make the result depend on A by definition.
 local function reasons(g, c)
     local list = setmetatable({}, { array = true })
@@ -239,10 +233,8 @@ function equiv.run(o, list, g, c, work)
                 .. "not divide"):format(cycle, c.accumulate, c.batch, a), {})
         end
     end
-    local temporary, message = host.temporary()
-    if not temporary then diag.fail("--equiv", message, { kind = "environment" }) end
     local rows, cycles = extent(list, g, c, work)
-    local done, result = xpcall(function()
+    local result = in_temporary("--equiv", function(temporary)
         local programs = ordered.collect(list, function(a)
             return write(o.spec, o, c, temporary, rows // a, a)
         end)
@@ -250,9 +242,7 @@ function equiv.run(o, list, g, c, work)
         for _, p in ipairs(programs) do train(p, cycles) end
         compare_all(programs)
         return facts(programs, o.spec, c, cycles, rows)
-    end, function(problem) return diag.is(problem) and problem or debug.traceback(problem) end)
-    remove(temporary)
-    if not done then error(result, 0) end
+    end)
     result.notes = reasons(g, c)
     io.write(o.json and host.json(result) .. "\n" or columns.wrapped(report(result), columns.of(1)))
     return result.equal

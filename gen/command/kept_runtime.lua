@@ -1,14 +1,9 @@
 -- kept_runtime: the runtime of programs as one object. A compiler takes longer for the runtime than for a program, and
 -- many programs have the same: the object is kept in the user's cache folder, by the content of all that it is made
 -- from. A program's own `make` knows nothing of it.
-local kept_runtime = {}
+local cache = require "base.cache"
 
--- A path that make reads as one word, or nil.
-local function cache_folder()
-    local base, home = host.environment "XDG_CACHE_HOME", host.environment "HOME"
-    base = base and base:match("^/") and base or home and home .. "/.cache"
-    return base and base:match("^/[%w/._+-]*$") and base .. "/gagen"
-end
+local kept_runtime = {}
 
 -- The name of the object: a hash of the runtime's files, of the compiler and of all that it is told.
 local function object_name(files, flags, cflags)
@@ -30,8 +25,8 @@ local KEEP = 'new=$(mktemp "$2/.new-XXXXXX") && cp "$1" "$new" && mv -f "$new" "
 --- Where the runtime of a program is kept, or nil where none can be. files: those of the program; flags: the
 --- compiler's, of the spec; cflags: CFLAGS of make, those of the environment if nil.
 function kept_runtime.path(files, flags, cflags)
-    local cache, name = cache_folder(), object_name(files, flags, cflags or host.environment "CFLAGS" or "")
-    return cache and name and host.folder(cache) and cache .. "/" .. name or nil
+    local folder, name = cache.folder(), object_name(files, flags, cflags or host.environment "CFLAGS" or "")
+    return folder and name and host.folder(folder) and folder .. "/" .. name or nil
 end
 
 --- Makes the runtime at `path`, which kept_runtime.path gave for the program in `folder`, if it is not there. Returns
@@ -41,9 +36,9 @@ function kept_runtime.make(path, folder, cflags)
     local make = { "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", folder, "runtime.o",
         quiet = true } -- nothing else may tell the compiler what the name does not know
     if cflags then make[#make + 1] = "CFLAGS=" .. cflags end
-    local cache, name = path:match("^(.*)/([^/]*)$")
+    local kept, name = path:match("^(.*)/([^/]*)$")
     local made = host.run(make) == 0
-        and host.run { "sh", "-c", KEEP, "keep", folder .. "/runtime.o", cache, name, quiet = true } == 0
+        and host.run { "sh", "-c", KEEP, "keep", folder .. "/runtime.o", kept, name, quiet = true } == 0
     host.remove(folder .. "/runtime.o")
     return made and path or nil
 end

@@ -91,7 +91,8 @@ static int collect(stream s[2], double deadline) {
 
 static double seconds(struct timeval t) { return (double)t.tv_sec + 1e-6 * (double)t.tv_usec; }
 
-/* Waits for the process; kills its group at the deadline (0: no deadline). Sets status, timed_out, cpu_seconds. */
+/* Waits for the process; kills its group at the deadline (0: no deadline). Sets status, timed_out,
+ * cpu_seconds, peak_bytes. */
 static void await(pid_t child, double deadline, ga_outcome *o) {
     int status = 0;
     struct rusage used = { 0 };
@@ -108,6 +109,7 @@ static void await(pid_t child, double deadline, ga_outcome *o) {
     }
     o->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     o->cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
+    o->peak_bytes = 1024.0 * (double)used.ru_maxrss;
 }
 
 static void close_pair(int ends[2]) {

@@ -16,6 +16,7 @@ typedef struct {
     int status; /* exit status, 128 + n after signal n */
     int timed_out;
     double cpu_seconds; /* processor time of the command and of the children that it waited for */
+    double peak_bytes;  /* the most memory that one of them had at a time */
     char *out, *err; /* captured, each ends with a zero byte; NULL if not */
     size_t out_size, err_size;
 } ga_outcome;

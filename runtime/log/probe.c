@@ -12,7 +12,7 @@
 
 typedef struct ga_probe_use {
     int64_t calls;
-    double seconds;
+    double seconds, least; /* of all calls, of the shortest one */
 } ga_probe_use;
 
 struct ga_probe {
@@ -99,8 +99,10 @@ void ga_probe_begin(ga_probe *p) {
 
 void ga_probe_end(ga_probe *p, int kernel) {
     if (!p || !p->c.profile) return;
-    p->use[kernel].seconds += ga_clock() - p->begun;
-    p->use[kernel].calls++;
+    ga_probe_use *u = &p->use[kernel];
+    const double seconds = ga_clock() - p->begun;
+    if (u->calls++ == 0 || seconds < u->least) u->least = seconds;
+    u->seconds += seconds;
 }
 
 bool ga_probe_wants(const ga_probe *p) {
@@ -164,14 +166,15 @@ void ga_probe_report(const ga_probe *p) {
         if (p->use[i].calls > 0 && n > width) width = n;
         total += p->use[i].seconds;
     }
-    printf("%-*s %10s %10s %6s %9s %9s  %s\n", width, "kernel", "calls", "ms", "%", "GFLOP/s", "GB/s",
-           "from");
+    printf("%-*s %10s %10s %6s %9s %9s %10s  %s\n", width, "kernel", "calls", "ms", "%", "GFLOP/s", "GB/s",
+           "least us", "from");
     for (int i = next_longest(p, -1); i >= 0; i = next_longest(p, i)) {
         const ga_probe_kernel *k = &p->c.kernels[i];
         const ga_probe_use *u = &p->use[i];
         const double per_second = u->seconds > 0 ? (double)u->calls / u->seconds : 0;
-        printf("%-*s %10lld %10.3f %6.1f %9.3g %9.3g  %s\n", width, k->name, (long long)u->calls,
+        printf("%-*s %10lld %10.3f %6.1f %9.3g %9.3g %10.3f  %s\n", width, k->name, (long long)u->calls,
                1e3 * u->seconds, total > 0 ? 100 * u->seconds / total : 0,
-               1e-9 * k->flops * per_second, 1e-9 * k->bytes * per_second, k->at);
+               1e-9 * k->flops * per_second, 1e-9 * k->bytes * per_second, 1e6 * u->least,
+               k->at);
     }
 }

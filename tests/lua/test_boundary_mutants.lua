@@ -5,7 +5,7 @@ local mutants = dofile "tests/mutants/boundary.lua"
 -- A copy of the repository with its build, without programs; returns its folder.
 local function copy(t)
     local folder = t.root .. "/" .. t.temp() .. "/copy"
-    local result = t.shell(("mkdir -p %s/out && cp -a Makefile gen templates runtime specs tests tools docs %s && "
+    local result = t.shell(("mkdir -p %s/out && cp -a Makefile gen templates runtime specs tests tools docs bench %s && "
         .. "tar -C %s --exclude=./tests/worker* --exclude=./tests/store --exclude=./tests/tmp -cf - . | tar -C %s/out -xf - "
         .. "--one-top-level=.build"):format(folder, folder, t.build, folder))
     t.equal(result.status, 0, result.err)

@@ -1,4 +1,5 @@
 -- doctor: what this machine has for building and running programs.
+local calibration = require "emit.program.calibration"
 local columns = require "base.columns"
 local profile = require "emit.program.profile"
 
@@ -27,6 +28,20 @@ local function library(pattern)
     end
 end
 
+-- The rates that were measured for a profile, in a line for each number of threads, and their date; nil: none were.
+local function rates_of(name)
+    local found = calibration.read(name)
+    if not found then return nil end
+    local list = {}
+    for i, set in ipairs(found.sets) do
+        local r = set.rates
+        list[i] = ("%d thread%s: %.4g GFLOP/s f32%s, memory %.3g GB/s, cache %.3g GB/s, a call %.2g us"):format(
+            set.threads, set.threads > 1 and "s" or "", r.f32 / 1e9,
+            r.bf16 and (", %.4g bf16"):format(r.bf16 / 1e9) or "", r.memory / 1e9, r.cache / 1e9, set.call_us)
+    end
+    return list, found.date
+end
+
 --- Prints one line per thing; returns 0, or 3 if programs cannot be built here.
 function doctor.run()
     local failures, warnings, width = 0, 0, columns.of(1)
@@ -40,7 +55,12 @@ function doctor.run()
     line("compiler", cc, cc, "cc not found: apt install gcc", true)
     local make = quiet("make", "--version")
     line("make", make, make, "make not found: apt install make", true)
-    line("cpu", true, "profile " .. profile.native(host.cpu()))
+    local native = profile.native(host.cpu())
+    line("cpu", true, "profile " .. native)
+    local rates, date = rates_of(native)
+    line("rates", rates, date and "measured on " .. date,
+        "not measured: gagen doctor --calibrate does, for the times in plan and profile")
+    for _, row in ipairs(rates or {}) do io.write(columns.wrapped((" "):rep(20) .. row .. "\n", width)) end
     line("lua", true, host.lua_release .. ", static")
     for _, library in ipairs { { "jansson", "libjansson-dev" }, { "zlib", "zlib1g-dev" } } do
         local version = quiet("pkg-config", "--modversion", library[1])

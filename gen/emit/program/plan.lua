@@ -6,6 +6,7 @@ local boundary = require "emit.boundary.boundary"
 local columns = require "base.columns"
 local division = require "emit.boundary.division"
 local graph = require "graph.graph"
+local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
@@ -150,13 +151,13 @@ function plan.facts(g, config, kernel_list)
         local n = calls[kernel]
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
-            role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
+            kind = kind.of(kernel.node), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
             predicted_us = predicted(config, kernel.flops, kernel.bytes, kernel.matrix),
             why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
         facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",
-            calls = 1,
+            kind = kind.of_boundary(work.name), calls = 1,
             flops = work.flops, bytes = work.bytes, predicted_us = predicted(config, work.flops, work.bytes),
             why = config.optimizer.rule.name }
         flops = flops + work.flops
@@ -210,19 +211,29 @@ end
 local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }
 
 local KERNELS = { { name = true, least = 18 }, { least = 10 }, { least = 8, right = true },
-    { least = 12, right = true }, { least = 10, right = true }, { name = true, least = 18 }, { name = true } }
+    { least = 12, right = true }, { least = 10, right = true }, { least = 8, right = true },
+    { name = true, least = 18 }, { name = true } }
 
-local function kernel_rows(kernels)
-    local rows = ordered.collect(kernels, function(k)
-        return { k.name, k.role, tostring(k.calls), commas(k.flops), text.bytes(k.bytes), k.fn, k.at }
-    end)
-    table.insert(rows, 1, { "call", "section", "calls", "FLOP", "bytes", "function", "from" })
+-- times: microseconds of a call of each, or nil.
+local function kernel_rows(kernels, times)
+    local rows = { { "call", "section", "calls", "FLOP", "bytes", "us", "function", "from" } }
+    for i, k in ipairs(kernels) do
+        rows[i + 1] = { k.name, k.role, tostring(k.calls), commas(k.flops), text.bytes(k.bytes),
+            times and ("%.3g"):format(times[i]) or "", k.fn, k.at }
+    end
     return rows
 end
 
---- The plan as text for people. width: of the terminal that shows it, which may shorten names and break lines; nil:
---- all is whole.
-function plan.text(facts, width)
+-- Milliseconds that the kernels of an update take.
+local function update_ms(kernels, times)
+    local sum = 0
+    for i, k in ipairs(kernels) do sum = sum + k.calls * times[i] end
+    return sum / 1e3
+end
+
+--- The plan as text for people. prediction: { us = of a call of each kernel, threads, source = where it comes from },
+--- or nil. width: of the terminal that shows it, which may shorten names and break lines; nil: all is whole.
+function plan.text(facts, prediction, width)
     local out = {}
     local function add_table(rows, kinds)
         local lines = columns.aligned(rows, { columns = kinds, indent = 2, width = width })
@@ -248,7 +259,12 @@ function plan.text(facts, width)
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
     if facts.busy then line("%-12s%s", "threads", threads.text(facts.threads, facts.busy)) end
-    add_table(kernel_rows(facts.kernels), KERNELS)
+    if prediction then
+        line("%-12s%.3g ms of an update predicted with %d thread%s: %s", "time",
+            update_ms(facts.kernels, prediction.us), prediction.threads, prediction.threads > 1 and "s" or "",
+            prediction.source)
+    end
+    add_table(kernel_rows(facts.kernels, prediction and prediction.us), KERNELS)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else
