@@ -61,11 +61,12 @@ add("plan, kernels, show and check", function(t)
     local step = gagen(t, "show", SPEC)
     t.contains(step, "static void cycle_4(")
     t.equal((gagen(t, "show", SPEC, "step.c")), step)
-    t.contains(gagen(t, "kernels", SPEC), "relu_16x64(")
+    t.contains(gagen(t, "kernels", SPEC), "_relu_16x64x64(")
     t.equal(select(2, gagen(t, "check", SPEC)), SPEC .. ": ok\n")
     -- each call of the plan is shown as a whole function: its comment, its name, its end
-    for _, k in ipairs(plan.kernels) do
-        for _, target in ipairs { "c", "cuda" } do
+    for _, target in ipairs { "c", "cuda" } do
+        plan = t.load("tests/lua/json.lua").read((gagen(t, "plan", "--json", SPEC, "--target", target)))
+        for _, k in ipairs(plan.kernels) do
             local text = gagen(t, "show", SPEC, k.name, "--target", target)
             t.match(text, "^/%* [^\n]*" .. k.fn)
             t.match(text, "\n[%a_][^\n]* " .. k.fn .. "%(")

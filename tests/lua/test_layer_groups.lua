@@ -168,7 +168,7 @@ add("probes and gradients call layers by their numbers", function(t)
         t.equal(assert(probed["d_" .. name], "no d_" .. name).bytes, tensor.bytes, name)
     end
     t.equal(#gradients, 10)
-    assert(probed["h_0_to_1_up_y.1"] and probed["h_2_to_3_up_y.2"] and not probed["h_2_to_3_up_y.1"])
+    assert(probed["h_0_to_1_tanh_out.1"] and probed["h_2_to_3_tanh_out.2"] and not probed["h_2_to_3_tanh_out.1"])
 end)
 
 add("the rest of muon updates some layers", function(t)
