@@ -107,10 +107,11 @@ local function rates_line(rates)
 end
 
 local function text_of(all)
-    local parts = { "# make bench", ("%s, %d cores%s; %s; commit %s; profile %s; %d turns of %g s; %s. The machine reaches %s "
-        .. "with %d threads (templates/calibrate/rates.c)."):format(all.machine.cpu, all.machine.cores,
-        all.machine.virtual and " of a virtual machine" or "", all.date, all.commit, all.profile, all.turns, all.seconds, all.torch and "PyTorch " .. all.torch
-        or "PyTorch: NOT RUN, " .. all.no_torch, rates_line(all.rows[1].rates), all.rows[1].threads),
+    local torch = all.torch and "PyTorch " .. all.torch or "PyTorch: NOT RUN, " .. all.no_torch
+    local parts = { "# make bench", ("%s, %d cores%s; %s; commit %s; profile %s; %d turns of %g s; %s. The machine "
+        .. "reaches %s with %d threads (templates/calibrate/rates.c)."):format(all.machine.cpu, all.machine.cores,
+        all.machine.virtual and " of a virtual machine" or "", all.date, all.commit, all.profile, all.turns, all.seconds,
+        torch, rates_line(all.rows[1].rates), all.rows[1].threads),
         "Milliseconds are those of an update: medians over turns, with the least and the most. A ratio is that of the "
         .. "best other program to gagen's in one turn. docs/PERFORMANCE.md tells the columns.",
         rows_of(all.rows), "All programs:", all_sides(all.rows) }

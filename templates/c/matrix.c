@@ -1,9 +1,9 @@
 // matrix: products of bf16 in blocks, with sums in f32, on the matrix registers of the processor (AMX) or on vectors
-// (AVX512-BF16). A profile says what a machine has; gen/emit/targets/c/matrix.lua chooses the sizes. On matrix registers
-// a sum takes 32 terms at a time: those of even k are added up apart from those of odd k, then both are added to it. On
-// vectors a sum takes two terms at a time: that of odd k is added first, then that of even k. So its bits follow from K
-// alone, whatever the sizes of tiles and panels are. An operand of f32 is the sum of some numbers of bf16, its slices;
-// 32 terms of a sum are then taken by one product of slices after another.
+// (AVX512-BF16). A profile says what a machine has; gen/emit/targets/c/matrix.lua chooses the sizes. On matrix
+// registers a sum takes 32 terms at a time: those of even k are added up apart from those of odd k, then both are added
+// to it. On vectors a sum takes two terms at a time: that of odd k is added first, then that of even k. So its bits
+// follow from K alone, whatever the sizes of tiles and panels are. An operand of f32 is the sum of some numbers of bf16,
+// its slices; 32 terms of a sum are then taken by one product of slices after another.
 
 //@ registers()
 /* Gives all matrix registers 16 rows of 64 bytes, for this thread until matrix_end. */
@@ -81,8 +81,8 @@ static inline void add_product(void) {
 }
 
 /* Adds a (32 x depth) b (depth x 32) to the sums; depth is a multiple of 32. Rows of a have a_row elements; b has rows
- * of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. Slices of a, and those of b, lie 32 * a_row elements apart; the
- * $(#order) largest products of slices are added. */
+ * of 32 pairs: b(k, j) beside b(k + 1, j) for an even k. Slices of a, and those of b, lie 32 * a_row elements apart.
+ * The $(#order) largest products of slices are added. */
 static inline void matrix_terms(const bf16 *a, size_t a_row, const bf16 *b, int depth) {
     const size_t slice = 32 * a_row;
     for (int k = 0; k < depth; k += 32, a += 32, b += 1024) {
