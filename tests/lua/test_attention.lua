@@ -64,7 +64,8 @@ optimizer { "sgd", lr = 0.1 }
 init      { { "*", uniform = 0.9 } }
 precision "f64"
 train     { updates = 1, seed = 3 }
-]]):format(file, ROWS, table.concat(outputs, ",\n        "), CLASSES), { probe = true })
+]]):format(file, ROWS, table.concat(outputs, ",\n        "), CLASSES),
+        { probe = true, options = { "--without", "fusion" } })
     p.train = p.probe
     local start = t.temp() .. "/start.safetensors"
     local folder = programs.dump(p, { "--cycles", 1, "--save-init", start })

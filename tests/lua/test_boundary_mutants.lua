@@ -1,6 +1,8 @@
--- Mutants of the boundary: each changes one line as in a known bug of a trainer. In a copy of the repository with the
--- change the named test must fail. Long: `make mutants`, part of `make test-all`.
+-- Mutants of the boundary, and of products: each changes one line as in a known bug of a trainer. In a copy of the
+-- repository with the change the named test must fail. Long: `make mutants`, part of `make test-all`.
 local mutants = dofile "tests/mutants/boundary.lua"
+local products = dofile "tests/mutants/products.lua"
+table.move(products, 1, #products, #mutants + 1, mutants)
 
 -- A copy of the repository with its build, without programs; returns its folder.
 local function copy(t)

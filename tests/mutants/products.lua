@@ -1,0 +1,21 @@
+-- Mutants of products and of what stands behind them, for tests/lua/test_boundary_mutants.lua, in the form of boundary.lua.
+return {
+    { "the statements behind a product are dropped", "gen/emit/targets/c/behind.lua",
+        'both and "behind" or "c", c_text.stored(result, value))', 'both and "behind" or "c", c_text.stored(result, "value"))',
+        "test_behind: f32 on generic: the bits are those without fusion" },
+    { "a value of 16 bits goes on without its rounding", "gen/passes/fusion.lua",
+        "graph.is_half(y.tensor) and expr.rounded(value) or value", "value",
+        "test_behind: bf16 on x86-64-v3: the bits are those without fusion" },
+    { "what stands behind a product misses the last column", "templates/c/matmul.c",
+        "x < (j + COLUMNS < N ? j + COLUMNS : N); x++", "x + 1 < (j + COLUMNS < N ? j + COLUMNS : N); x++",
+        "test_behind: f32 on generic: the bits are those without fusion" },
+    { "a block writes behind its tail", "templates/c/matmul.c",
+        "for (int n = 0; n < at_most(columns - x, 32); n++) {", "for (int n = 0; n < 32; n++) {",
+        "test_products: sapphirerapids bf16: every sum in the order of the instruction" },
+    { "the terms of a pair change places", "templates/c/matrix.c", "x[0] = even | odd << 16;", "x[0] = odd | even << 16;",
+        "test_products: sapphirerapids bf16: every sum in the order of the instruction" },
+    { "a product of slices is missing", "gen/emit/targets/c/matrix.lua", "{ a = 1, b = 1 }, ", "",
+        "test_products: sapphirerapids bf16x6: every sum in the order of the instruction" },
+    { "copies of weights are those of the first update", "templates/program/update.c",
+        "    pack_views(w, m);", "    if (m->count.update == 0) pack_views(w, m);", "test_torch: sgd_a4_f64" },
+}
