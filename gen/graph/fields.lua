@@ -98,6 +98,7 @@ fields.node = {
     run = "the rows it sees: { first, rows, count, whole, scope, why, rest } (head_by_rows)",
     section = "the pass over the batch that it belongs to, if not that of its body (head_by_rows)",
     fence = "whether all workers wait behind it (update)",
+    named = "the tensor after which its kernel is named, if not its result (fusion)",
     kernel_name = "what its kernel is called, if not after its result (update)",
     twin = "the node of the backward pass whose kernel it shares (head_by_rows)",
     completes = "buckets that are complete behind it (collectives)",

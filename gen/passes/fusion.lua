@@ -181,7 +181,7 @@ local function put_behind(product, reader, key, both)
     reader.op, reader.attrs, reader.size, reader.parts = product.op, product.attrs, product.size, product.parts
     reader.statements, reader.ins, reader.views, reader.at = nil, ins, views, product.at
     reader.signature = ordered.copy(product.signature, { ins = order, outs = both and { name, "behind" } or { name } })
-    reader.why = "with the pointwise op behind it"
+    reader.why, reader.named = "with the pointwise op behind it", y.tensor
     if both then y.tensor.def = reader end
 end
 

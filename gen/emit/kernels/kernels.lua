@@ -33,7 +33,7 @@ end
 
 -- The name of a node's call in plans and profiles.
 local function call_name(node, section)
-    local out = graph.result(node)
+    local out = node.named or graph.result(node)
     if node.kernel_name then return node.kernel_name end
     if out.kind == "scalar" then return node.op end
     if node.op:find "^accumulate" then return (out.name:gsub("^d_", "accumulate_")) end
