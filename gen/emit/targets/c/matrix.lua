@@ -90,7 +90,8 @@ local function beginning(kernel, has_bias)
     end
     local bias, sums = start("bias + j", "0"), start("c + (size_t)i0 * N + j", "N")
     if not adds then return has_bias and text.block(bias), has_bias and "true" or "k > 0" end
-    return text.block("if (add) " .. sums .. (has_bias and "\nelse " .. bias or "")), has_bias and "true" or "k > 0 || add"
+    return text.block("if (add) " .. sums .. (has_bias and "\nelse " .. bias or "")),
+        has_bias and "true" or "k > 0 || add"
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table), of operands that have `slices`
