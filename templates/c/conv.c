@@ -149,7 +149,7 @@ static void $fn($params) {
 //% end
 }
 
-//@ conv2d_turned(fn, params, source, shape, step, parts, type)
+//@ conv2d_turned(fn, params, source, shape, step, parts, type, whole)
 /* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w))
  * as (part, group, in, out, tap): for each part of the places of an input, the taps that reach it
  * $source */
@@ -159,15 +159,25 @@ static void $fn($params) {
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
-    for (ga_tiles t = ga_tiles_begin(w, PARTS * GROUPS * IN); ga_tile_next(&t);) {
-        const conv_part *part = parts + t.index / (GROUPS * IN);
-        const int g = (int)t.index / IN % GROUPS, c = (int)t.index % IN;
-        $type *to = y + part->weight + ((size_t)g * IN + c) * OUT * part->h.taps * part->w.taps;
-        for (int o = 0; o < OUT; o++) {
-            const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * HEIGHT * WIDTH;
-            for (int h = 0; h < part->h.taps; h++) {
-                const $type *row = from + (part->h.tap + h * TAP_H) * WIDTH + part->w.tap;
-                for (int v = 0; v < part->w.taps; v++) *to++ = row[v * TAP_W];
+    enum { SIDE = 64, DOWN = (IN + SIDE - 1) / SIDE, ACROSS = (OUT + SIDE - 1) / SIDE };
+    for (ga_tiles t = ga_tiles_begin(w, PARTS * GROUPS * DOWN * ACROSS); ga_tile_next(&t);) {
+        const conv_part *part = parts + t.index / (GROUPS * DOWN * ACROSS);
+        const int g = (int)(t.index / ACROSS / DOWN) % GROUPS, taps = part->h.taps * part->w.taps;
+        const int o0 = (int)t.index % ACROSS * SIDE, o1 = o0 + SIDE < OUT ? o0 + SIDE : OUT;
+        const int c0 = (int)t.index / ACROSS % DOWN * SIDE, c1 = c0 + SIDE < IN ? c0 + SIDE : IN;
+        for (int c = c0; c < c1; c++) {
+            $type *to = y + part->weight + (((size_t)g * IN + c) * OUT + o0) * taps;
+            for (int o = o0; o < o1; o++) {
+                const $type *from = weight + (((size_t)g * OUT + o) * IN + c) * HEIGHT * WIDTH;
+//% if whole then
+                memcpy(to, from, HEIGHT * WIDTH * sizeof *to);
+                to += HEIGHT * WIDTH;
+//% else
+                for (int h = 0; h < part->h.taps; h++) {
+                    const $type *row = from + (part->h.tap + h * TAP_H) * WIDTH + part->w.tap;
+                    for (int v = 0; v < part->w.taps; v++) *to++ = row[v * TAP_W];
+                }
+//% end
             }
         }
     }
@@ -296,20 +306,31 @@ static void $fn($params) {
 /* $fn: the sum of $partials gradients of weights ($(groups * out), $terms), in the order of the weights
  * $source */
 static void $fn($params) {
-    enum { PARTIALS = $partials, K = $terms, OUT = $out, ALL = $groups * OUT * K, WIDTH = 16 };
-    enum { ACROSS = (OUT + WIDTH - 1) / WIDTH };
-    for (ga_tiles t = ga_tiles_begin(w, $groups * ACROSS); ga_tile_next(&t);) {
-        const int g = (int)t.index / ACROSS, j0 = (int)t.index % ACROSS * WIDTH;
-        const int width = j0 + WIDTH < OUT ? WIDTH : OUT - j0;
-        for (int k = 0; k < K; k++) {
-            const real *from = partial + ((size_t)g * K + k) * OUT + j0;
-            real sum[WIDTH] = {0};
-            for (int p = 0; p < PARTIALS; p++)
-                for (int j = 0; j < width; j++) sum[j] += from[(size_t)p * ALL + j];
-            for (int j = 0; j < width; j++) {
-                const size_t i = ((size_t)g * OUT + j0 + j) * K + k;
-                const real value = sum[j];
-                $store
+    enum { PARTIALS = $partials, K = $terms, OUT = $out, ALL = $groups * OUT * K };
+    enum { WIDE = OUT < 128 ? (OUT + 15) / 16 * 16 : 128, ACROSS = (OUT + WIDE - 1) / WIDE };
+    enum { TALL = K < 64 ? (K + 15) / 16 * 16 : ACROSS * K > 8192 ? 256 : 64, DOWN = (K + TALL - 1) / TALL };
+    for (ga_tiles t = ga_tiles_begin(w, $groups * DOWN * ACROSS); ga_tile_next(&t);) {
+        const int g = (int)t.index / ACROSS / DOWN;
+        const int k0 = (int)t.index / ACROSS % DOWN * TALL, k1 = k0 + TALL < K ? k0 + TALL : K;
+        const int j0 = (int)t.index % ACROSS * WIDE, j1 = j0 + WIDE < OUT ? j0 + WIDE : OUT;
+        _Alignas(64) real sum[TALL * WIDE] = {0};
+        for (int k = k0; k < k1; k++) {
+            const real *from = partial + ((size_t)g * K + k) * OUT;
+            for (int p = 0; p < PARTIALS; p++, from += ALL)
+                for (int j = j0; j < j1; j++) sum[(k - k0) * WIDE + j - j0] += from[j];
+        }
+        for (int block = 0; block < (j1 - j0 + 15) / 16 * (TALL / 16); block++) {
+            const int down = block % (TALL / 16) * 16, across = block / (TALL / 16) * 16;
+            const int rows = k1 - k0 - down < 16 ? k1 - k0 - down : 16;
+            _Alignas(64) real turned[16][16];
+            turn_block(turned, sum + down * WIDE + across, WIDE);
+            for (int j = 0; j < 16 && j0 + across + j < j1; j++) {
+                const size_t row = ((size_t)g * OUT + j0 + across + j) * K + k0 + down;
+                for (int k = 0; k < rows; k++) {
+                    const size_t i = row + k;
+                    const real value = turned[j][k];
+                    $store
+                }
             }
         }
     }

@@ -263,6 +263,22 @@ static inline __attribute__((always_inline)) void turn_vectors(vec_bits x[16]) {
     }
 }
 
+//@ turn_block()
+/* to(j, i) = from[i * stride + j] for 16 x 16 elements. */
+static inline void turn_block(real to[16][16], const real *from, size_t stride) {
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) to[j][i] = from[i * stride + j];
+}
+
+//@ turn_block_of_vectors()
+/* to(j, i) = from[i * stride + j] for 16 x 16 elements. */
+static inline void turn_block(real to[16][16], const real *from, size_t stride) {
+    vec_bits row[16];
+    for (int i = 0; i < 16; i++) memcpy(&row[i], from + i * stride, sizeof row[i]);
+    turn_vectors(row);
+    memcpy(to, row, sizeof row);
+}
+
 //@ store_turned()
 /* Stores 16 rows of 16 pairs with rows and columns exchanged: rows of `row` elements, slices `distance` apart. */
 static inline void store_turned(bf16 *to, size_t row, size_t distance, bf16_pairs x[16][SLICES]) {

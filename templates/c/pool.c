@@ -1,30 +1,46 @@
 // pool: one value for each window of a plane. One worker computes a plane from start to end.
 
-//@ maxpool2d(fn, params, source, shape, window, type, first, x, value)
+//@ maxpool2d(fn, params, source, shape, window, half, value)
+/* Column c of row h of the windows of one row of results; a window with less columns sees its last one again. */
+static __attribute__((noinline)) void $(fn)_see(real *restrict best, int *restrict at, const real *plane, int h,
+                                                int c) {
+    enum { W = $(shape.width), Q = $(shape.columns) };
+    for (int q = 0; q < Q; q++) {
+        const int left = $(window.left), last = $(window.right) - 1;
+        const int next = h * W + (left + c < last ? left + c : last), before = at[q];
+        const real value = plane[next], old = best[q];
+        const bool worse = (value <= old) | (old != old); /* the first NaN stays */
+        best[q] = worse ? old : value;
+        at[q] = worse ? before : next;
+    }
+}
+
 /* $fn: the greatest value in each window, and the place of the first such:
  * $(shape.planes) planes of ($(shape.height), $(shape.width)) to ($(shape.rows), $(shape.columns))
  * $source */
 static void $fn($params) {
     enum { PLANES = $(shape.planes), H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
-    enum { TILE = 1 + 4096 / (H * W) };
+    enum { WIDE = $(window.wide), TILE = 1 + 4096 / (H * W) };
     for (ga_tiles t = ga_tiles_begin(w, (PLANES + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
-        for (size_t i = (size_t)from * P * Q; i < (size_t)to * P * Q; i++) {
-            const $type *plane = x + i / (P * Q) * H * W;
-            const int p = (int)(i / Q % P), q = (int)(i % Q);
-            const int bottom = $(window.bottom), left = $(window.left), right = $(window.right);
-            int h = $(window.top), at = h * W + left;
-            real best = $first;
-            for (; h < bottom; h++) {
-                for (int v = left; v < right; v++) {
-                    const real value = $x;
-                    const bool better = !(value <= best) && best == best; /* the first NaN stays */
-                    best = better ? value : best;
-                    at = better ? h * W + v : at;
-                }
+        for (size_t i = (size_t)from * P; i < (size_t)to * P; i++) {
+            const int p = (int)(i % P), top = $(window.top), bottom = $(window.bottom);
+            real best[Q];
+            int at[Q];
+//% if half then
+            real plane[H * W];
+            widen_row(plane + top * W, x + (i / P * H + top) * W, (bottom - top) * W);
+//% else
+            const real *plane = x + i / P * H * W;
+//% end
+            for (int q = 0; q < Q; q++) {
+                at[q] = top * W + $(window.left);
+                best[q] = plane[at[q]];
             }
-            y[i] = $value;
-            place[i] = at;
+            for (int h = top; h < bottom; h++)
+                for (int c = 0; c < WIDE; c++) $(fn)_see(best, at, plane, h, c);
+            for (int q = 0; q < Q; q++) y[i * Q + q] = $value;
+            for (int q = 0; q < Q; q++) place[i * Q + q] = at[q];
         }
     }
 }

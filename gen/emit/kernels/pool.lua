@@ -45,13 +45,15 @@ end
 --   left, right    its first column, the one behind its last
 --   count          what an average divides by
 --   size           elements of a window, if all have the same size
+--   wide           columns of a window, at most
 local function window_of(a)
     local top, bottom = reach(a, 1, "p", a.height, a.rows)
     local left, right = reach(a, 2, "q", a.width, a.columns)
     local constant = a.window and (a.include_padding or a.padding[1] == 0 and a.padding[2] == 0)
     return { top = text.block(top), bottom = text.block(bottom), left = text.block(left), right = text.block(right),
         count = constant and text.ident("WINDOW") or text.block("(bottom - top) * (right - left)"),
-        size = a.window and a.window[1] * a.window[2] or 1 }
+        size = a.window and a.window[1] * a.window[2] or 1,
+        wide = a.window and a.window[2] or (a.width + a.columns - 2) // a.columns + 1 }
 end
 
 --- seen: the windows that see row h and column v of x, in C.

@@ -106,6 +106,8 @@ local PIECES = {
     { file = "matrix", block = "slices_across", sliced = true, arguments = nothing, names = { "pairs_across" } },
     { file = "matrix", block = "turn_vectors", arguments = nothing, include = matrix_header,
         names = { "turn_vectors" } },
+    { file = "matrix", block = "turn_block", turned = false, arguments = nothing, names = { "turn_block" } },
+    { file = "matrix", block = "turn_block_of_vectors", turned = true, arguments = nothing, names = { "turn_block" } },
     { file = "matrix", block = "store_turned", arguments = nothing, names = { "store_turned" } },
     { file = "matrix", block = "matrix_pack_rows", arguments = operand, names = { "matrix_pack_rows" } },
     { file = "matrix", block = "matrix_pack_columns", arguments = operand, names = { "matrix_pack_columns" } },

@@ -151,6 +151,12 @@ local function add_spread(arguments, node, kernel)
     arguments.adds, arguments.half = kernel.can_add or false, graph.is_half(node.outs.y.tensor)
 end
 
+-- The block goes along rows of a plane, one column of all windows at a time: vectors need no address of one element.
+add("maxpool2d", function(arguments, node)
+    arguments.first, arguments.x, arguments.type = nil, nil, nil
+    arguments.half = graph.is_half(node.ins.x)
+    arguments.value = text.block(c_text.stored(node.outs.y.tensor, "best[q]"))
+end)
 add("maxpool2d_dx", function(arguments, node, kernel)
     arguments.type, arguments.d = c_text.type_of(node.ins.dy), element(node.ins.dy, "d[i]")
     add_spread(arguments, node, kernel)

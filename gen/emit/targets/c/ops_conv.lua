@@ -98,6 +98,8 @@ return function(list)
     ops.add(list, "conv2d_turned", function(arguments, node)
         arguments.type = c_text.type_of(node.ins.weight)
         arguments.parts = parts_of(node.parts, function() return 0 end)
+        local first, window = node.parts[1], node.attrs.window     -- whole: all places have all taps
+        arguments.whole = #node.parts == 1 and first.h.taps == window[1] and first.w.taps == window[2]
     end)
     list.conv2d_turned.helper = "planes"
     list.conv2d_dw = { arguments = weight_gradient }
