@@ -14,7 +14,7 @@ static void $fn($params) {
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
 //% if tile.wide then
-    enum { WIDE = $(tile.wide) }; /* D in whole blocks of 32 */
+    enum { WIDE = $(tile.wide), PARTS = $(tile.parts) }; /* D in whole blocks of 32; the operands of a probability */
 //% end
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -35,7 +35,7 @@ static void $fn($params) {
         real sum[QUERIES * $(tile.row)] = {0}, total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
 //% if tile.wide then
-        bf16 q[QUERIES * WIDE], panel[KEYS * WIDE], part[2][QUERIES * KEYS];
+        bf16 q[SLICES * QUERIES * WIDE], panel[SLICES * KEYS * WIDE], part[PARTS * SLICES * QUERIES * KEYS];
         matrix_part_rows(q, WIDE, n, D, query + (row + i0) * Q_ROW + h * D, Q_ROW);
 //% elseif half then
         real q[QUERIES * D], rows[KEYS * D];
@@ -47,7 +47,7 @@ static void $fn($params) {
 //% if tile.wide then
             real score[QUERIES * KEYS];
             matrix_pack_columns(panel, WIDE, m, D, key + at, K_ROW);
-            tile_matrix(score, KEYS, false, q, NULL, WIDE, panel, WIDE, n, m, D);
+            tile_matrix(score, KEYS, false, q, 1, panel, WIDE, n, m, D);
 //% elseif half then
             real across[D * KEYS], score[QUERIES * KEYS] = {0};
             widen_rows(rows, D, key + at, K_ROW, m, D);
@@ -60,9 +60,9 @@ static void $fn($params) {
 //% end
             $(score_rows { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
 //% if tile.wide then
-            tile_split(part[0], part[1], score, (n + 31) / 32 * 32 * KEYS);
+            $(tile.cut.rows)(part, KEYS, n, KEYS, score, KEYS);
             matrix_pack_rows(panel, KEYS, D, m, value + at, K_ROW);
-            tile_matrix(sum, WIDE, true, part[0], part[1], KEYS, panel, KEYS, n, D, m);
+            tile_matrix(sum, WIDE, true, part, PARTS, panel, KEYS, n, D, m);
 //% elseif half then
             widen_rows(rows, D, value + at, K_ROW, m, D);
             tile_product(sum, D, score, KEYS, 1, rows, D, n, D, m);
@@ -211,8 +211,7 @@ static void $fn($params) {
 
 //@ attend_dx_matrix(fn, params, source, shape, tile, visible, softmax, dropout, type)
 /* $fn: the gradients of attention with respect to queries, keys and values, by blocks of bf16
- * One worker computes a head of the keys, with all queries that use it; p is computed again from lse. Probabilities and
- * the gradients of scores are sums of two bf16 where they are factors.
+ * One worker computes a head of the keys, with all queries that use it; p is computed again from lse.
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
@@ -221,7 +220,7 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
-    enum { WIDE = $(tile.wide) }; /* D in whole blocks of 32 */
+    enum { WIDE = $(tile.wide), PARTS = $(tile.parts) }; /* D in whole blocks of 32; the operands of a probability */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
@@ -241,7 +240,7 @@ static void $fn($params) {
         for (int j0 = 0; j0 < $(shape.keys); j0 += KEYS) {
             const int m = j0 + KEYS < $(shape.keys) ? KEYS : $(shape.keys) - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
-            bf16 keys[WIDE * KEYS], values[WIDE * KEYS], key_rows[KEYS * WIDE];
+            bf16 keys[SLICES * WIDE * KEYS], values[SLICES * WIDE * KEYS], key_rows[SLICES * KEYS * WIDE];
             real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
             matrix_pack_columns(keys, WIDE, m, D, key + at, K_ROW);
             matrix_pack_columns(values, WIDE, m, D, value + at, K_ROW);
@@ -249,16 +248,16 @@ static void $fn($params) {
             for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
                 for (int i0 = $(visible.first); i0 < T; i0 += QUERIES) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
-                    const bf16 *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
+                    const $type *queries = query + (row + i0) * Q_ROW + h * D, *dys = dy + (row + i0) * Y_ROW + h * D;
                     real *d_query = dq + (row + i0) * Q_ROW + h * D;
                     real p[QUERIES * KEYS], ds[QUERIES * KEYS];
-                    bf16 rows[QUERIES * WIDE];
+                    bf16 rows[SLICES * QUERIES * WIDE];
                     matrix_part_rows(rows, WIDE, n, D, queries, Q_ROW);
-                    tile_matrix(p, KEYS, false, rows, NULL, WIDE, keys, WIDE, n, m, D);
+                    tile_matrix(p, KEYS, false, rows, 1, keys, WIDE, n, m, D);
                     matrix_part_rows(rows, WIDE, n, D, dys, Y_ROW);
-                    tile_matrix(ds, KEYS, false, rows, NULL, WIDE, values, WIDE, n, m, D);
+                    tile_matrix(ds, KEYS, false, rows, 1, values, WIDE, n, m, D);
                     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
-                    $(matrix_gradients {})
+                    $(matrix_gradients { tile = tile })
                 }
             }
             for (int j = 0; j < m; j++) {
@@ -272,19 +271,18 @@ static void $fn($params) {
 //% end
 }
 
-//@ matrix_gradients()
+//@ matrix_gradients(tile)
 //% -- In attend_dx_matrix: adds the products of the probabilities p and of the gradients ds of a tile's scores.
-bf16 part[2][QUERIES * KEYS], turned[2][KEYS * QUERIES], panel[QUERIES * WIDE];
+bf16 part[PARTS * SLICES * QUERIES * KEYS], panel[SLICES * QUERIES * WIDE];
 real sums[QUERIES * WIDE];
-tile_split(part[0], part[1], p, (n + 31) / 32 * 32 * KEYS);
+$(tile.cut.columns)(part, QUERIES, m, n, p, KEYS);
 matrix_pack_rows(panel, QUERIES, D, n, dys, Y_ROW);
-for (int i = 0; i < 2; i++) matrix_part_columns(turned[i], QUERIES, m, n, part[i], KEYS);
-tile_matrix(d_value, WIDE, true, turned[0], turned[1], QUERIES, panel, QUERIES, m, D, n);
-tile_split(part[0], part[1], ds, (n + 31) / 32 * 32 * KEYS);
+tile_matrix(d_value, WIDE, true, part, PARTS, panel, QUERIES, m, D, n);
+$(tile.cut.columns)(part, QUERIES, m, n, ds, KEYS);
 matrix_pack_rows(panel, QUERIES, D, n, queries, Q_ROW);
-for (int i = 0; i < 2; i++) matrix_part_columns(turned[i], QUERIES, m, n, part[i], KEYS);
-tile_matrix(d_key, WIDE, true, turned[0], turned[1], QUERIES, panel, QUERIES, m, D, n);
-tile_matrix(sums, WIDE, false, part[0], part[1], KEYS, key_rows, KEYS, n, D, m);
+tile_matrix(d_key, WIDE, true, part, PARTS, panel, QUERIES, m, D, n);
+$(tile.cut.rows)(part, KEYS, n, KEYS, ds, KEYS);
+tile_matrix(sums, WIDE, false, part, PARTS, key_rows, KEYS, n, D, m);
 for (int i = 0; i < n; i++) {
     real *to = d_query + i * Q_ROW;
     for (int c = 0; c < D; c++) to[c] = j0 == 0 ? sums[i * WIDE + c] : to[c] + sums[i * WIDE + c];

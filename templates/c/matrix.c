@@ -108,13 +108,12 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
     matrix_store(sums, sums_row);
 }
 
-//@ block_of_two()
-/* sums (32 x 32) = (a + low) b, or added to them if `more`; low NULL: 0. */
-static inline void matrix_block_of_two(float *sums, int sums_row, bool more, const bf16 *a, const bf16 *low,
-                                       size_t a_row, const bf16 *b, int depth) {
+//@ block_of_parts()
+/* As matrix_block, of an a that is the sum of `parts` operands, 32 * SLICES * a_row elements apart. */
+static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
+                                         const bf16 *b, int depth) {
     matrix_load(sums, sums_row, more);
-    matrix_terms(a, a_row, b, depth);
-    if (low) matrix_terms(low, a_row, b, depth);
+    for (int part = 0; part < parts; part++) matrix_terms(a + part * 32 * SLICES * a_row, a_row, b, depth);
     matrix_store(sums, sums_row);
 }
 
@@ -173,12 +172,12 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
     }
 }
 
-//@ two_blocks_of_vectors()
-/* sums (32 x 32) = (a + low) b, or added to them if `more`; low NULL: 0. */
-static inline void matrix_block_of_two(float *sums, int sums_row, bool more, const bf16 *a, const bf16 *low,
-                                       size_t a_row, const bf16 *b, int depth) {
-    matrix_block(sums, sums_row, more, a, a_row, b, depth);
-    if (low) matrix_block(sums, sums_row, true, low, a_row, b, depth);
+//@ blocks_of_parts()
+/* As matrix_block, of an a that is the sum of `parts` operands, 32 * SLICES * a_row elements apart. */
+static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
+                                         const bf16 *b, int depth) {
+    for (int part = 0; part < parts; part++)
+        matrix_block(sums, sums_row, more || part > 0, a + part * 32 * SLICES * a_row, a_row, b, depth);
 }
 
 //@ pairs_along()
@@ -214,18 +213,22 @@ static inline vec some(const float *row, int n) {
     return x;
 }
 
+//@ slices_of_row()
+/* Pairs of neighbours of a row, whose first half is a and whose second is b. */
+static inline void slices_of_row(bf16_pairs x[SLICES], vec a, vec b) {
+    const bf16_pairs lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, first = lane << 16;
+    for (int s = 0; s < SLICES; s++) {
+        const __m512i slice = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+        x[s] = (bf16_pairs)slice;
+        a -= (vec)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, (__m512i)first, slice);
+        b -= (vec)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, (__m512i)(first + (16 << 16)), slice);
+    }
+}
+
 //@ slices_along()
 /* Pairs of neighbours of a row: its first n <= 32 elements, zeros behind them. */
 static inline void pairs_along(bf16_pairs x[SLICES], const float *row, int n) {
-    typedef uint16_t half_row __attribute__((vector_size(32)));
-    vec a = some(row, n), b = some(row + 16, n - 16);
-    for (int s = 0; s < SLICES; s++) {
-        half_row half[2];
-        x[s] = (bf16_pairs)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
-        memcpy(half, &x[s], sizeof half);
-        a -= (vec)(__builtin_convertvector(half[0], bf16_pairs) << 16);
-        b -= (vec)(__builtin_convertvector(half[1], bf16_pairs) << 16);
-    }
+    slices_of_row(x, some(row, n), some(row + 16, n - 16));
 }
 
 //@ slices_of_pairs()
@@ -325,15 +328,40 @@ static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int d
         }
 }
 
+//@ turned_rows()
+/* The first n of 16 rows of 16 elements, of `columns` <= 16 of them, with rows and columns exchanged; else zeros. */
+static inline void turned_rows(vec x[16], const float *rows, size_t stride, int n, int columns) {
+    vec_bits all[16];
+    for (int r = 0; r < 16; r++) all[r] = (vec_bits)some(rows + r * stride, r < n ? columns : 0);
+    turn_vectors(all);
+    for (int r = 0; r < 16; r++) x[r] = (vec)all[r];
+}
+
+//@ matrix_pack_columns_in_slices()
+/* As matrix_pack_rows, of B(k, j) = b[j * stride + k]. */
+static inline void matrix_pack_columns(bf16 *panel, int most, int columns, int depth, const float *b, size_t stride) {
+    for (int j = 0; j < (columns + 31) / 32 * 32; j += 16, b += 16 * stride)
+        for (int k = 0; k < (depth + 31) / 32 * 32; k += 16) {
+            vec x[16];
+            turned_rows(x, b + k, stride, columns - j, at_most(depth - k, 16));
+            bf16 *to = panel + j / 32 * 32 * SLICES * most + 32 * k + 2 * (j % 32);
+            for (int r = 0; r < 16; r += 2) {
+                bf16_pairs pairs[SLICES];
+                slices_of_pairs(pairs, x[r], x[r + 1]);
+                store_pairs(to + 32 * r, pairs, 32 * (size_t)most);
+            }
+        }
+}
+
 //@ matrix_part_rows(type)
-/* Rows of A for blocks: A(i, k) = a[i * stride + k]; rows of `most` elements, zeros behind the rows and the depth up to
- * multiples of 32. Slices, of 32 rows, lie 32 * most elements apart. */
+/* Rows of A in blocks of 32, in each its slices: A(i, k) = a[i * stride + k]; rows of `most` elements, zeros behind the
+ * rows and the depth up to multiples of 32. */
 static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, const $type *a, size_t stride) {
     for (int i = 0; i < (rows + 31) / 32 * 32; i++)
         for (int k = 0; k < depth; k += 32) {
             bf16_pairs x[SLICES];
             pairs_along(x, a + i * stride + k, i < rows ? at_most(depth - k, 32) : 0);
-            store_pairs(part + i * most + k, x, 32 * (size_t)most);
+            store_pairs(part + (i / 32 * 32 * SLICES + i % 32) * most + k, x, 32 * (size_t)most);
         }
 }
 
@@ -346,6 +374,64 @@ static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth
             for (int r = 0; r < 16; r++)
                 pairs_across(x[r], a + 2 * r * stride + i, stride, at_most(depth - k - 2 * r, 2),
                              at_most(rows - i, 16));
-            store_turned(part + i * most + k, (size_t)most, 32 * (size_t)most, x);
+            bf16 *to = part + (i / 32 * 32 * SLICES + i % 32) * most + k;
+            store_turned(to, (size_t)most, 32 * (size_t)most, x);
+        }
+}
+
+//@ matrix_part_columns_in_slices()
+/* As matrix_part_rows, of A(i, k) = a[k * stride + i]. */
+static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
+    for (int k = 0; k < depth; k += 32, a += 32 * stride)
+        for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
+            vec even[16], odd[16];
+            turned_rows(even, a + i, stride, depth - k, at_most(rows - i, 16));
+            turned_rows(odd, a + 16 * stride + i, stride, depth - k - 16, at_most(rows - i, 16));
+            bf16 *to = part + (i / 32 * 32 * SLICES + i % 32) * most + k;
+            for (int r = 0; r < 16; r++) {
+                bf16_pairs pairs[SLICES];
+                slices_of_row(pairs, even[r], odd[r]);
+                store_pairs(to + r * most, pairs, 32 * (size_t)most);
+            }
+        }
+}
+
+//@ split_pairs()
+/* Pairs of an element of a and one of b, halves rounded away from 0; a and b keep the rest. A rest of NaN is NaN. */
+static inline bf16_pairs split_pairs(vec *a, vec *b) {
+    const vec_bits x = (vec_bits)*a + 0x8000, y = (vec_bits)*b + 0x8000;
+    *a -= (vec)(x & 0xffff0000u);
+    *b -= (vec)(y & 0xffff0000u);
+    return x >> 16 | (y & 0xffff0000u);
+}
+
+//@ matrix_split_rows()
+/* Rows of A of f32 for blocks, as sums of two operands: the first has the first 8 bits of a number, the second the next
+ * 8. Blocks of 32 rows have the first, then the second; A(i, k) = a[i * stride + k]. A has rows up to a multiple of 32,
+ * and the depth is one. */
+static inline void matrix_split_rows(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
+    for (int i = 0; i < (rows + 31) / 32 * 32; i++, a += stride) {
+        bf16 *high = part + (i / 32 * 64 + i % 32) * most, *low = high + 32 * most;
+        for (int k = 0; k < depth; k++) {
+            high[k].bits = (uint16_t)((ga_bits(a[k]) + 0x8000) >> 16);
+            low[k].bits = (uint16_t)((ga_bits(a[k] - bf16_widen(high[k])) + 0x8000) >> 16);
+        }
+    }
+}
+
+//@ matrix_split_columns()
+/* As matrix_split_rows, of A(i, k) = a[k * stride + i]. */
+static inline void matrix_split_columns(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
+    for (int k = 0; k < depth; k += 32, a += 32 * stride)
+        for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
+            bf16_pairs high[16][SLICES], low[16][SLICES];
+            for (int r = 0; r < 16; r++) {
+                vec even = some(a + 2 * r * stride + i, 16), odd = some(a + (2 * r + 1) * stride + i, 16);
+                high[r][0] = split_pairs(&even, &odd);
+                low[r][0] = split_pairs(&even, &odd);
+            }
+            bf16 *to = part + (i / 32 * 64 + i % 32) * most + k;
+            store_turned(to, (size_t)most, 0, high);
+            store_turned(to + 32 * most, (size_t)most, 0, low);
         }
 }

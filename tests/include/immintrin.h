@@ -44,6 +44,12 @@ static inline __attribute__((always_inline)) __m512i _mm512_permutexvar_epi16(__
     return (__m512i)__builtin_shuffle((ga_short_lanes)x, (ga_short_lanes)index);
 }
 
+static inline __attribute__((always_inline)) __m512i _mm512_maskz_permutexvar_epi16(unsigned lanes, __m512i index,
+                                                                                    __m512i x) {
+    return (__m512i)__builtin_ia32_permvarhi512_mask((ga_short_lanes)x, (ga_short_lanes)index, (ga_short_lanes){0},
+                                                     lanes);
+}
+
 /* A bit for each negative lane. */
 static inline __attribute__((always_inline)) unsigned short _mm512_movepi32_mask(__m512i x) {
     return (unsigned short)__builtin_ia32_cvtd2mask512((ga_lanes)x);

@@ -1,5 +1,6 @@
--- Attention in bf16 on the processor's instructions for bf16, or on these in plain C (tests/matrix/plain.h), against
--- vectors of f32; the instructions against those in plain C. test_products.lua and test_precision.lua have linear layers.
+-- Attention in blocks on the processor's instructions for bf16, or on these in plain C (tests/matrix/plain.h), of bf16
+-- and of f32 against vectors of f32; the instructions against those in plain C. test_products.lua and
+-- test_precision.lua have linear layers.
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -31,12 +32,13 @@ train      { updates = 8, seed = 3 }
 precision  "bf16"
 ]]
 
-local function gradients_of_attention(t, march)
+-- The gradients of a text of the spec, the first by default, for a profile; and the program.
+local function gradients_of_attention(t, march, spec, name)
     local programs, options = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
     t.write(programs.folder() .. "/data/registers.txt", letters())
-    local p = programs.build("registers_attention_" .. march:gsub("%-", "_"), ATTENTION,
+    local p = programs.build("registers_attention_" .. (name or "") .. march:gsub("%-", "_"), spec or ATTENTION,
         { options = { "--march", march }, level = t.quick .. " " .. options })
-    return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors", programs
+    return programs.dump(p, { "--cycles", 1 }) .. "/gradients.safetensors", programs, p
 end
 
 -- Both gradients differ by roundings of stored values alone, the attention's products being exact but for 2^-16.
@@ -47,6 +49,32 @@ for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
         if worst > 4 * 2.0 ^ -8 then error(("%s differs by %.3g"):format(where, worst)) end
     end)
 end
+
+-- Heads of 28 elements: with 20 more than half of the multiplications would be of zeros, and vectors would compute.
+local function wide(precision) return (ATTENTION:gsub("40", "56"):gsub('"bf16"', precision)) end
+
+-- Both gradients differ by roundings of f32, 2^-18 here; products in two slices would differ by 2^-13.
+add("attention of f32 on sapphirerapids: in blocks, and the gradient is that of plain vectors", function(t)
+    local found, programs, p = gradients_of_attention(t, "sapphirerapids", wide '{ "f32", f32 = "bf16x6" }', "f32_")
+    local kernels = host.read(p.folder .. "/kernels.c")
+    t.contains(kernels, "tile_matrix(score")
+    t.contains(kernels, "tile_matrix(d_key")
+    local worst, where = programs.distance(found, (gradients_of_attention(t, "x86-64-v3", wide '"f32"', "f32_")))
+    if worst > 2.0 ^ -16 then error(("%s differs by %.3g"):format(where, worst)) end
+end)
+
+-- Heads of 20 elements, 75 positions: blocks would take 2.6 times the multiplications.
+add("attention of f32 on sapphirerapids: small heads stay on vectors", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder = t.temp()
+    t.write(folder .. "/data/registers.txt", letters())
+    t.write(folder .. "/small.lua", (ATTENTION:gsub('"bf16"', '"f32"')))
+    local result = programs.gagen { folder .. "/small.lua", "--march", "sapphirerapids", "-o", folder .. "/small" }
+    t.equal(result.status, 0, result.err)
+    local kernels = host.read(folder .. "/small/kernels.c")
+    t.contains(kernels, "tile_product(score")
+    t.equal(kernels:find("tile_matrix", 1, true), nil)
+end)
 
 add("pairs of bf16: the instruction has the bits of the one in plain C", function(t)
     if not t.load("tests/lua/marches.lua")(t).runs "x86-64-v4-bf16" then t.not_run("this processor has no AVX512-BF16") end

@@ -23,6 +23,7 @@ local SIDE_MAX = 256        -- rows and columns of a tile: its sums take 256 KiB
 local SIDE_MIN = 64
 local DEPTH_MAX = 384       -- terms of a panel, of one slice: 32 rows of A take 24 KiB
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
+local MOST_IN_ATTENTION = 2 -- the same for the products of attention: their strips are slower
 local TILES = 12            -- a product has about this many tiles, unless they get too small
 
 local function ceil(a, b) return (a + b - 1) // b end
@@ -54,14 +55,34 @@ local function whole_product(node, op)
     return op.gemm(all)
 end
 
+-- The slices of operands whose products have these sides, and take at most so many multiplications per needed one; nil:
+-- the products do not use the matrix registers.
+local function slices_for(kernel, sides, most)
+    if kernel.half or not kernel.slices then return nil end
+    local padded, needed = 1, 1
+    for _, n in ipairs(sides) do padded, needed = padded * whole(n), needed * n end
+    return padded <= most * needed and kernel.slices or nil
+end
+
 --- The number of slices of the operands of a kernel's product on the matrix registers; nil: it does not use them. A
 --- product of f32 with a side that is no multiple of BLOCK pays for the rest: small ones do not use the registers.
 function matrix.slices(kernel, node, op)
     if matrix.takes(kernel) then return 1 end
-    if kernel.half or not kernel.slices then return nil end
-    local g, padded, needed = whole_product(node, op), 1, 1
-    for _, n in ipairs { g.M, g.N, g.K } do padded, needed = padded * whole(n), needed * n end
-    return padded <= MOST_PADDING * needed and kernel.slices or nil
+    local g = whole_product(node, op)
+    return slices_for(kernel, { g.M, g.N, g.K }, MOST_PADDING)
+end
+
+--- The same for a kernel of attention: queries, keys and elements of a head are the sides of its products.
+function matrix.slices_of_attention(kernel, node)
+    if matrix.takes(kernel) then return graph.is_half(node.ins.query) and 1 or nil end
+    return slices_for(kernel, { node.size.T, node.size.S, node.attrs.d }, MOST_IN_ATTENTION)
+end
+
+--- The functions that cut numbers of f32 for blocks, by rows and by columns: into slices; in a program of bf16, whose
+--- operands have one slice, into two operands.
+function matrix.cut(half)
+    local name = half and "matrix_split_" or "matrix_part_"
+    return { rows = text.ident(name .. "rows"), columns = text.ident(name .. "columns") }
 end
 
 --- The sizes of a product M x N with K terms of operands that have `slices` slices.

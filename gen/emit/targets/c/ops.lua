@@ -50,28 +50,26 @@ set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node
 
 -- === attention ===================================================================================
 
--- Whether a kernel of attention computes its products in blocks of bf16.
-local function by_blocks(kernel)
-    kernel.matrix = graph.is_half(kernel.node.ins.query) and matrix.takes(kernel)
-    return kernel.matrix
-end
-
 -- Adds the tile, and how single pairs are hidden.
 --   tile.queries, tile.keys    of a tile
 --   tile.wide, tile.row        elements of a head in whole blocks of bf16, false without them; elements of a row of the
 --                              sums, in C
+--   tile.parts, tile.cut       of blocks: the operands whose sum a probability or the gradient of a score is, and the
+--                              functions that cut them, by rows and by columns
 --   tile.registers             whether the thread opens the matrix registers
 --   visible.last               the last key of the tile that query i sees, in C
 --   visible.mask               the mask of the tile's keys, in C; NULL if there is none
 local function add_tiles(arguments, node, kernel)
     local T, S, visible = node.size.T, node.size.S, arguments.visible
-    local block = by_blocks(kernel) and matrix.BLOCK
+    kernel.matrix = matrix.slices_of_attention(kernel, node) or false
+    local block = kernel.matrix and matrix.BLOCK
     local tall, across = block or 1, block or ROW_LANES
     local diagonal = T > S and "(i0 + i - j0 < m ? i0 + i - j0 : m - 1)" or "i0 + i - j0"
     arguments.half = graph.is_half(node.ins.query)
     arguments.tile = {
         queries = math.min(QUERIES, ceil(T, tall) * tall), keys = math.min(KEYS, ceil(S, across) * across),
         wide = block and ceil(node.attrs.d, block) * block or false, row = text.ident(block and "WIDE" or "D"),
+        parts = arguments.half and 2 or 1, cut = matrix.cut(arguments.half),
         registers = matrix.has_registers(kernel) }
     visible.last = text.block(node.attrs.causal and diagonal or "m - 1")
     visible.mask = text.block(node.ins.mask and ("mask + %s + j0"):format(arguments.shape.key_row.text) or "NULL")
@@ -79,7 +77,7 @@ end
 
 local function tile_helpers(node, kernel)
     local draws = node.ins.micro
-    local products = by_blocks(kernel) and "attention_matrix" or "attention_tiles"
+    local products = kernel.matrix and "attention_matrix" or "attention_tiles"
     return (draws and "draws " or "") .. "row_sums " .. products .. " attention_rows"
         .. (draws and " attention_draws" or "")
 end
@@ -93,7 +91,7 @@ add("attend_dx", function(arguments, node, kernel)
     add_tiles(arguments, node, kernel)
     if kernel.matrix then arguments.half = nil end -- its block is for nothing else
 end)
-list.attend_dx.block = function(kernel) return by_blocks(kernel) and "attend_dx_matrix" or "attend_dx" end
+list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
 set("rotary", { arguments = function(kernel, node)
