@@ -21,7 +21,7 @@
 #define GA_SPIN 500
 #endif
 
-enum { SLOTS = 64, STACK = 1 << 20, MEMBERS = 0xffff };
+enum { SLOTS = 64, STACK = 4 << 20, MEMBERS = 0xffff };
 
 /* Tile counter of one kernel call: the call's sequence number in the upper half, the next tile in the
  * lower half. */

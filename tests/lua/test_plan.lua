@@ -333,7 +333,8 @@ train      { updates = 6 }
         "silu_out +fused +add_out alone reads it",
         "mul_out +not fused +2 nodes read it",
         "bucket 1 +%d+ elements, 4 parameters +neighbours share one of up to %d+ elements",
-        "tanh_out +barrier +reads fc_y, written since the last barrier",
+        "fc_y +fused +its kernel computes tanh_out too",
+        "mul_out +barrier +reads tanh_out, written since the last barrier",
     } do t.match(text, "\n  " .. line) end
     t.match(told("--without", "layout"), "\n  fc.weight +home +pass layout is left out")
     t.match(told("--set", 'memory.logits="whole"'), "logits +whole +memory: logits is not")

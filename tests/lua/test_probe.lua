@@ -5,6 +5,7 @@ local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
 local PROBE = { probe = true }
+local VALUES = { probe = true, options = { "--without", "fusion" } }    -- fused values have no probe
 
 local function spec(more)
     return [[
@@ -36,7 +37,7 @@ end)
 
 add("a dump has the results of each kernel, in every micro-step of the first cycle", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("probe", spec(F64), PROBE)
+    local p = programs.build("probe_values", spec(F64), VALUES)
     local folder = programs.dump(with_probes(p), { "--cycles", 1 })
     t.equal(host.exists(folder .. "/micro-3.safetensors"), false)
     local last = programs.tensors(folder .. "/micro-2.safetensors")
@@ -72,13 +73,13 @@ end
 
 add("--check-finite names the first tensor, its kernel and the micro-step", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = with_probes(programs.build("probe32", spec(), PROBE))
+    local p = with_probes(programs.build("probe32_values", spec(), VALUES))
     local start = t.temp() .. "/start.safetensors"
     programs.train(p, { "--cycles", 1, "--check-finite", "--save-init", start })
     replaced(t, start, "h.1.fc2.bias", 3e38)
     local result = programs.train(p, { "--cycles", 2, "--check-finite", "--init", start, "--threads", 2, status = 4 })
     t.match(result.err, "cycle 0, micro%-step 0 %(0 in all%): h_fc1_y.2, element %d+ of 80, is %-?inf: "
-        .. "the first value that is not finite; written by h_fc1_forward %(%S+probe32.lua:5%)")
+        .. "the first value that is not finite; written by h_fc1_forward %(%S+probe32_values.lua:5%)")
     replaced(t, start, "h.1.fc2.bias", 0)
     replaced(t, start, "out.bias", -math.huge)
     result = programs.train(p, { "--eval", "--check-finite", "--init", start, status = 4 })

@@ -142,7 +142,7 @@ end
 
 add("values of layers that move and reduce equal index arithmetic", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local p = programs.build("shapes", spec(model_of_cases()), { probe = true })
+    local p = programs.build("shapes", spec(model_of_cases()), { probe = true, options = { "--without", "fusion" } })
     p.train = p.probe
     local step = programs.tensors(programs.dump(p, { "--cycles", 1 }) .. "/micro-1.safetensors")
     local v = indexed(step.base_y.values, { ROWS, 2, 3, 4 })
