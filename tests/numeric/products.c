@@ -188,8 +188,10 @@ int main(int argc, char **argv) {
 #endif
     for (int i = 0; i < shapes; i++) wrong += check(team, &SHAPES[i], false) + check(team, &SHAPES[i], true);
 #ifdef MATRIX_SLICES
-    for (int i = 0; i < shapes; i++)
-        if (SHAPES[i].K >= 500 && !strstr(SHAPES[i].name, "bias")) wrong += check_errors(team, &SHAPES[i]);
+    for (int i = 0; i < shapes && threads == 1; i++) {
+        const shape *s = &SHAPES[i];
+        if (s->K >= 500 && s->M * s->N * s->K < 1000000 && !strstr(s->name, "bias")) wrong += check_errors(team, s);
+    }
 #endif
     printf("%d shapes, %d wrong\n", shapes, wrong);
     ga_team_close(team);
