@@ -185,15 +185,14 @@ local function put_behind(product, reader, key, both)
     if both then y.tensor.def = reader end
 end
 
--- How often the nodes of a body read each tensor.
+-- How often the nodes of a body read each tensor, those of its loops too.
 local function readers_in(body)
     local list = {}
-    for _, node in ipairs(body) do
-        for _, t in ipairs(graph.reads(node)) do list[t] = (list[t] or 0) + 1 end
-        for _, c in ipairs(node.carries or {}) do
-            for _, t in ipairs { c.init, c.result } do list[t] = (list[t] or 0) + 1 end
-        end
-    end
+    local function count(t) list[t] = (list[t] or 0) + 1 end
+    graph.walk(body, function(node)
+        for _, t in ipairs(graph.reads(node)) do count(t) end
+        for _, c in ipairs(node.carries or {}) do count(c.result) end
+    end)
     return list
 end
 

@@ -1,7 +1,7 @@
 // planes_floats: what taps read of planes of f32, as rows and panels for products in blocks (matrix.c).
 
 //@ planes_floats()
-/* What a tap reads for 16 neighbouring places; the others are outside the plane and read 0.
+/* The elements that a tap reads for 16 neighbouring places. Places outside the plane read 0.
  *   at          the elements, -1 outside (conv_locate)
  *   inside      the places that read an element
  *   run         whether these elements are neighbours too: place p reads element first + p */
@@ -26,7 +26,7 @@ static __attribute__((noinline)) void conv_find_windows(conv_window *to, const i
     for (int v = 0; v < count; v += 16) *to++ = (conv_window){.run = true};
 }
 
-/* What a window reads in the plane at x, for 16 places. */
+/* The elements of a window in the plane at x, for 16 places. */
 static inline vec conv_take_run(const float *x, const conv_window *w) {
     return (vec)_mm512_maskz_loadu_ps(w->inside, x + w->first);
 }

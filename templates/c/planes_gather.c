@@ -1,7 +1,7 @@
 // planes_gather: what taps read of planes, as rows of a panel for strips.
 
 //@ planes_gather(half, type)
-/* What taps read (conv_locate); run: whether the elements of a vector are neighbours. */
+/* The elements that taps read (conv_locate); run: whether the elements of a vector are neighbours. */
 typedef struct conv_places {
     const int *at;
     bool *run;

@@ -1,7 +1,7 @@
 // planes_terms: terms of the sums of a convolution, as rows and panels for products in blocks (matrix.c).
 
 //@ planes_terms(half, type)
-/* What a window reads, and pairs of what two windows read. */
+/* The elements of a window, and pairs of those of two windows. */
 //% if half then
 typedef bf16_row conv_row;
 
@@ -14,7 +14,7 @@ typedef vec conv_row;
 static inline void conv_pairs(bf16_pairs x[SLICES], vec even, vec odd) { slices_of_pairs(x, even, odd); }
 //% end
 
-/* What terms are made of: planes of so many elements, the windows of their taps for `count` places. Term k is tap
+/* The source of terms: planes of so many elements, the windows of their taps for `count` places. Term k is tap
  * k % taps of plane k / taps. */
 typedef struct conv_terms {
     const $type *planes;

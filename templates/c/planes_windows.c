@@ -1,7 +1,7 @@
 // planes_windows: what taps read of planes of bf16, as rows and panels for the matrix registers (matrix.c).
 
 //@ planes_windows()
-/* What a tap reads for 16 neighbouring places; the others are outside the plane and read 0.
+/* The elements that a tap reads for 16 neighbouring places. Places outside the plane read 0.
  *   at          the elements, -1 outside (conv_locate)
  *   inside      the places that read an element
  *   run         whether these elements are neighbours too: place p reads element first[0] + p
@@ -59,7 +59,7 @@ static __attribute__((noinline)) bf16_row conv_take_scattered(const bf16 *x, con
     return row;
 }
 
-/* What a window reads in the plane at x, for 16 places. */
+/* The elements of a window in the plane at x, for 16 places. */
 static inline bf16_row conv_take_run(const bf16 *x, const conv_window *w) {
     return (bf16_row)_mm256_maskz_loadu_epi16(w->inside, x + w->first[0]);
 }

@@ -20,7 +20,7 @@ local function hash_of(t, path)
     return t.kept(path, function() return host.sha256(assert(host.read(path))) end)
 end
 
--- What stands for the tests' headers.
+-- A text that changes with the headers of the tests.
 local function headers_of(t)
     return t.kept("headers", function()
         local list = {}

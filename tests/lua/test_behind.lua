@@ -77,4 +77,29 @@ add("a product's own result stays where its gradient reads it", function(t)
     assert(not step:find("m->a.up_y", 1, true), "tanh's gradient reads its result alone")
 end)
 
+-- Between the product and its pointwise reader stands a loop whose layers read the result.
+local CLOSURE = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (37)
+accumulate (2)
+model (function(batch)
+    local y = linear "a" { 24 } (batch.input)
+    local h = times(2) "h" (function(v) return v + tanh {} (linear "in" { 24 } (v)) * y end) (linear "b" { 24 } (batch.input))
+    return linear "out" { 3 } (h + relu {} (y))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+]]
+
+add("a result that a loop reads is written before the loop", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/behind.csv", rows())
+    local function dump(name, options)
+        return programs.dump(programs.build(name, CLOSURE, { options = options }), { "--cycles", 2 })
+    end
+    programs.identical(dump("behind_closure"), dump("behind_closure_without", { "--without", "fusion" }),
+        { "parameters", "gradients" })
+end)
+
 return tests

@@ -27,7 +27,7 @@ function calibration.path(profile)
     return folder and ("%s/calibration-%s-%s.json"):format(folder, name:gsub("[^%w.-]", "_"), profile)
 end
 
---- What was measured for a profile on this machine, or nil.
+--- The rates measured for a profile on this machine, or nil.
 function calibration.read(profile)
     local path = calibration.path(profile)
     if not path or host.exists(path) ~= "file" then return nil end
