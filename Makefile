@@ -4,6 +4,7 @@
 # make install   to PREFIX (/usr/local) below DESTDIR; make uninstall removes the same files
 # make dist      out/gagen-VERSION.tar.gz: the sources that git tracks
 # make bench     times of updates beside PyTorch's and llm.c's (bench/training.lua)
+# make bench-products          times of products beside OpenBLAS's and oneDNN's (bench/products.lua)
 # make clean     removes gagen and what it was built from; programs in out stay
 # CC, CFLAGS and LDFLAGS are honoured; BUILD and GAGEN choose another place for what is made.
 CFLAGS   ?= -O2
@@ -182,11 +183,14 @@ bench: $(GAGEN) $(BUILD)/bench/host
 	$(Q)$(BUILD)/bench/host bench/data.lua $(OUT)/data
 	$(Q)GAGEN=$(GAGEN) OUT=$(OUT) $(BUILD)/bench/host bench/training.lua
 
+bench-products: $(GAGEN) $(BUILD)/bench/host
+	$(Q)GAGEN=$(GAGEN) OUT=$(OUT) $(BUILD)/bench/host bench/products.lua
+
 clean:
 	rm -rf $(BUILD) $(GAGEN)
 
 FORCE:
-.PHONY: mutants same-bits bench all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
+.PHONY: mutants same-bits bench bench-products all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

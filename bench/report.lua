@@ -36,7 +36,8 @@ function report.row(case, list, more)
         load = more.load, rates = more.rates }
 end
 
-local function machine()
+--- This machine: { cpu, cores, virtual }.
+function report.machine()
     local cpu = io.open "/proc/cpuinfo"
     local text = cpu and cpu:read "a" or ""
     if cpu then cpu:close() end
@@ -45,7 +46,8 @@ local function machine()
         virtual = text:find("%f[%w]hypervisor%f[%W]") ~= nil }
 end
 
-local function commit()
+--- The present commit, as a text.
+function report.commit()
     local status, id = host.run { "git", "rev-parse", "--short", "HEAD", quiet = true }
     if status ~= 0 then return "unknown" end
     local _, changes = host.run { "git", "status", "--porcelain", "--untracked-files=no", quiet = true }
@@ -62,7 +64,8 @@ local function by_name(row)
     end
 end
 
-local function table_of(heads, rows)
+--- A table of Markdown.
+function report.table(heads, rows)
     local lines = { "| " .. table.concat(heads, " | ") .. " |", "|" .. ("---|"):rep(#heads) }
     for _, cells in ipairs(rows) do lines[#lines + 1] = "| " .. table.concat(cells, " | ") .. " |" end
     return table.concat(lines, "\n")
@@ -92,13 +95,13 @@ local function all_sides(rows)
                 side.peak_bytes and ("%.0f"):format(side.peak_bytes / MIB) or "" }
         end
     end
-    return table_of({ "configuration", "precision", "program", "ms", "MiB" }, list)
+    return report.table({ "configuration", "precision", "program", "ms", "MiB" }, list)
 end
 
 local function rows_of(rows)
     local list = {}
     for i, row in ipairs(rows) do list[i] = cells(row) end
-    return table_of(HEADS, list)
+    return report.table(HEADS, list)
 end
 
 local function rates_line(rates)
@@ -106,12 +109,17 @@ local function rates_line(rates)
         rates.bf16 and (", %.4g in bf16"):format(rates.bf16 / 1e9) or "", rates.memory / 1e9)
 end
 
+--- The machine and the sources, in words.
+function report.origin(all)
+    return ("%s, %d cores%s; %s; commit %s; profile %s"):format(all.machine.cpu, all.machine.cores,
+        all.machine.virtual and " of a virtual machine" or "", all.date, all.commit, all.profile)
+end
+
 local function text_of(all)
     local torch = all.torch and "PyTorch " .. all.torch or "PyTorch: NOT RUN, " .. all.no_torch
-    local parts = { "# make bench", ("%s, %d cores%s; %s; commit %s; profile %s; %d turns of %g s; %s. The machine "
-        .. "reaches %s with %d threads (templates/calibrate/rates.c)."):format(all.machine.cpu, all.machine.cores,
-        all.machine.virtual and " of a virtual machine" or "", all.date, all.commit, all.profile, all.turns, all.seconds,
-        torch, rates_line(all.rows[1].rates), all.rows[1].threads),
+    local parts = { "# make bench", ("%s; %d turns of %g s; %s. The machine reaches %s with %d threads "
+        .. "(templates/calibrate/rates.c)."):format(report.origin(all), all.turns, all.seconds, torch,
+        rates_line(all.rows[1].rates), all.rows[1].threads),
         "Milliseconds are those of an update: medians over turns, with the least and the most. A ratio is that of the "
         .. "best other program to gagen's in one turn. docs/PERFORMANCE.md tells the columns.",
         rows_of(all.rows), "All programs:", all_sides(all.rows) }
@@ -124,7 +132,7 @@ end
 
 --- Writes training.json and training.md to o.results and prints the latter.
 function report.write(o, rows, sweep)
-    local all = { machine = machine(), date = os.date "!%Y-%m-%d", commit = commit(), profile = o.profile,
+    local all = { machine = report.machine(), date = os.date "!%Y-%m-%d", commit = report.commit(), profile = o.profile,
         turns = o.turns, seconds = o.seconds, torch = o.torch, no_torch = o.no_torch, rows = rows,
         sweep = setmetatable(sweep, { array = true }) }
     assert(host.folder(o.results))

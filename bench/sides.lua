@@ -11,9 +11,11 @@ local MALLOC = { "MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=42
 
 local function last_line(text) return text:match("([^\n]*)\n*$") end
 
+-- A command's result, or nil and why it failed in one line; all that it said goes to stderr.
 local function finished(result, message)
     if not result then return nil, message end
     if result.status == 0 then return result end
+    io.stderr:write(result.out, result.err)
     return nil, ("exit %d: %s"):format(result.status, last_line(result.err ~= "" and result.err or result.out))
 end
 

@@ -5,6 +5,7 @@ local compile = require "command.compile"
 local diag = require "base.diag"
 local in_temporary = require "command.temporary"
 local kept_runtime = require "command.kept_runtime"
+local make = require "command.make"
 local measured = require "command.profile"
 local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
@@ -35,14 +36,7 @@ local function write_rows(folder)
     write(folder, "images.bin", record:rep(32))
 end
 
-local function quiet(argv, what)
-    argv.quiet = true
-    local status, output = host.run(argv)
-    if status ~= 0 then
-        diag.fail("doctor --calibrate", ("%s failed: %s"):format(what, output or ""), { kind = "environment" })
-    end
-    return output
-end
+local function quietly(...) return make.quietly("doctor --calibrate", ...) end
 
 -- Writes the program of a spec into `folder`; returns what is measured: { precision, folder, facts, make }.
 local function program_of(path, folder, march, precision)
@@ -51,7 +45,7 @@ local function program_of(path, folder, march, precision)
         { { word = "precision", value = { precision }, text = set, at = "--calibrate" } })
     local files, facts = program.render(g, c)
     program_folder.write(folder, files, { spec = path })
-    local runtime = kept_runtime.make(kept_runtime.path(files, c.compiler_flags), folder)
+    local runtime = kept_runtime.make(kept_runtime.path(files, c.compiler_flags), folder, {})
     return { precision = precision, folder = folder, facts = facts, make = ("@$(MAKE) -s -C %s %s train-probe"):format(
         folder, runtime and "SOURCES=" .. runtime or "") }
 end
@@ -62,14 +56,13 @@ local function build(programs, temporary)
     local lines = { "all: " .. table.concat(names, " ") }
     for i, p in ipairs(programs) do lines[#lines + 1] = ("%s: ; %s"):format(names[i], p.make) end
     write(temporary, "Makefile", table.concat(lines, "\n") .. "\n")
-    quiet({ "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-j4", "-f",
-        temporary .. "/Makefile" }, "make")
+    quietly("make", make.command("-f", temporary .. "/Makefile"))
 end
 
 -- { f32, bf16, memory, cache } with so many threads.
 local function rates_of(binary, threads)
     local rates = {}
-    for name, rate in quiet({ binary, tostring(threads) }, "rates"):gmatch("(%w+) (%S+)") do
+    for name, rate in quietly("rates", { binary, tostring(threads) }):gmatch("(%w+) (%S+)") do
         rates[name] = tonumber(rate)
     end
     return rates
@@ -143,7 +136,7 @@ local function build_rates(folder, march)
     write(folder, "rates.c", host.embedded "templates/calibrate/rates.c")
     local command = { host.environment "CC" or "cc", "-O3", "-pthread", "-o", folder .. "/rates", folder .. "/rates.c" }
     local flags = profile.get(march).flags
-    quiet(table.move(flags, 1, #flags, #command + 1, command), "compiling rates.c")
+    quietly("compiling rates.c", table.move(flags, 1, #flags, #command + 1, command))
     return folder .. "/rates"
 end
 

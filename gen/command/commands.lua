@@ -122,7 +122,13 @@ commands.list = {
             .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
             .. "for a table names lose their middles. --why adds a line for each decision: what is fused and "
             .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
-            .. "why a kernel waits.",
+            .. "why a kernel waits. --json prints the facts as plan.json in the program's folder has them. There a "
+            .. "kernel has its name, its function fn, its role in the cycle, calls in an update, FLOP and bytes of a "
+            .. "call, predicted_us of one core, and kind: its op; \"pointwise\", or \"functions\" with exp and the "
+            .. "like; \"update\", or the name of another function of the boundary. busy, for the processor only, has "
+            .. "micro_us, the work of a micro-step in microseconds of one core, thread_us, the work that a thread "
+            .. "needs, and threads, as many as the work keeps busy. A run may have fewer: threads_why in its log says "
+            .. "the reason.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
@@ -178,7 +184,8 @@ commands.list = {
         options = { "--man", "--markdown", "--annotations", "--completion" },
         doc = "this list, a command, or anything that list shows", example = "gagen help plan" },
     { name = "doctor", arguments = {}, options = { "--calibrate", "--march" },
-        doc = "what is installed and what is missing; --calibrate measures this machine", example = "gagen doctor",
+        doc = "say what is installed and what is missing; --calibrate measures this machine",
+        example = "gagen doctor",
         details = "--calibrate measures the rates of this machine for a profile, its own or --march: FLOP in f32 and "
             .. "bf16, memory, a cache, a call, and the shares that kernels of two small programs reach, with one "
             .. "thread and with all cores. They take about a minute, lie in the cache folder, one file for each "

@@ -53,7 +53,8 @@ local function lower(path, o, sets, choice)
     c.profile = c.march == "native" and profile.native(host.cpu()) or c.march
     profile.f32(c)
     local facts = profile.get(c.profile)
-    c.behind = targets.of(c).behind or {}
+    local target = targets.of(c)
+    c.behind, c.turned_rows = target.behind or {}, target.turns and target.turns(c) or math.huge
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil
     for _, pass in ipairs(o.without or {}) do c.without:set(pass, true) end

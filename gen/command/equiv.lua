@@ -13,6 +13,7 @@ local diag = require "base.diag"
 local in_temporary = require "command.temporary"
 local kept_runtime = require "command.kept_runtime"
 local literal = require "base.literal"
+local make = require "command.make"
 local ordered = require "base.ordered"
 local program = require "emit.program.program"
 local program_folder = require "emit.program.folder"
@@ -74,32 +75,23 @@ local function write(path, o, c, temporary, rows, a)
     return { a = a, rows = rows, folder = folder, files = files, flags = config.compiler_flags }
 end
 
-local function quiet(argv, what)
-    argv.quiet = true
-    local status, output = host.run(argv)
-    if status ~= 0 then
-        diag.fail("--equiv", ("%s failed: %s"):format(what, output or ""), { kind = "environment" })
-    end
-end
-
 -- Builds all programs with one make, unaffected by a make that runs this one.
 local function build(programs, temporary, cflags)
     local names = ordered.collect(programs, function(p) return p.folder .. "/train" end)
     local lines = { "all: " .. table.concat(names, " ") }
     for _, p in ipairs(programs) do
-        local runtime = kept_runtime.make(kept_runtime.path(p.files, p.flags, cflags), p.folder, cflags)
+        local runtime = kept_runtime.make(kept_runtime.path(p.files, p.flags, cflags), p.folder, { cflags = cflags })
         lines[#lines + 1] = ("%s/train: ; @$(MAKE) -s -C %s CFLAGS=%s %s train"):format(p.folder, p.folder, cflags,
             runtime and "SOURCES=" .. runtime or "")
     end
     host.write(temporary, "Makefile", table.concat(lines, "\n") .. "\n")
-    quiet({ "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-j4", "-f",
-        temporary .. "/Makefile" }, "make")
+    make.quietly("--equiv", "make", make.command("-f", temporary .. "/Makefile"))
 end
 
 local function train(p, cycles)
     io.stderr:write(("A = %d: %d cycle%s of %d x %d rows\n"):format(p.a, cycles, cycles > 1 and "s" or "", p.a, p.rows))
-    quiet({ p.folder .. "/train", "--cycles", tostring(cycles), "--quiet", "--checkpoint",
-        p.folder .. "/checkpoints", "--dump", p.folder .. "/dump" }, p.folder .. "/train")
+    make.quietly("--equiv", p.folder .. "/train", { p.folder .. "/train", "--cycles", tostring(cycles), "--quiet",
+        "--checkpoint", p.folder .. "/checkpoints", "--dump", p.folder .. "/dump" })
     p.gradients = safetensors.open(p.folder .. "/dump/gradients.safetensors")
     p.parameters = safetensors.open(p.folder .. "/dump/parameters.safetensors")
 end

@@ -48,19 +48,13 @@ local function told(c, candidate, kept)
         plural(kept.rows, "row"), AGAIN.none, of_logits(c, "whole"), text.bytes(kept.bytes))
 end
 
--- The candidate with the most rows (rows is descending) whose plan fits with this depth and logits, or nil.
+-- The candidate with the most rows (rows is descending) whose plan fits with this depth and logits, or nil. Fewer rows
+-- may need more memory: those of few rows read transposed copies of weights.
 local function largest_fitting(try, rows, depth, logits, budget)
-    local fits, low, high = nil, 1, #rows
-    while low <= high do
-        local middle = (low + high) // 2
-        local candidate = try(rows[middle], depth, logits)
-        if candidate.bytes <= budget then
-            fits, high = candidate, middle - 1
-        else
-            low = middle + 1
-        end
+    for _, n in ipairs(rows) do
+        local candidate = try(n, depth, logits)
+        if candidate.bytes <= budget then return candidate end
     end
-    return fits
 end
 
 -- The smallest plan. Fewer rows may need more memory, because each prefetched micro-batch is padded to a cache line.

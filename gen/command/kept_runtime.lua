@@ -2,6 +2,7 @@
 -- many programs have the same: the object is kept in the user's cache folder, by the content of all that it is made
 -- from. A program's own `make` knows nothing of it.
 local cache = require "base.cache"
+local make = require "command.make"
 
 local kept_runtime = {}
 
@@ -29,15 +30,24 @@ function kept_runtime.path(files, flags, cflags)
     return folder and name and host.folder(folder) and folder .. "/" .. name or nil
 end
 
+-- The program's own objects in a link, for each target of its Makefile.
+local PARTS = { "step", "model", "main" }
+local PLACES = { train = "built/%s.o", ["train-probe"] = "built/probe/%s.o" }
+
 --- Makes the runtime at `path`, which kept_runtime.path gave for the program in `folder`, if it is not there. Returns
---- the path, or nil where it cannot be made.
-function kept_runtime.make(path, folder, cflags)
+--- the path, or nil where it cannot be made. how: { target, cflags }. target: "train" or "train-probe", whose own
+--- objects are compiled side by side with the runtime; cflags: as for kept_runtime.path.
+function kept_runtime.make(path, folder, how)
     if not path or host.exists(path) == "file" then return path end
-    local make = { "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", folder, "runtime.o",
-        quiet = true } -- nothing else may tell the compiler what the name does not know
-    if cflags then make[#make + 1] = "CFLAGS=" .. cflags end
+    local command = make.command("-C", folder)
+    for _, part in ipairs(how.target and PARTS or {}) do      -- step.c takes longest: it begins first
+        command[#command + 1] = PLACES[how.target]:format(part)
+    end
+    command[#command + 1] = "runtime.o"
+    if how.cflags then command[#command + 1] = "CFLAGS=" .. how.cflags end
+    command.quiet = true
     local kept, name = path:match("^(.*)/([^/]*)$")
-    local made = host.run(make) == 0
+    local made = host.run(command) == 0
         and host.run { "sh", "-c", KEEP, "keep", folder .. "/runtime.o", kept, name, quiet = true } == 0
     host.remove(folder .. "/runtime.o")
     return made and path or nil

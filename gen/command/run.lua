@@ -1,11 +1,12 @@
 -- run: makes a program, with the runtime that is kept for all programs, and starts it.
 local diag = require "base.diag"
 local kept_runtime = require "command.kept_runtime"
+local make = require "command.make"
 
 local run = {}
 
 local function make_command(folder, what, runtime)
-    return { "make", "-s", "-C", folder, what, runtime and "SOURCES=" .. runtime or nil }
+    return make.command("-C", folder, what, runtime and "SOURCES=" .. runtime or nil)
 end
 
 -- How `what` in `folder` is made of the files there: { is_made, make } of program_folder.write. flags: the compiler's,
@@ -19,7 +20,8 @@ local function build_of(what, folder, files, flags)
         return host.run(question) == 0
     end
     function build.make()
-        local status, why = host.run(make_command(folder, what, kept_runtime.make(path, folder)))
+        local runtime = kept_runtime.make(path, folder, { target = what })
+        local status, why = host.run(make_command(folder, what, runtime))
         if status ~= 0 then
             diag.fail(folder, "make failed" .. (why and ": " .. why or ""), { kind = "environment" })
         end

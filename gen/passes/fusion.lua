@@ -7,11 +7,14 @@
 -- A result of 16 bits is rounded to them in the fused kernel too, so that results do not depend on fusion. A kernel
 -- has at most MOST_INPUTS inputs and MOST_STATEMENTS statements; a longer chain becomes several kernels.
 --
+-- Nodes that move no element are left out before that (passes/copies.lua).
+--
 -- Then a pointwise node that reads a product's result moves into the product's kernel, if the target says so of the op
 -- (config.behind): it computes each element as soon as its sum is complete. If other bodies read the product's result
 -- too, the kernel writes both.
 --
 --   y = linear(x, w) ; z = gelu(y)   ->   y, z = linear(x, w), behind: gelu(value)
+local copies = require "passes.copies"
 local expr = require "base.expr"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -19,7 +22,7 @@ local statements = require "base.statements"
 local view = require "graph.view"
 
 local fusion = { name = "fusion", optional = true,
-    doc = "chains of pointwise nodes become one kernel" }
+    doc = "chains of pointwise nodes become one kernel; values are not copied to be read" }
 
 -- Each input needs an address and a value: 16 addresses fill the registers of a CPU core, and more registers per
 -- thread leave fewer threads on an SM. Each input is also an argument of a launch.
@@ -228,6 +231,7 @@ local function fuse_behind(g, body, uses, ops)
 end
 
 function fusion.run(g, config)
+    copies(g)
     local uses = count_uses(g)
     local noted = {}
     for _, body in ipairs { g.forward, g.backward } do fuse_body(g, body, uses, noted) end

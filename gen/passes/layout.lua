@@ -6,9 +6,10 @@
 -- parameters lie layer by layer.
 -- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
 -- A segment is a run with one update rule. A bucket is a run that one collective reduces.
--- A view is a copy of a weight, made once per update. A weight that a forward product reads row by row gets a
--- transposed view, so that the inner loop of every micro-step reads contiguous memory. If products read 16 bits,
--- views have 16 bits, and all other weights of products get views too.
+-- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
+-- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
+-- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
+-- products read 16 bits, views have 16 bits, and all other weights of products get views too.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -195,17 +196,31 @@ local function view_of(g, builder, param, kind)
     return view
 end
 
-local function pack_views(g, config)
-    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
-        graph.walk(body, function(node)
-            if node.op == "linear" and node.ins.weight.param and node.ins.weight.param.used then
-                node.ins = ordered.copy(node.ins,
-                    { weight = view_of(g, config.builder, node.ins.weight.param, "in_out") })
-                node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
-                node.why = "weight packed once per update"
-            end
+local BODIES = { "forward", "backward", "evaluation" }
+
+-- Calls fn(node, param) for each forward product with a trained weight.
+local function each_product(g, bodies, fn)
+    for _, name in ipairs(bodies) do
+        graph.walk(g[name], function(node)
+            local param = node.op == "linear" and node.ins.weight.param
+            if param and param.used then fn(node, param) end
         end)
     end
+end
+
+-- Gives the weights of forward products of fewer than config.turned_rows rows in a micro-step a transposed view.
+local function pack_views(g, config)
+    local packed = {}
+    each_product(g, { "forward", "backward" }, function(node, param)
+        local rows = node.run and node.run.whole or graph.elements(node.size.lead)
+        if rows < config.turned_rows then packed[param] = true end
+    end)
+    each_product(g, BODIES, function(node, param)
+        if not packed[param] then return end
+        node.ins = ordered.copy(node.ins, { weight = view_of(g, config.builder, param, "in_out") })
+        node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
+        node.why = "weight packed once per update"
+    end)
 end
 
 -- Records the decision about a view for each parameter of two axes or more.
@@ -218,7 +233,7 @@ local function note_views(g, config)
                 graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
             else
                 graph.decide(g, param.name, "home", config.without:has "layout" and "pass layout is left out"
-                    or "its readers read rows")
+                    or "its readers read rows, or turn columns as they pack them")
             end
         end
     end
@@ -226,14 +241,14 @@ end
 
 -- Makes 16-bit views of all other weights that products read.
 local function narrow_views(g, config)
-    for _, body in ipairs { g.forward, g.backward, g.evaluation } do
-        graph.walk(body, function(node)
+    for _, name in ipairs(BODIES) do
+        graph.walk(g[name], function(node)
             local op = config.ops[node.op]
-            for _, name in ipairs(op and op.rounds and node.signature.ins or {}) do
-                local t = node.ins[name]
-                if t and t.kind == "param" and op.half[name] then
+            for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
+                local t = node.ins[key]
+                if t and t.kind == "param" and op.half[key] then
                     node.ins = ordered.copy(node.ins,
-                        { [name] = view_of(g, config.builder, t.param, "narrow") })
+                        { [key] = view_of(g, config.builder, t.param, "narrow") })
                 end
             end
         end)

@@ -1,7 +1,7 @@
 // attention: gen/catalog/ops/attention.lua has the formulas. One worker computes a tile from start to end; sums run
 // over keys and queries upwards.
 
-//@ attend(fn, params, source, shape, tile, visible, softmax, dropout, type, half, result)
+//@ attend(fn, params, source, shape, tile, visible, softmax, dropout, type, result)
 /* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over)
  * Keys come tile by tile; a score larger than all before scales the sums down (Milakov and Gimelshein,
  * 2018). lse: the log of the sum of the exponentials of a query's scores.
@@ -13,8 +13,9 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), TILES = (T + QUERIES - 1) / QUERIES };
-//% if tile.wide then
-    enum { WIDE = $(tile.wide), PARTS = $(tile.parts) }; /* D in whole blocks of 32; the operands of a probability */
+    enum { WIDE = $(tile.wide) }; /* elements of a row of a tile: D in whole blocks */
+//% if tile.parts then
+    enum { PARTS = $(tile.parts) }; /* the operands of a probability */
 //% end
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
@@ -22,7 +23,7 @@ static void $fn($params) {
 //% if dropout then
     const draws z = draws_of(micro, ga_rng_stream($(dropout.name)), iteration, $(dropout.p));
 //% end
-//% if tile.wide and tile.registers then
+//% if tile.registers then
     matrix_begin();
 //% end
     for (ga_tiles t = ga_tiles_begin(w, (int64_t)B * HEADS * TILES); ga_tile_next(&t);) {
@@ -32,52 +33,49 @@ static void $fn($params) {
         const size_t key_row = row / T * S; /* its first key */
 //% end
         const int n = i0 + QUERIES < T ? QUERIES : T - i0, end = $(visible.stop);
-        real sum[QUERIES * $(tile.row)] = {0}, total[QUERIES] = {0}, largest[QUERIES];
+        _Alignas(64) real sum[QUERIES * WIDE], score[QUERIES * KEYS];
+        real total[QUERIES] = {0}, largest[QUERIES];
         for (int i = 0; i < n; i++) largest[i] = -INFINITY;
-//% if tile.wide then
+//% if tile.parts then
         bf16 q[SLICES * QUERIES * WIDE], panel[SLICES * KEYS * WIDE], part[PARTS * SLICES * QUERIES * KEYS];
         matrix_part_rows(q, WIDE, n, D, query + (row + i0) * Q_ROW + h * D, Q_ROW);
-//% elseif half then
-        real q[QUERIES * D], rows[KEYS * D];
-        widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
+//% else
+        _Alignas(64) real q[QUERIES * WIDE], rows[KEYS * WIDE], across[WIDE * KEYS];
+        $(tile.load)(q, WIDE, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
 //% end
         for (int j0 = 0; j0 < end; j0 += KEYS) {
             const int m = j0 + KEYS < end ? KEYS : end - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
-//% if tile.wide then
-            real score[QUERIES * KEYS];
+//% if tile.parts then
             matrix_pack_columns(panel, WIDE, m, D, key + at, K_ROW);
             tile_matrix(score, KEYS, false, q, 1, panel, WIDE, n, m, D);
-//% elseif half then
-            real across[D * KEYS], score[QUERIES * KEYS] = {0};
-            widen_rows(rows, D, key + at, K_ROW, m, D);
-            tile_across(across, KEYS, rows, m, D, D);
-            tile_product(score, KEYS, q, D, 1, across, KEYS, n, KEYS, D);
 //% else
-            real across[D * KEYS], score[QUERIES * KEYS] = {0};
-            tile_across(across, KEYS, key + at, m, K_ROW, D);
-            tile_product(score, KEYS, query + (row + i0) * Q_ROW + h * D, Q_ROW, 1, across, KEYS, n, KEYS, D);
+//% if tile.direct then
+            pack_columns(across, KEYS, m, D, key + at, K_ROW);
+//% else
+            tile_widen(rows, WIDE, key + at, K_ROW, m, D);
+            pack_columns(across, KEYS, m, D, rows, WIDE);
+//% end
+            tile_product(score, KEYS, false, q, WIDE, 1, across, KEYS, n, KEYS, D, $(tile.edge.columns));
 //% end
             $(score_rows { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout })
-//% if tile.wide then
+//% if tile.parts then
             $(tile.cut.rows)(part, KEYS, n, KEYS, score, KEYS);
             matrix_pack_rows(panel, KEYS, D, m, value + at, K_ROW);
-            tile_matrix(sum, WIDE, true, part, PARTS, panel, KEYS, n, D, m);
-//% elseif half then
-            widen_rows(rows, D, value + at, K_ROW, m, D);
-            tile_product(sum, D, score, KEYS, 1, rows, D, n, D, m);
+            tile_matrix(sum, WIDE, j0 > 0, part, PARTS, panel, KEYS, n, D, m);
 //% else
-            tile_product(sum, D, score, KEYS, 1, value + at, K_ROW, n, D, m);
+            $(tile.load)(rows, WIDE, value + at, K_ROW, m, D);
+            tile_product(sum, WIDE, j0 > 0, score, KEYS, 1, rows, WIDE, n, WIDE, m, $(tile.edge.terms));
 //% end
         }
         for (int i = 0; i < n; i++) {
             const size_t head = (row + i0 + i) * HEADS + h;
             const real factor = total[i] == 0 ? 0 : 1 / total[i];
             for (int c = 0; c < D; c++) y[head * D + c] = $result;
-            lse[head] = total[i] == 0 ? 0 : largest[i] + $(softmax.log)(total[i]);
+            lse[head] = total[i] == 0 ? 0 : largest[i] * $(softmax.scale) + $(softmax.log)(total[i]);
         }
     }
-//% if tile.wide and tile.registers then
+//% if tile.registers then
     matrix_end();
 //% end
 }
@@ -85,28 +83,28 @@ static void $fn($params) {
 //@ score_rows(shape, tile, visible, softmax, dropout)
 //% -- In attend: the scores of a tile become exponentials, the sums are scaled to the same greatest score.
 real from[QUERIES], shrink[QUERIES];
+int seen[QUERIES];
 for (int i = 0; i < n; i++) {
-    real *p = score + i * KEYS;
-    for (int j = 0; j < KEYS; j++) p[j] *= $(softmax.scale);
-    tile_hide(p, KEYS, $(visible.last), $(visible.mask));
-    from[i] = row_greatest(p, KEYS, largest[i]);
+    seen[i] = tile_hide(score + i * KEYS, KEYS, $(visible.last), $(visible.mask));
+    from[i] = row_greatest(score + i * KEYS, seen[i], largest[i]);
 }
 for (int i = 0; i < n; i++) {
     const real top = from[i];
-    from[i] = top == -INFINITY ? 0 : top; /* -INFINITY: this query sees no key so far */
-    shrink[i] = $(softmax.exp)(largest[i] - from[i]);
+    from[i] = top == -INFINITY ? 0 : top * $(softmax.scale); /* -INFINITY: this query sees no key so far */
+    shrink[i] = $(softmax.exp)(largest[i] * $(softmax.scale) - from[i]);
     largest[i] = top;
 }
+rows_exp(score, KEYS, n, seen, $(softmax.scale), from);
 for (int i = 0; i < n; i++) {
     real *p = score + i * KEYS;
-    for (int j = 0; j < KEYS; j++) p[j] = $(softmax.exp)(p[j] - from[i]);
     total[i] = total[i] * shrink[i] + row_sum(p, KEYS);
 //% if dropout then
     real kept[KEYS];
     draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
     for (int j = 0; j < KEYS; j++) p[j] *= kept[j];
 //% end
-    for (int c = 0; c < D; c++) sum[i * $(tile.row) + c] *= shrink[i];
+    if (j0 > 0 && shrink[i] != 1)
+        for (int c = 0; c < D; c++) sum[i * WIDE + c] *= shrink[i];
 }
 
 //@ attend_delta(fn, params, source, half, rows, heads, d)
@@ -129,7 +127,7 @@ static void $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, shape, tile, visible, softmax, dropout, type, half)
+//@ attend_dx(fn, params, source, shape, tile, visible, softmax, dropout, type)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * One worker computes a head of the keys, with all queries that use it; p is computed again from lse.
  * $source */
@@ -140,6 +138,7 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
+    enum { WIDE = $(tile.wide) }; /* elements of a row of a tile: D in whole blocks */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
@@ -156,55 +155,36 @@ static void $fn($params) {
         for (int j0 = 0; j0 < $(shape.keys); j0 += KEYS) {
             const int m = j0 + KEYS < $(shape.keys) ? KEYS : $(shape.keys) - j0;
             const size_t at = ($(shape.key_row) + j0) * K_ROW + shared * D;
-            real keys[D * KEYS], values[D * KEYS], d_key[KEYS * D] = {0}, d_value[KEYS * D] = {0};
-//% if half then
-            real rows[KEYS * D];
-            widen_rows(rows, D, value + at, K_ROW, m, D);
-            tile_across(values, KEYS, rows, m, D, D);
-            widen_rows(rows, D, key + at, K_ROW, m, D);
-            tile_across(keys, KEYS, rows, m, D, D);
+            _Alignas(64) real keys[WIDE * KEYS], values[WIDE * KEYS], key_rows[KEYS * WIDE];
+            _Alignas(64) real d_key[KEYS * WIDE] = {0}, d_value[KEYS * WIDE] = {0};
+//% if tile.direct then
+            pack_columns(values, KEYS, m, D, value + at, K_ROW);
 //% else
-            tile_across(keys, KEYS, key + at, m, K_ROW, D);
-            tile_across(values, KEYS, value + at, m, K_ROW, D);
+            tile_widen(key_rows, WIDE, value + at, K_ROW, m, D);
+            pack_columns(values, KEYS, m, D, key_rows, WIDE);
 //% end
+            $(tile.load)(key_rows, WIDE, key + at, K_ROW, m, D);
+            pack_columns(keys, KEYS, m, D, key_rows, WIDE);
             for (int h = shared * GROUP; h < (shared + 1) * GROUP; h++) {
                 for (int i0 = $(visible.first); i0 < T; i0 += QUERIES) {
                     const int n = i0 + QUERIES < T ? QUERIES : T - i0;
-//% if half then
-                    real q[QUERIES * D], d_out[QUERIES * D];
-                    widen_rows(q, D, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
-                    widen_rows(d_out, D, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n, D);
-//% else
-                    const real *q = query + (row + i0) * Q_ROW + h * D;
-                    const real *d_out = dy + (row + i0) * Y_ROW + h * D;
-//% end
-                    real *d_query = dq + (row + i0) * Q_ROW + h * D;
-                    real p[QUERIES * KEYS] = {0}, ds[QUERIES * KEYS] = {0};
-//% if half then
-                    tile_product(p, KEYS, q, D, 1, keys, KEYS, n, KEYS, D);
-                    tile_product(ds, KEYS, d_out, D, 1, values, KEYS, n, KEYS, D);
-//% else
-                    tile_product(p, KEYS, q, Q_ROW, 1, keys, KEYS, n, KEYS, D);
-                    tile_product(ds, KEYS, d_out, Y_ROW, 1, values, KEYS, n, KEYS, D);
-//% end
+                    real *to = dq + (row + i0) * Q_ROW + h * D;
+                    _Alignas(64) real q[QUERIES * WIDE], d_out[QUERIES * WIDE], d_query[QUERIES * WIDE];
+                    _Alignas(64) real p[QUERIES * KEYS], ds[QUERIES * KEYS];
+                    $(tile.load)(q, WIDE, query + (row + i0) * Q_ROW + h * D, Q_ROW, n, D);
+                    $(tile.load)(d_out, WIDE, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n, D);
+                    tile_product(p, KEYS, false, q, WIDE, 1, keys, KEYS, n, KEYS, D, $(tile.edge.columns));
+                    tile_product(ds, KEYS, false, d_out, WIDE, 1, values, KEYS, n, KEYS, D, $(tile.edge.columns));
                     $(score_gradients { shape = shape, visible = visible, softmax = softmax, dropout = dropout })
-                    for (int i = 0; j0 == 0 && i < n; i++)
-                        for (int c = 0; c < D; c++) d_query[i * Q_ROW + c] = 0;
-//% if half then
-                    tile_product(d_query, Q_ROW, ds, KEYS, 1, rows, D, n, D, m);
-                    tile_product(d_value, D, p, 1, KEYS, d_out, D, m, D, n);
-                    tile_product(d_key, D, ds, 1, KEYS, q, D, m, D, n);
-//% else
-                    tile_product(d_query, Q_ROW, ds, KEYS, 1, key + at, K_ROW, n, D, m);
-                    tile_product(d_value, D, p, 1, KEYS, d_out, Y_ROW, m, D, n);
-                    tile_product(d_key, D, ds, 1, KEYS, q, Q_ROW, m, D, n);
-//% end
+                    tile_product(d_value, WIDE, true, p, 1, KEYS, d_out, WIDE, m, WIDE, n, $(tile.edge.later));
+                    tile_product(d_key, WIDE, true, ds, 1, KEYS, q, WIDE, m, WIDE, n, $(tile.edge.later));
+                    if (j0 > 0) tile_load(d_query, WIDE, to, Q_ROW, n, D);
+                    tile_product(d_query, WIDE, j0 > 0, ds, KEYS, 1, key_rows, WIDE, n, WIDE, m, $(tile.edge.terms));
+                    tile_store(to, Q_ROW, d_query, WIDE, n, D);
                 }
             }
-            for (int j = 0; j < m; j++) {
-                for (int c = 0; c < D; c++) dk[at + j * K_ROW + c] = d_key[j * D + c];
-                for (int c = 0; c < D; c++) dv[at + j * K_ROW + c] = d_value[j * D + c];
-            }
+            tile_store(dk + at, K_ROW, d_key, WIDE, m, D);
+            tile_store(dv + at, K_ROW, d_value, WIDE, m, D);
         }
     }
 }
@@ -220,7 +200,7 @@ static void $fn($params) {
     enum { S = $(shape.S) }; /* keys; T: queries */
 //% end
     enum { QUERIES = $(tile.queries), KEYS = $(tile.keys), KEY_HEADS = HEADS / GROUP, Y_ROW = HEADS * D };
-    enum { WIDE = $(tile.wide), PARTS = $(tile.parts) }; /* D in whole blocks of 32; the operands of a probability */
+    enum { WIDE = $(tile.wide), PARTS = $(tile.parts) }; /* D in whole blocks; the operands of a probability */
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
     real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
@@ -290,21 +270,25 @@ for (int i = 0; i < n; i++) {
 
 //@ score_gradients(shape, visible, softmax, dropout)
 //% -- In attend_dx: q . k in p becomes the probabilities of a tile, dy . v in ds the gradients of its scores.
+real level[QUERIES];
+int seen[QUERIES];
 for (int i = 0; i < n; i++) {
-    const size_t head = (row + i0 + i) * HEADS + h;
+    seen[i] = tile_hide(p + i * KEYS, KEYS, $(visible.last), $(visible.mask));
+    level[i] = lse[(row + i0 + i) * HEADS + h];
+}
+rows_exp(p, KEYS, n, seen, $(softmax.scale), level);
+for (int i = 0; i < n; i++) {
     real *pi = p + i * KEYS, *dsi = ds + i * KEYS;
-    for (int j = 0; j < KEYS; j++) pi[j] *= $(softmax.scale);
-    tile_hide(pi, KEYS, $(visible.last), $(visible.mask));
-    const real level = lse[head], mean = delta[head];
-    for (int j = 0; j < KEYS; j++) pi[j] = $(softmax.exp)(pi[j] - level);
+    const real mean = delta[(row + i0 + i) * HEADS + h];
 //% if dropout then
     real kept[KEYS];
     draw_row(z, kept, KEYS, row / T, ((uint64_t)h * T + i0 + i) * $(shape.keys) + j0);
-    for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $(softmax.scale);
-    for (int j = 0; j < KEYS; j++) pi[j] *= kept[j];
+    for (int j = 0; j < seen[i]; j++) dsi[j] = pi[j] * (kept[j] * dsi[j] - mean) * $(softmax.scale);
+    for (int j = 0; j < seen[i]; j++) pi[j] *= kept[j];
 //% else
-    for (int j = 0; j < KEYS; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
+    for (int j = 0; j < seen[i]; j++) dsi[j] = pi[j] * (dsi[j] - mean) * $(softmax.scale);
 //% end
+    for (int j = seen[i]; j < KEYS; j++) dsi[j] = 0;
 }
 
 //@ rotary(fn, params, source, shape, base, sign, load, store)

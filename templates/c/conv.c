@@ -1,69 +1,88 @@
-// conv: a convolution is a product (matmul.c): strips over panels that are gathered from planes (planes.c). The sum of
-// an element runs over its terms upwards, one vec_fma each.
+// conv: convolutions on vectors, and as products in blocks (matrix.c) over panels gathered from planes.
+//
+// On vectors, the planes that a block of places reads are copied, with zeros around them (planes_blocks.c,
+// planes_copy.c). Sums of some places by some outputs are in registers (conv_sums.c): elements of the copy go to all
+// lanes, lanes have outputs. The gradient of a weight has rows of (tap, channel) in the place of places. The sum of an
+// element runs over its terms upwards, (channel, tap) pairs or places, one vec_fma each; of terms outside a plane some
+// are left out, the others add 0.
 
-//@ conv2d(fn, params, source, shape, step, parts, tile, x, half, type, bias, store)
+//@ conv2d(fn, params, source, shape, step, parts, tile, x, type, bias, store)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
  * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups)
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
-    enum { PLANE = $(shape.height) * $(shape.width), RESULTS = $(shape.rows) * $(shape.columns) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { DOWN = (OUT + TALL - 1) / TALL, PARTS = $(parts.count) };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { PLANE = $(shape.height) * $(shape.width), HIGH = $(s.rows), ACROSS = $(s.columns), RESULTS = HIGH * ACROSS };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDE = $(tile.wide), TERMS = $(tile.terms) };
+    enum { MOST = $(tile.places), SPACE = $(tile.space), OUTS = (OUT + WIDE - 1) / WIDE, SIDE = 32 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
+    enum { PARTS = $(parts.count) };
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
-    for (ga_tiles t = ga_tiles_begin(w, parts[PARTS - 1].tiles); ga_tile_next(&t);) {
-        const conv_part *part = parts;
-        while (t.index >= part->tiles) part++;
-        const int tile = (int)t.index - (part > parts ? part[-1].tiles : 0), g = tile / DOWN % GROUPS;
-        const int i0 = tile % DOWN * TALL, i1 = i0 + TALL < OUT ? i0 + TALL : OUT;
-        const int in_image = part->h.places * part->w.places, taps = part->h.taps * part->w.taps, K = IN * taps;
-        const int64_t j0 = (int64_t)(tile / DOWN / GROUPS) * COLUMNS, end = (int64_t)B * in_image;
-        int at[TAPS * COLUMNS], to[COLUMNS];
-        bool run[TAPS * COLUMNS / VEC_LANES];
-        _Alignas(64) real panel[DEPTH * COLUMNS], sum[TALL * COLUMNS] = {0};
-//% if half then
-        real some[DEPTH * ROWS];
+    static const conv_cut cut = {$(tile.cut)};
+    _Alignas(64) real copy[$(tile.copy)], panel[TERMS * COLUMNS], sums[WIDE * MOST], turned[COLUMNS * SIDE];
+    int at[MOST + ROWS], to[MOST];
+    conv_reach reach[MOST];
+    conv_step steps[TERMS];
+    for (ga_tiles t = ga_tiles_begin(w, $(tile.blocks) * GROUPS * OUTS); ga_tile_next(&t);) {
+        const int number = (int)(t.index / OUTS / GROUPS), g = (int)(t.index / OUTS % GROUPS);
+        const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
+        const conv_area area = conv_area_of(&cut, parts, number, HIGH, ACROSS, $(step.place_h), $(step.place_w));
+        conv_block block;
+//% if parts.empty then
+        memset(sums, 0, sizeof sums);
 //% end
-        const conv_places places = {at, run};
-        conv_locate(at, part, &planes, j0, end, COLUMNS);
-        conv_find_runs(places, taps * COLUMNS / VEC_LANES);
-        conv_results(to, part, j0, COLUMNS, $(s.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
-        const $type *image = $x + (j0 / in_image * GROUPS + g) * IN * PLANE;
-        const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * K;
-        for (int k0 = 0; k0 < K; k0 += DEPTH) {
-            const int depth = k0 + DEPTH < K ? DEPTH : K - k0;
-            for (int k = 0, tap = k0 % taps, channel = k0 / taps; k < depth; k++) {
-                conv_gather(panel + k * COLUMNS, image + (size_t)channel * PLANE, places, tap, COLUMNS);
-                if (++tap == taps) tap = 0, channel++;
-            }
-            for (int i = i0; i < i1; i += ROWS) {
-                real *out = sum + (i - i0) * COLUMNS;
-//% if half then
-                const int rows = i + ROWS < i1 ? ROWS : i1 - i;
-                widen_rows(some, DEPTH, a + (size_t)(i - i0) * K + k0, K, rows, depth);
-                const strip s = {depth, some, DEPTH, 1, panel, COLUMNS, out, COLUMNS, out, COLUMNS};
-//% else
-                const strip s = {depth, a + (size_t)(i - i0) * K + k0, K, 1, panel, COLUMNS, out, COLUMNS,
-                                 out, COLUMNS};
-//% end
-                $(tile.strips)
+        for (const conv_part *part = parts; part < parts + PARTS; part++) {
+            const int taps = part->h.taps * part->w.taps, most = conv_channels(IN, TERMS, taps);
+            block = conv_block_of(&cut, part, parts, &planes, B, number);
+            const conv_layout results = {part->h.place * area.wide + part->w.place, $(step.place_h) * area.wide,
+                                         $(step.place_w), area.high * area.wide};
+            const int places = conv_places(at, to, reach, &block, part, &planes, &results);
+            for (int p = places; p % ROWS > 0; p++) at[p] = at[0];
+            conv_join(reach, places, ROWS);
+            const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
+            const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * IN * taps;
+            for (int k = 0; k < IN && places * taps > 0; k += most) {
+                const int depth = k + most < IN ? most : IN - k;
+                conv_copy(copy, SPACE, image + (size_t)k * PLANE, &block, &planes, depth, k == 0);
+                for (int i = i0; i < i1; i += COLUMNS) {
+                    conv_turn(panel, COLUMNS, a + ((size_t)(i - i0) * IN + k) * taps, (size_t)IN * taps,
+                              i + COLUMNS < i1 ? COLUMNS : i1 - i, depth * taps);
+                    conv_sums s = {.b = panel, .steps = steps, .x_round = SPACE, .b_round = taps * COLUMNS,
+                                   .rounds = taps > 1 ? depth : 1, .more = k > 0};
+                    for (int p = 0; p < places; p += ROWS) {
+                        const conv_reach *inside = reach + p / ROWS;
+                        if (p == 0 || memcmp(inside, inside - 1, sizeof *inside) != 0)
+                            s.count = conv_find_steps(steps, inside, &block, part, depth / s.rounds, SPACE, COLUMNS);
+                        for (int r = 0; r < ROWS; r++) {
+                            s.x[r] = copy + at[p + r];
+                            s.c[r] = sums + (i - i0) * MOST + (p + r < places ? to[p + r] : MOST - 1) * COLUMNS;
+                        }
+                        conv_sums_$(tile.rows)x$(tile.columns)(&s);
+                    }
+                }
             }
         }
-        const int count = end - j0 < COLUMNS ? (int)(end - j0) : COLUMNS;
-        const bool neighbours = to[COLUMNS - 1] == to[0] + COLUMNS - 1;
-        for (int i = i0; i < i1; i++) {
-            const real *from = sum + (i - i0) * COLUMNS;
-            const size_t plane = ((j0 / in_image * GROUPS + g) * OUT + i) * RESULTS;
-            for (int c = 0; c < count; c++) {
-                const size_t k = plane + (neighbours ? to[0] + c : to[c]);
-                const real value = from[c]$bias;
-                $store
-            }
+        const int run = area.wide == ACROSS ? area.high * area.wide : area.wide, lines = area.high * area.wide / run;
+        for (int q = 0; q < block.images * lines; q++) {
+            const size_t first = ((size_t)(block.image + q / lines) * GROUPS + g) * OUT * RESULTS
+                + (size_t)(area.top + q % lines) * ACROSS + area.left;
+            for (int j = i0; j < i1; j += COLUMNS)
+                for (int p = 0; p < run; p += SIDE) {
+                    const int n = p + SIDE < run ? SIDE : run - p;
+                    turn_rows(turned, SIDE, sums + (j - i0) * MOST + (q * run + p) * COLUMNS, COLUMNS, n, COLUMNS);
+                    for (int i = j; i < i1 && i < j + COLUMNS; i++) {
+                        const real *from = turned + (i - j) * SIDE;
+                        for (int c = 0; c < n; c++) {
+                            const size_t k = first + (size_t)i * RESULTS + p + c;
+                            const real value = from[c]$bias;
+                            $store
+                        }
+                    }
+                }
         }
     }
 }
@@ -183,51 +202,62 @@ static void $fn($params) {
     }
 }
 
-//@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type, d)
+//@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
- * the places of all images are cut into $partials runs, each with a sum of its own
+ * the places of all images are cut into $partials runs of blocks, each with a sum of its own
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
     enum { PLANE = $(shape.height) * $(shape.width), PLACES = $(shape.rows) * $(shape.columns), K = IN * TAPS };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
-    enum { PARTIALS = $partials, RUN = (B * PLACES + PARTIALS * DEPTH - 1) / (PARTIALS * DEPTH) * DEPTH };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDE = $(tile.wide), TALL = $(tile.tall) };
+    enum { MOST = $(tile.places), SPACE = $(tile.space), LISTS = $(tile.lists) };
+    enum { DOWN = (IN + TALL - 1) / TALL, ACROSS = (OUT + WIDE - 1) / WIDE };
+    enum { PARTIALS = $partials, BLOCKS = $(tile.blocks), RUN = (BLOCKS + PARTIALS - 1) / PARTIALS };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
     static const conv_part part =
         $part
-    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * ACROSS); ga_tile_next(&t);) {
-        const int j0 = (int)(t.index % ACROSS) * COLUMNS, j1 = j0 + COLUMNS < OUT ? j0 + COLUMNS : OUT;
-        const int g = (int)(t.index / ACROSS % GROUPS);
-        const int64_t p0 = t.index / ACROSS / GROUPS * RUN, p1 = p0 + RUN < B * PLACES ? p0 + RUN : B * PLACES;
-        real *c = y + ((size_t)(t.index / ACROSS / GROUPS) * GROUPS + g) * K * OUT + j0;
-        for (int k = 0; p0 >= p1 && k < K; k++)
-            for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j - j0] = 0;
-        for (int64_t p = p0; p < p1; p += DEPTH) {
-            int at[TAPS * DEPTH], from[DEPTH];
-            bool run[TAPS * DEPTH / VEC_LANES];
-            _Alignas(64) real panel[DEPTH * COLUMNS], terms[TALL * DEPTH];
-            const conv_places places = {at, run};
-            const int depth = p + DEPTH < p1 ? DEPTH : (int)(p1 - p);
-            conv_locate(at, &part, &planes, p, p1, DEPTH);
-            conv_find_runs(places, TAPS * DEPTH / VEC_LANES);
-            conv_results(from, &part, p, DEPTH, $(shape.columns), GROUPS * OUT * PLACES, 1, 1);
-            const $type *d = dy + ((p / PLACES * GROUPS + g) * OUT + j0) * PLACES;
-            for (int k = 0; k < depth; k++)
-                for (int j = 0; j < COLUMNS; j++)
-                    panel[k * COLUMNS + j] = j < j1 - j0 ? $d : 0;
-            const $type *image = x + (p / PLACES * GROUPS + g) * IN * PLANE;
-            for (int i0 = 0; i0 < K; i0 += TALL) {
-                const int i1 = i0 + TALL < K ? i0 + TALL : K;
-                real *row = terms;
-                for (int i = i0; i < i1; i++, row += DEPTH)
-                    conv_gather(row, image + (size_t)(i / TAPS) * PLANE, places, i % TAPS, DEPTH);
-                row = terms;
-                for (int i = i0; i < i1; i += ROWS, row += ROWS * DEPTH) {
-                    real *out = c + (size_t)i * OUT;
-                    const strip s = {depth, row, DEPTH, 1, panel, COLUMNS, p > p0 ? out : NULL, OUT, out, OUT};
+    static const conv_cut cut = {$(tile.cut)};
+    _Alignas(64) real copy[TALL * SPACE], panel[MOST * WIDE], rest[ROWS * COLUMNS];
+    int at[MOST], from[MOST], counts[LISTS];
+    conv_reach reach[MOST];
+    conv_step lists[LISTS * MOST];
+    for (ga_tiles t = ga_tiles_begin(w, PARTIALS * GROUPS * DOWN * ACROSS); ga_tile_next(&t);) {
+        const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < OUT ? j0 + WIDE : OUT;
+        const int k0 = (int)(t.index / ACROSS % DOWN) * TALL, tall = k0 + TALL < IN ? TALL : IN - k0;
+        const int run = (int)(t.index / ACROSS / DOWN / GROUPS), g = (int)(t.index / ACROSS / DOWN % GROUPS);
+        const int first = run * RUN, end = first + RUN < BLOCKS ? first + RUN : BLOCKS;
+        real *c = y + (((size_t)run * GROUPS + g) * K + (size_t)k0 * TAPS) * OUT;
+        for (int k = 0; first >= end && k < tall * TAPS; k++)
+            for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j] = 0;
+        for (int number = first; number < end; number++) {
+            const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
+            const conv_layout results = {block.h.first * $(shape.columns) + block.w.first, $(shape.columns), 1,
+                                         GROUPS * OUT * PLACES};
+            const int places = conv_places(at, from, reach, &block, &part, &planes, &results);
+            conv_find_lists(lists, counts, LISTS, MOST, at, reach, places, part.w.taps, COLUMNS);
+            const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0) * PLANE;
+            conv_copy(copy, SPACE, image, &block, &planes, tall, true);
+            const $type *d = dy + (((size_t)block.image * GROUPS + g) * OUT + j0) * PLACES;
+            for (int j = 0; j < j1 - j0; j += COLUMNS)
+                conv_turn_places(panel + j * places, COLUMNS, d + (size_t)j * PLACES, PLACES,
+                                 j0 + j + COLUMNS < j1 ? COLUMNS : j1 - j0 - j, from, places);
+            for (int j = j0; j < j1; j += COLUMNS) {
+                conv_sums s = {.b = panel + (j - j0) * places, .rounds = 1, .more = number > first};
+                int tap = 0, channel = 0, from_tap = 0;
+                for (int k = 0; k < tall * TAPS; k += ROWS) {
+                    const int rows = k + ROWS < tall * TAPS ? ROWS : tall * TAPS - k;
+                    const int list = channel + rows <= tall && tap < LISTS ? tap : LISTS - 1;
+                    s.steps = lists + list * MOST;
+                    s.count = counts[list];
+                    for (int r = 0; r < ROWS; r++) {
+                        s.x[r] = r < rows ? copy + channel * SPACE + from_tap : copy;
+                        s.c[r] = r < rows ? c + ((size_t)channel * TAPS + tap) * OUT + j : rest + r * COLUMNS;
+                        if (++channel < tall) continue;
+                        channel = 0, tap++;
+                        from_tap = tap / part.w.taps * block.h.tap * block.w.length + tap % part.w.taps * block.w.tap;
+                    }
                     $(tile.strips)
                 }
             }

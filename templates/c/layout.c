@@ -14,3 +14,17 @@ static void $fn($params) {
         }
     }
 }
+
+//@ pack_in_out_turned(fn, params, source, N, K)
+/* $fn: ($N, $K) transposed to ($K, $N)
+ * $source */
+static void $fn($params) {
+    enum { N = $N, K = $K, TILE = 32, SIDE = 16 };
+    for (ga_tiles t = ga_tiles_begin(w, (N + TILE - 1) / TILE); ga_tile_next(&t);) {
+        const int n = (int)t.index * TILE, rows = n + TILE < N ? TILE : N - n;
+        for (int k = 0; k < K; k += SIDE) { /* so many elements share a line of the cache */
+            const int columns = k + SIDE < K ? SIDE : K - k;
+            turn_rows(y + (size_t)k * N + n, N, x + (size_t)n * K + k, K, rows, columns);
+        }
+    }
+}

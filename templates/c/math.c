@@ -47,9 +47,9 @@ static inline float ga_from_bits(uint32_t bits) {
 //@ grown()
 /* e^r - 1 for |r| <= ln 2 / 2. */
 static inline float ga_grown(float r) {
-    const float square = r * r, high = ga_fmaf(r, 1.381432072e-3f, 8.368851068e-3f);
-    const float q = ga_fmaf(square, high, ga_fmaf(r, 4.166840108e-2f, 0.1666651952f));
-    return ga_fmaf(square, ga_fmaf(r, q, 0.4999999337f), r);
+    const float square = r * r, high = ga_fmaf(r, 1.37811073e-3f, 8.3697913e-3f);
+    const float q = ga_fmaf(square, high, ga_fmaf(r, 4.16684e-2f, 0.166664973f));
+    return ga_fmaf(square, ga_fmaf(r, q, 0.49999994f), r);
 }
 
 /* x - n ln 2, ln 2 in two parts: n times the first is exact. */
@@ -171,4 +171,17 @@ static inline real row_exp_sum(const real *x, real shift, int n) {
     for (int j = 0; c + j < n; j++) lane[j] += $exp(x[c + j] - shift);
     for (int j = 1; j < LANES; j++) lane[0] += lane[j];
     return lane[0];
+}
+
+//@ rows_exp(exp)
+/* Elements 0 .. count[i] - 1 of n rows, whole runs of 16, become e^(scale x - shift[i]). A function of its own: the
+ * constants of the exponential stay in registers. */
+static __attribute__((noinline)) void rows_exp(real *restrict x, int stride, int n, const int *restrict count,
+                                               real scale, const real *restrict shift) {
+    enum { RUN = 16 };
+    for (int i = 0; i < n; i++, x += stride) {
+        const real from = shift[i];
+        for (int c = 0; c < count[i]; c += RUN)
+            for (int j = 0; j < RUN; j++) x[c + j] = $exp(x[c + j] * scale - from);
+    }
 }

@@ -54,6 +54,24 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
 //@ strip_function(name, rows, columns)
 static __attribute__((noinline)) void $name(const strip *s) { strip_multiply(s, $rows, $columns); }
 
+//@ packed_function(name, rows, columns)
+/* Operands of a whole strip as they are packed: a by terms, $rows rows beside each other, b in rows of $columns. */
+static __attribute__((noinline)) void $name(const strip *s) {
+    const strip packed = {s->depth, s->a, 1, $rows, s->b, $columns, s->start, s->start_row, s->c, s->c_row};
+    strip_multiply(&packed, $rows, $columns);
+}
+
+//@ fetch_lines()
+/* Asks for n lines of memory from line `from` on. They lie in `rows` rows, `stride` bytes apart, and are counted down
+ * the rows first. */
+static inline void fetch_lines(const void *memory, size_t stride, int rows, int from, int n) {
+    const char *line = (const char *)memory + (size_t)(from / rows) * 64;
+    for (int row = from % rows; n > 0; n--) {
+        __builtin_prefetch(line + row * stride);
+        if (++row == rows) row = 0, line += 64;
+    }
+}
+
 //@ pack_rows()
 /* A panel of B for strips: panel(k, j) = b[k * stride + j], rows of `width` elements, zeros behind the
  * columns up to a whole vector. */
@@ -77,6 +95,21 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
     }
 }
 
+//@ pack_columns_in_eights()
+/* A panel of B for strips: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros behind the
+ * columns. */
+static inline __attribute__((always_inline)) void pack_columns(real *panel, int width, const int columns,
+                                                               int depth, const real *b, size_t stride) {
+    for (int j = 0; j < width; j += 8, b += 8 * stride)
+        for (int k = 0; k < depth; k += 8) {
+            eight x[8];
+            turned_eights(x, b, stride, columns - j, k, depth);
+#pragma GCC unroll 8
+            for (int r = 0; r < 8; r++)
+                if (k + r < depth) memcpy(panel + (k + r) * width + j, &x[r], sizeof x[r]);
+        }
+}
+
 //@ pack_columns_turned()
 /* A panel of B for strips: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros behind the
  * columns. 16 x 16 elements are turned at a time. */
@@ -96,100 +129,183 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
         }
 }
 
-//@ linear(fn, params, source, shape, tile, a, b, start, start_row, behind)
+//@ part_rows()
+/* A part of A for strips of `high` rows, each by terms: part(i, k) = a[i * stride + k], the rows of a strip beside
+ * each other. */
+static inline __attribute__((always_inline)) void part_rows(real *part, const int high, int rows, int depth,
+                                                            const real *a, size_t stride) {
+    for (int i = 0; i < rows; i += high, part += high * depth)
+        for (int k = 0; k < depth; k++)
+            for (int r = 0; r < high && i + r < rows; r++) part[k * high + r] = a[(i + r) * stride + k];
+}
+
+//@ part_rows_in_eights()
+/* A part of A for strips of `high` rows, at most 8, each by terms: part(i, k) = a[i * stride + k], the rows of a strip
+ * beside each other. Up to 8 elements behind the part are written. */
+static inline __attribute__((always_inline)) void part_rows(real *part, const int high, int rows, int depth,
+                                                            const real *a, size_t stride) {
+    for (int i = 0; i < rows; i += high, part += high * depth, a += high * stride)
+        for (int k = 0; k < depth; k += 8) {
+            eight x[8];
+            turned_eights(x, a, stride, rows - i < high ? rows - i : high, k, depth);
+#pragma GCC unroll 8
+            for (int r = 0; r < 8; r++)
+                if (k + r < depth) memcpy(part + (k + r) * high, &x[r], sizeof x[r]);
+        }
+}
+
+//@ part_term()
+/* Term k of a part of A for strips of `high` rows, from `rows` neighbours. */
+static inline __attribute__((always_inline)) void part_term(real *part, const int high, int rows, int depth, int k,
+                                                            const real *a) {
+    const int whole = rows / high * high;
+    for (int i = 0; i < whole; i += high) memcpy(part + i * depth + k * high, a + i, (size_t)high * sizeof *a);
+    for (int i = whole; i < rows; i++) part[whole * depth + k * high + i - whole] = a[i];
+}
+
+//@ part_columns()
+/* A part of A for strips of `high` rows, each by terms: part(i, k) = a[k * stride + i], the rows of a strip beside
+ * each other. The term four ahead is asked for. */
+static inline __attribute__((always_inline)) void part_columns(real *part, const int high, int rows, int depth,
+                                                               const real *a, size_t stride) {
+    for (int k = 0; k < depth; k++, a += stride) {
+        if (k + 4 < depth) fetch_row(a + 4 * stride, (size_t)rows * sizeof *a);
+        part_term(part, high, rows, depth, k, a);
+    }
+}
+
+//@ linear(fn, params, source, shape, tile, a, b, start, start_row, behind, ahead)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
 static void $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
-    _Alignas(64) real panel[DEPTH * WIDTH];
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+    _Alignas(64) real panel[DEPTH * WIDTH]$(a.part);
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
-        const int j = (int)(t.index % ACROSS) * COLUMNS;
+        const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
+            const int share = ($(b.lines) * ROWS + i1 - i0 - 1) / (i1 - i0); /* of the next panel's lines, per strip */
+//% if a.pack then
+            $(a.pack)(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+//% end
+            for (int j = j0; j < j1; j += COLUMNS) {
+                const real *columns = b + $(b.at), *next = columns + $(b.step);
 //% if tile.narrow then
-            if (j + COLUMNS > N) $(b.pack)(panel, WIDTH, N % COLUMNS, depth, b + $(b.at), $(b.stride));
-            else $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
+                if (j + COLUMNS > N) $(b.pack)(panel, WIDTH, N % COLUMNS, depth, columns, $(b.stride));
+                else $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
 //% else
-            $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
+                $(b.pack)(panel, WIDTH, COLUMNS, depth, columns, $(b.stride));
 //% end
-            for (int i = i0; i < i1; i += ROWS) {
-                real *out = c + (size_t)i * N + j;
-                const real *start = $start;
-                const strip s = {depth, a + $(a.at), $(a.strides), panel, WIDTH, start, $start_row, out, N};
-                $(tile.strips)
-            }
-        }
+                for (int i = i0, from = 0; i < i1; i += ROWS, from += share) {
+                    if (j + COLUMNS < j1) fetch_lines(next, $(b.stride) * sizeof *b, $(b.rows), from, share);
+                    real *out = c + (size_t)i * N + j;
+                    const real *start = $start;
+//% if ahead then
+                    if (k + DEPTH >= K) {
+                        $ahead
+                    }
+//% end
+                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, $start_row, out, N};
+                    $(tile.strips)
+                }
 //% if behind then
-        for (int i = i0; i < i1; i++) {
+                if (k + DEPTH < K) continue;
+                for (int i = i0; i < i1; i++) {
 #pragma GCC ivdep
-            for (int x = j; x < (j + COLUMNS < N ? j + COLUMNS : N); x++) {
-                const size_t at = (size_t)i * N + x;
-                const real value = c[at];
-                $behind
+                    for (int x = j; x < $(tile.last); x++) {
+                        const size_t at = (size_t)i * N + x;
+                        const real value = c[at];
+                        $behind
+                    }
+                }
+//% end
             }
         }
-//% end
     }
 }
 
 //@ pack_half_rows(half)
 /* A panel of B for strips, of 16 bits: panel(k, j) = b[k * stride + j], rows of `width` elements, zeros
  * behind the columns. */
-static inline void pack_half_rows(real *panel, int width, int columns, int depth, const $half *b, size_t stride) {
+static inline __attribute__((always_inline)) void pack_half_rows(real *panel, int width, const int columns,
+                                                                 int depth, const $half *b, size_t stride) {
     for (int k = 0; k < depth; k++, b += stride, panel += width) {
-        for (int j = 0; j < columns; j++) panel[j] = $(half)_widen(b[j]);
+        widen_row(panel, b, columns);
         for (int j = columns; j < width; j++) panel[j] = 0;
     }
 }
 
-//@ pack_half_columns(half)
+//@ pack_half_columns(half, depth)
 /* A panel of B for strips, of 16 bits: panel(k, j) = b[j * stride + k], rows of `width` elements, zeros
  * behind the columns. */
-static inline void pack_half_columns(real *panel, int width, int columns, int depth, const $half *b, size_t stride) {
-    for (int k = 0; k < depth; k++, panel += width) {
-        for (int j = 0; j < columns; j++) panel[j] = $(half)_widen(b[j * stride + k]);
-        for (int j = columns; j < width; j++) panel[j] = 0;
+static inline __attribute__((always_inline)) void pack_half_columns(real *panel, int width, const int columns,
+                                                                    int depth, const $half *b, size_t stride) {
+    real some[STRIP_VECTORS * VEC_LANES * $depth];
+    for (int j = 0; j < columns; j++) widen_row(some + j * depth, b + j * stride, depth);
+    pack_columns(panel, width, columns, depth, some, (size_t)depth);
+}
+
+//@ part_half_rows(half, depth)
+/* A part of A for strips, of 16 bits, as part_rows packs it. */
+static inline __attribute__((always_inline)) void part_half_rows(real *part, const int high, int rows, int depth,
+                                                                 const $half *a, size_t stride) {
+    real some[STRIP_ROWS * $depth];
+    for (int i = 0; i < rows; i += high, part += high * depth) {
+        const int n = rows - i < high ? rows - i : high;
+        for (int r = 0; r < n; r++) widen_row(some + r * depth, a + (i + r) * stride, depth);
+        part_rows(part, high, n, depth, some, (size_t)depth);
     }
 }
 
-//@ widen_rows(half)
-/* Rows of 16 bits as numbers to compute with. */
-static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t from_row, int rows, int columns) {
-    for (int r = 0; r < rows; r++, to += to_row, from += from_row) widen_row(to, from, columns);
+//@ part_half_columns(half, tall)
+/* A part of A for strips, of 16 bits: part(i, k) = a[k * stride + i], the rows of a strip beside each other. */
+static inline __attribute__((always_inline)) void part_half_columns(real *part, const int high, int rows, int depth,
+                                                                    const $half *a, size_t stride) {
+    real some[$tall];
+    for (int k = 0; k < depth; k++, a += stride) {
+        widen_row(some, a, rows);
+        part_term(part, high, rows, depth, k, some);
+    }
 }
 
-//@ linear_half(fn, params, source, shape, tile, a, part, b, start, store)
+//@ linear_half(fn, params, source, shape, tile, a, b, start, store)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of 16 bits
  * Sums are of 32 bits; one that is complete is rounded, or added.
  * $source */
 static void $fn($params) {
-    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), TALL = $(tile.tall), DEPTH = $(tile.depth) };
-    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + COLUMNS - 1) / COLUMNS, WIDTH = $(tile.width) };
-    _Alignas(64) real panel[DEPTH * WIDTH], part[DEPTH * ROWS], sums[TALL * WIDTH];
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
+    enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH + 8], sums[TALL * WIDE];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
-        const int j = (int)(t.index % ACROSS) * COLUMNS, columns = j + COLUMNS < N ? COLUMNS : N - j;
+        const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-            $(b.pack)(panel, WIDTH, columns, depth, b + $(b.at), $(b.stride));
-            for (int i = i0; i < i1; i += ROWS) {
-                const int rows = i + ROWS < M ? ROWS : M - i;
-                widen_rows(part, $(part.stride), a + $(a.at), $(a.stride), $(part.rows), $(part.columns));
-                real *out = sums + (i - i0) * WIDTH;
-                const real *start = k > 0 ? out : $start;
-                const strip s = {depth, part, $(part.strides), panel, WIDTH, start, k > 0 ? WIDTH : 0, out, WIDTH};
-                $(tile.strips)
-            }
-        }
-        for (int i = i0; i < i1; i++) {
-            for (int x = 0; x < columns; x++) {
-                const size_t at = (size_t)i * N + j + x;
-                const real value = sums[(i - i0) * WIDTH + x];
-                $store
+            $(a.pack)(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+            for (int j = j0; j < j1; j += COLUMNS) {
+                const int columns = j + COLUMNS < N ? COLUMNS : N - j;
+                real *block = sums + (j - j0) / COLUMNS * (TALL * WIDTH);
+                if (columns == COLUMNS) $(b.pack)(panel, WIDTH, COLUMNS, depth, b + $(b.at), $(b.stride));
+                else $(b.pack)(panel, WIDTH, columns, depth, b + $(b.at), $(b.stride));
+                for (int i = i0; i < i1; i += ROWS) {
+                    real *out = block + (i - i0) * WIDTH;
+                    const real *start = k > 0 ? out : $start;
+                    const strip s = {depth, part + (i - i0) * depth, 1, ROWS, panel, WIDTH, start,
+                                     k > 0 ? WIDTH : 0, out, WIDTH};
+                    $(tile.strips)
+                }
+                if (k + DEPTH < K) continue;
+                for (int i = i0; i < i1; i++) {
+                    for (int x = 0; x < columns; x++) {
+                        const size_t at = (size_t)i * N + j + x;
+                        const real value = block[(i - i0) * WIDTH + x];
+                        $store
+                    }
+                }
             }
         }
     }

@@ -191,11 +191,10 @@ static inline void pairs_along(bf16_pairs x[SLICES], const bf16 *row, int n) {
 //@ pairs_across()
 /* The first n <= 16 elements of a row, each in a lane of its own. */
 static inline bf16_pairs wide_row(const bf16 *x, int n) {
-    typedef uint16_t row __attribute__((vector_size(32)));
-    row all = {0};
+    __m256i all = {0};
     if (n == 16) memcpy(&all, x, sizeof all);
     else memcpy(&all, x, (size_t)n * sizeof *x);
-    return __builtin_convertvector(all, bf16_pairs);
+    return (bf16_pairs)_mm512_cvtepu16_epi32(all);
 }
 
 /* Pairs (row(0, j), row(1, j)) of `rows` <= 2 rows for the first n <= 16 columns j, zeros behind them. */

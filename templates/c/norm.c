@@ -84,27 +84,38 @@ static void $fn($params) {
     }
 }
 
-//@ norm_dw(fn, params, source, rows, C, centred, init, heads, x, dy)
+//@ norm_dw(fn, params, source, rows, C, width, centred, init, heads, x, dy)
 /* $fn: the gradient of a norm's weight, summed over $rows rows of $C in their order
  * $source */
 static void $fn($params) {
-    enum { ROWS = $rows, C = $C, TILE = 64, AHEAD = 32 };
+    enum { ROWS = $rows, C = $C, TILE = $width };
+    enum { RUN = 4, AHEAD = 16 }; /* rows that a sum in a register takes; rows asked for */
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int j0 = (int)t.index * TILE, n = j0 + TILE < C ? TILE : C - j0;
         real sum[TILE];
         for (int j = 0; j < n; j++) sum[j] = $init;
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < ROWS; i += RUN) {
             $heads
-            if (i + AHEAD < ROWS) {
-                fetch_row(row + AHEAD * C, sizeof *row * TILE);
-                fetch_row(d + AHEAD * C, sizeof *d * TILE);
+            const int rows = i + RUN < ROWS ? RUN : ROWS - i;
+            for (int r = AHEAD; i + AHEAD + RUN <= ROWS && r < AHEAD + RUN; r++) {
+                fetch_row(row + r * C, sizeof *row * TILE);
+                fetch_row(d + r * C, sizeof *d * TILE);
             }
+            real middle[RUN] = {0}, factor[RUN] = {0};
+            for (int r = 0; r < rows; r++) {
 //% if centred then
-            const real middle = mean[i], factor = rstd[i];
-//% else
-            const real middle = 0, factor = rstd[i];
+                middle[r] = mean[i + r];
 //% end
-            for (int j = 0; j < n; j++) sum[j] += $dy * (($x - middle) * factor);
+                factor[r] = rstd[i + r];
+            }
+            if (rows < RUN)
+                for (int r = 0; r < rows; r++)
+                    for (int j = 0; j < n; j++) sum[j] += $dy * (($x - middle[r]) * factor[r]);
+            else
+                for (int j = 0; j < n; j++) {
+#pragma GCC unroll 4
+                    for (int r = 0; r < RUN; r++) sum[j] += $dy * (($x - middle[r]) * factor[r]);
+                }
         }
         for (int j = 0; j < n; j++) y[j0 + j] = sum[j];
     }

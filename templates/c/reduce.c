@@ -1,18 +1,28 @@
 // reduce: sums and greatest values over the middle axis of (outer, n, inner), sums upwards; copies.
 
-//@ axis_sum(fn, params, source, type, term, outer, n, inner, value, store)
+//@ axis_sum(fn, params, source, type, term, next, outer, n, inner, width, value, store)
 /* $fn: the sum over the middle axis of ($outer, $n, $inner)
  * $source */
 static void $fn($params) {
-    enum { OUTER = $outer, N = $n, INNER = $inner, WIDTH = 64, ACROSS = (INNER + WIDTH - 1) / WIDTH, AHEAD = 32 };
+    enum { OUTER = $outer, N = $n, INNER = $inner, WIDTH = $width, ACROSS = (INNER + WIDTH - 1) / WIDTH };
+    enum { RUN = 4, AHEAD = 16 }; /* rows that a sum in a register takes; rows asked for */
     for (ga_tiles t = ga_tiles_begin(w, OUTER * ACROSS); ga_tile_next(&t);) {
         const int o = (int)(t.index / ACROSS), i0 = (int)(t.index % ACROSS) * WIDTH;
         const int width = i0 + WIDTH < INNER ? WIDTH : INNER - i0;
         real sum[WIDTH];
         for (int k = 0; k < width; k++) sum[k] = 0;
-        for (int j = 0; j < N; j++) {
+        int j = 0;
+        for (; j + RUN <= N; j += RUN) {
             const $type *row = x + ((size_t)o * N + j) * INNER + i0;
-            if (j + AHEAD < N) fetch_row(row + AHEAD * INNER, sizeof *row * WIDTH);
+            for (int r = AHEAD; j + AHEAD + RUN <= N && r < AHEAD + RUN; r++)
+                fetch_row(row + r * INNER, sizeof *row * WIDTH);
+            for (int k = 0; k < width; k++) {
+#pragma GCC unroll 4
+                for (int r = 0; r < RUN; r++) sum[k] += $next;
+            }
+        }
+        for (; j < N; j++) {
+            const $type *row = x + ((size_t)o * N + j) * INNER + i0;
             for (int k = 0; k < width; k++) sum[k] += $term;
         }
         for (int k = 0; k < width; k++) {

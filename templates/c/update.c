@@ -1,25 +1,27 @@
 // update: kernels of the boundary, over the flat space.
 
-//@ gradient_partials(fn, params, source, operands, says, name, term, largest, read)
+//@ gradient_partials(fn, params, source, operands, says, name, largest, read, add)
 /* $fn: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide().
  * $source */
 static void $fn($params) {
-    enum { LANES = 32 };
+    enum { LANES = 32, AHEAD = 512 };
     $operands
     for (ga_tiles t = ga_tiles_begin(worker, (count + NORM_TILE - 1) / NORM_TILE); ga_tile_next(&t);) {
         const int64_t first = t.index * NORM_TILE, end = first + NORM_TILE < count ? first + NORM_TILE : count;
-        double $(name)[LANES] = {0}, bad[LANES] = {0}; /* element i goes to lane i % LANES */
-        for (int64_t i = first; i < end; i += LANES) {
-            const int n = end - i < LANES ? (int)(end - i) : LANES;
-            for (int j = 0; j < n; j++) {
+        double $(name)[LANES] = {0}; /* element i goes to lane i % LANES */
+        int bad[LANES] = {0};
+        int64_t i = first;
+        for (; i + LANES <= end; i += LANES) {
+            if (i + AHEAD < count) fetch_row(run_g + i + AHEAD, sizeof *run_g * LANES);
+            for (int j = 0; j < LANES; j++) {
                 $read
-//% if largest then
-                $(name)[j] = fmax($(name)[j], $term);
-//% else
-                $(name)[j] += $term;
-//% end
+                $add
             }
+        }
+        for (int j = 0; i + j < end; j++) {
+            $read
+            $add
         }
 //% if largest then
         for (int j = 1; j < LANES; j++) $(name)[0] = fmax($(name)[0], $(name)[j]), bad[0] += bad[j];

@@ -1,6 +1,6 @@
 // update: what runs over the flat space at the boundary.
 
-//@ gradient_partials(fn, params, source, threads, says, name, term, largest, read)
+//@ gradient_partials(fn, params, source, threads, says, name, largest, read, add)
 /* $fn: per tile of the gradient $says and the count of elements that are
  * not finite; added up in tile order by decide.
  * $source */
@@ -11,11 +11,7 @@ GA_KERNEL($threads) $fn($params) {
     double $name = 0, bad = 0;
     for (ga_int64 i = first + threadIdx.x; i < end; i += $threads) {
         $read
-//% if largest then
-        $name = fmax($name, $term);
-//% else
-        $name += $term;
-//% end
+        $add
     }
 //% if largest then
     $name = ga_block_max($name, scratch);

@@ -1,4 +1,5 @@
 -- Programs built for a profile (--march), whether this processor runs it or not.
+local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
 
 return function(t)
@@ -15,18 +16,45 @@ return function(t)
         end
     end
 
-    --- The header that defines the products of bf16 in plain C, as options of the compiler.
-    marches.plain = "-include " .. t.root .. "/tests/matrix/plain.h"
+    --- For a profile of another kind of processor a compiler with options, and what runs its programs, as words of
+    --- commands; nil where programs run here. The test ends as not run where a command is missing.
+    function marches.cross(march)
+        if march ~= "aarch64" or marches.runs(march) then return marches.needs_compiler(march) end
+        local compiler, run = "aarch64-linux-gnu-gcc", "qemu-aarch64-static"
+        local found = t.kept("cross", function()
+            return t.shell(("command -v %s && command -v %s"):format(compiler, run)).status == 0 and "yes" or "no"
+        end)
+        if found == "no" then t.not_run(("needs %s and %s"):format(compiler, run)) end
+        return { compiler = { compiler, "-static" }, run = { run } }
+    end
 
-    --- The options of the compiler with which programs of a profile run here: none, or the header of plain C. The test
-    --- ends as not run where neither helps.
+    --- The options of the compiler that leave out the instructions of a profile that a processor with these features
+    --- lacks, and define in plain C what the kernels take of them.
+    function marches.without(march, has)
+        local list = {}
+        for _, flag in ipairs(table.move(profile.get(march).flags, 1, 99, 2, { "-mavx" })) do
+            local feature = flag:match "^%-m([%w-]+)$"
+            if feature and not ordered.find(has, feature) then list[#list + 1] = "-mno-" .. feature end
+        end
+        local folder = t.root .. "/tests/matrix"
+        table.move({ "-Wno-psabi", "-include", folder .. "/plain.h" }, 1, 3, #list + 1, list)
+        if not ordered.find(has, "avx512f") then list[#list + 1] = "-I" .. folder end
+        return table.concat(list, " ")
+    end
+
+    --- The same without AVX-512 and the matrix registers, whatever this processor has.
+    function marches.plain(march)
+        local has = {}
+        for _, feature in ipairs(features) do
+            if not feature:find "^avx512" and not feature:find "^amx" then has[#has + 1] = feature end
+        end
+        return marches.without(march, has)
+    end
+
+    --- The options of the compiler with which programs of a profile run here: none, or instructions in plain C.
     function marches.options(march)
         marches.needs_compiler(march)
-        if marches.runs(march) then return "" end
-        if not profile.get(march).matrix or not marches.runs "x86-64-v4" then
-            t.not_run("this processor does not run " .. march)
-        end
-        return marches.plain
+        return marches.runs(march) and "" or marches.without(march, features)
     end
 
     -- The profile that the programs of all tests are built for; nil: what their specs and options say.

@@ -111,6 +111,32 @@ local function worst_of(a, b, measure)
     return worst, where
 end
 
+-- 90 rows of 4 values and a class of 3: small enough that a whole run takes milliseconds.
+local function tiny_rows()
+    local rows = {}
+    for i = 1, 90 do
+        local class, row = i % 3, {}
+        for k = 1, 4 do row[k] = ("%.3f"):format(math.sin(i * k + class) + (k == class and 1 or 0)) end
+        rows[i] = table.concat(row, ",") .. "," .. class
+    end
+    return table.concat(rows, "\n") .. "\n"
+end
+
+-- The text of a csv: in each row `columns` values of a sine, then one of three classes.
+local function sine_rows(rows, columns)
+    local list = {}
+    for i = 1, rows do
+        local row = {}
+        for c = 1, columns do row[c] = ("%.3f"):format(math.sin(i * 0.7 + c * c)) end
+        row[columns + 1] = tostring(i % 3)
+        list[i] = table.concat(row, ",")
+    end
+    return table.concat(list, "\n") .. "\n"
+end
+
+-- Files of the runtime that train does not link: train-probe and the library add theirs.
+local ALONE = { probe = true, collect = true }
+
 return function(t)
     local store, marches = t.load("tests/lua/store.lua")(t), t.load("tests/lua/marches.lua")(t)
     local programs = {}
@@ -139,15 +165,9 @@ return function(t)
         return t.run(table.move(arguments, 1, #arguments, 2, command))
     end
 
-    -- 90 rows of 4 values and a class of 3: small enough that a whole run takes milliseconds.
-    local function tiny_rows()
-        local rows = {}
-        for i = 1, 90 do
-            local class, row = i % 3, {}
-            for k = 1, 4 do row[k] = ("%.3f"):format(math.sin(i * k + class) + (k == class and 1 or 0)) end
-            rows[i] = table.concat(row, ",") .. "," .. class
-        end
-        return table.concat(rows, "\n") .. "\n"
+    --- Writes a csv of so many rows to the data of build(): values of a sine, then one of three classes.
+    function programs.write_sines(file, rows, columns)
+        t.write(programs.folder() .. "/data/" .. file, sine_rows(rows, columns))
     end
 
     --- The folder of specs that build() uses, with its `data` (digits/, tiny.csv and tiny.safetensors).
@@ -164,13 +184,13 @@ return function(t)
     end
 
     -- The runtime of the program in `folder` as one object, from the objects of the tests' build, and a text that
-    -- stands for its content. The engines for processes are not in it, and the probes are in train-probe only.
+    -- stands for its content. The engines for processes are not in it.
     local function runtime_object(folder)
         local objects, content = {}, { hash_of(t, t.build .. "/libruntime.a") }
         for _, room in ipairs(host.list(folder .. "/runtime")) do
             for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
                 local name = file:match("^(.*)%.c$")
-                if name and not name:find("^comm_") and not name:find("_exchange$") and name ~= "probe" then
+                if name and not name:find("^comm_") and not name:find("_exchange$") and not ALONE[name] then
                     objects[#objects + 1] = ("%s/runtime/%s/%s.o"):format(t.build, room, name)
                     content[#content + 1] = name
                 end
@@ -184,7 +204,7 @@ return function(t)
         return t.root .. "/" .. path, content
     end
 
-    -- -B: with PARTS, make does not know that `train` depends on the program's files.
+    -- -B: with this PROGRAM, make does not know that `train` depends on the program's files.
     local function make_command(folder, how, headers)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
             ("CFLAGS=%s -Werror%s"):format(marches.level(how.level), headers), "train" }
@@ -196,7 +216,7 @@ return function(t)
     end
 
     local function is_made(file)
-        return file == "train" or file == "train-probe" or file == ".engine" or file:match("^lib.*%.a$")
+        return file == "train" or file == "train-probe" or file == ".command" or file:match("^lib.*%.a$")
     end
 
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
@@ -216,7 +236,7 @@ return function(t)
         end
         make[#make + 1] = "SOURCES=" .. sources
         make[#make + 1] = "ENGINE=" .. table.concat(engine, " ")
-        make[#make + 1] = ("PARTS=%s/tests/include/program.c $(SOURCES) $(ENGINE)"):format(t.root)
+        make[#make + 1] = ("PROGRAM=%s/tests/include/program.c"):format(t.root)
         store.fetch(folder, inputs, function()
             check_run(t.run(make), name .. ": make")
             local made = {}

@@ -22,21 +22,10 @@ train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
 
-local function rows()
-    local list = {}
-    for i = 1, 37 * 4 do
-        local row = {}
-        for c = 1, 40 do row[c] = ("%.3f"):format(math.sin(i * 0.7 + c * c)) end
-        row[41] = tostring(i % 3)
-        list[i] = table.concat(row, ",")
-    end
-    return table.concat(list, "\n") .. "\n"
-end
-
 -- The program of a type for a profile; more: options of gagen.
 local function build(t, precision, march, more)
     local programs, options = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
-    t.write(programs.folder() .. "/data/behind.csv", rows())
+    programs.write_sines("behind.csv", 37 * 4, 40)
     local name = ("behind_%s_%s%s"):format(precision, march:gsub("%-", "_"), more and "_without" or "")
     return programs.build(name, SPEC:format(precision), { level = t.quick .. " " .. options,
         options = table.move(more or {}, 1, #(more or {}), 3, { "--march", march }) }), programs
@@ -94,7 +83,7 @@ train      { updates = 8, seed = 3 }
 
 add("a result that a loop reads is written before the loop", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
-    t.write(programs.folder() .. "/data/behind.csv", rows())
+    programs.write_sines("behind.csv", 37 * 4, 40)
     local function dump(name, options)
         return programs.dump(programs.build(name, CLOSURE, { options = options }), { "--cycles", 2 })
     end

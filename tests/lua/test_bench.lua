@@ -45,6 +45,28 @@ local function bench(t, folder, variables)
     return t.run { t.build .. "/bench/host", "bench/training.lua", env = env }
 end
 
+-- A gagen and a compiler of known programs for bench/products.lua; oneDNN is not installed.
+local function known_products(t, folder)
+    shell_script(t, folder .. "/gagen", [[
+while [ "$1" != -o ]; do shift; done
+mkdir -p "$2"
+cat > "$2/plan.json" <<end
+{"kernels":[{"name":"this_forward","fn":"f"},{"name":"backward_before_y","fn":"i"},
+{"name":"backward_this_weight","fn":"w"},{"name":"pack_this_weight_in_out","fn":"p"}]}
+end
+]])
+    shell_script(t, folder .. "/cc", [[
+case $* in *-ldnnl*) exit 1 ;; *rates.c*) said='echo f32 4e9' ;;
+*) said='printf "%s\n" "forward gagen 1e-3 2e-3 9" "forward OpenBLAS 2e-3 2e-3 9" "by_input gagen 1e-3 1e-3 9" \
+"by_input OpenBLAS 5e-4 1e-3 9" "by_weight gagen 1e-3 1e-3 9" "by_weight OpenBLAS 1e-3 1e-3 9" "pack gagen 5e-4 1 9"' ;;
+esac
+case $* in *products.c*) case $* in *-DFORWARD=f\ -DBY_INPUT=i\ -DBY_WEIGHT=w*-DPACK=p*) ;; *) exit 1 ;; esac ;; esac
+while [ "$1" != -o ]; do shift; done
+printf '#!/bin/sh\n%s\n' "$said" > "$2"
+chmod +x "$2"
+]])
+end
+
 return {
     { "medians, paired ratios, floors and shares of load by hand", function(t)
         local s = t.load("bench/statistics.lua")
@@ -109,6 +131,21 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
         t.contains(host.read(folder .. "/out/c_f32_4_2_12.lua"),
             "\nlocal layers, heads, width, vocab, context = 12, 6, 384, 256, 256\n")
     end },
+    { "a folder that another one uses is refused; what a command said is shown", function(t)
+        local folder = t.temp()
+        known_programs(t, folder)
+        t.write(folder .. "/gagen", '#!/bin/sh\necho "a reason" >&2\necho "make failed" >&2\nexit 3\n')
+        local result = bench(t, folder, { "PYTHON=/bin/false", "CC=" .. folder .. "/cc" })
+        t.equal(result.status, 3)
+        t.contains(result.err, "a reason\nmake failed\n")
+        t.contains(result.err, "bench: MLP: exit 3: make failed")
+        local lock = assert(host.lock(folder .. "/out/.lock"))
+        t.equal(lock:take "alone", true)
+        result = bench(t, folder, {})
+        t.equal(result.status, 1)
+        t.contains(result.err, "bench: OUT: another make bench uses ")
+        lock:close()
+    end },
     { "wrong variables are refused", function(t)
         local folder = t.temp()
         for variable, message in next, {
@@ -134,5 +171,28 @@ for step in 0 1 2; do echo "step $step: train loss 5.0 (took 10$step.0 ms)"; don
             t.equal(result.status, 0, result.err)
             t.equal(result.err, ("bench/specs/%s.lua: ok\n"):format(name))
         end
+    end },
+    { "products: rates, the better library, a library that is not installed", function(t)
+        local folder = t.temp()
+        known_products(t, folder)
+        t.equal(t.run { "mkdir", "-p", folder .. "/out" }.status, 0)
+        local result = t.run { t.build .. "/bench/host", "bench/products.lua", env = { "OUT=" .. folder .. "/out",
+            "RESULTS=" .. folder .. "/results", "GAGEN=" .. folder .. "/gagen", "CC=" .. folder .. "/cc",
+            "CONFIGS=c d e", "ROWS=64 2048", "THREADS=1", "SECONDS", "MARCH=generic" } }
+        t.equal(result.status, 0, result.err)
+        local all = host.parse_json(host.read(folder .. "/results/products.json"))
+        t.equal(all.not_run, { oneDNN = "libdnnl-dev is not installed" })
+        local large = { c = 0, ["d, e"] = 0 }
+        for _, row in ipairs(all.rows) do
+            large[row.config] = large[row.config] + (row.rows == 2048 and 1 or 0)
+        end
+        t.equal(large, { c = 15, ["d, e"] = 12 })       -- without the vocabulary of d
+        t.equal(all.rows[1].ratio, { least = 2.0, median = 1.0 })
+        t.equal(all.rows[2].ratio, { least = 0.5, median = 1.0 })
+        t.contains(result.out, "| c | c_attn | 64, 384, 1152 | forward | 56.6 (28.3) | 1416 % | 28.3 (28.3) | NOT RUN | "
+            .. "2.00 (1.00) |")
+        t.contains(result.out, "Medians of the ratios: 1.00 (1.00). A packed weight takes 50 % of the time")
+        t.contains(result.out, "oneDNN: NOT RUN, libdnnl-dev is not installed.")
+        t.equal(host.read(folder .. "/results/products.md"), result.out)
     end },
 }

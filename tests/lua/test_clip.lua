@@ -121,6 +121,47 @@ for i, case in ipairs(CASES) do
     end)
 end
 
+-- The flat space of tensors in this order, with zeros up to a multiple of 16 behind each.
+local function flat(tensors, names)
+    local list = {}
+    for _, name in ipairs(names) do
+        table.move(tensors[name].values, 1, #tensors[name].values, #list + 1, list)
+        while #list % 16 > 0 do list[#list + 1] = 0.0 end
+    end
+    return list
+end
+
+-- The sum of squares in its order: element i of a tile of 4096 goes to sum i mod 32; these are added up, then the tiles.
+local function squares_of(list)
+    local all = 0.0
+    for first = 1, #list, 4096 do
+        local lanes = {}
+        for lane = 1, 32 do lanes[lane] = 0.0 end
+        for i = first, math.min(first + 4095, #list) do
+            local lane = (i - first) % 32 + 1
+            lanes[lane] = lanes[lane] + list[i] * list[i]
+        end
+        for lane = 2, 32 do lanes[1] = lanes[1] + lanes[lane] end
+        all = all + lanes[1]
+    end
+    return all
+end
+
+-- 9360 elements, 16 of them behind the last whole row of lanes.
+add("the norm is added up in its order, to the last bit", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local model = 'model { linear "a" { 70 }, tanh {}, linear "b" { 121 }, tanh {}, linear "c" { 3 } }'
+    local text = spec("", "2"):gsub("model [^\n]*", model):gsub(", groups = [^\n]* }", " }"):gsub('precision  "f64"', "")
+    local log, p = t.temp() .. "/log", programs.build("clip_order", text)
+    local folder = programs.dump(p, { "--cycles", 1, "--log", log })
+    local dumped = programs.tensors(folder .. "/gradients.safetensors")
+    local list = flat(dumped, { "a.weight", "a.bias", "b.weight", "b.bias", "c.weight", "c.bias" })
+    t.equal(#list, 9360)
+    for _, event in ipairs(t.load("tests/lua/json.lua").lines(host.read(log))) do
+        if event.event == "update" then t.equal(event.grad_norm, math.sqrt(squares_of(list))) end
+    end
+end)
+
 add("two ranks clip the gradient of all rows", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local clip = "clip { 0.05, p = 1, value = 0.002, per_group = true }"
@@ -144,7 +185,7 @@ add("an infinite gradient is found although values are clipped", function(t)
         :gsub("model [^\n]*", 'model (function(batch) return exp(linear "in" { 3 } (abs(batch.input) + 0.1)) end)')
         :gsub("loss [^\n]*", "loss (function(y, batch) return sum(y) end)"):gsub(", groups = [^\n]* }", " }")
     local result = programs.train(programs.build("clip_infinite", text), { "--cycles", 1, status = 4 })
-    t.contains(result.err, "not finite")
+    t.contains(result.err, "15 elements of the gradient are not finite")
 end)
 
 add("clip refuses wrong arguments", function(t)

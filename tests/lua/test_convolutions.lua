@@ -1,5 +1,6 @@
 -- Convolutions with both gradients against plain sums in double of the same operands: of bf16 and of f32 in blocks, on
--- matrix registers, on vectors, and on their instructions in plain C (tests/matrix/plain.h), and of bf16 widened to f32.
+-- matrix registers, on vectors and on their instructions in plain C (tests/matrix); and of f32, and of bf16 widened to
+-- f32, in strips.
 -- Any number of threads computes the same bits.
 local kernels = require "emit.kernels.kernels"
 local math_file = require "emit.targets.c.math"
@@ -23,6 +24,12 @@ local SHAPES = {
     { 9, 16, 24, 38, 32, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 4 },   -- the last partial sum has no places
     { 1, 4, 24, 24, 32, { 16, 16 }, { 8, 8 }, { 4, 4 }, { 1, 1 }, 1 },
     { 2, 16, 70, 5, 16, { 5, 1 }, { 4, 1 }, { 1, 0 }, { 1, 1 }, 1 },
+    { 19, 10, 4, 4, 40, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, 1 },    -- blocks of several images
+    { 11, 9, 7, 6, 12, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, 1 },
+    { 17, 12, 5, 4, 20, { 1, 1 }, { 2, 3 }, { 0, 0 }, { 1, 1 }, 1 },
+    { 1, 3, 3, 1400, 5, { 3, 5 }, { 1, 1 }, { 1, 2 }, { 1, 1 }, 1 },    -- blocks of parts of a row
+    { 2, 5, 30, 30, 7, { 3, 3 }, { 1, 1 }, { 12, 12 }, { 12, 12 }, 1 },
+    { 2, 4, 6, 6, 8, { 2, 2 }, { 1, 1 }, { 4, 4 }, { 1, 1 }, 1 },       -- places without a tap inside
 }
 
 local function attributes(s)
@@ -44,7 +51,8 @@ local function function_of(context, name, a, size, without, adds)
     local function tensor(operand)
         local shape = {}
         for letter in op.signature.shape[operand]:gmatch "%u" do shape[#shape + 1] = size[letter] end
-        return { name = operand, kind = "value", shape = shape, dtype = context.half and op.half[operand] and "bf16" or "real" }
+        return { name = operand, kind = "value", shape = shape,
+            dtype = context.half and op.half[operand] and "bf16" or "real" }
     end
     for _, operand in ipairs(op.signature.ins) do
         node.ins[operand] = operand ~= without and tensor(operand) or nil
@@ -85,9 +93,10 @@ end
 
 local function head(file) return "/* " .. file .. " */\n" end
 
--- The texts of kernels.h, calls.h and table.h for a profile and operands of f32 with so many slices, or of bf16.
-local function texts_of(machine, slices)
-    local context = { ops = {}, real = "f32", half = not slices and "bf16" or nil, slices = slices, names = {},
+-- The texts of kernels.h, calls.h and table.h for a profile and operands of "f32", in blocks with so many slices, or of
+-- "bf16".
+local function texts_of(machine, dtype, slices)
+    local context = { ops = {}, real = "f32", half = dtype == "bf16" and dtype or nil, slices = slices, names = {},
         helpers = {}, functions = kernels.functions(), profile = machine, target = targets.get "c",
         template = read_template }
     for name, op in catalog.load().ops:each() do context.ops[name] = op end
@@ -98,16 +107,18 @@ local function texts_of(machine, slices)
     return math_file.render(functions, context, head) .. "\n" .. functions, table.concat(calls), table.concat(rows)
 end
 
--- The program for a profile; slices: of operands of f32, nil: they are bf16; more: further arguments of the compiler.
-local function build(t, name, slices, more)
-    local machine, folder = profile.get(name), t.root .. "/" .. t.temp()
-    local functions, calls, rows = texts_of(machine, slices)
+-- The program for a profile; slices: of operands of f32 in blocks; options: of the compiler in a text.
+local function build(t, name, dtype, slices, options)
+    local machine, folder, words = profile.get(name), t.root .. "/" .. t.temp(), {}
+    for word in (options or "-O1"):gmatch "%S+" do words[#words + 1] = word end
+    local functions, calls, rows = texts_of(machine, dtype, slices)
     t.write(folder .. "/kernels.h", functions)
     t.write(folder .. "/calls.h", calls)
     t.write(folder .. "/table.h", rows)
-    local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
+    local command = { "cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
         "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/convolutions" }
-    for _, list in ipairs { machine.flags, more or {}, machine.matrix == "registers" and { "-DMATRIX" } or {}, slices and { "-DF32" } or {},
+    for _, list in ipairs { machine.flags, words, machine.matrix == "registers" and { "-DMATRIX" } or {},
+        dtype == "f32" and { "-DF32" } or {},
         { t.root .. "/tests/numeric/convolutions.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" } } do
         table.move(list, 1, #list, #command + 1, command)
     end
@@ -127,21 +138,34 @@ local tests = {}
 
 for _, case in ipairs { { "sapphirerapids", "bf16" }, { "sapphirerapids", "f32", 3 }, { "x86-64-v4-bf16", "bf16" } } do
     local name, slices = case[1], case[3]
-    for _, plain in ipairs { false, true } do
-        tests[#tests + 1] = { ("%s in blocks, %s%s: convolutions and both gradients are the plain sums"):format(case[2],
-            name, plain and ", in plain C" or ""), function(t)
+    local text = case[2] .. " in blocks, " .. name .. "%s: convolutions and both gradients are the plain sums"
+    tests[#tests + 1] = { text:format "", function(t)
+        local marches = t.load("tests/lua/marches.lua")(t)
+        marches.needs_compiler(name)
+        local program = build(t, name, case[2], slices)
+        if not marches.runs(name) then program = build(t, name, case[2], slices, "-Og " .. marches.options(name)) end
+        check(t, program)
+    end }
+    if profile.runs(name, host.cpu()) then
+        tests[#tests + 1] = { text:format ", in plain C", function(t)
+            if slices or name ~= "sapphirerapids" then t.long() end
             local marches = t.load("tests/lua/marches.lua")(t)
-            if plain and (slices or name ~= "sapphirerapids") and marches.runs(name) then t.long() end
-            if plain and not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
-            local program = build(t, name, slices, plain and { "-include", t.root .. "/tests/matrix/plain.h" })
-            if not plain and not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
-            check(t, program)
+            check(t, build(t, name, case[2], slices, "-Og " .. marches.plain(name)))
         end }
     end
 end
 
-tests[#tests + 1] = { "bf16 widened to f32: convolutions and both gradients are the plain sums", function(t)
-    check(t, build(t, "generic"))
-end }
+for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4" } do
+    for _, dtype in ipairs { "f32", "bf16" } do
+        tests[#tests + 1] = { ("%s on vectors, %s: convolutions and both gradients are the plain sums"):format(dtype,
+            name), function(t)
+            local marches = t.load("tests/lua/marches.lua")(t)
+            marches.needs_compiler(name)
+            local program = build(t, name, dtype)
+            if not marches.runs(name) then program = build(t, name, dtype, nil, "-Og " .. marches.options(name)) end
+            check(t, program)
+        end }
+    end
+end
 
 return tests

@@ -77,15 +77,20 @@ end
 add("rows are the most that fit, and the program equals one with these rows", function(t)
     local auto = { batch = '{ "auto", global = 384 }', accumulate = " {}" }
     local most = bytes_of(t, spec { batch = "{ 384, global = 384 }", accumulate = " {}" })
-    for _, rows in ipairs { 384, 192, 128, 96, 64 } do
+    local plans = {}
+    for i, rows in ipairs { 384, 192, 128, 96, 64 } do
         local fixed = spec { batch = ("{ %d, global = 384 }"):format(rows), accumulate = " {}" }
-        local bytes = bytes_of(t, fixed)
-        assert(bytes <= most)
+        plans[i] = { rows = rows, bytes = bytes_of(t, fixed) }
+        assert(plans[i].bytes <= most)
+    end
+    for _, plan in ipairs(plans) do
         local text = spec { batch = auto.batch, accumulate = " {}",
-            more = ('memory { budget = "%dB" }\n'):format(bytes) }
+            more = ('memory { budget = "%dB" }\n'):format(plan.bytes) }
         local found, said = bytes_of(t, text)
-        t.equal(found, bytes, rows .. " rows")
-        t.contains(said, ("memory: %d rows per micro-step"):format(rows))
+        local fits = 1      -- fewer rows may need more: copies of weights
+        while plans[fits].bytes > plan.bytes do fits = fits + 1 end
+        t.equal(found, plans[fits].bytes, plan.rows .. " rows")
+        t.contains(said, ("memory: %d rows per micro-step"):format(plans[fits].rows))
     end
 end)
 

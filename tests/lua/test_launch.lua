@@ -83,12 +83,11 @@ end)
 -- mpicc's compiler: takes the objects of the tests' build for sources of the runtime but the engine.
 local COMPILER = [[
 for word; do
-    shift
-    object=%s/${word%%.c}.o
-    case $word in */comm_*.c|*_exchange.c) object= ;; esac
-    if [ "${word%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
-    set -- "$@" "$word"
+    if [ "$before" = -o ]; then target=$word; fi
+    case $word in */comm_*.c|*_exchange.c) ;; *.c) object=%s/${word%%.c}.o ;; esac
+    before=$word
 done
+if [ -f "$object" ]; then exec cp "$object" "$target"; fi
 exec cc "$@"
 ]]
 

@@ -329,7 +329,7 @@ train      { updates = 6 }
         "logits +4 rows at a time +memory: logits is \"chunked\"",
         "tanh_out +recomputed +memory: recompute names it",
         "fc.weight +transposed view +a product of each micro%-step reads it by columns",
-        "out.weight +home +its readers read rows",
+        "out.weight +home +its readers read rows, or turn columns as they pack them",
         "silu_out +fused +add_out alone reads it",
         "mul_out +not fused +2 nodes read it",
         "bucket 1 +%d+ elements, 4 parameters +neighbours share one of up to %d+ elements",

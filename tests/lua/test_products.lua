@@ -1,6 +1,6 @@
--- Blocked products against plain sums, bit by bit, for each profile this machine can run: the sizes of
--- tiles, panels and strips must change neither the order nor the rounding of a sum. Products of bf16 run also where
--- there are no instructions for them, with a header that defines these in plain C.
+-- Blocked products against plain sums, bit by bit, for each profile: the sizes of
+-- tiles, panels and strips must change neither the order nor the rounding of a sum. Where the processor lacks
+-- instructions of a profile, headers define these in plain C (tests/matrix).
 local math_file = require "emit.targets.c.math"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
@@ -40,6 +40,9 @@ end
 -- The slices of the operands of products in blocks, for the way of computing; others are no products in blocks.
 local SLICES = { bf16 = 1, bf16x3 = 2, bf16x6 = 3 }
 
+-- Products of bf16 widened to f32, in strips.
+local BLOCKS = { widened = "linear_half" }
+
 -- products.h and table.h for a way of computing and a profile.
 local function kernels_of(way, machine)
     local linear, functions, rows = read_template "c/matmul.c", {}, {}
@@ -52,10 +55,11 @@ local function kernels_of(way, machine)
                 can_add and "_add" or "")
             local arguments = (SLICES[way] and matrix or matmul).product({ M = M, N = N, K = K, a_row = strides[1],
                 a_col = strides[2], b_row = strides[3], b_col = strides[4] },
-                { can_add = can_add, profile = machine, node = NODE }, has_bias, SLICES[way] or way)
+                { can_add = can_add, profile = machine, node = NODE, half = way == "widened" and "bf16" or nil },
+                has_bias, SLICES[way] or way)
             arguments.fn, arguments.source = text.ident(name), text.comment("test")
             arguments.params = parameters(has_bias, can_add)
-            functions[#functions + 1] = linear(SLICES[way] and "linear_matrix" or "linear", arguments).text
+            functions[#functions + 1] = linear(BLOCKS[way] or SLICES[way] and "linear_matrix" or "linear", arguments).text
             rows[#rows + 1] = ('{"%s", %s, %d, %d, %d, %d, %d, %d, %d},'):format(name, name, M, N, K,
                 table.unpack(strides))
         end
@@ -65,6 +69,7 @@ end
 
 -- The order of the terms of a product in blocks.
 local function order_of(way, machine)
+    if way == "widened" then return "#define ADDED_LAST\n#include \"base/bf16.h\"\n" end
     if not SLICES[way] then return "" end
     local order = ordered.collect(matrix.ORDER[SLICES[way]] or { { a = 0, b = 0 } }, function(product)
         return ("{%d, %d}"):format(product.a, product.b)
@@ -78,55 +83,73 @@ local function types_of(way, machine)
     local real = way == "f64" and "double" or "float"
     local fma = machine.fma and ("__builtin_fma%s(x, y, z)"):format(way == "f64" and "" or "f")
         or "((x) * (y) + (z))"
-    local half, order = way == "bf16", order_of(way, machine)
+    local half, order = way == "bf16" or way == "widened", order_of(way, machine)
     return ("%stypedef %s real;\ntypedef %s operand;\n#define PLAIN_FMA(x, y, z) %s\n#define NUMBER(x) %s\n"
         .. "#define OPERAND(x) %s\n"):format(order, real, half and "bf16" or "real", fma,
         half and "bf16_widen(x)" or "(x)", half and "bf16_narrow(x)" or "(x)")
 end
 
--- more: further arguments of the compiler.
-local function build(t, name, way, more)
+-- The sources of the runtime that a product needs, where there is no library of another processor's.
+local function runtime_sources(t)
+    local list = { "-I" .. t.root .. "/runtime" }
+    for _, file in ipairs(host.list(t.root .. "/runtime/base")) do
+        if file:match "%.c$" then list[#list + 1] = t.root .. "/runtime/base/" .. file end
+    end
+    return list
+end
+
+-- The program for a profile. options: of the compiler in a text, "-O1" if nil; compiler: another one's words.
+local function build(t, name, way, options, compiler)
     local machine = profile.get(name)
     local folder = t.root .. "/" .. t.temp()
     local functions, rows = kernels_of(way, machine)
     local shared = math_file.render(functions, { profile = machine, real = way == "f64" and "f64" or "f32",
-        template = read_template, slices = way ~= "bf16" and SLICES[way] or nil },
+        template = read_template, half = way == "widened" and "bf16" or nil,
+        slices = way ~= "bf16" and SLICES[way] or nil },
         function(file) return "/* " .. file .. " */\n" end)
     t.write(folder .. "/products.h", functions)
     t.write(folder .. "/table.h", rows)
     t.write(folder .. "/math.c", shared)
     t.write(folder .. "/real.h", types_of(way, machine))
-    local command = { "cc", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off",
-        "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o", folder .. "/products" }
-    table.move(machine.flags, 1, #machine.flags, #command + 1, command)
-    table.move(more or {}, 1, #(more or {}), #command + 1, command)
-    table.move({ t.root .. "/tests/numeric/products.c", t.root .. "/" .. t.build .. "/libruntime.a", "-lm" }, 1, 3,
-        #command + 1, command)
+    local more = {}
+    for word in (options or "-O1"):gmatch "%S+" do more[#more + 1] = word end
+    local command = {}
+    for _, list in ipairs { compiler or { "cc" }, { "-std=gnu11", "-Wall", "-Wextra", "-Werror",
+        "-ffp-contract=off", "-pthread", "-I" .. folder, "-I" .. t.root, "-I" .. t.root .. "/runtime", "-o",
+        folder .. "/products" }, machine.flags, more, { t.root .. "/tests/numeric/products.c" },
+        compiler and runtime_sources(t) or { t.root .. "/" .. t.build .. "/libruntime.a" }, { "-lm" } } do
+        table.move(list, 1, #list, #command + 1, command)
+    end
     local built = t.run(command)
     t.equal(built.status, 0, built.err)
     return folder .. "/products"
 end
 
--- The program must find no sum other than the plain one.
-local function check(t, program)
+-- The program must find no sum other than the plain one. before: words of a command in front.
+local function check(t, program, before)
     for threads = 1, 3, 2 do
-        local result = t.run { program, tostring(threads) }
-        t.equal(result.out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
+        local command = table.move(before or {}, 1, #(before or {}), 1, {})
+        table.move({ program, tostring(threads) }, 1, 2, #command + 1, command)
+        t.equal(t.run(command).out, ("%d shapes, 0 wrong\n"):format(#SHAPES * #LAYOUTS))
     end
+end
+
+-- Builds for a profile and checks; where this processor does not run it, its instructions in plain C. The other
+-- program is built all the same.
+local function check_profile(t, name, way)
+    local marches = t.load("tests/lua/marches.lua")(t)
+    local cross = marches.cross(name)
+    local program = build(t, name, way, nil, cross and cross.compiler)
+    if not cross and not marches.runs(name) then program = build(t, name, way, "-Og " .. marches.options(name)) end
+    check(t, program, cross and cross.run)
 end
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
 for _, name in ipairs { "generic", "x86-64-v3", "x86-64-v4", "aarch64" } do
-    for _, dtype in ipairs { "f32", "f64" } do
-        add(("%s %s: every sum as written plainly"):format(name, dtype), function(t)
-            local marches = t.load("tests/lua/marches.lua")(t)
-            marches.needs_compiler(name)
-            local program = build(t, name, dtype)
-            if not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
-            check(t, program)
-        end)
+    for _, dtype in ipairs { "f32", "f64", "widened" } do
+        add(("%s %s: every sum as written plainly"):format(name, dtype), function(t) check_profile(t, name, dtype) end)
     end
 end
 
@@ -134,16 +157,25 @@ for _, case in ipairs { { "sapphirerapids", "bf16" }, { "sapphirerapids", "bf16x
     { "x86-64-v4-bf16", "bf16" } } do
     local name, way = case[1], case[2]
     add(("%s %s: every sum in the order of the instruction"):format(name, way), function(t)
-        local marches = t.load("tests/lua/marches.lua")(t)
-        local program = build(t, name, way)
-        if not marches.runs(name) then t.not_run("built; this processor does not run " .. name) end
-        check(t, program)
+        check_profile(t, name, way)
     end)
-    add(("%s %s: every sum in the order of the instruction, defined in plain C"):format(name, way), function(t)
+    if profile.runs(name, host.cpu()) then
+        add(("%s %s: every sum in the order of the instruction, defined in plain C"):format(name, way), function(t)
+            t.long()     -- test_registers compares both
+            local marches = t.load("tests/lua/marches.lua")(t)
+            check(t, build(t, name, way, "-Og " .. marches.plain(name)))
+        end)
+    end
+end
+
+for _, case in ipairs { { "x86-64-v3", "f32" }, { "x86-64-v4", "f64" }, { "x86-64-v3", "f64", long = true },
+    { "x86-64-v4", "f32", long = true } } do
+    local name, dtype = case[1], case[2]
+    add(("%s %s: every sum as written plainly, on a processor without AVX and FMA"):format(name, dtype), function(t)
+        if case.long then t.long() end
         local marches = t.load("tests/lua/marches.lua")(t)
-        if marches.runs(name) then t.long() end     -- test_registers compares both
-        if not marches.runs "x86-64-v4" then t.not_run("this processor has no AVX-512") end
-        check(t, build(t, name, way, { "-include", t.root .. "/tests/matrix/plain.h" }))
+        marches.needs_compiler(name)
+        check(t, build(t, name, dtype, "-Og " .. marches.without(name, {})))
     end)
 end
 

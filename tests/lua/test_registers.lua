@@ -1,4 +1,4 @@
--- Attention in blocks on the processor's instructions for bf16, or on these in plain C (tests/matrix/plain.h), of bf16
+-- Attention in blocks on the processor's instructions for bf16, or on these in plain C (tests/matrix), of bf16
 -- and of f32 against vectors of f32; the instructions against those in plain C. test_products.lua and
 -- test_precision.lua have linear layers.
 local tests = {}

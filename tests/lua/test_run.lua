@@ -2,16 +2,17 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
--- A compiler that writes down its arguments and takes the objects of the tests' build for sources of the runtime.
+-- A compiler that writes down its arguments and takes the object of the tests' build for a source of the runtime.
 local COMPILER = [[
 #!/bin/sh
 echo "$@" >> %s
 for word; do
-    shift
     object=%s/${word%%%%.c}.o
-    if [ "${word%%%%.c}" != "$word" ] && [ -f "$object" ]; then word=$object; fi
-    set -- "$@" "$word"
+    if [ "${word%%%%.c}" != "$word" ] && [ -f "$object" ]; then ready=$object; fi
+    [ "$before" != -o ] || output=$word
+    before=$word
 done
+[ -z "$ready" ] || exec cp "$ready" "$output"
 exec cc "$@"
 ]]
 
@@ -47,6 +48,8 @@ add("a second program links the kept runtime, unless its flags differ", function
     local run, folder = open(t)
     assert(#run { into = "first" } > 10)
     t.equal(#objects(folder), 1)
+    local log = host.read(folder .. "/log")
+    assert(log:find(" step.c\n", 1, true) < log:find("runtime/ranks/launcher.c\n", 1, true), "step.c waits")
     t.equal(run { into = "second" }, { "comm_self" })
     t.equal(#objects(folder), 1)
     assert(#run { into = "third", flags = "-O0 -g" } > 10)
@@ -62,7 +65,7 @@ add("the program still builds alone", function(t)
         return t.run { "make", "-s", "-C", folder .. "/program", "CFLAGS=-O0", env = { "MAKEFLAGS" }, ... }.status
     end
     t.equal(make(), 0)
-    t.equal({ make "-q", make("-q", "COMM=mpi") }, { 0, 2 })       -- nothing to do; one process has one engine
+    t.equal({ make "-q", make("-n", "COMM=mpi") }, { 0, 2 })       -- nothing to do; one process has one engine
 end)
 
 add("a cache that cannot be written is not used", function(t)

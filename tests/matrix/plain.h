@@ -1,11 +1,13 @@
 /* plain.h: the instructions for products of bf16 in plain C, for machines without them; included before the text of a
- * program by -include. They follow Intel's manual: denormals are zeros, and rounding is to nearest. Threads that flush
- * denormals, as those of a team do, therefore compute their bits; a NaN may be another NaN.
- *   TDPBF16PS (AMX)          products of bf16 are exact in f32, those of even and of odd k are added up apart over the 16
- *                            pairs of a row, and both are added to the sum
+ * program by -include. immintrin.h beside it has those of AVX-512. They follow Intel's manual: denormals are zeros, and
+ * rounding is to nearest. Threads that flush denormals, as those of a team do, therefore compute their bits; a NaN may
+ * be another NaN.
+ *   TDPBF16PS (AMX)          products of bf16 are exact in f32, those of even and of odd k are added up apart over the
+ *                            16 pairs of a row, and both are added to the sum
  *   VDPBF16PS (AVX512-BF16)  the product of odd k is added to the sum, then that of even k, each with one rounding */
 #ifndef GA_MATRIX_PLAIN_H
 #define GA_MATRIX_PLAIN_H
+#define _GNU_SOURCE /* as files of the runtime begin, which are too late behind this one */
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -25,9 +27,9 @@ static inline void plain_store(const plain_register *x, void *to, size_t stride)
     for (size_t r = 0; r < 16; r++) memcpy((char *)to + r * stride, x->row[r], 64);
 }
 
-/* Element i of a row of bf16. */
-static inline float plain_bf16(const uint8_t *row, int i) {
-    const uint32_t bits = (uint32_t)(row[2 * i] | row[2 * i + 1] << 8) << 16;
+typedef uint32_t plain_pairs __attribute__((vector_size(64), may_alias));
+
+static inline float plain_float(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -35,18 +37,20 @@ static inline float plain_bf16(const uint8_t *row, int i) {
 
 static inline void plain_multiply(plain_register *sums, const plain_register *a, const plain_register *b) {
     for (int r = 0; r < 16; r++) {
-        float row[16], part[16][2] = {{0}};
-        memcpy(row, sums->row[r], sizeof row);
-        for (int pair = 0; pair < 16; pair++)
-            for (int j = 0; j < 16; j++)
-                for (int odd = 0; odd < 2; odd++)
-                    part[j][odd] += plain_bf16(a->row[r], 2 * pair + odd) * plain_bf16(b->row[pair], 2 * j + odd);
-        for (int j = 0; j < 16; j++) row[j] += part[j][0] + part[j][1];
-        memcpy(sums->row[r], row, sizeof row);
+        __m512 sum, even = {0}, odd = {0};
+        memcpy(&sum, sums->row[r], sizeof sum);
+        for (int pair = 0; pair < 16; pair++) {
+            uint32_t x;
+            plain_pairs y;
+            memcpy(&x, a->row[r] + 4 * pair, sizeof x);
+            memcpy(&y, b->row[pair], sizeof y);
+            even += plain_float(x << 16) * (__m512)(y << 16);
+            odd += plain_float(x & 0xffff0000) * (__m512)(y & 0xffff0000u);
+        }
+        sum += even + odd;
+        memcpy(sums->row[r], &sum, sizeof sum);
     }
 }
-
-typedef unsigned plain_pairs __attribute__((vector_size(64), may_alias));
 
 static inline __m512 plain_dot(__m512 sums, plain_pairs a, plain_pairs b) {
     sums = _mm512_fmadd_ps((__m512)(a & 0xffff0000u), (__m512)(b & 0xffff0000u), sums);
@@ -56,16 +60,18 @@ static inline __m512 plain_dot(__m512 sums, plain_pairs a, plain_pairs b) {
 #undef _mm512_dpbf16_ps
 #define _mm512_dpbf16_ps(sums, a, b) plain_dot(sums, (plain_pairs)(a), (plain_pairs)(b))
 
-/* 16 numbers of low, then 16 of high, rounded to bf16; NaN is quiet. */
+/* Numbers rounded to bf16, in the lower half of each lane; NaN is quiet. */
+static inline plain_pairs plain_rounded(plain_pairs x) {
+    const plain_pairs size = x & 0x7fffffff, nan = (plain_pairs)(size > 0x7f800000);
+    const plain_pairs denormal = (plain_pairs)(size < 0x800000), other = x + 0x7fff + (x >> 16 & 1);
+    return ((nan & (x | 0x400000)) | (denormal & x & 0x80000000) | (~nan & ~denormal & other)) >> 16;
+}
+
+/* 16 numbers of low, then 16 of high, rounded to bf16. */
 static inline __m512i plain_narrow(plain_pairs high, plain_pairs low) {
-    const plain_pairs from[2] = {low, high};
-    uint16_t to[32];
-    for (int i = 0; i < 32; i++) {
-        const uint32_t x = from[i / 16][i % 16], size = x & 0x7fffffff;
-        const uint32_t rounded = size > 0x7f800000 ? x | 0x400000 : size < 0x800000 ? x & 0x80000000
-            : x + 0x7fff + (x >> 16 & 1);
-        to[i] = (uint16_t)(rounded >> 16);
-    }
+    typedef uint16_t row __attribute__((vector_size(32)));
+    const row to[2] = {__builtin_convertvector(plain_rounded(low), row),
+                       __builtin_convertvector(plain_rounded(high), row)};
     __m512i result;
     memcpy(&result, to, sizeof result);
     return result;
@@ -89,11 +95,11 @@ static inline __m512i plain_narrow(plain_pairs high, plain_pairs low) {
 #define _tile_stored(x, to, stride) plain_store(&plain_registers[x], to, stride)
 #define _tile_dpbf16ps(c, a, b) plain_multiply(&plain_registers[c], &plain_registers[a], &plain_registers[b])
 
-/* Neither the processor nor the system need be asked for them. */
+/* Neither the processor nor the system need be asked for them. The runtime may define the function once more. */
 #define __builtin_cpu_supports(name) 1
 #define ga_matrix_open ga_matrix_open_plain
 struct ga_err;
-__attribute__((weak)) int ga_matrix_open_plain(struct ga_err *e) {
+extern inline __attribute__((gnu_inline, always_inline)) int ga_matrix_open_plain(struct ga_err *e) {
     (void)e;
     return 0;
 }

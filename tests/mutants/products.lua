@@ -7,7 +7,7 @@ return {
         "graph.is_half(y.tensor) and expr.rounded(value) or value", "value",
         "test_behind: bf16 on x86-64-v3: the bits are those without fusion" },
     { "what stands behind a product misses the last column", "templates/c/matmul.c",
-        "x < (j + COLUMNS < N ? j + COLUMNS : N); x++", "x + 1 < (j + COLUMNS < N ? j + COLUMNS : N); x++",
+        "x < $(tile.last); x++", "x + 1 < $(tile.last); x++",
         "test_behind: f32 on generic: the bits are those without fusion" },
     { "a block writes behind its tail", "templates/c/matmul.c",
         "for (int n = 0; n < at_most(columns - x, 32); n++) {", "for (int n = 0; n < 32; n++) {",

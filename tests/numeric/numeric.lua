@@ -42,7 +42,8 @@ return function(t)
     local function inputs_of(folder, flags)
         if not texts then
             texts = { host.read("tests/numeric/build.mk"), host.read("tests/numeric/drive.c"),
-                host.read("tests/numeric/drive.h"), host.read("tests/include/immintrin.h"), objects }
+                host.read("tests/numeric/drive.h"), host.read("tests/include/immintrin.h"),
+                host.read("tests/matrix/immintrin.h"), host.read("tests/matrix/plain.h"), objects }
             for path in objects:gmatch("%S+") do texts[#texts + 1] = host.sha256(assert(host.read(path), path)) end
         end
         return table.move(texts, 1, #texts, 3, { flags, store.sources(folder) })

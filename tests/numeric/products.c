@@ -1,7 +1,7 @@
 /* products.c: the products in `products.h` against simple loops, bit by bit: blocking must not change
  * the order or the rounding of a sum. Built in a folder with real.h, math.c, products.h and
  * table.h, which test_products.lua writes. With MATRIX_REGISTERS or MATRIX_VECTORS the operands are bf16, and sums have
- * the order of their instruction. usage: products THREADS */
+ * the order of their instruction. With ADDED_LAST a sum is added to C when it is complete. usage: products THREADS */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,17 @@ static void multiply(ga_worker *w, void *arg) {
     x->s->multiply(w, c, a, b, bias, x->add);
 }
 
-/* The initial value of the sums: bias, c or 0, by the name of the kernel. */
+/* The element of the result where C has this value: sums begin with bias, C or 0, by the name of the kernel. */
+static real element(const shape *s, int i, int j, bool adds, real before) {
+    const real first = strstr(s->name, "bias") ? bias[j] : 0;
+#ifdef ADDED_LAST
+    const real sum = plain(s, i, j, first);
+    return adds ? before + sum : sum;
+#else
+    return plain(s, i, j, adds ? before : first);
+#endif
+}
+
 static int check(ga_team *team, const shape *s, bool add) {
     const size_t n = (size_t)s->M * s->N;
     for (size_t i = 0; i < n + GUARD; i++) c[i] = expected[i] = value(4, i);
@@ -102,7 +112,7 @@ static int check(ga_team *team, const shape *s, bool add) {
     for (int i = 0; i < s->M; i++)
         for (int j = 0; j < s->N; j++) {
             real *to = &expected[(size_t)i * s->N + j];
-            *to = plain(s, i, j, adds ? *to : strstr(s->name, "bias") ? bias[j] : 0);
+            *to = element(s, i, j, adds, *to);
         }
     call x = {s, add};
     ga_team_run(team, multiply, &x);

@@ -61,36 +61,38 @@ function clip.operands(config)
         reads_w(config) and { "w", "const real *run_w" } or nil }
 end
 
--- The lines that read element `at` of the gradient, change it as the spec wants, and count what is not finite.
+-- The lines that read element `at` of the gradient as x, change it as the spec wants, count it if it is not finite,
+-- and widen it.
 local function read_lines(g, config, target, at)
     local element, limit = (g.half_sums and "bf16_widen(run_g[%s])" or "run_g[%s]"):format(at), limit_of(config)
-    if not clip.writes(config) then
-        return { ("const double g = %s;"):format(element), target.count_nonfinite("g") }
+    local lines, value, counted = {}, element, "x"
+    if clip.writes(config) then
+        lines[1], value = ("const real mean = s->mean * %s;"):format(element), "mean"
     end
-    local lines, made = { ("const real mean = s->mean * %s;"):format(element) }, "mean"
     if config.gradient then
-        made = expr.text(config.gradient.e, target.spelling(g.real, function(name)
+        value = expr.text(config.gradient.e, target.spelling(g.real, function(name)
             return name == "g" and "mean" or ("run_w[%s]"):format(at)
         end, config.gradient.at))
-        if limit then lines[2], made = ("const real made = %s;"):format(made), "made" end
+        if limit then lines[2], value = ("const real made = %s;"):format(value), "made" end
     end
     if limit then
         local cut = text.number(limit, g.real, config.clip.at).text
-        lines[#lines + 1] = ("const double g = %s = %s > %s ? %s : %s < -%s ? -%s : %s;"):format(element, made, cut,
-            cut, made, cut, cut, made)
-        lines[#lines + 1] = target.count_nonfinite(made)
-    else
-        lines[#lines + 1] = ("const double g = %s = %s;"):format(element, made)
-        lines[#lines + 1] = target.count_nonfinite "g"
+        counted = value
+        value = ("%s > %s ? %s : %s < -%s ? -%s : %s"):format(value, cut, cut, value, cut, cut, value)
     end
+    lines[#lines + 1] = ("const real x = %s%s;"):format(clip.writes(config) and element .. " = " or "", value)
+    lines[#lines + 1] = target.count_nonfinite(counted)
+    lines[#lines + 1] = "const double g = x;"
     return lines
 end
 
---- The arguments of the template of gradient_partials.
+--- The arguments of the template of gradient_partials. `add`: the statement that adds an element to its sum.
 function clip.measure(g, config, target)
     local norm = norm_of(config)
-    return { says = text.block(norm.says), name = text.ident(norm.name), term = text.block(norm.term),
-        largest = norm.largest or false,
+    local sum = norm.name .. target.lane
+    return { says = text.block(norm.says), name = text.ident(norm.name), largest = norm.largest or false,
+        add = text.block(norm.largest and ("%s = fmax(%s, %s);"):format(sum, sum, norm.term)
+            or ("%s += %s;"):format(sum, norm.term)),
         read = text.block(table.concat(read_lines(g, config, target, target.element), "\n")) }
 end
 

@@ -63,11 +63,9 @@ function arguments.conv2d_turned(_, node)
         step = { tap_h = parts[1].h.tap_step, tap_w = parts[1].w.tap_step } }
 end
 
---- `d`: the text that reads an element of dy.
-function conv.weight_gradient(node, op, d)
+function conv.weight_gradient(node, op)
     local g = op.gather(node)
-    return { shape = shape_of(g), step = step_of(g), partials = node.size.N,
-        d = text.block(c_text.load(node.ins.dy, d)) }
+    return { shape = shape_of(g), step = step_of(g), partials = node.size.N }
 end
 
 function arguments.conv2d_dw_sum(kernel, node)

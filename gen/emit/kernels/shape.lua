@@ -23,7 +23,7 @@ end
 
 function arguments.concat(_, node)
     local s = node.size
-    local first = node.ins.a.shape[node.attrs.axis] * s.inner
+    local first = graph.elements(node.ins.a.shape) // s.outer
     return { rows = s.outer, first = first, second = s.n * s.inner - first }
 end
 
@@ -115,7 +115,7 @@ function shape.pack_in_out(node, x)
 end
 
 function arguments.dropout(kernel, node)
-    local shape = node.ins.x.shape
+    local shape = node.outs.y.tensor.shape
     local width = graph.elements(shape) // shape[1]
     return { rows = shape[1], width = width, p = text.number(node.attrs.p, "f64"),
         name = text.string(node.attrs.name), x = text.block(c_text.load(node.ins.x, "x[i]")),

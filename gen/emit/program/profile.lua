@@ -18,25 +18,26 @@ end
 -- flops and bytes per second of one core: coarse, only for the predictions of `gagen plan`.
 -- vector: what an instruction works on, in bytes; registers: how many of them; fma: which instructions
 -- multiply and add at once; panel, deep_panel: bytes of the first and of the second cache that a block of a product may
--- take; matrix: what multiplies bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops:
+-- take; part: bytes of left operands and sums that a tile of a product of 16 bits keeps;
+-- matrix: what multiplies bf16, "registers" (the matrix registers, AMX) or "vectors" (AVX512-BF16); matrix_flops:
 -- of these products; f32: how products of f32 are computed, if not by multiply-adds.
 local PROFILES = {
     generic = { flags = {}, features = {}, flops = 6e9, bytes = 8e9,
-        vector = 16, registers = 16, panel = 16384 },
+        vector = 16, registers = 16, panel = 16384, part = 262144 },
     ["x86-64-v3"] = { flags = V3, features = { "avx2", "fma", "bmi2" }, flops = 60e9, bytes = 12e9,
-        vector = 32, registers = 16, panel = 16384, fma = "avx2" },
+        vector = 32, registers = 16, panel = 24576, part = 786432, fma = "avx2" },
     ["x86-64-v4"] = { flags = joined(V3, V4), flops = 120e9, bytes = 15e9,
-        vector = 64, registers = 32, panel = 24576, deep_panel = 98304, fma = "avx512",
+        vector = 64, registers = 32, panel = 24576, deep_panel = 98304, part = 1048576, fma = "avx512",
         features = V4_FEATURES },
     ["x86-64-v4-bf16"] = { flags = joined(joined(V3, V4), { "-mavx512bf16" }), flops = 120e9,
-        bytes = 15e9, vector = 64, registers = 32, panel = 24576, deep_panel = 98304, fma = "avx512",
+        bytes = 15e9, vector = 64, registers = 32, panel = 24576, deep_panel = 98304, part = 1048576, fma = "avx512",
         matrix = "vectors", matrix_flops = 240e9, features = joined(V4_FEATURES, { "avx512bf16" }) },
     sapphirerapids = { flags = joined(joined(V3, V4), { "-mavx512bf16", "-mamx-tile", "-mamx-bf16" }), flops = 120e9,
-        bytes = 15e9, vector = 64, registers = 32, panel = 24576, deep_panel = 98304, fma = "avx512",
+        bytes = 15e9, vector = 64, registers = 32, panel = 24576, deep_panel = 98304, part = 1048576, fma = "avx512",
         matrix = "registers", matrix_flops = 700e9, f32 = "bf16x6", features = joined(V4_FEATURES, { "avx512bf16" }),
         system = { "amx-tile", "amx-bf16" } },
     aarch64 = { flags = {}, features = {}, flops = 20e9, bytes = 12e9,
-        vector = 16, registers = 32, panel = 16384, fma = "neon" },
+        vector = 16, registers = 32, panel = 16384, part = 262144, fma = "neon" },
 }
 
 --- Compiler flags, the CPU features that the program checks at start, those that it asks the system for (`system`), and

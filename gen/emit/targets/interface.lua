@@ -25,6 +25,8 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
+        .. "as a transposed copy by rows; nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 
@@ -100,6 +102,7 @@ interface.fields = {
     field("scaler_argument", "string", "the settings of the scale of the loss, as an argument"),
     field("rate", "function", "(config, what, t): the call of the function of the rate"),
     field("element", "string", "the index of an element of the gradient"),
+    field("lane", "string", "the index, in brackets, of the sum that this element is added to, if there are several"),
     field("count_nonfinite", "function", "(name): the statement that counts a number that is not finite"),
     field("place_type", "string", "the declaration of an address"),
     field("fixed_place_type", "string", "the same of one that stays"),

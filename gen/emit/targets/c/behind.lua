@@ -35,6 +35,20 @@ local function loads_of(node, list)
     return lines
 end
 
+--- The lines that ask for a strip's elements of further inputs, `out` being its place in the result; false if none is
+--- read where the result's elements lie.
+function behind.ahead(node)
+    local lines = {}
+    for _, name in ipairs(statements.inputs(node.behind.statements)) do
+        local key = name:gsub("^x_", "with_")
+        local t = name:match("^x_%d+$") and node.ins[key]
+        if t and t.kind ~= "scalar" and not node.views[key] then
+            lines[#lines + 1] = ("fetch_lines(%s + (out - c), N * sizeof *%s, ROWS, 0, ROWS);"):format(key, key)
+        end
+    end
+    return #lines > 0 and text.block(table.concat(lines, "\n"))
+end
+
 --- The lines that store element `at` of a kernel's result c, whose sum is `value`, and compute what stands behind it.
 --- in_place: c[at] is `value` already.
 function behind.store(kernel, dtype, in_place)

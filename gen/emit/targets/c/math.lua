@@ -1,10 +1,11 @@
--- math: the text of math.c: the pieces of templates/c/math.c and matmul.c that a program's kernels use, each before
+-- math: the text of math.c: the pieces of templates/c (math.c, matmul.c, ...) that a program's kernels use, each before
 -- its first use.
 local c = require "emit.targets.c.c"
 local matmul = require "emit.targets.c.matmul"
 local matrix = require "emit.targets.c.matrix"
 local ordered = require "base.ordered"
 local text = require "base.text"
+local vector_conv = require "emit.targets.c.vector_conv"
 
 local math_file = {}
 
@@ -40,6 +41,11 @@ local function strip(context)
     return { rows = rows, vectors = vectors }
 end
 
+local function conv_sums(context)
+    local rows, vectors = vector_conv.most(context.profile)
+    return { rows = rows, vectors = vectors }
+end
+
 local function rows(context) return { exp = c.call("exp", context.real) } end
 
 -- The integers of the numbers' size: their type, the bit of the sign, all other bits.
@@ -51,6 +57,8 @@ local function integers(context)
 end
 
 local function half(context) return { half = text.ident(context.half) } end
+local function half_panel(context) return { half = text.ident(context.half), depth = matmul.MOST.depth } end
+local function half_part(context) return { half = text.ident(context.half), tall = matmul.MOST.tall } end
 
 -- Products on the matrix registers: the slices of an operand and its type in C, and the order of their products.
 local function slices(context) return { count = context.slices or 1 } end
@@ -59,9 +67,10 @@ local function order(context) return { order = matrix.ORDER[context.slices] } en
 
 local function nothing() return {} end
 
--- A piece is in the program if a kernel, or a later piece, uses one of its names. matrix: only for profiles with this;
--- sliced: only for programs whose operands have slices, or only for others; turned: only where vectors have 16 floats,
--- or only elsewhere.
+-- A piece is in the program if a kernel, or a later piece, uses one of its names. sized: it has functions for numbers
+-- of rows and columns, named as one of these; matrix: only for profiles with this; sliced: only for programs whose
+-- operands have slices, or only for others; turned: only where vectors have 16 floats, or only elsewhere; eights: only
+-- where vectors have at least 8 floats, or only elsewhere.
 local PIECES = {
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
@@ -73,14 +82,21 @@ local PIECES = {
     { file = "math", block = "tanhf", arguments = nothing, names = { "ga_tanhf" } },
     { file = "math", block = "erff", arguments = nothing, names = { "ga_erff" } },
     { file = "math", block = "rows", arguments = rows, names = { "row_exp_sum" } },
+    { file = "math", block = "rows_exp", arguments = rows, names = { "rows_exp" } },
     { file = "math", block = "fetch", arguments = nothing, names = { "fetch_row" } },
     { file = "math", block = "greatest", arguments = integers, names = { "row_greatest" } },
-    { file = "matmul", block = "strip", arguments = strip, names = { "strip", "strip_%d+x%d+" } },
+    { file = "matmul", block = "strip", sized = { "strip", "packed" }, arguments = strip,
+        names = { "strip", "strip_%d+x%d+", "packed_%d+x%d+" } },
+    { file = "matmul", block = "fetch_lines", arguments = nothing, names = { "fetch_lines" } },
+    { file = "eights", block = "turn_eights", eights = true, arguments = nothing, names = { "turn_eights" } },
+    { file = "eights", block = "turned_eights", eights = true, arguments = nothing, names = { "turned_eights" } },
+    { file = "eights", block = "turn_rows", eights = false, arguments = nothing, names = { "turn_rows" } },
+    { file = "eights", block = "turn_rows_in_eights", eights = true, arguments = nothing, names = { "turn_rows" } },
+    { file = "conv_sums", block = "conv_sums", sized = { "conv_sums" }, arguments = conv_sums,
+        names = { "conv_sums", "conv_sums_%d+x%d+" } },
     { file = "half", block = "widen_row", arguments = half, names = { "widen_row" } },
+    { file = "half", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "half", block = "narrow_row", arguments = half, names = { "narrow_row" } },
-    { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
-    { file = "matmul", block = "pack_half_columns", arguments = half, names = { "pack_half_columns" } },
-    { file = "matmul", block = "widen_rows", arguments = half, names = { "widen_rows" } },
     { file = "matrix", block = "registers", arguments = nothing, include = matrix_header, names = { "matrix_begin" } },
     { file = "matrix", block = "slices", arguments = slices, include = bf16_header, names = { "SLICES" } },
     { file = "matrix", block = "sums", matrix = "registers", arguments = nothing,
@@ -125,8 +141,17 @@ local PIECES = {
     { file = "matrix", block = "matrix_split_rows", arguments = nothing, names = { "matrix_split_rows" } },
     { file = "matrix", block = "matrix_split_columns", arguments = nothing, names = { "matrix_split_columns" } },
     { file = "matmul", block = "pack_rows", arguments = nothing, names = { "pack_rows" } },
-    { file = "matmul", block = "pack_columns", turned = false, arguments = nothing, names = { "pack_columns" } },
-    { file = "matmul", block = "pack_columns_turned", turned = true, arguments = nothing, names = { "pack_columns" } },
+    { file = "matmul", block = "pack_columns", eights = false, arguments = nothing, names = { "pack_columns" } },
+    { file = "matmul", block = "pack_columns_in_eights", eights = true, arguments = nothing,
+        names = { "pack_columns" } },
+    { file = "matmul", block = "part_rows", eights = false, arguments = nothing, names = { "part_rows" } },
+    { file = "matmul", block = "part_rows_in_eights", eights = true, arguments = nothing, names = { "part_rows" } },
+    { file = "matmul", block = "part_term", arguments = nothing, names = { "part_term" } },
+    { file = "matmul", block = "part_columns", arguments = nothing, names = { "part_columns" } },
+    { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
+    { file = "matmul", block = "pack_half_columns", arguments = half_panel, names = { "pack_half_columns" } },
+    { file = "matmul", block = "part_half_rows", arguments = half_panel, names = { "part_half_rows" } },
+    { file = "matmul", block = "part_half_columns", arguments = half_part, names = { "part_half_columns" } },
 }
 
 -- Whether a text has one of these names as a whole word. A plain search comes first: it is a hundred times faster if
@@ -138,14 +163,15 @@ local function has_name(body, names)
     return false
 end
 
--- The strip functions that the kernels call, each once.
-local function strip_functions(kernels, context)
+-- The functions of a piece for some rows and columns, such as strip_6x16, that the kernels call, each once.
+local function sized_functions(piece, kernels, context)
     local known, list = {}, {}
-    for name, rows, columns in kernels:gmatch("(strip_(%d+)x(%d+))%(") do
-        if not known[name] then
+    for name, kind, rows, columns in kernels:gmatch("%f[%w_](([%l_]+)_(%d+)x(%d+))%(") do
+        if not known[name] and ordered.find(piece.sized, kind) then
             known[name] = true
-            list[#list + 1] = context.template("c/matmul.c")("strip_function", { name = text.ident(name),
-                rows = math.tointeger(rows), columns = math.tointeger(columns) }).text:gsub("\n+$", "\n")
+            list[#list + 1] = context.template(("c/%s.c"):format(piece.file))(kind .. "_function",
+                { name = text.ident(name), rows = math.tointeger(rows), columns = math.tointeger(columns) }).text
+                :gsub("\n+$", "\n")
         end
     end
     return table.concat(list)
@@ -157,7 +183,9 @@ local function include_key(name) return (name:sub(1, 1) == "<" and "1" or "2") .
 -- Whether a piece is for programs of this kind.
 local function fits(piece, context)
     local sliced, turned = context.slices ~= nil, context.profile.fma == "avx512" and context.real == "f32"
+    local eights = context.profile.vector >= 32 and context.real == "f32"
     return (piece.sliced == nil or piece.sliced == sliced) and (piece.turned == nil or piece.turned == turned)
+        and (piece.eights == nil or piece.eights == eights)
         and (not piece.matrix or piece.matrix == context.profile.matrix)
 end
 
@@ -169,7 +197,7 @@ function math_file.render(kernels, context, header)
         if fits(piece, context) and (has_name(kernels, piece.names) or has_name(body, piece.names)) then
             local block = context.template(("c/%s.c"):format(piece.file))(piece.block,
                 piece.arguments(context)).text:gsub("\n+$", "\n")
-            if piece.block == "strip" then block = block .. "\n" .. strip_functions(kernels, context) end
+            if piece.sized then block = block .. "\n" .. sized_functions(piece, kernels, context) end
             body = block .. (found and "\n" or "") .. body
             found = true
             local more = piece.include and piece.include(context.profile)

@@ -1,20 +1,40 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
---   A panel (depth x columns of B) is copied once and stays in the L1 cache. Where a strip reads A along its rows and
---   the profile says so (`deep_panel`), a panel is longer and stays in the L2 cache: C is read and written less often.
---   A strip (rows x columns of C) runs over the panel with its sums in registers. A tile is `tall` rows of strips by
---   the columns of one panel.
+--   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
+--   panels; strips ask for the next one meanwhile. A part (tall x depth of A) is packed where A lies by columns, and
+--   stays in the L2 cache; rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its
+--   sums in registers. A tile is `tall` rows of strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
+local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
 local text = require "base.text"
 
 local matmul = {}
 
 local TILES = 32          -- a product has about this many tiles, unless they get too small
-local TALL_MIN, TALL_MAX, TALL_DEEP = 48, 192, 512
+local TALL_MIN, TALL_MAX, TALL_PART, TALL_DEEP = 48, 192, 264, 512
 local DEPTH_MAX = 512
+local TURNED_ROWS = 128
+
+-- Costs as shares of the time of a product, measured on a processor with vectors of 32 bytes: packing of parts of A
+-- (PART / wide) and of panels of B (PANEL / tall, LATE times as much for a tile's first panel, as nobody asked for it
+-- before), and workers that wait for the last tiles: on average over these numbers of workers, and UNEVEN / tiles.
+local PART, PANEL, LATE, WORKERS, UNEVEN = 15, 8, 4, { 2, 4, 8 }, 0.3
+
+-- Most panels of a tile; elements behind a part that packing may write.
+local PANELS_MAX, SLACK = 48, 8
+
+--- The most terms of a panel and rows of a part.
+matmul.MOST = { depth = DEPTH_MAX, tall = TALL_PART }
 
 local function ceil(a, b) return (a + b - 1) // b end
+
+--- The rows of a product from which on packing a panel by columns costs less than a transposed copy of the weight in
+--- each update; nil where no vectors turn blocks of elements.
+function matmul.turns(config)
+    local turns = config.precision == "f32" and not machine.slices(config)
+    return turns and machine.get(config.profile).vector >= 32 and TURNED_ROWS or nil
+end
 
 --- Rows and vectors of a strip whose sums, a row of B and a broadcast value fit the registers.
 function matmul.strip(profile)
@@ -68,71 +88,124 @@ function matmul.index(i, i_stride, j, j_stride)
 end
 
 --- The calls that compute a strip of an M x N result. The last strips, lower or narrower, have functions of their own.
--- lowest, narrowest: the C conditions for them.
-function matmul.strip_calls(M, N, s, lowest, narrowest)
+-- lowest, narrowest: the C conditions for them; whole: the kind of the function of all others, "strip" or "packed".
+function matmul.strip_calls(M, N, s, lowest, narrowest, whole)
     local low, narrow = M % s.rows, N > s.columns and N % s.columns or 0
     local columns = math.min(N, s.columns)
     local list = {}
-    local function call(condition, rows, width)
-        list[#list + 1] = ("%s%sstrip_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, rows, width)
+    local function call(condition, rows, width, kind)
+        list[#list + 1] = ("%s%s%s_%dx%d(&s);"):format(#list > 0 and "else " or "", condition, kind or "strip", rows,
+            width)
     end
     if low > 0 and narrow > 0 then call(("if (%s && %s) "):format(lowest, narrowest), low, narrow) end
     if low > 0 then call(("if (%s) "):format(lowest), low, columns) end
     if narrow > 0 then call(("if (%s) "):format(narrowest), s.rows, narrow) end
-    call("", s.rows, columns)
+    call("", s.rows, columns, whole)
     return text.block(table.concat(list, "\n"))
+end
+
+-- Pairs { number of tiles, elements of each } for tiles of 1 .. most blocks of `block` elements.
+local function cuts(elements, block, most)
+    local list, last, blocks = {}, nil, ceil(elements, block)
+    for n = 1, math.min(most, blocks) do
+        local count = ceil(blocks, n)
+        if count ~= last then list[#list + 1] = { count, ceil(blocks, count) * block } end
+        last = count
+    end
+    return list
+end
+
+-- The time that workers wait for the last of equal tiles, as a share.
+local function waiting(tiles)
+    local sum = 0
+    for _, n in ipairs(WORKERS) do sum = sum + ceil(tiles, n) * n / tiles - 1 end
+    return sum / #WORKERS + UNEVEN / tiles
+end
+
+-- The sizes of a product of op.gemm's table g in elements of `size` bytes: those of matmul.sizes with the tile of least
+-- cost. packed: whether parts of A are packed; sums: whether a tile has sums of its own.
+local function tile_sizes(g, size, profile, packed, sums)
+    local deep = g.a_col == 1 and not packed
+    local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep)
+    local most = math.min(deep and profile.deep_panel and TALL_DEEP or TALL_PART, 2 * g.M)
+    local scale, least = profile.vector / 32
+    s.packed = packed
+    for _, down in ipairs(cuts(g.M, s.rows, most // s.rows)) do
+        for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
+            local wide = across[2]
+            local cost = scale * PANEL / down[2] * (1 + (LATE - 1) * s.columns / wide)
+                + (packed and scale * PART / wide or 0) + waiting(down[1] * across[1])
+            if (not least or cost < least) and (not sums or down[2] * (s.depth + wide) * size <= profile.part) then
+                least, s.tall, s.wide = cost, down[2], wide
+            end
+        end
+    end
+    return s
 end
 
 -- The arguments that all products have; `start` is the C text of the values that the sums of a strip begin with.
 --   shape.M, shape.N, shape.K     rows and columns of the result, terms of a sum
 --   tile.rows, tile.columns       of a strip
---   tile.tall, tile.depth         rows of C and terms that go over one panel
+--   tile.tall, tile.wide          rows and columns of a tile
+--   tile.depth                    terms that go over one panel
 --   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
---   tile.strips                   the calls that compute a strip
---   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
---   b.pack, b.stride              the function that copies a panel; elements between the rows that it reads
---   a.strides                     elements of A between rows and between terms
-local function arguments_of(g, s, kernel, start)
-    local by_rows, name = g.b_col == 1, kernel.half and "pack_half_" or "pack_"
+--   tile.strips, tile.last        the calls that compute a strip; the column behind a panel's last one
+--   a.part, a.pack                the declaration of a part of A behind another one, empty if A is read where it lies;
+--                                 the function that packs it, or false
+--   a.at, b.at                    the places of A's row i (of a part: i0) and term k, of B's term k and column j
+--   a.strip, a.strides            where a strip reads A; elements between rows and between terms
+--   a.stride, b.stride            elements between the rows that packing reads
+--   b.pack, b.step                the function that packs a panel; from it to the next one, in elements
+--   b.rows, b.lines               rows of B that a panel is of, and its lines of memory
+local function arguments_of(g, s, kernel, start, size)
+    local half = kernel.half and "half_" or ""
+    local along, by_rows = g.a_col == 1, g.b_col == 1
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
+    local line = 64 // size
+    local kind = s.packed and g.N >= s.columns and "packed" or "strip"
     return { shape = { M = g.M, N = g.N, K = g.K },
-        tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, depth = s.depth,
-            narrow = g.N > s.columns and g.N % s.columns > 0,
-            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N") },
-        a = { at = matmul.index("i", a_row, "k", a_col), strides = text.block(a_row .. ", " .. a_col),
-            stride = text.block(g.a_col == 1 and a_row or a_col) },
+        tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
+            depth = s.depth, narrow = g.N > s.columns and g.N % s.columns > 0,
+            last = text.block(g.N % s.columns == 0 and "j + COLUMNS" or "(j + COLUMNS < N ? j + COLUMNS : N)"),
+            strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind) },
+        a = { at = matmul.index(s.packed and "i0" or "i", a_row, "k", a_col),
+            part = text.block(s.packed and (", part[TALL * DEPTH + %d]"):format(SLACK) or ""),
+            pack = s.packed and text.ident("part_" .. half .. (along and "rows" or "columns")),
+            stride = text.block(along and a_row or a_col),
+            strip = s.packed and text.block "part + (i - i0) * depth"
+                or text.block("a + " .. matmul.index("i", a_row, "k", a_col).text),
+            strides = text.block(s.packed and "1, ROWS" or a_row .. ", " .. a_col) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
-            pack = text.ident(name .. (by_rows and "rows" or "columns")) },
+            pack = text.ident("pack_" .. half .. (by_rows and "rows" or "columns")),
+            step = text.block(by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. b_col),
+            rows = text.ident(by_rows and "depth" or "COLUMNS"),
+            lines = text.block(by_rows and (ceil(s.columns, line) .. " * depth"):gsub("^1 %* ", "")
+                or ("COLUMNS * ((depth + %d) / %d)"):format(line - 1, line)) },
         start = text.block(start) }
 end
 
--- The arguments of the template for a product of 16-bit operands. For each strip a part of A is widened.
---   part.rows, part.columns       of the part, as it lies in memory
---   a.stride, part.stride         elements between these rows: of A, of the widened part
---   part.strides                  elements of the widened part between rows and between terms of the strip
+-- The arguments of the template for a product of 16-bit operands.
 local function half_arguments(g, kernel, has_bias)
-    local across = g.a_col == 1
-    local s = matmul.sizes(g.M, g.N, g.K, 4, kernel.profile)
-    local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL")
-    list.part = { stride = text.ident(across and "DEPTH" or "ROWS"), rows = text.ident(across and "rows" or "depth"),
-        columns = text.ident(across and "depth" or "rows"), strides = text.block(across and "DEPTH, 1" or "1, ROWS") }
+    local s = tile_sizes(g, 4, kernel.profile, true, true)
+    local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL", 4)
     list.store = behind.store(kernel, "f32")
     return list
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table).
 ---   start_row                     elements of `start` between rows
----   behind                        the statements for each element of a tile that is complete
+---   behind, ahead                 the statements for each element of a complete tile; those before its strips
 function matmul.product(g, kernel, has_bias, dtype)
     if kernel.half then return half_arguments(g, kernel, has_bias) end
-    local again, start, start_row = "k > 0", "NULL", "N"
+    local again, start, start_row, size = "k > 0", "NULL", "N", dtype == "f64" and 8 or 4
     if kernel.can_add then again = "k > 0 || add" end
     if has_bias then start, start_row = "bias + j", again .. " ? N : 0" end
-    local s = matmul.sizes(g.M, g.N, g.K, dtype == "f64" and 8 or 4, kernel.profile, g.a_col == 1)
-    local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start))
+    local s = tile_sizes(g, size, kernel.profile, g.a_col ~= 1)
+    local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start), size)
     list.start_row = text.block(start_row)
     list.behind = kernel.node.behind and behind.store(kernel, dtype, true) or false
+    list.ahead = kernel.node.behind and behind.ahead(kernel.node) or false
     return list
 end
 

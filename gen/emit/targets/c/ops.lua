@@ -30,6 +30,9 @@ end
 
 local function ceil(a, b) return (a + b - 1) // b end
 
+-- Columns of a tile of sums over rows: long runs of memory, and about 8 tiles for the threads.
+local function sum_width(columns, outer) return math.max(64, math.min(768, ceil(ceil(columns * outer, 8), 64) * 64)) end
+
 local function element(t, spelling) return text.block(c_text.load(t, spelling)) end
 
 -- === products ====================================================================================
@@ -46,51 +49,63 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     end, blocks = { "linear", "linear_half", "linear_matrix" } })
 end
 
-set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "x[(size_t)n * K + k]") end })
+-- Elements of f32 that need no rounding are turned on vectors, where 8 fit one.
+set("pack_in_out", { arguments = function(kernel, node, _, dtype)
+    local arguments = shape.pack_in_out(node, "x[(size_t)n * K + k]")
+    kernel.turned = dtype == "f32" and kernel.profile.vector >= 32 and not graph.is_half(node.outs.y.tensor)
+    if kernel.turned then arguments.value = nil end
+    return arguments
+end, block = function(kernel) return kernel.turned and "pack_in_out_turned" or "pack_in_out" end,
+    blocks = { "pack_in_out", "pack_in_out_turned" } })
 
 -- === attention ===================================================================================
 
+-- Hidden keys leave out parts of a product of tiles: the C text of each kind of edge (attention_tiles.c).
+local function edges(causal)
+    local function edge(name) return text.block(causal and name .. ", i0 - j0" or "EDGE_NONE, 0") end
+    return { columns = edge "EDGE_COLUMNS", terms = edge "EDGE_TERMS", later = edge "EDGE_LATER" }
+end
+
 -- Adds the tile, and how single pairs are hidden.
 --   tile.queries, tile.keys    of a tile
---   tile.wide, tile.row        elements of a head in whole blocks of bf16, false without them; elements of a row of the
---                              sums, in C
---   tile.parts, tile.cut       of blocks: the operands whose sum a probability or the gradient of a score is, and the
---                              functions that cut them, by rows and by columns
+--   tile.wide                  elements of a row of a head in the tile: whole blocks of bf16, or whole strips
+--   tile.load, tile.edge       of strips: the function that copies rows, edges of products
+--   tile.direct                whether rows in memory are elements of tiles as they are
+--   tile.parts, tile.cut       of blocks, false without them: the operands whose sum a probability or the gradient of
+--                              a score is; what cuts them, by rows and by columns
 --   tile.registers             whether the thread opens the matrix registers
 --   visible.last               the last key of the tile that query i sees, in C
 --   visible.mask               the mask of the tile's keys, in C; NULL if there is none
-local function add_tiles(arguments, node, kernel)
+local function add_tiles(arguments, node, kernel, dtype)
     local T, S, visible = node.size.T, node.size.S, arguments.visible
     kernel.matrix = matrix.slices_of_attention(kernel, node) or false
+    local half = graph.is_half(node.ins.query)
+    local strip = 2 * kernel.profile.vector // (dtype == "f64" and 8 or 4)
     local block = kernel.matrix and matrix.BLOCK
-    local tall, across = block or 1, block or ROW_LANES
+    local tall, across = block or 1, block or math.max(ROW_LANES, strip)
     local diagonal = T > S and "(i0 + i - j0 < m ? i0 + i - j0 : m - 1)" or "i0 + i - j0"
-    arguments.half = graph.is_half(node.ins.query)
     arguments.tile = {
         queries = math.min(QUERIES, ceil(T, tall) * tall), keys = math.min(KEYS, ceil(S, across) * across),
-        wide = block and ceil(node.attrs.d, block) * block or false, row = text.ident(block and "WIDE" or "D"),
-        parts = arguments.half and 2 or 1, cut = matrix.cut(arguments.half),
-        registers = matrix.has_registers(kernel) }
+        wide = ceil(node.attrs.d, block or strip) * (block or strip),
+        load = text.ident(half and "tile_widen" or "tile_load"), direct = not half, edge = edges(node.attrs.causal),
+        parts = block and (half and 2 or 1), cut = matrix.cut(half), registers = matrix.has_registers(kernel) }
     visible.last = text.block(node.attrs.causal and diagonal or "m - 1")
     visible.mask = text.block(node.ins.mask and ("mask + %s + j0"):format(arguments.shape.key_row.text) or "NULL")
 end
 
 local function tile_helpers(node, kernel)
     local draws = node.ins.micro
-    local products = kernel.matrix and "attention_matrix" or "attention_tiles"
+    local products = kernel.matrix and "attention_matrix"
+        or "attention_tiles" .. (graph.is_half(node.ins.query) and " attention_half:half" or "")
     return (draws and "draws " or "") .. "row_sums " .. products .. " attention_rows"
         .. (draws and " attention_draws" or "")
 end
 
-add("attend", function(arguments, node, kernel)
-    add_tiles(arguments, node, kernel)
-    arguments.result = text.block(c_text.stored(node.outs.y.tensor,
-        ("sum[i * %s + c] * factor"):format(arguments.tile.row.text)))
+add("attend", function(arguments, node, kernel, _, dtype)
+    add_tiles(arguments, node, kernel, dtype)
+    arguments.result = text.block(c_text.stored(node.outs.y.tensor, "sum[i * WIDE + c] * factor"))
 end)
-add("attend_dx", function(arguments, node, kernel)
-    add_tiles(arguments, node, kernel)
-    if kernel.matrix then arguments.half = nil end -- its block is for nothing else
-end)
+add("attend_dx", function(arguments, node, kernel, _, dtype) add_tiles(arguments, node, kernel, dtype) end)
 list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
@@ -125,7 +140,8 @@ end
 add("norm_dw", function(arguments, node, kernel)
     arguments.init = text.block(kernel.can_add and "add ? y[j0 + j] : 0" or "0")
     arguments.heads = heads(node, "(size_t)i * C + j0")
-    arguments.x, arguments.dy = element(node.ins.x, "row[j]"), element(node.ins.dy, "d[j]")
+    arguments.width = sum_width(node.size.C, 1)
+    arguments.x, arguments.dy = element(node.ins.x, "row[r * C + j]"), element(node.ins.dy, "d[r * C + j]")
 end)
 help("row_sums", "layernorm", "rmsnorm", "norm_dx")
 
@@ -166,8 +182,14 @@ end)
 
 -- === rows ========================================================================================
 
-local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, node, dtype,
-    shape.by_rows(node) and "row[j]" or "row[k]") end
+local function axis_sum(kernel, node, _, dtype)
+    local by_rows, size = shape.by_rows(node), node.size
+    local list = shape.axis_sum(kernel, node, dtype, by_rows and "row[j]" or "row[k]")
+    if not by_rows then
+        list.next, list.width = element(node.ins.x, "row[r * INNER + k]"), sum_width(size.inner, size.outer)
+    end
+    return list
+end
 set("axis_sum", { arguments = axis_sum })
 set("column_sum", { arguments = axis_sum })
 

@@ -1,15 +1,11 @@
--- c_ops_conv: template arguments of convolutions of the C target besides the shared ones: strips of a product over
--- panels gathered from the planes, or blocks of it on the matrix registers.
+-- c_ops_conv: template arguments of convolutions of the C target besides the shared ones: sums on vectors, or blocks of
+-- a product on the matrix registers.
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
-local graph = require "graph.graph"
-local matmul = require "emit.targets.c.matmul"
 local matrix_conv = require "emit.targets.c.matrix_conv"
 local ops = require "emit.targets.ops"
 local text = require "base.text"
-
-local PLACES = 128      -- in a panel of the weight's gradient
-local TALL_TERMS = 48   -- rows gathered at once there
+local vector_conv = require "emit.targets.c.vector_conv"
 
 local function ceil(a, b) return (a + b - 1) // b end
 
@@ -17,77 +13,70 @@ local function bytes_of(dtype) return dtype == "f64" and 8 or 4 end
 
 -- parts: the table of parts.
 --   count    their number
---   rows     a line for each; `tiles_of(part)` is its number of tiles
+--   rows     a line for each; `tiles_of(part, i)` is its number of tiles
 --   empty    whether no tap reaches the places of some part
 local function parts_of(parts, tiles_of)
     local rows, tiles, empty = {}, 0, false
     for i, part in ipairs(parts) do
         empty = empty or part.h.taps * part.w.taps == 0
-        tiles = tiles + tiles_of(part)
+        tiles = tiles + tiles_of(part, i)
         rows[i] = conv.named_part_text(part, tiles) .. ","
     end
     return { count = #parts, rows = text.block(table.concat(rows, "\n")), empty = empty }
 end
 
--- tile: `sizes` are those of matmul.sizes.
---   rows, columns    of a strip
---   tall, depth      rows of the result and terms that go over one panel
---   strips           the calls that compute a strip
-local function tile_of(sizes, tall, depth, strips)
-    return { rows = sizes.rows, columns = sizes.columns, tall = tall, depth = depth, strips = strips }
-end
-
-local function add_strips(list, node, kernel, g, dtype)
-    local shape = list.shape
-    list.half, list.type = graph.is_half(node.ins.weight), c_text.type_of(node.ins.weight)
-    local s = matmul.sizes(shape.out, 16 * g.rows * g.columns, shape.channels * shape.taps, bytes_of(dtype),
-        kernel.profile)
-    list.tile = tile_of(s, s.tall, s.depth, matmul.strip_calls(shape.out, s.columns, s, "i + ROWS > OUT"))
+local function add_vectors(list, node, kernel, g, dtype)
+    list.tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
+    list.type = c_text.type_of(node.ins.weight)
+    list.parts = parts_of(g.parts, function() return 0 end)
 end
 
 local function add_product(list, node, kernel, op, dtype)
     local g, shape = op.gather(node), list.shape
-    local function places(part) return g.B * part.h.places * part.w.places end
     local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
     kernel.matrix = slices or false
-    if slices then
-        local all = {}
-        for i, part in ipairs(g.parts) do all[i] = places(part) end
-        list.tile, list.adds = matrix_conv.product(kernel, shape, all, slices), kernel.can_add or false
-        list.store, list.type = c_text.store(kernel, "row[c]", "value"), c_text.type_of(node.ins.weight)
-    else
-        add_strips(list, node, kernel, g, dtype)
-    end
-    local tile = list.tile
-    list.parts = parts_of(g.parts, function(part)
-        return ceil(shape.out, tile.tall) * g.groups * ceil(places(part), tile.wide or tile.columns)
+    if not slices then return add_vectors(list, node, kernel, g, dtype) end
+    local all = {}
+    for i, part in ipairs(g.parts) do all[i] = g.B * part.h.places * part.w.places end
+    list.tile, list.adds = matrix_conv.product(kernel, shape, all, slices), kernel.can_add or false
+    list.store, list.type = c_text.store(kernel, "row[c]", "value"), c_text.type_of(node.ins.weight)
+    list.parts = parts_of(g.parts, function(_, i)
+        return ceil(shape.out, list.tile.tall) * g.groups * ceil(all[i], list.tile.wide)
     end)
 end
 
+-- The call that computes sums; the last columns have a function of their own.
+local function sums_call(out, tile)
+    local narrow = out % tile.columns
+    local call = ("conv_sums_%dx%d(&s);"):format(tile.rows, tile.columns)
+    if narrow == 0 then return text.block(call) end
+    if out < tile.columns then return text.block(("conv_sums_%dx%d(&s);"):format(tile.rows, out)) end
+    return text.block(("if (j + COLUMNS > OUT) conv_sums_%dx%d(&s);\nelse %s"):format(tile.rows, narrow, call))
+end
+
 local function weight_gradient(kernel, node, op, dtype)
-    local list = conv.weight_gradient(node, op, "d[(size_t)j * PLACES + from[k]]")
-    local shape, lanes = list.shape, kernel.profile.vector // bytes_of(dtype)
-    local K = shape.channels * shape.taps
-    list.part = text.block(conv.named_part_text(op.gather(node).parts[1], 0) .. ";")
+    local list, g = conv.weight_gradient(node, op), op.gather(node)
+    local shape, part = list.shape, g.parts[1]
     local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
     kernel.matrix, list.type = slices or false, c_text.type_of(node.ins.x)
+    list.part = text.block(conv.named_part_text(part, 0) .. ";")
     if slices then
-        list.tile, list.d = matrix_conv.gradient(kernel, shape, list.partials, slices), nil
+        list.tile = matrix_conv.gradient(kernel, shape, list.partials, slices)
         return list
     end
-    local s = matmul.sizes(math.min(K, TALL_TERMS), shape.out, PLACES, bytes_of(dtype), kernel.profile)
-    local tall, depth = ceil(math.min(K, TALL_TERMS), s.rows) * s.rows, ceil(math.min(s.depth, PLACES), lanes) * lanes
-    list.tile = tile_of(s, tall, depth, matmul.strip_calls(K, shape.out, s, "i + ROWS > K", "j0 + COLUMNS > OUT"))
+    list.tile = vector_conv.gradient(kernel.profile, shape, g, list.partials, bytes_of(dtype))
+    list.tile.strips = sums_call(shape.out, list.tile)
     return list
 end
 
--- Sets the blocks of an op: NAME, or NAME_matrix on the matrix registers, with what each needs.
-local function set_blocks(entry, name)
+-- Sets the blocks of an op: NAME, or NAME_matrix on the matrix registers, with what each needs; `own`: what that on
+-- vectors needs besides.
+local function set_blocks(entry, name, own)
     entry.blocks = { name, name .. "_matrix" }
     entry.block = function(kernel) return entry.blocks[kernel.matrix and 2 or 1] end
     entry.helper = function(_, kernel)
-        if not kernel.matrix then return "planes planes_gather:half" end
-        return "planes " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
+        if not kernel.matrix then return "planes planes_blocks planes_copy:half planes_places " .. own end
+        return "planes planes_locate " .. (kernel.half and "planes_windows" or "planes_floats") .. " planes_terms:half"
     end
 end
 
@@ -103,7 +92,7 @@ return function(list)
     end)
     list.conv2d_turned.helper = "planes"
     list.conv2d_dw = { arguments = weight_gradient }
-    set_blocks(list.conv2d, "conv2d")
-    set_blocks(list.conv2d_dx, "conv2d")
-    set_blocks(list.conv2d_dw, "conv2d_dw")
+    set_blocks(list.conv2d, "conv2d", "planes_products")
+    set_blocks(list.conv2d_dx, "conv2d", "planes_products")
+    set_blocks(list.conv2d_dw, "conv2d_dw", "planes_lists:half")
 end

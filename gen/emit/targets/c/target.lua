@@ -4,6 +4,7 @@ local c_files = require "emit.targets.c.files"
 local c_ops = require "emit.targets.c.ops"
 local c_step = require "emit.targets.c.step"
 local c_text = require "emit.targets.c_text"
+local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
 
 return ordered.copy(ordered.copy(c, c_files), {
@@ -11,6 +12,7 @@ return ordered.copy(ordered.copy(c, c_files), {
     runs = true, device = false, threads = true, library = true, narrow_wire = true,
     ops = c_ops, load = c_text.load, store = c_text.store,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true },
+    turns = matmul.turns,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     ranks_library = "MPI", launcher = "mpirun",
 })

@@ -45,7 +45,8 @@ local function add_turned(list, node, kernel)
 end
 
 local function weight_gradient(kernel, node, op)
-    local list = conv.weight_gradient(node, op, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]")
+    local list = conv.weight_gradient(node, op)
+    list.d = text.block(c_text.load(node.ins.dy, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]"))
     local shape = list.shape
     local terms = shape.channels * shape.taps
     local tile = tile_of(math.min(terms, shape.out))

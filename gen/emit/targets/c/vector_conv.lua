@@ -1,0 +1,159 @@
+-- vector_conv: the sizes of convolutions on vectors (templates/c/conv.c).
+--
+--   Sums are of `rows` rows by `columns` outputs, in registers. A product's rows are places, its terms the (channel,
+--   tap) pairs; a panel has the weights of `terms` pairs for one set of columns and stays in the L1 cache. The gradient
+--   of a weight has rows of (tap, channel), and its terms are places.
+--   A tile is a block of places by `wide` outputs. What the block reads of some channels is copied once and stays in
+--   the L2 cache.
+local text = require "base.text"
+
+local vector_conv = {}
+
+local MOST_ROWS = 8         -- of sums: the capacity of their pointers in general registers
+local TILES = 16            -- a convolution has about this many tiles, unless they get too small
+local PLACES = 512          -- in a block of a product, at most
+local TERMS = 256           -- places in a block of a weight's gradient, at most
+local WIDE = 64             -- outputs of a tile
+local WIDE_SINGLE = 128     -- the same where a place has one tap
+local TALL = 64             -- channels of a tile of the gradient
+local COPY = 1 << 16        -- elements of the copy, about
+local LINE = 16             -- elements of a line of the cache
+local LISTS = 64            -- taps that have a list of places of their own, at most
+local INNER = 8             -- images of a block whose elements of one place are neighbours, at least
+local LEAST = 48            -- places of a block that is not made smaller for more tiles
+
+local function ceil(a, b) return (a + b - 1) // b end
+
+--- Rows and vectors of sums: the most that a profile's registers hold.
+function vector_conv.most(profile)
+    return profile.registers >= 32 and MOST_ROWS or 6, profile.registers >= 32 and 4 or 2
+end
+
+-- Rows and columns of sums for `out` outputs in vectors of `lanes`.
+local function sums_of(profile, out, lanes)
+    local rows, most = vector_conv.most(profile)
+    local needed = ceil(out, lanes)
+    local vectors = ceil(needed, ceil(needed, most))
+    return { rows = vectors == 4 and 6 or rows, columns = vectors * lanes }
+end
+
+-- The parts of equal size that n is cut into, each at most `most`.
+local function even(n, most) return ceil(n, ceil(n, math.max(1, most))) end
+
+-- Outputs of a tile.
+local function wide_of(shape, sums)
+    local most = shape.taps > 1 and WIDE or WIDE_SINGLE
+    return even(ceil(shape.out, sums.columns), most // sums.columns) * sums.columns
+end
+
+-- Elements of the copy along an axis, for this many places.
+local function length(axis, places, read, tap)
+    if axis.taps <= 1 then return places end
+    return (places - 1) * read + (axis.taps - 1) * math.abs(tap) + 1
+end
+
+-- Elements of the copy of a channel: an odd number of lines, so that channels do not fall on the same ones of a cache.
+local function space(g, part, cut)
+    local high = length(part.h, cut.rows, g.read_step[1], g.tap_step[1])
+    local wide = length(part.w, cut.columns, g.read_step[2], g.tap_step[2])
+    return (ceil(cut.images * high * wide, LINE) | 1) * LINE
+end
+
+local function blocks_of(g, part, cut)
+    return ceil(g.B, cut.images) * ceil(part.h.places, cut.rows) * ceil(part.w.places, cut.columns)
+end
+
+-- Makes blocks about half as large; false if they have one place.
+local function halve(cut)
+    local axis = cut.images > 1 and "images" or cut.rows > 1 and "rows" or "columns"
+    if cut[axis] == 1 then return false end
+    cut[axis] = ceil(cut[axis], 2)
+    return true
+end
+
+-- Blocks of at most `most` places of a part, whose copy of so many channels is not too large. Whole images, or else
+-- whole rows, if possible.
+local function cut_of(g, part, most, channels)
+    local h, w = math.max(1, part.h.places), math.max(1, part.w.places)
+    local columns = even(w, most)
+    local rows = columns == w and even(h, most // w) or 1
+    local images = columns == w and rows == h and even(g.B, most // (h * w)) or 1
+    local cut = { images = images, rows = rows, columns = columns }
+    while space(g, part, cut) * channels > COPY and halve(cut) do end
+    return cut
+end
+
+local function places_of(cut) return cut.images * cut.rows * cut.columns end
+
+-- The text of a conv_cut.
+local function cut_text(cut)
+    return text.block((".images = %d, .rows = %d, .columns = %d, .inner = %s"):format(cut.images, cut.rows, cut.columns,
+        cut.inner and "true" or "false"))
+end
+
+-- Channels of a panel of `terms` terms.
+local function channels_of(shape, part, terms)
+    local taps = part.h.taps * part.w.taps
+    return taps == 0 and 0 or even(shape.channels, terms // taps)
+end
+
+-- Terms of a panel for sums of so many columns. Where images are inner, the elements of a place take more of the cache.
+local function terms_of(profile, shape, columns, size, inner)
+    local panel = inner and profile.panel // 4 * 3 or profile.panel
+    return math.max(shape.taps, panel // (columns * size))
+end
+
+--- The sizes of a product over planes; g: op.gather's table, size: bytes of an element.
+---   rows, columns    of sums
+---   wide, terms      outputs of a tile, terms of a panel
+---   places           of a block in all parts at most, and one more
+---   blocks, cut      number of blocks, and how places are cut into them
+---   space, copy      elements of the copy of a channel, and of all channels of a panel, at most
+function vector_conv.product(profile, shape, g, size)
+    local sums = sums_of(profile, shape.out, profile.vector // size)
+    local wide, all, each = wide_of(shape, sums), g.parts[1], #g.parts
+    local most, cut, blocks = each > 1 and 2 * PLACES or PLACES, nil, nil
+    local terms = terms_of(profile, shape, sums.columns, size, false)
+    repeat
+        cut = cut_of(g, all, most // each, channels_of(shape, all, terms))
+        blocks, most = blocks_of(g, all, cut), most // 2
+    until g.groups * ceil(shape.out, wide) * blocks >= TILES or most <= LEAST
+    cut.inner = cut.images >= INNER
+    terms = terms_of(profile, shape, sums.columns, size, cut.inner)
+    local list = { rows = sums.rows, columns = sums.columns, wide = wide, terms = terms, blocks = blocks,
+        places = places_of(cut) * each + 1, space = LINE, copy = LINE, cut = cut_text(cut) }
+    for _, part in ipairs(g.parts) do list.space = math.max(list.space, space(g, part, cut)) end
+    for _, part in ipairs(g.parts) do
+        list.copy = math.max(list.copy, channels_of(shape, part, terms) * list.space)
+    end
+    return list
+end
+
+-- Whether some tap of the part reads outside the planes.
+local function has_edges(g, part)
+    local function edge(axis, i, extent)
+        local last = axis.from + (axis.places - 1) * g.read_step[i] + (axis.taps - 1) * g.tap_step[i]
+        return axis.from < 0 or last >= extent
+    end
+    return edge(part.h, 1, g.height) or edge(part.w, 2, g.width)
+end
+
+--- The sizes of the gradient of a weight, and its blocks.
+---   rows, columns    of sums
+---   wide, tall       outputs and channels of a tile
+---   places, blocks   places of a block at most, number of blocks
+---   space            elements of the copy of a channel, at most
+---   lists            one for each tap and one for all, or only that
+function vector_conv.gradient(profile, shape, g, partials, size)
+    local part, sums = g.parts[1], sums_of(profile, shape.out, profile.vector // size)
+    local wide = wide_of(shape, sums)
+    local tall = even(shape.channels, TALL)
+    local cut = cut_of(g, part, TERMS, tall)
+    local runs = ceil(blocks_of(g, part, cut), partials) * partials
+    if cut.rows == part.h.places and cut.columns == part.w.places then cut.images = ceil(g.B, math.min(g.B, runs)) end
+    return { rows = sums.rows, columns = sums.columns, wide = wide, tall = tall, places = places_of(cut),
+        blocks = blocks_of(g, part, cut), space = space(g, part, cut),
+        cut = cut_text(cut), lists = has_edges(g, part) and shape.taps <= LISTS and shape.taps + 1 or 1 }
+end
+
+return vector_conv

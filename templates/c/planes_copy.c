@@ -1,0 +1,66 @@
+// planes_copy: copies of what the taps of a block of places read.
+
+//@ planes_copy(half, type)
+/* The elements of a copy along an axis that are inside a plane of this extent. */
+static conv_range conv_inside(const conv_span *x, int extent) {
+    int first = x->from < 0 ? (x->thin - 1 - x->from) / x->thin : 0, end = x->length;
+    while (end > 0 && x->from + (end - 1) * x->thin >= extent) end--;
+    return (conv_range){first < end ? first : end, end};
+}
+
+/* Copies n elements that lie `thin` apart. */
+static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
+//% if half then
+    if (thin == 1) widen_row(to, from, n);
+    else for (int k = 0; k < n; k++) to[k] = $(half)_widen(from[k * thin]);
+//% else
+    int k = 0;
+    for (; thin == 1 && k + VEC_LANES <= n; k += VEC_LANES) *(vec_at *)(to + k) = *(const vec_at *)(from + k);
+    for (; k < n; k++) to[k] = from[k * thin];
+//% end
+}
+
+/* Copies rows of `row` elements as columns: to(j, i) = from(i, j); zeros in columns from `rows` on up to `wide`. */
+static __attribute__((noinline)) void conv_turn(real *to, int wide, const $type *from, size_t row, int rows,
+                                                int columns) {
+    if (rows < wide) memset(to, 0, (size_t)columns * wide * sizeof *to);
+//% if half then
+    enum { MOST = 64 };
+    real some[MOST * MOST];
+    for (int j = 0; j < columns; j += MOST) {
+        const int n = columns - j < MOST ? columns - j : MOST;
+        for (int i = 0; i < rows; i += MOST) {
+            const int m = rows - i < MOST ? rows - i : MOST;
+            for (int k = 0; k < m; k++) widen_row(some + k * MOST, from + (size_t)(i + k) * row + j, n);
+            turn_rows(to + (size_t)j * wide + i, wide, some, MOST, m, n);
+        }
+    }
+//% else
+    turn_rows(to, wide, from, row, rows, columns);
+//% end
+}
+
+/* Copies what a block reads of so many channels, `space` elements apart in the copy; x: the first one in the block's
+ * first image. Elements outside the planes are 0 where the first channels of a block were copied with `clear`. */
+static __attribute__((noinline)) void conv_copy(real *to, int space, const $type *x, const conv_block *block,
+                                                const conv_planes *planes, int channels, bool clear) {
+    const conv_block b = *block;
+    const conv_range rows = conv_inside(&b.h, planes->height), columns = conv_inside(&b.w, planes->width);
+    const int count = columns.end - columns.first;
+    if (clear && (rows.end - rows.first < b.h.length || count < b.w.length))
+        memset(to, 0, (size_t)channels * space * sizeof *to);
+    for (int c = 0; c < channels; c++, to += space, x += planes->height * planes->width) {
+        const $type *from = x + b.w.from + columns.first * b.w.thin;
+        for (int n = 0; n < (b.next_image == 1 ? 1 : b.images); n++, from += planes->image) {
+            for (int k = rows.first; k < rows.end; k++) {
+                real *row = to + n * b.next_image + k * b.next_row + columns.first * b.next_column;
+                const $type *line = from + (b.h.from + k * b.h.thin) * planes->width;
+                if (b.next_image > 1) conv_copy_row(row, line, b.w.thin, count);
+                else if (b.w.thin == 1) conv_turn(row, b.images, line, planes->image, b.images, count);
+                else
+                    for (int i = 0; i < count; i++)
+                        conv_turn(row + i * b.images, b.images, line + i * b.w.thin, planes->image, b.images, 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+// planes_lists: the places as terms of a weight's gradient, for sums on vectors.
+
+//@ planes_lists(half, type)
+/* For each tap the places that read inside the plane, as steps of sums (conv_sums) over the copy and rows of `columns`
+ * elements; the last list has all places, and is the only one if `count` is 1. */
+static __attribute__((noinline)) void conv_find_lists(conv_step *lists, int *counts, int count, int most, const int *at,
+                                                      const conv_reach *reach, int places, int wide, int columns) {
+    for (int tap = 0; tap < count; tap++, lists += most) {
+        const int h = tap / wide, w = tap % wide;
+        counts[tap] = 0;
+        for (int p = 0; p < places; p++) {
+            const conv_reach x = reach[p];
+            if (tap < count - 1 && (h < x.h.first || h >= x.h.end || w < x.w.first || w >= x.w.end)) continue;
+            lists[counts[tap]++] = (conv_step){at[p], p * columns};
+        }
+    }
+}
+
+/* Copies elements of `rows` planes as columns: to(p, i) = from[i * plane + places[p]], with zeros as conv_turn has. */
+static __attribute__((noinline)) void conv_turn_places(real *to, int wide, const $type *from, size_t plane, int rows,
+                                                       const int *places, int count) {
+    for (int p = 0, n; p < count; p += n) {
+        for (n = 1; p + n < count && places[p + n] == places[p] + n;) n++;
+        conv_turn(to + p * wide, wide, from + places[p], plane, rows, n);
+    }
+}

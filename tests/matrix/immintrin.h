@@ -1,0 +1,143 @@
+/* immintrin.h: the intrinsics of AVX-512 that templates use, in plain C, in the place of the compiler's header where
+ * the compiler is told to make none of its instructions (tests/lua/marches.lua). They follow Intel's manual bit by bit:
+ * a multiply-add is rounded once, an index counts by its lowest bits alone, and elements that a mask leaves out are not
+ * read. A processor without FMA takes the C library's multiply-add. */
+#ifndef GA_PLAIN_IMMINTRIN_H
+#define GA_PLAIN_IMMINTRIN_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float __m512 __attribute__((vector_size(64), may_alias));
+typedef double __m512d __attribute__((vector_size(64), may_alias));
+typedef long long __m512i __attribute__((vector_size(64), may_alias));
+typedef long long __m256i __attribute__((vector_size(32), may_alias));
+typedef short __m512bh __attribute__((vector_size(64), may_alias));
+
+/* Elements of vectors by their bits. */
+typedef float plain_floats __attribute__((vector_size(32), may_alias));
+typedef double plain_doubles __attribute__((vector_size(32), may_alias));
+typedef uint32_t plain_words __attribute__((vector_size(64), may_alias));
+typedef uint16_t plain_halves __attribute__((vector_size(64), may_alias));
+typedef uint16_t plain_row __attribute__((vector_size(32), may_alias));
+
+#define PLAIN static inline __attribute__((always_inline, unused))
+
+/* a * b + c, rounded once, for the lanes of AVX2; AVX-512 has twice as many. */
+#ifdef __FMA__
+PLAIN plain_floats plain_fma_floats(plain_floats a, plain_floats b, plain_floats c) {
+    return __builtin_ia32_vfmaddps256(a, b, c);
+}
+
+PLAIN plain_doubles plain_fma_doubles(plain_doubles a, plain_doubles b, plain_doubles c) {
+    return __builtin_ia32_vfmaddpd256(a, b, c);
+}
+#else
+PLAIN plain_floats plain_fma_floats(plain_floats a, plain_floats b, plain_floats c) {
+    for (int i = 0; i < 8; i++) c[i] = fmaf(a[i], b[i], c[i]);
+    return c;
+}
+
+PLAIN plain_doubles plain_fma_doubles(plain_doubles a, plain_doubles b, plain_doubles c) {
+    for (int i = 0; i < 4; i++) c[i] = fma(a[i], b[i], c[i]);
+    return c;
+}
+
+#define __builtin_ia32_vfmaddps256(a, b, c) plain_fma_floats(a, b, c)
+#define __builtin_ia32_vfmaddpd256(a, b, c) plain_fma_doubles(a, b, c)
+#endif
+
+PLAIN __m512 _mm512_fmadd_ps(__m512 a, __m512 b, __m512 c) {
+    plain_floats x[2], y[2], z[2];
+    memcpy(x, &a, sizeof a), memcpy(y, &b, sizeof b), memcpy(z, &c, sizeof c);
+    z[0] = plain_fma_floats(x[0], y[0], z[0]);
+    z[1] = plain_fma_floats(x[1], y[1], z[1]);
+    memcpy(&c, z, sizeof c);
+    return c;
+}
+
+PLAIN __m512d _mm512_fmadd_pd(__m512d a, __m512d b, __m512d c) {
+    plain_doubles x[2], y[2], z[2];
+    memcpy(x, &a, sizeof a), memcpy(y, &b, sizeof b), memcpy(z, &c, sizeof c);
+    z[0] = plain_fma_doubles(x[0], y[0], z[0]);
+    z[1] = plain_fma_doubles(x[1], y[1], z[1]);
+    memcpy(&c, z, sizeof c);
+    return c;
+}
+
+/* Lanes of a and b: an index has the number of a lane of a, and above its bits one more for b. */
+PLAIN __m512i _mm512_permutex2var_epi32(__m512i a, __m512i index, __m512i b) {
+    return (__m512i)__builtin_shuffle((plain_words)a, (plain_words)b, (plain_words)index);
+}
+
+PLAIN __m512i _mm512_permutexvar_epi16(__m512i index, __m512i x) {
+    return (__m512i)__builtin_shuffle((plain_halves)x, (plain_halves)index);
+}
+
+/* x in the lanes where the mask has a bit, else 0. */
+PLAIN __m512i plain_where(uint32_t mask, plain_halves x) {
+    for (int i = 0; i < 32; i++) x[i] = mask >> i & 1 ? x[i] : 0;
+    return (__m512i)x;
+}
+
+PLAIN __m512i _mm512_maskz_permutexvar_epi16(uint32_t mask, __m512i index, __m512i x) {
+    return plain_where(mask, (plain_halves)_mm512_permutexvar_epi16(index, x));
+}
+
+PLAIN __m512i _mm512_maskz_permutex2var_epi16(uint32_t mask, __m512i a, __m512i index, __m512i b) {
+    return plain_where(mask, __builtin_shuffle((plain_halves)a, (plain_halves)b, (plain_halves)index));
+}
+
+/* A bit for each negative lane. */
+PLAIN uint16_t _mm512_movepi32_mask(__m512i x) {
+    const plain_words bits = (plain_words)x >> 31;
+    unsigned mask = 0;
+    for (int i = 0; i < 16; i++) mask |= bits[i] << i;
+    return (uint16_t)mask;
+}
+
+/* Elements from x on where the mask has a bit, else 0. */
+PLAIN void plain_load_where(void *to, uint32_t mask, const void *x, size_t count, size_t bytes) {
+    for (size_t i = 0; i < count; i++)
+        if (mask >> i & 1) memcpy((char *)to + i * bytes, (const char *)x + i * bytes, bytes);
+}
+
+PLAIN __m512i _mm512_maskz_loadu_epi16(uint32_t mask, const void *x) {
+    __m512i to = {0};
+    plain_load_where(&to, mask, x, 32, 2);
+    return to;
+}
+
+PLAIN __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *x) {
+    __m256i to = {0};
+    plain_load_where(&to, mask, x, 16, 2);
+    return to;
+}
+
+PLAIN __m512 _mm512_maskz_loadu_ps(uint16_t mask, const void *x) {
+    __m512 to = {0};
+    plain_load_where(&to, mask, x, 16, 4);
+    return to;
+}
+
+/* The elements `scale` * at bytes behind x where the mask has a bit, else those of `others`. */
+PLAIN __m512 _mm512_mask_i32gather_ps(__m512 others, uint16_t mask, __m512i at, const void *x, int scale) {
+    const plain_words place = (plain_words)at;
+    for (int i = 0; i < 16; i++) {
+        float element;
+        if (!(mask >> i & 1)) continue;
+        memcpy(&element, (const char *)x + (long long)(int32_t)place[i] * scale, sizeof element);
+        others[i] = element;
+    }
+    return others;
+}
+
+/* The lower half; as the lower half; elements of 16 bits, each in a lane of its own. */
+PLAIN __m256i _mm512_castsi512_si256(__m512i x) { return (__m256i){x[0], x[1], x[2], x[3]}; }
+
+PLAIN __m512i _mm512_castsi256_si512(__m256i x) { return (__m512i){x[0], x[1], x[2], x[3]}; }
+
+PLAIN __m512i _mm512_cvtepu16_epi32(__m256i x) { return (__m512i)__builtin_convertvector((plain_row)x, plain_words); }
+
+#endif

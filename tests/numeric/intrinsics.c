@@ -1,0 +1,219 @@
+/* intrinsics.c: each intrinsic of AVX-512, AVX512-BF16 and AMX that templates use against values worked out by hand: the
+ * instructions of the processor, or those in plain C (tests/matrix). As in threads that compute, denormals are flushed.
+ * Prints what is wrong, and how much. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <immintrin.h>
+
+#include "runtime/base/denormals.h"
+#include "runtime/base/ga.h"
+
+typedef union lanes {
+    __m512 floats;
+    __m512d doubles;
+    __m512i whole;
+    __m512bh pairs;
+    float f[16];
+    double d[8];
+    int32_t n[16];
+    uint32_t w[16];
+    uint16_t h[32];
+} lanes;
+
+static int wrong;
+
+static void is(const char *what, int lane, double found, double expected) {
+    if (found == expected || (isnan(found) && isnan(expected))) return;
+    wrong++;
+    printf("%s: lane %d: %a, expected %a\n", what, lane, found, expected);
+}
+
+static void multiply_adds(void) {
+    const float a = 1 + 0x1p-12f;
+    const double b = 1 + 0x1p-27;
+    lanes x, y, z;
+    for (int i = 0; i < 16; i++) x.f[i] = (float)i, y.f[i] = 3, z.f[i] = (float)-i;
+    x.f[1] = y.f[1] = a, z.f[1] = -(1 + 0x1p-11f); /* a rounded product would leave 0 */
+    x.f[2] = INFINITY, y.f[2] = 0;
+    x.f[9] = 0x1p100f, y.f[9] = 0x1p100f, z.f[9] = -INFINITY;
+    x.f[10] = 0x1.fffffep127f, y.f[10] = 2, z.f[10] = -0x1.fffffep127f; /* the product alone would be infinite */
+    z.floats = _mm512_fmadd_ps(x.floats, y.floats, z.floats);
+    for (int i = 0; i < 16; i++)
+        is("fmadd_ps", i, z.f[i], i == 1 ? 0x1p-24 : i == 2 ? NAN : i == 9 ? -INFINITY : i == 10 ? 0x1.fffffep127 : 2 * i);
+    for (int i = 0; i < 8; i++) x.d[i] = i, y.d[i] = 3, z.d[i] = -i;
+    x.d[5] = y.d[5] = b, z.d[5] = -(1 + 0x1p-26);
+    z.doubles = _mm512_fmadd_pd(x.doubles, y.doubles, z.doubles);
+    for (int i = 0; i < 8; i++) is("fmadd_pd", i, z.d[i], i == 5 ? 0x1p-54 : 2 * i);
+}
+
+/* Lanes of a are 100 + number, those of b 200 + number. Bits of an index above those that count are set. */
+static void permutations(void) {
+    lanes a, b, index, found;
+    const uint32_t mask = 0x8000ff05;
+    for (int i = 0; i < 16; i++) a.w[i] = 100 + i, b.w[i] = 200 + i, index.w[i] = 0xffffffe0 | (31 - 2 * i % 32);
+    found.whole = _mm512_permutex2var_epi32(a.whole, index.whole, b.whole);
+    for (int i = 0; i < 16; i++) {
+        const int from = 31 - 2 * i % 32;
+        is("permutex2var_epi32", i, found.w[i], from < 16 ? 100 + from : 200 + from - 16);
+    }
+    for (int i = 0; i < 32; i++) a.h[i] = 100 + i, b.h[i] = 200 + i, index.h[i] = 0xffe0 | (31 - i);
+    found.whole = _mm512_permutexvar_epi16(index.whole, a.whole);
+    for (int i = 0; i < 32; i++) is("permutexvar_epi16", i, found.h[i], 100 + 31 - i);
+    found.whole = _mm512_maskz_permutexvar_epi16(mask, index.whole, a.whole);
+    for (int i = 0; i < 32; i++) is("maskz_permutexvar_epi16", i, found.h[i], mask >> i & 1 ? 100 + 31 - i : 0);
+    for (int i = 0; i < 32; i++) index.h[i] = 0xffc0 | (63 - 2 * i);
+    found.whole = _mm512_maskz_permutex2var_epi16(mask, a.whole, index.whole, b.whole);
+    for (int i = 0; i < 32; i++) {
+        const int from = 63 - 2 * i;
+        is("maskz_permutex2var_epi16", i, found.h[i], !(mask >> i & 1) ? 0 : from < 32 ? 100 + from : 200 + from - 32);
+    }
+}
+
+static void masks_and_halves(void) {
+    lanes x;
+    union {
+        __m256i whole;
+        uint16_t h[16];
+    } half;
+    for (int i = 0; i < 16; i++) x.n[i] = i;
+    x.n[1] = INT32_MIN, x.n[4] = -1, x.n[15] = -7, x.n[7] = INT32_MAX;
+    is("movepi32_mask", 0, _mm512_movepi32_mask(x.whole), 1 << 1 | 1 << 4 | 1 << 15);
+    for (int i = 0; i < 32; i++) x.h[i] = 65535 - i;
+    half.whole = _mm512_castsi512_si256(x.whole);
+    for (int i = 0; i < 16; i++) is("castsi512_si256", i, half.h[i], 65535 - i);
+    x.whole = _mm512_cvtepu16_epi32(half.whole);
+    for (int i = 0; i < 16; i++) is("cvtepu16_epi32", i, x.w[i], 65535 - i);
+    x.whole = _mm512_castsi256_si512(half.whole);
+    for (int i = 0; i < 16; i++) is("castsi256_si512", i, x.h[i], 65535 - i);
+}
+
+/* Elements that a mask leaves out lie on a page that cannot be read. */
+static void loads(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0) {
+        wrong++;
+        printf("no memory\n");
+        return;
+    }
+    uint16_t *h = (uint16_t *)(memory + page) - 7;
+    float *f = (float *)(memory + page) - 5;
+    lanes x, at;
+    union {
+        __m256i whole;
+        uint16_t h[16];
+    } half;
+    for (int i = 0; i < 7; i++) h[i] = (uint16_t)(60000 + i);
+    x.whole = _mm512_maskz_loadu_epi16(0x5b, h);
+    for (int i = 0; i < 32; i++) is("512_maskz_loadu_epi16", i, x.h[i], 0x5b >> i & 1 ? 60000 + i : 0);
+    half.whole = _mm256_maskz_loadu_epi16(0x5b, h);
+    for (int i = 0; i < 16; i++) is("256_maskz_loadu_epi16", i, half.h[i], 0x5b >> i & 1 ? 60000 + i : 0);
+    for (int i = -9; i < 5; i++) f[i] = (float)(i + 0.5);
+    x.floats = _mm512_maskz_loadu_ps(0x16, f);
+    for (int i = 0; i < 16; i++) is("maskz_loadu_ps", i, x.f[i], 0x16 >> i & 1 ? i + 0.5 : 0);
+    for (int i = 0; i < 16; i++) x.f[i] = -100 - i, at.n[i] = i < 14 ? 4 - i : 1000;
+    x.floats = _mm512_mask_i32gather_ps(x.floats, 0x2fdb, at.whole, f, sizeof *f);
+    for (int i = 0; i < 16; i++) is("mask_i32gather_ps", i, x.f[i], 0x2fdb >> i & 1 ? 4 - i + 0.5 : -100 - i);
+    munmap(memory, 2 * page);
+}
+
+/* Bits of f32, and those of the bf16 that they are rounded to. */
+static void narrow(void) {
+    static const struct {
+        uint32_t from;
+        uint16_t to;
+    } cases[] = {
+        {0x3f808000, 0x3f80}, /* halfway: to the even number, below and above */
+        {0x3f818000, 0x3f82}, {0xbf818000, 0xbf82},
+        {0x3f808001, 0x3f81}, {0x3f817fff, 0x3f81}, /* next to halfway */
+        {0x7f7f7fff, 0x7f7f}, {0x7f7f8000, 0x7f80}, {0x7f7fffff, 0x7f80}, {0xff7fffff, 0xff80}, /* to an infinity */
+        {0x7f800000, 0x7f80}, {0xff800000, 0xff80}, /* infinities */
+        {0x7f800001, 0x7fc0}, {0xff812345, 0xffc1}, {0x7fc00000, 0x7fc0}, {0xffffffff, 0xffff}, /* NaN: quiet */
+        {0x00012345, 0x0000}, {0x807fffff, 0x8000}, {0x00800000, 0x0080}, {0x80800000, 0x8080}, /* denormals: zeros */
+        {0x00000000, 0x0000}, {0x80000000, 0x8000},
+    };
+    enum { COUNT = sizeof cases / sizeof *cases };
+    lanes low, high, found;
+    for (int i = 0; i < 16; i++) low.w[i] = cases[i % COUNT].from, high.w[i] = cases[(i + 16) % COUNT].from;
+    found.pairs = _mm512_cvtne2ps_pbh(high.floats, low.floats);
+    for (int i = 0; i < 32; i++) is("cvtne2ps_pbh", i, found.h[i], cases[i % COUNT].to);
+}
+
+static uint32_t pair(float odd, float even) {
+    lanes x = {.f = {odd, even}};
+    return (x.w[0] & 0xffff0000) | x.w[1] >> 16;
+}
+
+static void products_of_pairs(void) {
+    lanes sum, a, b;
+    for (int i = 0; i < 16; i++) sum.f[i] = (float)i, a.w[i] = pair(2, 3), b.w[i] = pair(5, (float)-i);
+    sum.f[1] = 0x1p24f, a.w[1] = pair(1, 0x1p12f), b.w[1] = pair(1, -0x1p12f); /* odd: 1 is rounded off; even: 0 is left */
+    sum.f[2] = 0, a.w[2] = pair(1, 0x1p-130f), b.w[2] = pair(1, 0x1p100f);      /* a denormal factor */
+    sum.f[3] = 0x1p-130f, a.w[3] = pair(0, 1), b.w[3] = pair(0, 0x1p-120f);     /* a denormal sum */
+    sum.f[4] = 0x1p-126f, a.w[4] = pair(1, 0), b.w[4] = pair(-0x1.8p-126f, 0);  /* a denormal result */
+    sum.f[5] = 0, a.w[5] = pair(INFINITY, 1), b.w[5] = pair(1, -INFINITY);
+    sum.floats = _mm512_dpbf16_ps(sum.floats, a.pairs, b.pairs);
+    for (int i = 0; i < 16; i++)
+        is("dpbf16_ps", i, sum.f[i],
+           i == 1 || i == 4 ? 0 : i == 2 ? 1 : i == 3 ? 0x1p-120 : i == 5 ? NAN : i + 10 - 3 * i);
+}
+
+typedef struct tile {
+    uint32_t w[16][32]; /* rows of 128 bytes, of which a register has half */
+} tile;
+
+static void tiles(void) {
+    static const struct {
+        uint8_t palette, first_row, zero[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } shapes = {.palette = 1, .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64}, .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
+    static tile a, b, c;
+    static float sums[16][16], zeros[16][16];
+    for (int r = 0; r < 16; r++)
+        for (int j = 0; j < 16; j++) {
+            a.w[r][j] = pair(r == 3 ? 1 : 0, r == 3 ? 1 : r == j ? 2 : 0);
+            b.w[r][j] = pair(j == 5 ? (r ? 1 : -0x1p24f) : 0, j == 5 ? (r ? 1 : 0x1p24f) : (float)(10 * r + j));
+            const float start = r == 3 && j == 6 ? 0x1p24f : 1;
+            memcpy(&c.w[r][j], &start, sizeof start);
+            zeros[r][j] = 7;
+        }
+    _tile_loadconfig(&shapes);
+    _tile_loadd(4, &a, 128);
+    _tile_stream_loadd(6, &b, 128);
+    _tile_loadd(1, &c, 128);
+    _tile_zero(0);
+    _tile_dpbf16ps(1, 4, 6);
+    _tile_stored(1, sums, 64);
+    _tile_stored(0, zeros, 64);
+    _tile_release();
+    for (int r = 0; r < 16; r++)
+        for (int j = 0; j < 16; j++) {
+            /* row r takes twice row r of b; row 3 the sum of a column, and in column 5 even and odd terms apart: ones
+             * are rounded off beside 2^24, not beside -2^24, so that 15 of 30 are left; 2^24 + 1296 of column 6 is one
+             * addition */
+            const double column = 1200 + 16 * j, own = 2 * (j == 5 ? r ? 1 : 0x1p24 : 10 * r + j);
+            is("dpbf16ps", 16 * r + j, sums[r][j],
+               r != 3 ? (float)(1 + own) : j == 5 ? 16 : j == 6 ? 0x1p24 + column : 1 + column);
+            is("zero", 16 * r + j, zeros[r][j], 0);
+        }
+}
+
+int main(void) {
+    ga_err e = {0};
+    if (ga_matrix_open(&e) < 0) return 3;
+    ga_flush_denormals();
+    multiply_adds();
+    permutations();
+    masks_and_halves();
+    loads();
+    narrow();
+    products_of_pairs();
+    tiles();
+    printf("%d wrong\n", wrong);
+    return wrong > 0;
+}
