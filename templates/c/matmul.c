@@ -129,31 +129,6 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
         }
 }
 
-//@ part_rows()
-/* A part of A for strips of `high` rows, each by terms: part(i, k) = a[i * stride + k], the rows of a strip beside
- * each other. */
-static inline __attribute__((always_inline)) void part_rows(real *part, const int high, int rows, int depth,
-                                                            const real *a, size_t stride) {
-    for (int i = 0; i < rows; i += high, part += high * depth)
-        for (int k = 0; k < depth; k++)
-            for (int r = 0; r < high && i + r < rows; r++) part[k * high + r] = a[(i + r) * stride + k];
-}
-
-//@ part_rows_in_eights()
-/* A part of A for strips of `high` rows, at most 8, each by terms: part(i, k) = a[i * stride + k], the rows of a strip
- * beside each other. Up to 8 elements behind the part are written. */
-static inline __attribute__((always_inline)) void part_rows(real *part, const int high, int rows, int depth,
-                                                            const real *a, size_t stride) {
-    for (int i = 0; i < rows; i += high, part += high * depth, a += high * stride)
-        for (int k = 0; k < depth; k += 8) {
-            eight x[8];
-            turned_eights(x, a, stride, rows - i < high ? rows - i : high, k, depth);
-#pragma GCC unroll 8
-            for (int r = 0; r < 8; r++)
-                if (k + r < depth) memcpy(part + (k + r) * high, &x[r], sizeof x[r]);
-        }
-}
-
 //@ part_term()
 /* Term k of a part of A for strips of `high` rows, from `rows` neighbours. */
 static inline __attribute__((always_inline)) void part_term(real *part, const int high, int rows, int depth, int k,
@@ -181,15 +156,19 @@ static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-    _Alignas(64) real panel[DEPTH * WIDTH]$(a.part);
+//% if a.packed then
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH];
+//% else
+    _Alignas(64) real panel[DEPTH * WIDTH];
+//% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
             const int share = ($(b.lines) * ROWS + i1 - i0 - 1) / (i1 - i0); /* of the next panel's lines, per strip */
-//% if a.pack then
-            $(a.pack)(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+//% if a.packed then
+            part_columns(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const real *columns = b + $(b.at), *next = columns + $(b.step);
@@ -248,18 +227,6 @@ static inline __attribute__((always_inline)) void pack_half_columns(real *panel,
     pack_columns(panel, width, columns, depth, some, (size_t)depth);
 }
 
-//@ part_half_rows(half, depth)
-/* A part of A for strips, of 16 bits, as part_rows packs it. */
-static inline __attribute__((always_inline)) void part_half_rows(real *part, const int high, int rows, int depth,
-                                                                 const $half *a, size_t stride) {
-    real some[STRIP_ROWS * $depth];
-    for (int i = 0; i < rows; i += high, part += high * depth) {
-        const int n = rows - i < high ? rows - i : high;
-        for (int r = 0; r < n; r++) widen_row(some + r * depth, a + (i + r) * stride, depth);
-        part_rows(part, high, n, depth, some, (size_t)depth);
-    }
-}
-
 //@ part_half_columns(half, tall)
 /* A part of A for strips, of 16 bits: part(i, k) = a[k * stride + i], the rows of a strip beside each other. */
 static inline __attribute__((always_inline)) void part_half_columns(real *part, const int high, int rows, int depth,
@@ -279,13 +246,17 @@ static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K), TALL = $(tile.tall), WIDE = $(tile.wide) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDTH = $(tile.width), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH + 8], sums[TALL * WIDE];
+    _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[TALL * WIDE];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-            $(a.pack)(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+//% if not a.packed then
+            widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), i1 - i0, depth);
+//% else
+            part_half_columns(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+//% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const int columns = j + COLUMNS < N ? COLUMNS : N - j;
                 real *block = sums + (j - j0) / COLUMNS * (TALL * WIDTH);
@@ -294,8 +265,8 @@ static void $fn($params) {
                 for (int i = i0; i < i1; i += ROWS) {
                     real *out = block + (i - i0) * WIDTH;
                     const real *start = k > 0 ? out : $start;
-                    const strip s = {depth, part + (i - i0) * depth, 1, ROWS, panel, WIDTH, start,
-                                     k > 0 ? WIDTH : 0, out, WIDTH};
+                    const strip s = {depth, $(a.strip), $(a.strides), panel, WIDTH, start, k > 0 ? WIDTH : 0,
+                                     out, WIDTH};
                     $(tile.strips)
                 }
                 if (k + DEPTH < K) continue;

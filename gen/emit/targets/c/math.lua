@@ -144,13 +144,10 @@ local PIECES = {
     { file = "matmul", block = "pack_columns", eights = false, arguments = nothing, names = { "pack_columns" } },
     { file = "matmul", block = "pack_columns_in_eights", eights = true, arguments = nothing,
         names = { "pack_columns" } },
-    { file = "matmul", block = "part_rows", eights = false, arguments = nothing, names = { "part_rows" } },
-    { file = "matmul", block = "part_rows_in_eights", eights = true, arguments = nothing, names = { "part_rows" } },
     { file = "matmul", block = "part_term", arguments = nothing, names = { "part_term" } },
     { file = "matmul", block = "part_columns", arguments = nothing, names = { "part_columns" } },
     { file = "matmul", block = "pack_half_rows", arguments = half, names = { "pack_half_rows" } },
     { file = "matmul", block = "pack_half_columns", arguments = half_panel, names = { "pack_half_columns" } },
-    { file = "matmul", block = "part_half_rows", arguments = half_panel, names = { "part_half_rows" } },
     { file = "matmul", block = "part_half_columns", arguments = half_part, names = { "part_half_columns" } },
 }
 

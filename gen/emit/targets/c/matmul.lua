@@ -1,9 +1,9 @@
 -- matmul: the sizes of a blocked product, chosen for its shape and the profile's registers and cache.
 --
 --   A panel (depth x columns of B) is packed and stays in the L1 cache, or in the L2 cache where the profile has deep
---   panels; strips ask for the next one meanwhile. A part (tall x depth of A) is packed where A lies by columns, and
---   stays in the L2 cache; rows of A are read as they lie. A strip (rows x columns of C) runs over a panel with its
---   sums in registers. A tile is `tall` rows of strips by `wide` columns of panels.
+--   panels; strips ask for the next one meanwhile. A part (tall x depth of A) is packed where A lies by columns, or
+--   widened, and stays in the L2 cache; other rows of A are read as they lie. A strip (rows x columns of C) runs over
+--   a panel with its sums in registers. A tile is `tall` rows of strips by `wide` columns of panels.
 local behind = require "emit.targets.c.behind"
 local machine = require "emit.program.profile"
 local c_text = require "emit.targets.c_text"
@@ -16,13 +16,14 @@ local TALL_MIN, TALL_MAX, TALL_PART, TALL_DEEP = 48, 192, 264, 512
 local DEPTH_MAX = 512
 local TURNED_ROWS = 128
 
--- Costs as shares of the time of a product, measured on a processor with vectors of 32 bytes: packing of parts of A
--- (PART / wide) and of panels of B (PANEL / tall, LATE times as much for a tile's first panel, as nobody asked for it
--- before), and workers that wait for the last tiles: on average over these numbers of workers, and UNEVEN / tiles.
-local PART, PANEL, LATE, WORKERS, UNEVEN = 15, 8, 4, { 2, 4, 8 }, 0.3
+-- Costs as shares of the time of a product, measured on a processor with vectors of 32 bytes: packing of parts of A by
+-- columns (PART / wide) or widening of its rows (WIDENED / wide); packing of panels of B (PANEL / tall, LATE times as
+-- much for a tile's first panel, as nobody asked for it before); and workers that wait for the last tiles, on average
+-- over these numbers of workers, and UNEVEN / tiles.
+local PART, WIDENED, PANEL, LATE, WORKERS, UNEVEN = 15, 5, 8, 4, { 2, 4, 8 }, 0.3
 
--- Most panels of a tile; elements behind a part that packing may write.
-local PANELS_MAX, SLACK = 48, 8
+-- Most panels of a tile.
+local PANELS_MAX = 48
 
 --- The most terms of a panel and rows of a part.
 matmul.MOST = { depth = DEPTH_MAX, tall = TALL_PART }
@@ -123,19 +124,20 @@ local function waiting(tiles)
 end
 
 -- The sizes of a product of op.gemm's table g in elements of `size` bytes: those of matmul.sizes with the tile of least
--- cost. packed: whether parts of A are packed; sums: whether a tile has sums of its own.
-local function tile_sizes(g, size, profile, packed, sums)
-    local deep = g.a_col == 1 and not packed
+-- cost. packed: whether A lies by columns and its parts are packed; half: whether A has 16 bits, so that a tile widens
+-- its part of A and has sums of its own.
+local function tile_sizes(g, size, profile, packed, half)
+    local deep = not packed and not half
     local s = matmul.sizes(g.M, g.N, g.K, size, profile, deep)
     local most = math.min(deep and profile.deep_panel and TALL_DEEP or TALL_PART, 2 * g.M)
-    local scale, least = profile.vector / 32
+    local scale, part, least = profile.vector / 32, packed and PART or half and WIDENED or 0
     s.packed = packed
     for _, down in ipairs(cuts(g.M, s.rows, most // s.rows)) do
         for _, across in ipairs(cuts(g.N, s.columns, PANELS_MAX)) do
             local wide = across[2]
             local cost = scale * PANEL / down[2] * (1 + (LATE - 1) * s.columns / wide)
-                + (packed and scale * PART / wide or 0) + waiting(down[1] * across[1])
-            if (not least or cost < least) and (not sums or down[2] * (s.depth + wide) * size <= profile.part) then
+                + scale * part / wide + waiting(down[1] * across[1])
+            if (not least or cost < least) and (not half or down[2] * (s.depth + wide) * size <= profile.part) then
                 least, s.tall, s.wide = cost, down[2], wide
             end
         end
@@ -150,8 +152,7 @@ end
 --   tile.depth                    terms that go over one panel
 --   tile.width, tile.narrow       elements of a row of a panel; whether the last panel has fewer columns
 --   tile.strips, tile.last        the calls that compute a strip; the column behind a panel's last one
---   a.part, a.pack                the declaration of a part of A behind another one, empty if A is read where it lies;
---                                 the function that packs it, or false
+--   a.packed                      whether parts of A are packed by columns
 --   a.at, b.at                    the places of A's row i (of a part: i0) and term k, of B's term k and column j
 --   a.strip, a.strides            where a strip reads A; elements between rows and between terms
 --   a.stride, b.stride            elements between the rows that packing reads
@@ -164,18 +165,17 @@ local function arguments_of(g, s, kernel, start, size)
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
     local line = 64 // size
     local kind = s.packed and g.N >= s.columns and "packed" or "strip"
+    local in_part = s.packed or kernel.half
     return { shape = { M = g.M, N = g.N, K = g.K },
         tile = { rows = s.rows, columns = math.min(g.N, s.columns), width = s.columns, tall = s.tall, wide = s.wide,
             depth = s.depth, narrow = g.N > s.columns and g.N % s.columns > 0,
             last = text.block(g.N % s.columns == 0 and "j + COLUMNS" or "(j + COLUMNS < N ? j + COLUMNS : N)"),
             strips = matmul.strip_calls(g.M, g.N, s, "i + ROWS > M", "j + COLUMNS > N", kind) },
-        a = { at = matmul.index(s.packed and "i0" or "i", a_row, "k", a_col),
-            part = text.block(s.packed and (", part[TALL * DEPTH + %d]"):format(SLACK) or ""),
-            pack = s.packed and text.ident("part_" .. half .. (along and "rows" or "columns")),
+        a = { at = matmul.index(in_part and "i0" or "i", a_row, "k", a_col), packed = s.packed,
             stride = text.block(along and a_row or a_col),
-            strip = s.packed and text.block "part + (i - i0) * depth"
-                or text.block("a + " .. matmul.index("i", a_row, "k", a_col).text),
-            strides = text.block(s.packed and "1, ROWS" or a_row .. ", " .. a_col) },
+            strip = text.block(in_part and "part + (i - i0) * depth"
+                or "a + " .. matmul.index("i", a_row, "k", a_col).text),
+            strides = text.block(s.packed and "1, ROWS" or in_part and "depth, 1" or a_row .. ", " .. a_col) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(by_rows and b_row or b_col),
             pack = text.ident("pack_" .. half .. (by_rows and "rows" or "columns")),
             step = text.block(by_rows and "COLUMNS" or "(size_t)COLUMNS * " .. b_col),
@@ -187,7 +187,7 @@ end
 
 -- The arguments of the template for a product of 16-bit operands.
 local function half_arguments(g, kernel, has_bias)
-    local s = tile_sizes(g, 4, kernel.profile, true, true)
+    local s = tile_sizes(g, 4, kernel.profile, g.a_col ~= 1, true)
     local list = arguments_of(g, s, kernel, has_bias and "bias + j" or "NULL", 4)
     list.store = behind.store(kernel, "f32")
     return list
