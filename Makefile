@@ -94,14 +94,15 @@ run-test: for-test
 	$(Q)mkdir -p $(BUILD)/tests/store && find $(BUILD)/tests/store -mindepth 1 -maxdepth 1 -atime +7 -exec rm -rf {} +
 	$(Q)$(BUILD)/tests/run $(if $(PATTERN),'$(PATTERN)',-j$$(( $(JOBS) + 1 )))
 
-# then once for each other profile of this processor's kind: tests/lua/programs.lua builds their programs for it
+# then those of make test for each other profile of this processor's kind: tests/lua/programs.lua builds their programs
+# for it
 MARCHES := $(if $(filter x86_64,$(shell uname -m)),generic x86-64-v3 x86-64-v4 x86-64-v4-bf16 sapphirerapids,generic)
 OTHERS  := $(if $(filter x86_64,$(shell uname -m)),aarch64,x86-64)
 run-test-all: export GAGEN_TEST_ALL := 1
 run-test-all: run-test
 	$(Q)own=$$($(GAGEN) doctor | sed -n 's/.*profile //p'); status=0; for march in $(MARCHES); do \
 	    [ $$march != "$$own" ] || continue; echo "programs of tests for $$march"; \
-	    GAGEN_TEST_MARCH=$$march $(MAKE) --no-print-directory run-test || status=1; done; \
+	    env -u GAGEN_TEST_ALL GAGEN_TEST_MARCH=$$march $(MAKE) --no-print-directory run-test || status=1; done; \
 	echo "NOT RUN: programs of tests for $(OTHERS): needs a compiler for it"; exit $$status
 
 # rules of gradients and lines of the boundary made wrong: each must be noticed
