@@ -166,7 +166,8 @@ static void $fn($params) {
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
-            const int share = ($(b.lines) * ROWS + i1 - i0 - 1) / (i1 - i0); /* of the next panel's lines, per strip */
+            /* Each strip asks for an equal share of the next panel's lines. */
+            const int share = ($(b.lines) * ROWS + i1 - i0 - 1) / (i1 - i0);
 //% if a.packed then
             part_columns(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
 //% end
