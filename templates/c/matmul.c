@@ -162,14 +162,14 @@ static void $fn($params) {
     _Alignas(64) real panel[DEPTH * WIDTH];
 //% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
+        const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
             /* Each strip asks for an equal share of the next panel's lines. */
-            const int share = ($(b.lines) * ROWS + i1 - i0 - 1) / (i1 - i0);
+            const int share = ($(b.lines) * ROWS + rows - 1) / rows;
 //% if a.packed then
-            part_columns(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+            part_columns(part, ROWS, rows, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const real *columns = b + $(b.at), *next = columns + $(b.step);
@@ -249,14 +249,14 @@ static void $fn($params) {
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
     _Alignas(64) real panel[DEPTH * WIDTH], part[TALL * DEPTH], sums[TALL * WIDE];
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
-        const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
+        const int i0 = (int)(t.index / ACROSS) * TALL, rows = M - i0 < TALL ? M - i0 : TALL, i1 = i0 + rows;
         const int j0 = (int)(t.index % ACROSS) * WIDE, j1 = j0 + WIDE < N ? j0 + WIDE : N;
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = k + DEPTH < K ? DEPTH : K - k;
 //% if not a.packed then
-            widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), i1 - i0, depth);
+            widen_rows(part, (size_t)depth, a + $(a.at), $(a.stride), rows, depth);
 //% else
-            part_half_columns(part, ROWS, i1 - i0, depth, a + $(a.at), $(a.stride));
+            part_half_columns(part, ROWS, rows, depth, a + $(a.at), $(a.stride));
 //% end
             for (int j = j0; j < j1; j += COLUMNS) {
                 const int columns = j + COLUMNS < N ? COLUMNS : N - j;

@@ -179,4 +179,17 @@ for _, case in ipairs { { "x86-64-v3", "f32" }, { "x86-64-v4", "f64" }, { "x86-6
     end)
 end
 
+-- The gradient of "b" has two rows. gcc warned of its part, whose size it could not see, with -O3 only.
+add("a gradient of two rows compiles without warnings", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    programs.build("two_rows", [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (16)
+model      { linear "a" { 256 }, relu {}, linear "b" { 2 }, tanh {}, linear "c" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1 }
+]], { level = "-O3" })
+end)
+
 return tests
