@@ -104,10 +104,11 @@ local function channels_of(shape, part, terms)
     return taps == 0 and 0 or even(shape.channels, terms // taps)
 end
 
--- Terms of a panel for sums of so many columns. Where images are inner, the elements of a place take more of the cache.
+-- Terms of a panel for sums of so many columns. Where images are inner, each term reads a line of the copy of its own,
+-- which has to stay in the cache beside the panel.
 local function terms_of(profile, shape, columns, size, inner)
-    local panel = inner and profile.panel // 8 * 3 or profile.panel
-    return math.max(shape.taps, panel // (columns * size))
+    local terms = inner and profile.panel // 4 * 3 // ((columns + LINE) * size) or profile.panel // (columns * size)
+    return math.max(shape.taps, terms)
 end
 
 --- The sizes of a product over planes; g: op.gather's table, size: bytes of an element.
