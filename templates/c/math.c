@@ -5,6 +5,15 @@
 // units of the last place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos
 // and pow use the C library; 1 / sqrt(x) is two correctly rounded operations.
 
+//@ unroll()
+/* UNROLL for (...) is written out, pass by pass, so that what the passes index stays in registers. clang counts passes
+ * too late where they are a literal of a function's call, unless it is told that all of them are meant. */
+#if defined __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 //@ vectors(bytes, fma)
 /* The elements that one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
 enum { VEC_LANES = $bytes / sizeof(real) };
