@@ -6,12 +6,20 @@
 // and pow use the C library; 1 / sqrt(x) is two correctly rounded operations.
 
 //@ unroll()
-/* UNROLL for (...) is written out, pass by pass, so that what the passes index stays in registers. clang counts passes
- * too late where they are a literal of a function's call, unless it is told that all of them are meant. */
+/* UNROLL for (...): all passes are written out, so that arrays that they index stay in registers. With a number clang
+ * would write out part of a function's loop before a call says how many passes there are. */
 #if defined __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+//@ independent()
+/* INDEPENDENT for (...): no pass reads or writes elements that another one writes, so passes may run side by side. */
+#if defined __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
 //@ vectors(bytes, fma)

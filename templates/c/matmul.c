@@ -206,8 +206,7 @@ static void $fn($params) {
 //% if behind then
                 if (k + DEPTH < K) continue;
                 for (int i = i0; i < i1; i++) {
-#pragma GCC ivdep
-                    for (int x = j; x < $(tile.last); x++) {
+                    INDEPENDENT for (int x = j; x < $(tile.last); x++) {
                         const size_t at = (size_t)i * N + x;
                         const real value = c[at];
                         $behind
@@ -343,8 +342,7 @@ static void $fn($params) {
 //% end
                     if (k + DEPTH < K) continue;
                     for (int r = 0; r < at_most(i1 - i, 32); r++) {
-#pragma GCC ivdep
-                        for (int n = 0; n < at_most(columns - x, 32); n++) {
+                        INDEPENDENT for (int n = 0; n < at_most(columns - x, 32); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;
                             const real value = block_sums[32 * r + n];
                             $store

@@ -73,6 +73,7 @@ local function nothing() return {} end
 -- where vectors have at least 8 floats, or only elsewhere.
 local PIECES = {
     { file = "math", block = "unroll", arguments = nothing, names = { "UNROLL" } },
+    { file = "math", block = "independent", arguments = nothing, names = { "INDEPENDENT" } },
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
