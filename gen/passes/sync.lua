@@ -18,11 +18,10 @@ local function place_of(t, loop, walk, columns)
     local p, n = t.place, graph.places(t)
     local arena = p.arena == "batch" and "batch " .. t.name or p.arena
     local of_parts = t.kind == "range" and t.scope and t.scope.part
-    if columns and not graph.is_half(t) then
-        local row = t.shape[#t.shape]
-        local lo = p.offset + columns.first - 1
-        return { arena = arena, lo = lo, hi = lo + n - row + columns.width, columns = true, stride = row,
-            n = columns.width }
+    local each, row = graph.is_half(t) and 2 or 1, t.shape[#t.shape]     -- elements in one of the program's type
+    if columns and p.slots == 1 and (row | columns.first - 1 | columns.width) % each == 0 then
+        local lo, width, stride = p.offset + (columns.first - 1) // each, columns.width // each, row // each
+        return { arena = arena, lo = lo, hi = lo + n - stride + width, columns = true, stride = stride, n = width }
     end
     if p.slots == 1 and not of_parts then return { arena = arena, lo = p.offset, hi = p.offset + n } end
     return { arena = arena, lo = p.offset, hi = p.offset + p.stride * (p.slots - 1) + n,

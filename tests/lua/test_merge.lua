@@ -213,6 +213,19 @@ for _, model in ipairs { "llama", "bert", "single" } do
     end)
 end
 
+add("two devices with their parts of state and gradients train as one process", function(t)
+    if devices.gpus(t) == 1 then t.not_run("1 GPU, 2 are needed") end
+    open(t)
+    local programs, environment = devices.open(t)
+    local text = spec("llama", { accumulate = 2, more = 'parallel { "zero2", bucket = "2KiB" }\ntarget "cuda"\n' })
+    local two, folder = programs.build("merge_devices", text), t.temp()
+    local one = programs.build("merge_llama_one", spec("llama", { accumulate = 4 }))
+    local result = t.run { t.root .. "/tests/device/ranks", "2", two.train, "--quiet", "--cycles", "3", "--checkpoint",
+        t.temp(), "--dump", folder, env = environment(devices.checked(1)) }
+    t.equal(result.status, 0, result.err)
+    programs.close(folder, programs.dump(one, { "--cycles", 3 }), 1e-11, FILES)
+end)
+
 -- === what is not merged ==========================================================================
 
 -- The lines of `gagen plan --why` of the spec that speak of merging.
