@@ -168,7 +168,7 @@ function build:node(op, ins, attrs, names)
                 keep_full = self.keep_full or entry.signature.dtype[name] == "full" or nil,
             })
             if entry.signature.dtype[name] == "any" then set_range(node, tensor) end
-            node.outs[name] = { tensor = tensor }
+            node.outs[name] = { tensor = tensor, columns = entry.columns and entry.columns(node) }
         end
     end
     self.body[#self.body + 1] = node

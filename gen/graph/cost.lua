@@ -5,7 +5,7 @@ local statements = require "base.statements"
 --- { flops, elements } of one run of `node`: operations, and elements that it reads and writes. ops: the catalog's map.
 return function(node, ops)
     if node.statements then
-        local n = graph.elements(graph.result(node).shape)
+        local n = graph.elements(graph.written(graph.writes(node)[1]))
         return { flops = n * statements.count(node.statements), elements = n * (1 + #node.signature.ins) }
     end
     local cost, behind = ops[node.op].cost(node), node.behind

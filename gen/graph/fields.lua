@@ -7,6 +7,7 @@ fields.graph = {
     name = "of the program",
     inputs = "tensors of the batch, in the order of the data's fields",
     params = "all parameters, in the order of the model", param_named = "the same by name",
+    joints = "joint parameters: { members, value, gradient, flat, views, ... }, fields as those of a parameter (merge)",
     tensors = "all tensors, in the order in which they were made",
     names = "names in use, in lower case -> the last number put behind such a name",
     draws = "names of random ops -> how many there are",
@@ -77,6 +78,7 @@ fields.tensor = {
     needs = "whether it depends on a parameter that is trained (autodiff)",
     unused = "whether nobody asked for it (autodiff)",
     cast = "whether it is a copy in another type (precision)",
+    parts = "of a joint product's result: { name, path } of the results in whose place it stands (merge)",
     whole_name = "its name before its loop was divided, nil if it was not (split)",
     rounds = "the value of f32 that it is rounded from (precision)",
     place = "{ arena, offset, stride, slots, slot, carry, from, to } (memory), with field, distance, rows "
@@ -127,6 +129,7 @@ fields.out = {
     tensor = "what is written",
     acc = "of gradients: { first, regions }: whether the first micro-step writes or adds (passes/autodiff.lua)",
     run = "the rows of the tensor that are written (head_by_rows)",
+    columns = "{ first, width }: what is written of the last axis, if other nodes write the other columns (autodiff)",
 }
 
 fields.carry = {
@@ -152,6 +155,8 @@ fields.param = {
     state = "name -> tensor (optimize)", views = "kind -> tensor (layout)",
     flat = "{ offset, stride, n } in the flat space (layout)",
     kept = "state name -> { offset, stride, n } in that state's array (layout)",
+    members = "of a joint parameter: those that lie next to each other in it (merge)",
+    joint = "the joint parameter that nodes read in its place (merge)",
     forward_index = "its position among the parameters of its layer (layout)",
 }
 

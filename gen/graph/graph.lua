@@ -17,7 +17,7 @@ function graph.new(name)
     return {
         name = name, inputs = {}, params = {}, param_named = {}, tensors = {}, names = {},
         forward = {}, evaluation = {}, backward = {}, boundary = {}, views = {}, draws = {},
-        decisions = {}, layers = {},
+        decisions = {}, layers = {}, joints = {},
     }
 end
 
@@ -103,8 +103,31 @@ end
 --- The number of the first layer that a loop goes over, forwards or backwards.
 function graph.first_layer(region) return region.step > 0 and region.first or region.first - region.count + 1 end
 
+--- The parameters as nodes read them: a joint one in the place of its first member.
+function graph.units(g)
+    local list = {}
+    for _, param in ipairs(g.params) do
+        local unit = param.joint or param
+        if unit == param or unit.members[1] == param then list[#list + 1] = unit end
+    end
+    return list
+end
+
+--- The parameters that lie in one that nodes read: the members of a joint one.
+function graph.members(unit) return unit.members or { unit } end
+
+--- The shape of what a node writes to an Out.
+function graph.written(out)
+    if not out.columns then return out.tensor.shape end
+    local shape = table.move(out.tensor.shape, 1, #out.tensor.shape, 1, {})
+    shape[#shape] = out.columns.width
+    return shape
+end
+
 --- What a node sees of a tensor under this name: the shape, and whether that is a run of its rows.
 function graph.seen(node, name, tensor)
+    local out = node.outs[name]
+    if out and out.tensor == tensor and out.columns then return graph.written(out), false end
     local pattern = node.run and node.signature.shape[name]
     if not pattern or pattern:sub(1, 3) ~= "..." then return tensor.shape, false end
     local width = pattern ~= "..." and tensor.shape[#tensor.shape]

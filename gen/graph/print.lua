@@ -56,6 +56,10 @@ return function(g)
         lines[#lines + 1] = ("param %s %s x %d%s"):format(param.name, graph.shape_text(param.shape),
             param.count, param.flat and " at " .. param.flat.offset or "")
     end
+    for _, joint in ipairs(g.joints) do
+        lines[#lines + 1] = ("joint %s %s of %d parameters"):format(joint.name, graph.shape_text(joint.shape),
+            #joint.members)
+    end
     for _, section in ipairs { "forward", "evaluation", "backward", "boundary", "views" } do
         if g[section] and #g[section] > 0 then
             lines[#lines + 1] = section .. ":"

@@ -25,7 +25,7 @@ local function check_write(pass, node, out, known, firsts)
         firsts[t] = (firsts[t] or 0) + 1
     elseif acc then
         if not known[t] then broken(pass, node, "adds to " .. t.name .. ", which nobody wrote") end
-    elseif known[t] and not out.run and not WRITTEN_AGAIN[t.kind] and not graph.reads_tensor(node, t) then
+    elseif known[t] and not (out.run or out.columns or WRITTEN_AGAIN[t.kind] or graph.reads_tensor(node, t)) then
         broken(pass, node, "writes " .. t.name .. " twice")
     end
     known[t] = true
@@ -68,7 +68,7 @@ local function check_bodies(pass, g)
     check_order(pass, g.evaluation, setmetatable({}, { __index = known }), {})
     check_order(pass, g.backward, known, firsts)
     check_order(pass, g.boundary, known, {})
-    for _, param in ipairs(g.params) do
+    for _, param in ipairs(graph.units(g)) do
         if param.gradient and firsts[param.gradient] ~= 1 then
             broken(pass, param, "its gradient has " .. (firsts[param.gradient] or 0) ..
                 " first writers, expected 1")
@@ -135,6 +135,7 @@ local function check_fields(pass, g)
     check("graph", g)
     for _, t in ipairs(g.tensors) do check("tensor", t) end
     for _, param in ipairs(g.params) do check("param", param) end
+    for _, joint in ipairs(g.joints) do check("param", joint) end
     for _, body in ipairs { g.forward, g.evaluation, g.backward, g.boundary, g.views } do
         graph.walk(body, function(node)
             check(node.op == "times" and "region" or "node", node)

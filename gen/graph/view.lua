@@ -106,6 +106,13 @@ function view.plain(v)
     return v.offset == 0 and (#dims == 0 or #dims == 1 and dims[1].stride == 1)
 end
 
+--- Rows of `width` neighbours: the elements from one row to the next; nil if the view has others.
+function view.by_rows(v, width)
+    local row, across = v.dims[1], v.dims[2]
+    local fits = #v.dims == 2 and across.extent == width and across.stride == 1 and row.stride >= width
+    return fits and row.stride or nil
+end
+
 --- The index as C text over the variable `i`, such as "i / 64 * 128 + i % 64".
 function view.text(v, i)
     local terms, block = {}, 1

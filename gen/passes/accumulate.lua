@@ -42,6 +42,7 @@ local function sum_of(g, b, param, part, config)
         node.outs = { y = { tensor = param.gradient, acc = acc }, residue = { tensor = param.residue } }
         return node
     end
+    for _, member in ipairs(graph.members(param)) do member.gradient.dtype = "bf16" end
     param.gradient.dtype = "bf16"
     local node = b:node("accumulate_half", { x = part, micro = config.stochastic and g.micro or nil },
         { name = "sum of " .. param.name })
@@ -67,7 +68,7 @@ local function add_all(g, config, body, forward, scope)
         if node.op == "times" and node.reverse_of then add_all(g, config, node.body, node.reverse_of, node) end
     end
     local writers, sums = writers_of(body), {}
-    for _, param in ipairs(g.params) do
+    for _, param in ipairs(graph.units(g)) do
         if param.gradient and param.region == forward then
             local found = writers[param.gradient]
             sums[found.last] = sums[found.last] or {}

@@ -86,8 +86,23 @@ function Gradients:stands_before(first, second)
     return not b or a ~= nil and a < b
 end
 
+-- The gradient of a joint product's result: each part of it writes its columns.
+function Gradients:add_columns(tensor, out)
+    local entry = self.entries[tensor]
+    if entry then
+        out.tensor = entry.tensor
+    else
+        out.tensor.name = graph.unique(self.b.graph, "d_" .. tensor.name)
+        entry = { tensor = out.tensor, fresh = true, columns = 0 }
+        self.entries[tensor] = entry
+    end
+    entry.columns = entry.columns + out.columns.width
+end
+
 function Gradients:add(tensor, d, fresh)
     if tensor.param then return self:add_param(tensor.param, d, fresh) end
+    local out = fresh and d.def and d.def.op == "part_dx" and d.def.outs.y
+    if out then return self:add_columns(tensor, out) end
     local b, level = self.b, level_of(self, tensor)
     local entry = level.entries[tensor]
     local regions = loops_between(b.scope, level.scope)
@@ -138,6 +153,7 @@ end
 function Gradients:take(tensor)
     local entry, g = self.entries[tensor], self.b.graph
     self.entries[tensor] = nil
+    assert(not entry or not entry.columns or entry.columns == tensor.shape[#tensor.shape], "a part without a gradient")
     if tensor == g.output then g.d_output = entry and entry.tensor end
     return entry and entry.tensor
 end
@@ -291,6 +307,18 @@ local function drop_unused(g)
     g.backward = kept(g.backward)
 end
 
+-- Members of joint parameters have their part of its gradient.
+local function set_used(g)
+    for _, joint in ipairs(g.joints) do
+        for _, param in ipairs(joint.gradient and joint.members or {}) do
+            param.gradient = graph.tensor(g, { name = "d_" .. param.value.name, shape = param.shape,
+                kind = "gradient", at = param.at, def = joint.gradient.def, param = param, scope = param.region })
+        end
+        joint.used = joint.gradient ~= nil
+    end
+    for _, param in ipairs(g.params) do param.used = param.gradient ~= nil end
+end
+
 function autodiff.run(g, config)
     local b = config.builder
     mark(g.forward)
@@ -303,9 +331,7 @@ function autodiff.run(g, config)
     autodiff.differentiate(b, config.ops, g.forward, level)
     b.keep_full = nil
     drop_unused(g)
-    for _, param in ipairs(g.params) do
-        param.used = param.gradient ~= nil
-    end
+    set_used(g)
 end
 
 return autodiff

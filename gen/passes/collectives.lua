@@ -26,7 +26,9 @@ local function last_writers(g, kind)
         position[node] = i
         graph.walk({ node }, function(writer)
             for _, out in ipairs(graph.writes(writer)) do
-                if out.tensor.kind == kind then outer[out.tensor.param], inner[out.tensor.param] = node, writer end
+                for _, param in ipairs(out.tensor.kind == kind and graph.members(out.tensor.param) or {}) do
+                    outer[param], inner[param] = node, writer
+                end
             end
         end)
     end

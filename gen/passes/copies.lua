@@ -3,6 +3,10 @@
 --
 --   y (64, 784) = reshape(x (64, 1, 28, 28)) ; z = linear(y, w)   ->   z = linear(x, w)
 --
+-- Pointwise nodes also read the parts of a joint product's result where they lie, through the view of the part:
+--
+--   gate = part(gate_up, columns 1 .. 352) ; z = silu(gate)   ->   z = silu(gate_up[...])
+--
 -- Some values keep their nodes: the output, the losses, those that loops begin with or hand on, those that several
 -- nodes or micro-steps write, and those of nodes that see only some rows.
 local graph = require "graph.graph"
@@ -41,6 +45,41 @@ local function repeated(node)
     return KINDS[x.kind] and graph.elements(x.shape) == graph.elements(y.shape) and x or nil
 end
 
+-- Calls f(node, name, tensor) for each input of the nodes of the passes over a micro-batch.
+local function each_input(g, f)
+    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
+        graph.walk(body, function(node)
+            for _, name in ipairs(node.signature and node.signature.ins or {}) do
+                if node.ins[name] then f(node, name, node.ins[name]) end
+            end
+        end)
+    end
+end
+
+-- Lets pointwise nodes read parts of a joint product's result where they lie, through the view of the part. Parts that
+-- others read too stay.
+local function read_parts(g)
+    local copied = {}
+    each_input(g, function(node, name, t)
+        local in_place = node.statements and not node.views[name]
+        if t.def and t.def.op == "part" and not in_place then copied[t] = true end
+    end)
+    each_input(g, function(node, name, t)
+        if t.def and t.def.op == "part" and not copied[t] then
+            node.ins = ordered.copy(node.ins, { [name] = t.def.ins.x })
+            node.views = ordered.copy(node.views, { [name] = t.def.views.x })
+        end
+    end)
+    local function left(body)
+        local list = ordered.collect(body, function(node)
+            if node.op == "times" then left(node.body) end
+            return (node.op ~= "part" or copied[graph.result(node)]) and node or nil
+        end)
+        for i = 1, #body do body[i] = list[i] end
+    end
+    for _, body in ipairs { g.forward, g.backward } do left(body) end
+end
+
 -- Takes such nodes out of a body; `lies`: result -> the tensor that is read in its place.
 local function take_out(g, body, lies, known)
     local left = ordered.collect(body, function(node)
@@ -61,12 +100,8 @@ end
 return function(g)
     local known, lies = look(g), {}
     for _, body in ipairs { g.forward, g.evaluation, g.backward } do take_out(g, body, lies, known) end
-    for _, body in ipairs { g.forward, g.evaluation, g.backward } do
-        graph.walk(body, function(node)
-            for _, name in ipairs(node.ins and node.signature.ins or {}) do
-                local x = lies[node.ins[name]]
-                if x then node.ins = ordered.copy(node.ins, { [name] = x }) end
-            end
-        end)
-    end
+    each_input(g, function(node, name, t)
+        if lies[t] then node.ins = ordered.copy(node.ins, { [name] = lies[t] }) end
+    end)
+    read_parts(g)
 end

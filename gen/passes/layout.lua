@@ -2,6 +2,7 @@
 --
 --   fc1.weight (64, 64) at 0, fc1.bias (64) at 4096, fc2.weight ...
 --
+-- Members of a joint parameter (passes/joints.lua) lie next to each other.
 -- Parameters are an array of this layout, gradients and each optimizer state one of its trained part. A region's
 -- parameters lie layer by layer.
 -- State of only some parameters, or smaller than its parameter, has its own array, in the same order.
@@ -35,24 +36,30 @@ local function groups_before(a, b)
     end
 end
 
--- Runs of a part of the flat space in order: one per parameter outside regions, one per region. Only parameters of
--- the part "used" are in segments and buckets.
-local function items_of(g, part)
-    local items, of_region = {}, {}
-    for _, param in ipairs(g.params) do
-        if part_of(param) == part then
-            if not param.region then
-                items[#items + 1] = { params = { param }, count = 1 }
-            else
-                local item = of_region[param.region]
-                if not item then
-                    item = { params = {}, region = param.region, count = param.count }
-                    of_region[param.region] = item
-                    items[#items + 1] = item
-                end
-                item.params[#item.params + 1] = param
-            end
+-- The parameters of a part of the flat space: members of a joint one behind each other.
+local function params_of(g, part)
+    local list = {}
+    for _, unit in ipairs(graph.units(g)) do
+        for _, param in ipairs(graph.members(unit)) do
+            if part_of(param) == part then list[#list + 1] = param end
         end
+    end
+    return list
+end
+
+-- Runs of a part of the flat space in order: one per parameter, or joint parameter, outside regions, one per region.
+-- Only parameters of the part "used" are in segments and buckets.
+local function items_of(g, part)
+    local items, of_region, of_joint = {}, {}, {}
+    for _, param in ipairs(params_of(g, part)) do
+        local joint, region = param.joint or param, param.region
+        local item = region and of_region[region] or of_joint[joint]
+        if not item then
+            item = { params = {}, region = region, count = region and param.count or 1 }
+            of_joint[joint], items[#items + 1] = item, item
+            if region then of_region[region] = item end
+        end
+        table.insert(item.params, param)
     end
     for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
@@ -81,6 +88,14 @@ local function place_parameters(items, offset)
         offset = offset + size * item.count
     end
     return offset
+end
+
+-- A joint parameter lies where its members lie.
+local function place_joints(g)
+    for _, joint in ipairs(g.joints) do
+        local first = joint.members[1].flat
+        joint.flat = { offset = first.offset, stride = first.stride, n = graph.elements(joint.shape) }
+    end
 end
 
 -- Places each state: in an array over the flat space (dense), or in an array of the parameters that have it.
@@ -225,7 +240,7 @@ end
 
 -- Records the decision about a view for each parameter of two axes or more.
 local function note_views(g, config)
-    for _, param in ipairs(g.params) do
+    for _, param in ipairs(graph.units(g)) do
         if param.used and #param.shape > 1 then
             if param.views.in_out then
                 graph.decide(g, param.name, "transposed view", "a product of each micro-step reads it by columns")
@@ -261,6 +276,7 @@ function layout.run(g, config)
     g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)
     g.moved_elements = place_parameters(items_of(g, "moved"), g.summed_elements)
     g.flat_elements = place_parameters(items_of(g, "rest"), g.moved_elements)
+    place_joints(g)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)

@@ -141,8 +141,8 @@ end
 
 -- Parameters, gradients, state: arrays over the flat space, or of a part of it. Views: an arena of their own.
 local function place_flat(g)
-    local views = 0
-    for _, param in ipairs(g.params) do
+    local views, all = 0, table.move(g.joints, 1, #g.joints, #g.params + 1, table.move(g.params, 1, #g.params, 1, {}))
+    for _, param in ipairs(all) do
         local function at(t, arena, flat)
             flat = flat or param.flat
             local each = graph.is_half(t) and 2 or 1 -- in one of the program's type
@@ -153,7 +153,7 @@ local function place_flat(g)
         if param.residue then at(param.residue, "residues") end
         if param.collected then at(param.collected, "collected") end
         for _, name in ipairs(g.state_names) do
-            if param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
+            if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
         for _, name in ipairs { "in_out", "narrow" } do
             local view = param.views[name]

@@ -49,8 +49,11 @@ local function read_elsewhere(g)
     return found
 end
 
--- Whether a glob fits the name of a value or the path of its layer.
+-- Whether a glob fits the name of a value or the path of its layer, or those of a value in whose place it stands.
 local function fits(pattern, tensor)
+    for _, part in ipairs(tensor.parts or {}) do
+        if glob.matches(pattern, part.name) or glob.matches(pattern, part.path) then return true end
+    end
     return glob.matches(pattern, tensor.name) or glob.matches(pattern, tensor.def.path)
         or tensor.whole_name ~= nil and glob.matches(pattern, tensor.whole_name)
 end

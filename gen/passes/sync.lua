@@ -13,11 +13,16 @@ local sync = { name = "sync", doc = "barriers between kernels that share memory"
 
 -- The range lo .. hi - 1 of a tensor in its arena, in elements, over all iterations. each: the loop for whose
 -- iterations the tensor has slots of `n` elements, `stride` apart; a node touches only the slot of its iteration. A
--- loop over parts of a run touches another part in each iteration.
-local function place_of(t, loop, walk)
+-- loop over parts of a run touches another part in each iteration. columns: those of the last axis that it touches.
+local function place_of(t, loop, walk, columns)
     local p, n = t.place, graph.places(t)
     local arena = p.arena == "batch" and "batch " .. t.name or p.arena
     local of_parts = t.kind == "range" and t.scope and t.scope.part
+    local each, row = graph.is_half(t) and 2 or 1, t.shape[#t.shape]     -- elements in one of the program's type
+    if columns and p.slots == 1 and (row | columns.first - 1 | columns.width) % each == 0 then
+        local lo, width, stride = p.offset + (columns.first - 1) // each, columns.width // each, row // each
+        return { arena = arena, lo = lo, hi = lo + n - stride + width, columns = true, stride = stride, n = width }
+    end
     if p.slots == 1 and not of_parts then return { arena = arena, lo = p.offset, hi = p.offset + n } end
     return { arena = arena, lo = p.offset, hi = p.offset + p.stride * (p.slots - 1) + n,
         each = not p.carry and t.scope or nil, stride = p.stride, n = n, loop = loop, walk = walk }
@@ -44,7 +49,8 @@ local function meets(memory, r)
     if arena.plain:meets(r.lo, r.hi) then return true end
     for _, other in ipairs(arena.slotted) do
         if r.lo < other.hi and other.lo < r.hi
-            and not (r.each and (between_slots(other, r) or other_iteration(other, r))) then
+            and not (r.each and (between_slots(other, r) or other_iteration(other, r))
+                or r.columns and other.columns and between_slots(other, r)) then
             return true
         end
     end
@@ -54,7 +60,7 @@ end
 local function add(memory, r)
     local arena = memory[r.arena] or { plain = ranges.new(), slotted = {} }
     memory[r.arena] = arena
-    if r.each then table.insert(arena.slotted, r) else arena.plain:add(r.lo, r.hi) end
+    if r.each or r.columns then table.insert(arena.slotted, r) else arena.plain:add(r.lo, r.hi) end
 end
 
 -- The places that a node reads and writes, and why it must wait for what was done since the last barrier; nil: it need
@@ -67,7 +73,7 @@ local function touched(node, since)
     end
     for i, out in ipairs(graph.writes(node)) do
         local t = out.tensor
-        writes[i] = place_of(t, since.loop, since.walk)
+        writes[i] = place_of(t, since.loop, since.walk, out.columns)
         wait = wait or (meets(since.written, writes[i]) or meets(since.read, writes[i]))
             and ("the memory of %s was in use since the last barrier"):format(t.name)
     end

@@ -20,9 +20,9 @@ local function writers_of(g)
         graph.walk({ outer }, function(node)
             for _, out in ipairs(graph.writes(node)) do
                 local t = out.tensor
-                if t.kind == "gradient" then
-                    local w = by_param[t.param] or { first = position }
-                    by_param[t.param], w.last = w, position
+                for _, param in ipairs(t.kind == "gradient" and graph.members(t.param) or {}) do
+                    local w = by_param[param] or { first = position }
+                    by_param[param], w.last = w, position
                 end
             end
         end)
@@ -137,6 +137,7 @@ function windows.run(g, config)
             block.ring and "the layers of a loop take turns in two windows"
             or "from the first write of its gradients until the next bucket is complete")
     end
+    for _, joint in ipairs(g.joints) do joint.window = joint.members[1].window end
     return true
 end
 

@@ -298,6 +298,7 @@ for (int i = 0; i < n; i++) {
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2, TILE = 16 };
+    enum { ROW = $(shape.row) };
     for (ga_tiles t = ga_tiles_begin(w, (T + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < T ? from + TILE : T;
         real cosine[TILE][HALF], sine[TILE][HALF];
@@ -310,7 +311,7 @@ static void $fn($params) {
         }
         for (int i = 0; i < B * (to - from) * HEADS; i++) {
             const int p = i / HEADS % (to - from);
-            const size_t at = (((size_t)(i / HEADS / (to - from)) * T + from + p) * HEADS + i % HEADS) * D;
+            const size_t at = ((size_t)(i / HEADS / (to - from)) * T + from + p) * ROW + i % HEADS * D;
             for (int c = 0; c < HALF; c++) {
                 const real low = $(load.low) * cosine[p][c] - $(load.high) * sine[p][c];
                 const real high = $(load.high) * cosine[p][c] + $(load.low) * sine[p][c];
@@ -318,5 +319,14 @@ static void $fn($params) {
                 $(store.high)
             }
         }
+//% if store.rest then
+        for (int i = 0; i < B * (to - from); i++) { /* what stands behind the heads is copied */
+            const size_t row = ((size_t)(i / (to - from)) * T + from + i % (to - from)) * ROW;
+            for (size_t at = row + HEADS * D; at < row + ROW; at++) {
+                const real value = $(load.rest);
+                $(store.rest)
+            }
+        }
+//% end
     }
 }

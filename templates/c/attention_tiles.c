@@ -41,8 +41,7 @@ static inline __attribute__((always_inline)) void tile_load(real *to, const int 
                                                             int n, const int d) {
     const int whole = d / VEC_LANES * VEC_LANES;
     for (int i = 0; i < n; i++, to += wide, from += stride) {
-#pragma GCC unroll 8
-        for (int c = 0; c < whole; c += VEC_LANES) vec_store(to + c, vec_load(from + c, VEC_LANES), VEC_LANES);
+        UNROLL for (int c = 0; c < whole; c += VEC_LANES) vec_store(to + c, vec_load(from + c, VEC_LANES), VEC_LANES);
         if (whole < d) vec_store(to + whole, vec_load(from + whole, d - whole), VEC_LANES);
         for (int c = (d + VEC_LANES - 1) / VEC_LANES * VEC_LANES; c < wide; c++) to[c] = 0;
     }

@@ -12,45 +12,45 @@
  * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups)
  * $source */
 static void $fn($params) {
-    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), PARTS = $(parts.count) };
     enum { PLANE = $(shape.height) * $(shape.width), HIGH = $(s.rows), ACROSS = $(s.columns), RESULTS = HIGH * ACROSS };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), WIDE = $(tile.wide), TERMS = $(tile.terms) };
     enum { MOST = $(tile.places), SPACE = $(tile.space), OUTS = (OUT + WIDE - 1) / WIDE, SIDE = 32 };
     static const conv_planes planes = {.height = $(shape.height), .width = $(shape.width), .image = GROUPS * IN * PLANE,
         .read_h = $(step.read_h), .read_w = $(step.read_w), .tap_h = $(step.tap_h), .tap_w = $(step.tap_w)};
-    enum { PARTS = $(parts.count) };
     static const conv_part parts[PARTS] = {
         $(parts.rows)
     };
     static const conv_cut cut = {$(tile.cut)};
-    _Alignas(64) real copy[$(tile.copy)], panel[TERMS * COLUMNS], sums[WIDE * MOST], turned[COLUMNS * SIDE];
-    int at[MOST + ROWS], to[MOST];
+    _Alignas(64) real copy[$(tile.copy)], $(tile.panel)sums[WIDE * MOST], turned[COLUMNS * SIDE];
+    int at[MOST + ROWS], to[MOST + ROWS];
     conv_reach reach[MOST];
     conv_step steps[TERMS];
     for (ga_tiles t = ga_tiles_begin(w, $(tile.blocks) * GROUPS * OUTS); ga_tile_next(&t);) {
         const int number = (int)(t.index / OUTS / GROUPS), g = (int)(t.index / OUTS % GROUPS);
         const int i0 = (int)(t.index % OUTS) * WIDE, i1 = i0 + WIDE < OUT ? i0 + WIDE : OUT;
-        const conv_area area = conv_area_of(&cut, parts, number, HIGH, ACROSS, $(step.place_h), $(step.place_w));
-        conv_block block;
+        const conv_area area = conv_area_of(&cut, parts, number, B, HIGH, ACROSS, $(step.place_h), $(step.place_w));
 //% if parts.empty then
         memset(sums, 0, sizeof sums);
 //% end
         for (const conv_part *part = parts; part < parts + PARTS; part++) {
             const int taps = part->h.taps * part->w.taps, most = conv_channels(IN, TERMS, taps);
-            block = conv_block_of(&cut, part, parts, &planes, B, number);
+            const conv_block block = conv_block_of(&cut, part, parts, &planes, B, number);
             const conv_layout results = {part->h.place * area.wide + part->w.place, $(step.place_h) * area.wide,
                                          $(step.place_w), area.high * area.wide};
             const int places = conv_places(at, to, reach, &block, part, &planes, &results);
-            for (int p = places; p % ROWS > 0; p++) at[p] = at[0];
-            conv_join(reach, places, ROWS);
+            conv_join(at, to, reach, places, ROWS, MOST - 1);
             const $type *image = $x + ((size_t)block.image * GROUPS + g) * IN * PLANE;
-            const $type *a = weight + part->weight + ((size_t)g * OUT + i0) * IN * taps;
+            const $type *a = weight + part->weight + (size_t)g * OUT * IN * taps;
             for (int k = 0; k < IN && places * taps > 0; k += most) {
                 const int depth = k + most < IN ? most : IN - k;
                 conv_copy(copy, SPACE, image + (size_t)k * PLANE, &block, &planes, depth, k == 0);
                 for (int i = i0; i < i1; i += COLUMNS) {
-                    conv_turn(panel, COLUMNS, a + ((size_t)(i - i0) * IN + k) * taps, (size_t)IN * taps,
-                              i + COLUMNS < i1 ? COLUMNS : i1 - i, depth * taps);
+//% if tile.turned then
+                    const real *panel = a + ((size_t)i * IN + (size_t)k * COLUMNS) * taps;
+//% else
+                    conv_turn(panel, COLUMNS, a + ((size_t)i * IN + k) * taps, IN * taps, OUT - i, depth * taps);
+//% end
                     conv_sums s = {.b = panel, .steps = steps, .x_round = SPACE, .b_round = taps * COLUMNS,
                                    .rounds = taps > 1 ? depth : 1, .more = k > 0};
                     for (int p = 0; p < places; p += ROWS) {
@@ -59,7 +59,7 @@ static void $fn($params) {
                             s.count = conv_find_steps(steps, inside, &block, part, depth / s.rounds, SPACE, COLUMNS);
                         for (int r = 0; r < ROWS; r++) {
                             s.x[r] = copy + at[p + r];
-                            s.c[r] = sums + (i - i0) * MOST + (p + r < places ? to[p + r] : MOST - 1) * COLUMNS;
+                            s.c[r] = sums + (i - i0) * MOST + to[p + r] * COLUMNS;
                         }
                         conv_sums_$(tile.rows)x$(tile.columns)(&s);
                     }
@@ -67,8 +67,8 @@ static void $fn($params) {
             }
         }
         const int run = area.wide == ACROSS ? area.high * area.wide : area.wide, lines = area.high * area.wide / run;
-        for (int q = 0; q < block.images * lines; q++) {
-            const size_t first = ((size_t)(block.image + q / lines) * GROUPS + g) * OUT * RESULTS
+        for (int q = 0; q < area.images * lines; q++) {
+            const size_t first = ((size_t)(area.image + q / lines) * GROUPS + g) * OUT * RESULTS
                 + (size_t)(area.top + q % lines) * ACROSS + area.left;
             for (int j = i0; j < i1; j += COLUMNS)
                 for (int p = 0; p < run; p += SIDE) {
@@ -202,6 +202,37 @@ static void $fn($params) {
     }
 }
 
+//@ conv2d_turned_panels(fn, params, source, shape, step, parts, columns)
+/* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w))
+ * as (part, group, in / $columns, (out, tap), $columns in): for each part of the places of an input, the taps that
+ * reach it, in the order of products
+ * $source */
+static void $fn($params) {
+    enum { IN = $(shape.channels), OUT = $(shape.out), GROUPS = $(shape.groups), PARTS = $(parts.count) };
+    enum { WIDTH = $(shape.window_w), TAPS = $(shape.window_h) * WIDTH, TAP_H = $(step.tap_h), TAP_W = $(step.tap_w) };
+    static const conv_part parts[PARTS] = {
+        $(parts.rows)
+    };
+    enum { COLUMNS = $columns, SIDE = 64, DOWN = IN / COLUMNS, ACROSS = (OUT + SIDE - 1) / SIDE };
+    _Alignas(64) real turned[TAPS * COLUMNS];
+    for (ga_tiles t = ga_tiles_begin(w, GROUPS * DOWN * ACROSS); ga_tile_next(&t);) {
+        const int g = (int)t.index / ACROSS / DOWN, c = (int)t.index / ACROSS % DOWN * COLUMNS;
+        const int o0 = (int)t.index % ACROSS * SIDE, o1 = o0 + SIDE < OUT ? o0 + SIDE : OUT;
+        for (int o = o0; o < o1; o++) {
+            turn_rows(turned, COLUMNS, weight + (((size_t)g * OUT + o) * IN + c) * TAPS, TAPS, COLUMNS, TAPS);
+            for (const conv_part *part = parts; part < parts + PARTS; part++) {
+                const size_t row = ((size_t)g * IN + c) * OUT + (size_t)o * COLUMNS;
+                real *to = y + part->weight + row * part->h.taps * part->w.taps;
+                for (int h = 0; h < part->h.taps; h++) {
+                    const real *from = turned + ((part->h.tap + h * TAP_H) * WIDTH + part->w.tap) * COLUMNS;
+                    for (int v = 0; v < part->w.taps; v++, to += COLUMNS)
+                        memcpy(to, from + v * TAP_W * COLUMNS, COLUMNS * sizeof *to);
+                }
+            }
+        }
+    }
+}
+
 //@ conv2d_dw(fn, params, source, shape, step, part, tile, partials, type)
 /* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)):
@@ -231,31 +262,38 @@ static void $fn($params) {
         real *c = y + (((size_t)run * GROUPS + g) * K + (size_t)k0 * TAPS) * OUT;
         for (int k = 0; first >= end && k < tall * TAPS; k++)
             for (int j = j0; j < j1; j++) c[(size_t)k * OUT + j] = 0;
-        for (int number = first; number < end; number++) {
-            const conv_block block = conv_block_of(&cut, &part, &part, &planes, B, number);
-            const conv_layout results = {block.h.first * $(shape.columns) + block.w.first, $(shape.columns), 1,
-                                         GROUPS * OUT * PLACES};
-            const int places = conv_places(at, from, reach, &block, &part, &planes, &results);
-            conv_find_lists(lists, counts, LISTS, MOST, at, reach, places, part.w.taps, COLUMNS);
+        conv_block block = {0};
+        for (int number = first, places = 0; number < end; number++) {
+            const conv_block before = block;
+            block = conv_block_of(&cut, &part, &part, &planes, B, number);
+            const bool other = conv_differ(&block, &before);
+            if (other) {
+                const conv_layout results = {block.h.first * $(shape.columns) + block.w.first, $(shape.columns), 1,
+                                             GROUPS * OUT * PLACES};
+                places = conv_places(at, from, reach, &block, &part, &planes, &results);
+                conv_find_lists(lists, counts, LISTS, MOST, at, reach, places, part.w.taps, COLUMNS);
+            }
             const $type *image = x + (((size_t)block.image * GROUPS + g) * IN + k0) * PLANE;
-            conv_copy(copy, SPACE, image, &block, &planes, tall, true);
+            conv_copy(copy, SPACE, image, &block, &planes, tall, other);
             const $type *d = dy + (((size_t)block.image * GROUPS + g) * OUT + j0) * PLACES;
             for (int j = 0; j < j1 - j0; j += COLUMNS)
                 conv_turn_places(panel + j * places, COLUMNS, d + (size_t)j * PLACES, PLACES,
                                  j0 + j + COLUMNS < j1 ? COLUMNS : j1 - j0 - j, from, places);
             for (int j = j0; j < j1; j += COLUMNS) {
                 conv_sums s = {.b = panel + (j - j0) * places, .rounds = 1, .more = number > first};
-                int tap = 0, channel = 0, from_tap = 0;
+                int group = 0, tap = 0, channel = 0, from_tap = 0; /* all taps of some channels, then others */
                 for (int k = 0; k < tall * TAPS; k += ROWS) {
                     const int rows = k + ROWS < tall * TAPS ? ROWS : tall * TAPS - k;
-                    const int list = channel + rows <= tall && tap < LISTS ? tap : LISTS - 1;
+                    const int behind = group + ROWS < tall ? group + ROWS : tall;
+                    const int list = channel + rows <= behind && tap < LISTS ? tap : LISTS - 1;
                     s.steps = lists + list * MOST;
                     s.count = counts[list];
                     for (int r = 0; r < ROWS; r++) {
                         s.x[r] = r < rows ? copy + channel * SPACE + from_tap : copy;
                         s.c[r] = r < rows ? c + ((size_t)channel * TAPS + tap) * OUT + j : rest + r * COLUMNS;
-                        if (++channel < tall) continue;
-                        channel = 0, tap++;
+                        if (++channel < behind) continue;
+                        if (++tap == TAPS) group = behind, tap = 0;
+                        channel = group;
                         from_tap = tap / part.w.taps * block.h.tap * block.w.length + tap % part.w.taps * block.w.tap;
                     }
                     $(tile.strips)

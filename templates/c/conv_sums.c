@@ -23,11 +23,9 @@ static inline __attribute__((always_inline)) void conv_sums_add(const conv_sums 
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
     const real *x[$rows], *b = s->b;
     vec sum[$rows][$vectors];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
+    UNROLL for (int r = 0; r < rows; r++) {
         x[r] = s->x[r];
-#pragma GCC unroll 4
-        for (int v = 0; v < wide; v++)
+        UNROLL for (int v = 0; v < wide; v++)
             sum[r][v] = s->more ? vec_load(s->c[r] + v * VEC_LANES, v < wide - 1 ? VEC_LANES : last) : (vec){0};
     }
     const conv_step *end = s->steps + s->count;
@@ -36,19 +34,15 @@ static inline __attribute__((always_inline)) void conv_sums_add(const conv_sums 
         for (const conv_step *step = s->steps; step < end; step++) {
             const ptrdiff_t at = from + step->x;
             const real *row = b + step->b;
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
+            UNROLL for (int r = 0; r < rows; r++) {
                 const vec factor = vec_all(x[r][at]);
-#pragma GCC unroll 4
-                for (int v = 0; v < wide; v++)
+                UNROLL for (int v = 0; v < wide; v++)
                     sum[r][v] = vec_fma(factor, vec_load(row + v * VEC_LANES, VEC_LANES), sum[r][v]);
             }
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < wide; v++)
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < wide; v++)
             vec_store(s->c[r] + v * VEC_LANES, sum[r][v], v < wide - 1 ? VEC_LANES : last);
     }
 }

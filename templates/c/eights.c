@@ -3,29 +3,32 @@
 //@ turn_eights()
 typedef real eight __attribute__((vector_size(8 * sizeof(real)), may_alias));
 
-/* Exchanges rows and columns of 8 x 8 elements: neighbours, then pairs, then halves of rows change places. */
-static inline __attribute__((always_inline)) void turn_eights(eight x[8]) {
-    eight y[8];
-#pragma GCC unroll 4
-    for (int i = 0; i < 8; i += 2) {
+/* Exchanges rows and columns of 4 x 4 elements, in both halves of rows: neighbours, then pairs change places. */
+static inline __attribute__((always_inline)) void turn_fours(eight x[4]) {
+    eight y[4];
+    UNROLL for (int i = 0; i < 4; i += 2) {
         const eight a = x[i], b = x[i + 1];
         y[i] = (eight){a[0], b[0], a[1], b[1], a[4], b[4], a[5], b[5]};
         y[i + 1] = (eight){a[2], b[2], a[3], b[3], a[6], b[6], a[7], b[7]};
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        const eight a = y[i % 2 + i / 2 * 4], b = y[i % 2 + i / 2 * 4 + 2];
+    UNROLL for (int i = 0; i < 2; i++) {
+        const eight a = y[i], b = y[i + 2];
         x[2 * i] = (eight){a[0], a[1], b[0], b[1], a[4], a[5], b[4], b[5]};
         x[2 * i + 1] = (eight){a[2], a[3], b[2], b[3], a[6], a[7], b[6], b[7]};
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
+}
+
+/* Exchanges rows and columns of 8 x 8 elements: inside of halves, then halves of rows change places. */
+static inline __attribute__((always_inline)) void turn_eights(eight x[8]) {
+    eight y[8];
+    turn_fours(x);
+    turn_fours(x + 4);
+    UNROLL for (int i = 0; i < 4; i++) {
         const eight a = x[i], b = x[i + 4];
         y[i] = (eight){a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]};
         y[i + 4] = (eight){a[4], a[5], a[6], a[7], b[4], b[5], b[6], b[7]};
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) x[i] = y[i];
+    UNROLL for (int i = 0; i < 8; i++) x[i] = y[i];
 }
 
 //@ turned_eights()
@@ -33,8 +36,7 @@ static inline __attribute__((always_inline)) void turn_eights(eight x[8]) {
 static inline __attribute__((always_inline)) void turned_eights(eight x[8], const real *from, size_t stride, int n,
                                                                 int k, int depth) {
     const int terms = depth - k < 8 ? depth - k : 8;
-#pragma GCC unroll 8
-    for (int r = 0; r < 8; r++) {
+    UNROLL for (int r = 0; r < 8; r++) {
         x[r] = (eight){0};
         if (r < n) memcpy(&x[r], from + r * stride + k, terms == 8 ? sizeof x[r] : (size_t)terms * sizeof *from);
     }
@@ -53,11 +55,21 @@ static inline void turn_rows(real *to, size_t to_row, const real *from, size_t f
 static inline __attribute__((always_inline)) void turn_part(real *to, size_t to_row, const real *from, size_t from_row,
                                                             const int rows, const int columns) {
     eight x[8] = {{0}};
-#pragma GCC unroll 8
-    for (int i = 0; i < rows; i++) memcpy(&x[i], from + i * from_row, (size_t)columns * sizeof *from);
+    UNROLL for (int i = 0; i < rows; i++) memcpy(&x[i], from + i * from_row, (size_t)columns * sizeof *from);
     turn_eights(x);
-#pragma GCC unroll 8
-    for (int j = 0; j < columns; j++) memcpy(to + j * to_row, &x[j], (size_t)rows * sizeof *to);
+    UNROLL for (int j = 0; j < columns; j++) memcpy(to + j * to_row, &x[j], (size_t)rows * sizeof *to);
+}
+
+/* The same for 8 rows of 4: the second half of a register has the last 4 rows. */
+static inline __attribute__((always_inline)) void turn_narrow(real *to, size_t to_row, const real *from,
+                                                              size_t from_row) {
+    eight x[4];
+    UNROLL for (int i = 0; i < 4; i++) {
+        memcpy(&x[i], from + i * from_row, 4 * sizeof *from);
+        memcpy((real *)&x[i] + 4, from + (i + 4) * from_row, 4 * sizeof *from);
+    }
+    turn_fours(x);
+    UNROLL for (int j = 0; j < 4; j++) memcpy(to + j * to_row, &x[j], sizeof x[j]);
 }
 
 /* to(j, i) = from(i, j) for so many rows and columns of `from`. */
@@ -68,7 +80,7 @@ static inline void turn_rows(real *to, size_t to_row, const real *from, size_t f
             real *part = to + j * to_row + i;
             const real *some = from + i * from_row + j;
             if (i + 8 <= tall && j + 8 <= wide) turn_part(part, to_row, some, from_row, 8, 8);
-            else if (i + 8 <= tall) turn_part(part, to_row, some, from_row, 8, 4);
+            else if (i + 8 <= tall) turn_narrow(part, to_row, some, from_row);
             else if (j + 8 <= wide) turn_part(part, to_row, some, from_row, 4, 8);
             else turn_part(part, to_row, some, from_row, 4, 4);
         }

@@ -7,8 +7,10 @@ static void $fn($params) {
     enum { IDS = $ids, C = $C, TILE = 1 + 4096 / C };
     for (ga_tiles t = ga_tiles_begin(w, (IDS + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < IDS ? from + TILE : IDS;
-        for (int i = from; i < to; i++)
+        for (int i = from; i < to; i++) {
+            const real *row = weight + (size_t)ids[i] * C;
             for (int c = 0; c < C; c++) y[(size_t)i * C + c] = $value;
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 //@ widen_row(half)
 /* n elements of 16 bits as numbers to compute with. */
-static inline void widen_row(real *to, const $half *from, int n) {
+static inline void widen_row(real *restrict to, const $half *restrict from, int n) {
     for (int c = 0; c < n; c++) to[c] = $(half)_widen(from[c]);
 }
 
@@ -14,6 +14,6 @@ static inline void widen_rows(real *to, size_t to_row, const $half *from, size_t
 
 //@ narrow_row(half)
 /* n numbers rounded to 16 bits. */
-static inline void narrow_row($half *to, const real *from, int n) {
+static inline void narrow_row($half *restrict to, const real *restrict from, int n) {
     for (int c = 0; c < n; c++) to[c] = $(half)_narrow(from[c]);
 }

@@ -5,6 +5,23 @@
 // units of the last place (ulp); where denormals are flushed, as in a team's threads, they count as 0. f64, sin, cos
 // and pow use the C library; 1 / sqrt(x) is two correctly rounded operations.
 
+//@ unroll()
+/* UNROLL for (...): all passes are written out, so that arrays that they index stay in registers. With a number clang
+ * would write out part of a function's loop before a call says how many passes there are. */
+#if defined __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+//@ independent()
+/* INDEPENDENT for (...): no pass reads or writes elements that another one writes, so passes may run side by side. */
+#if defined __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 //@ vectors(bytes, fma)
 /* The elements that one instruction works on: VEC_LANES neighbours. vec_at is the same at any address. */
 enum { VEC_LANES = $bytes / sizeof(real) };

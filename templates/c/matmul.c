@@ -26,27 +26,21 @@ static inline __attribute__((always_inline)) void strip_multiply(const strip *s,
     const int wide = (columns + VEC_LANES - 1) / VEC_LANES, last = columns - (wide - 1) * VEC_LANES;
     const real *a = s->a, *b = s->b;
     vec sum[STRIP_ROWS][STRIP_VECTORS];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < wide; v++) {
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < wide; v++) {
             const int n = v < wide - 1 ? VEC_LANES : last;
             sum[r][v] = s->start ? vec_load(s->start + r * s->start_row + v * VEC_LANES, n) : (vec){0};
         }
     }
     for (int k = 0; k < s->depth; k++, a += s->a_column, b += s->b_row) {
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
+        UNROLL for (int r = 0; r < rows; r++) {
             const vec x = vec_all(a[r * s->a_row]);
-#pragma GCC unroll 4
-            for (int v = 0; v < wide; v++)
+            UNROLL for (int v = 0; v < wide; v++)
                 sum[r][v] = vec_fma(x, vec_load(b + v * VEC_LANES, VEC_LANES), sum[r][v]);
         }
     }
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < wide; v++)
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < wide; v++)
             vec_store(s->c + r * s->c_row + v * VEC_LANES, sum[r][v], v < wide - 1 ? VEC_LANES : last);
     }
 }
@@ -104,8 +98,7 @@ static inline __attribute__((always_inline)) void pack_columns(real *panel, int 
         for (int k = 0; k < depth; k += 8) {
             eight x[8];
             turned_eights(x, b, stride, columns - j, k, depth);
-#pragma GCC unroll 8
-            for (int r = 0; r < 8; r++)
+            UNROLL for (int r = 0; r < 8; r++)
                 if (k + r < depth) memcpy(panel + (k + r) * width + j, &x[r], sizeof x[r]);
         }
 }
@@ -194,8 +187,7 @@ static void $fn($params) {
 //% if behind then
                 if (k + DEPTH < K) continue;
                 for (int i = i0; i < i1; i++) {
-#pragma GCC ivdep
-                    for (int x = j; x < $(tile.last); x++) {
+                    INDEPENDENT for (int x = j; x < $(tile.last); x++) {
                         const size_t at = (size_t)i * N + x;
                         const real value = c[at];
                         $behind
@@ -323,8 +315,7 @@ static void $fn($params) {
 //% end
                     if (k + DEPTH < K) continue;
                     for (int r = 0; r < at_most(i1 - i, 32); r++) {
-#pragma GCC ivdep
-                        for (int n = 0; n < at_most(columns - x, 32); n++) {
+                        INDEPENDENT for (int n = 0; n < at_most(columns - x, 32); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;
                             const real value = block_sums[32 * r + n];
                             $store

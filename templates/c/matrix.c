@@ -146,8 +146,7 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
                                 int depth) {
     for (int i = 0; i < 32; i += 8, sums += 8 * sums_row, a += 8 * a_row) {
         __m512 sum[8][2] = {{{0}}};
-#pragma GCC unroll 8
-        for (int r = 0; r < 8; r++) {
+        UNROLL for (int r = 0; r < 8; r++) {
             if (more) memcpy(&sum[r][0], sums + r * sums_row, sizeof(__m512));
             if (more) memcpy(&sum[r][1], sums + r * sums_row + 16, sizeof(__m512));
         }
@@ -155,8 +154,7 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
             __m512bh left, right;
             memcpy(&left, b + 32 * k, sizeof left);
             memcpy(&right, b + 32 * k + 32, sizeof right);
-#pragma GCC unroll 8
-            for (int r = 0; r < 8; r++) {
+            UNROLL for (int r = 0; r < 8; r++) {
                 uint32_t pair;
                 memcpy(&pair, a + r * a_row + k, sizeof pair);
                 const __m512bh x = (__m512bh)(pair - (bf16_pairs){0});
@@ -164,8 +162,7 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
                 sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
             }
         }
-#pragma GCC unroll 8
-        for (int r = 0; r < 8; r++) {
+        UNROLL for (int r = 0; r < 8; r++) {
             memcpy(sums + r * sums_row, &sum[r][0], sizeof(__m512));
             memcpy(sums + r * sums_row + 16, &sum[r][1], sizeof(__m512));
         }
@@ -252,11 +249,9 @@ static inline void pairs_across(bf16_pairs x[SLICES], const float *row, size_t s
 /* Exchanges rows and columns of 16 x 16 elements: each step exchanges one bit of their numbers. */
 static inline __attribute__((always_inline)) void turn_vectors(vec_bits x[16]) {
     const vec_bits lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#pragma GCC unroll 4
-    for (int bit = 8; bit > 0; bit /= 2) {
+    UNROLL for (int bit = 8; bit > 0; bit /= 2) {
         const vec_bits set = (lane & bit) / bit, upper = lane + set * (16 - bit), lower = upper + bit;
-#pragma GCC unroll 16
-        for (int i = 0; i < 16; i++) {
+        UNROLL for (int i = 0; i < 16; i++) {
             if (i & bit) continue;
             const vec_bits a = x[i], b = x[i + bit];
             x[i] = (vec_bits)_mm512_permutex2var_epi32((__m512i)a, (__m512i)upper, (__m512i)b);

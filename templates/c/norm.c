@@ -113,8 +113,7 @@ static void $fn($params) {
                     for (int j = 0; j < n; j++) sum[j] += $dy * (($x - middle[r]) * factor[r]);
             else
                 for (int j = 0; j < n; j++) {
-#pragma GCC unroll 4
-                    for (int r = 0; r < RUN; r++) sum[j] += $dy * (($x - middle[r]) * factor[r]);
+                    UNROLL for (int r = 0; r < RUN; r++) sum[j] += $dy * (($x - middle[r]) * factor[r]);
                 }
         }
         for (int j = 0; j < n; j++) y[j0 + j] = sum[j];

@@ -16,13 +16,16 @@ static inline void conv_copy_row(real *to, const $type *from, int thin, int n) {
 //% else
     int k = 0;
     for (; thin == 1 && k + VEC_LANES <= n; k += VEC_LANES) *(vec_at *)(to + k) = *(const vec_at *)(from + k);
+    for (; thin == 1 && k + 4 <= n; k += 4) memcpy(to + k, from + k, 4 * sizeof *to);
+    for (; thin == 2 && n >= 16 && k < n; k++) to[k] = from[2 * k]; /* on vectors, which a short row does not pay */
     for (; k < n; k++) to[k] = from[k * thin];
 //% end
 }
 
-/* Copies rows of `row` elements as columns: to(j, i) = from(i, j); zeros in columns from `rows` on up to `wide`. */
+/* Copies at most `wide` rows of `row` elements as columns: to(j, i) = from(i, j); zeros in columns from `rows` on. */
 static __attribute__((noinline)) void conv_turn(real *to, int wide, const $type *from, size_t row, int rows,
                                                 int columns) {
+    if (rows > wide) rows = wide;
     if (rows < wide) memset(to, 0, (size_t)columns * wide * sizeof *to);
 //% if half then
     enum { MOST = 64 };

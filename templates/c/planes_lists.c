@@ -1,6 +1,11 @@
 // planes_lists: the places as terms of a weight's gradient, for sums on vectors.
 
 //@ planes_lists(half, type)
+/* Whether blocks of a part have other places than each other, apart from the images that they are in. */
+static bool conv_differ(const conv_block *a, const conv_block *b) {
+    return a->images != b->images || a->h.first != b->h.first || a->w.first != b->w.first;
+}
+
 /* For each tap the places that read inside the plane, as steps of sums (conv_sums) over the copy and rows of `columns`
  * elements; the last list has all places, and is the only one if `count` is 1. */
 static __attribute__((noinline)) void conv_find_lists(conv_step *lists, int *counts, int count, int most, const int *at,

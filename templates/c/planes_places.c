@@ -21,7 +21,8 @@ typedef struct conv_layout {
 } conv_layout;
 
 /* The places of a block, and their number: where tap 0 reads in the copy, where the result lies, and the taps that read
- * inside the plane. They are in the order of images, or where images are inner, of places and then of images. */
+ * inside the plane. They are in the order of images; where images are inner, of places and then of images, and every
+ * second row runs backwards, so that neighbours have many taps in common. */
 static __attribute__((noinline)) int conv_places(int *at, int *to, conv_reach *reach, const conv_block *block,
                                                  const conv_part *part, const conv_planes *planes,
                                                  const conv_layout *results) {
@@ -33,7 +34,8 @@ static __attribute__((noinline)) int conv_places(int *at, int *to, conv_reach *r
             const conv_range down = conv_taps(&part->h, h.first + i, planes->read_h, planes->tap_h, planes->height);
             const int row = n * block->next_image + (h.at + i * h.read) * block->next_row;
             const int line = results->first + n * results->image + i * results->down;
-            for (int j = 0; j < w.places; j++) {
+            for (int k = 0; k < w.places; k++) {
+                const int j = inner && i % 2 > 0 ? w.places - 1 - k : k;
                 const conv_range across = conv_taps(&part->w, w.first + j, planes->read_w, planes->tap_w,
                                                     planes->width);
                 for (int m = 0; m < (inner ? block->images : 1); m++, p++) {

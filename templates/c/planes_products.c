@@ -5,8 +5,11 @@ static conv_range conv_hull(conv_range a, conv_range b) {
     return (conv_range){a.first < b.first ? a.first : b.first, a.end > b.end ? a.end : b.end};
 }
 
-/* In the place of the taps of single places, those of so many together. */
-static __attribute__((noinline)) void conv_join(conv_reach *reach, int places, int together) {
+/* In the place of the taps of single places, those of so many together. The last ones are filled up: they read what the
+ * first one reads, and their result goes to place `unused`. */
+static __attribute__((noinline)) void conv_join(int *at, int *to, conv_reach *reach, int places, int together,
+                                                int unused) {
+    for (int p = places; p % together > 0; p++) at[p] = at[0], to[p] = unused;
     for (int p = 0; p < places; p += together) {
         conv_reach all = reach[p];
         for (int r = 1; r < together && p + r < places; r++) {
@@ -17,19 +20,20 @@ static __attribute__((noinline)) void conv_join(conv_reach *reach, int places, i
     }
 }
 
-/* The results of a block: the first row and column, rows and columns. */
+/* The results of a block: its images, the first row and column, rows and columns. */
 typedef struct conv_area {
-    int top, left, high, wide;
+    int image, images, top, left, high, wide;
 } conv_area;
 
-/* Those of all parts, in planes of height x width; step_h, step_w: from place to place of a part. */
-static conv_area conv_area_of(const conv_cut *cut, const conv_part *all, int number, int height, int width, int step_h,
-                              int step_w) {
+/* Those of all parts, in so many planes of height x width; step_h, step_w: from place to place of a part. */
+static conv_area conv_area_of(const conv_cut *cut, const conv_part *all, int number, int images, int height, int width,
+                              int step_h, int step_w) {
     const int across = (all->w.places + cut->columns - 1) / cut->columns;
     const int down = (all->h.places + cut->rows - 1) / cut->rows;
     const int top = number / across % down * cut->rows * step_h, left = number % across * cut->columns * step_w;
-    const int high = cut->rows * step_h, wide = cut->columns * step_w;
-    return (conv_area){top, left, height - top < high ? height - top : high, width - left < wide ? width - left : wide};
+    const int high = cut->rows * step_h, wide = cut->columns * step_w, image = number / across / down * cut->images;
+    return (conv_area){image, images - image < cut->images ? images - image : cut->images, top, left,
+                       height - top < high ? height - top : high, width - left < wide ? width - left : wide};
 }
 
 /* Channels of a panel of at most `terms` terms: in equal shares. */

@@ -17,8 +17,7 @@ static void $fn($params) {
             for (int r = AHEAD; j + AHEAD + RUN <= N && r < AHEAD + RUN; r++)
                 fetch_row(row + r * INNER, sizeof *row * WIDTH);
             for (int k = 0; k < width; k++) {
-#pragma GCC unroll 4
-                for (int r = 0; r < RUN; r++) sum[k] += $next;
+                UNROLL for (int r = 0; r < RUN; r++) sum[k] += $next;
             }
         }
         for (; j < N; j++) {

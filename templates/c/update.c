@@ -81,7 +81,7 @@ static void $fn($params) {
     $once
     for (ga_tiles t = ga_tiles_begin(worker, (count + TILE - 1) / TILE); ga_tile_next(&t);) {
         const int64_t first = t.index * TILE, end = first + TILE < count ? first + TILE : count;
-        for (int64_t i = first; i < end; i++) {
+        INDEPENDENT for (int64_t i = first; i < end; i++) {
             $loads
             $statements
             $stores

@@ -199,16 +199,25 @@ ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), D = $(shape.d), HALF = D / 2 };
+    enum { ROW = $(shape.row) };
     for (ga_int64 s = ga_thread_first(); s < T * HALF; s += ga_thread_count()) {
         const int p = (int)(s / HALF), c = (int)(s % HALF);
         const double step = $(sign)pow($base, -2.0 * c / D);
         const real cosine = (real)cos(p * step), sine = (real)sin(p * step);
         for (int i = 0; i < B * HEADS; i++) {
-            const ga_int64 at = (((ga_int64)(i / HEADS) * T + p) * HEADS + i % HEADS) * D + c;
+            const ga_int64 at = ((ga_int64)(i / HEADS) * T + p) * ROW + i % HEADS * D + c;
             const real low = $(load.low) * cosine - $(load.high) * sine;
             const real high = $(load.high) * cosine + $(load.low) * sine;
             $(store.low)
             $(store.high)
         }
     }
+//% if store.rest then
+    enum { REST = ROW - HEADS * D }; /* what stands behind the heads is copied */
+    for (ga_int64 s = ga_thread_first(); s < (ga_int64)B * T * REST; s += ga_thread_count()) {
+        const ga_int64 at = s / REST * ROW + HEADS * D + s % REST;
+        const real value = $(load.rest);
+        $(store.rest)
+    }
+//% end
 }

@@ -101,7 +101,8 @@ op "attend_dx" {
 }
 
 op "rotary" {
-    doc = "pairs (x[i], x[i + d/2]) of each head turned by the angle t base^(-2i/d) at position t",
+    doc = "pairs (x[i], x[i + d/2]) of each head turned by the angle t base^(-2i/d) at position t; what stands behind "
+        .. "the heads in a row is copied",
     ins = { "x (B, T, W)" }, outs = { "y (B, T, W)" },
     grad = function(b, n, dy)
         local a = n.attrs

@@ -137,7 +137,7 @@ op "conv2d_dw" {
         local a = n.attrs
         size.G, size.L = a.groups, size.O // a.groups
         size.K = size.C // a.groups * a.window[1] * a.window[2]
-        local across = a.groups * ceil(size.L, 16)
+        local across = a.groups * ceil(size.L, 16) * math.max(1, size.K // 1024)
         size.N = math.max(1, math.min(ceil(PARTIAL_TILES, across), ceil(size.B * size.P * size.Q, 256)))
     end,
     internal = true, cost = cost, lower = "conv", helper = PLANES, gather = forward,

@@ -79,6 +79,29 @@ op "slice_dx" {
     internal = true, lower = "shape", cost = moved,
 }
 
+op "part" {
+    doc = "the columns first .. last of the result of a joint product, whose other columns are other parts",
+    ins = { "x (*)" }, outs = { "y (S)" },
+    letters = function(n, size)
+        local shape = n.ins.x.shape
+        size.S = with_axis(shape, #shape, n.attrs.last - n.attrs.first + 1)
+    end,
+    view = function(n) return view.new(n.size.S, view.strides(n.ins.x.shape), n.attrs.first - 1) end,
+    grad = function(b, n, dy)
+        return { x = b:value("part_dx", { x = dy.y }, ordered.copy(n.attrs, { shape = n.ins.x.shape })) }
+    end,
+    internal = true, cost = moved, lower = "pointwise",
+}
+
+op "part_dx" {
+    doc = "dx = dy in the columns first .. last, which are all that it writes",
+    ins = { "x (*)" }, outs = { "y (S)" },
+    letters = function(n, size) size.S = n.attrs.shape end,
+    view = function(n) return view.broadcast(n.ins.x.shape, n.ins.x.shape) end,
+    columns = function(n) return { first = n.attrs.first, width = n.attrs.last - n.attrs.first + 1 } end,
+    internal = true, cost = moved, lower = "pointwise",
+}
+
 op "concat" {
     doc = "a, then b, along an axis",
     ins = { "a any (*)", "b any (*)" }, outs = { "y any (S)" },

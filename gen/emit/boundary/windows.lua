@@ -10,7 +10,7 @@ local windows = {}
 -- The function that finds the layers of a ring, in elements from the first window.
 local function finder(param)
     local ring = param.window.ring
-    local last, layers, distance = c_text.last(ring.region), ring.layers, param.gradient.place.distance
+    local last, layers, distance = c_text.last(ring.region), ring.layers, (param.joint or param).gradient.place.distance
     local head = ("static inline int64_t %s(int l) {"):format(ring.name)
     local says = ("/* Gradients of layer l of %s, from the beginning of the two windows that buckets take turns in. */")
         :format(ring.region.name)

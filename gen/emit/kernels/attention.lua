@@ -60,15 +60,20 @@ function arguments.attend_delta(_, node)
 end
 
 --- The arguments of a rotary; `low` and `high` spell the places of the two elements of a pair.
+---   shape.B, shape.T         sequences, positions of each
+---   shape.heads, shape.d     heads that are turned, elements of each
+---   shape.row                elements of a row
+---   load.rest, store.rest    element `at` of those behind the heads; nil, false: there are none
 ---   load.low, load.high      the elements as numbers
 ---   store.low, store.high    the statements that write them
 function attention.rotary(kernel, node, low, high)
     local a, s = node.attrs, node.size
     local function load(place) return text.block(c_text.load(node.ins.x, ("x[%s]"):format(place))) end
     local function store(place, value) return c_text.store(kernel, ("y[%s]"):format(place), value) end
-    return { shape = { B = s.B, T = s.T, heads = a.heads, d = a.d }, base = text.number(a.base, "f64"),
-        sign = text.block(a.back and "-" or ""), load = { low = load(low), high = load(high) },
-        store = { low = store(low, "low"), high = store(high, "high") } }
+    local rest = s.W > a.heads * a.d
+    return { shape = { B = s.B, T = s.T, heads = a.heads, d = a.d, row = s.W }, base = text.number(a.base, "f64"),
+        sign = text.block(a.back and "-" or ""), load = { low = load(low), high = load(high), rest = load "at" },
+        store = { low = store(low, "low"), high = store(high, "high"), rest = rest and store("at", "value") } }
 end
 
 return attention

@@ -63,6 +63,12 @@ function arguments.conv2d_turned(_, node)
         step = { tap_h = parts[1].h.tap_step, tap_w = parts[1].w.tap_step } }
 end
 
+--- The channels, taps and outputs (as in `shape`) of the product that reads the weights that a node turns.
+function conv.turned_shape(node)
+    local a = node.attrs
+    return { channels = a.out // a.groups, out = a.channels // a.groups, taps = most_taps(node.parts) }
+end
+
 function conv.weight_gradient(node, op)
     local g = op.gather(node)
     return { shape = shape_of(g), step = step_of(g), partials = node.size.N }

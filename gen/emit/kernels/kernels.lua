@@ -55,9 +55,35 @@ local function array_name(k) return "in" .. k end
 -- A value that is read once and takes at most this many operations is written inside the statement that reads it.
 local MOST_INSIDE = 6
 
+-- The view of what is written among all columns; nil: it is all of them.
+local function written_view(out)
+    if not out.columns then return nil end
+    return view.new(graph.written(out), view.strides(out.tensor.shape), out.columns.first - 1)
+end
+
+-- The width of the rows that a pointwise node goes along, where it reads or writes columns of wider rows; else nil.
+local function width_of(node)
+    local out = graph.writes(node)[1]
+    local shape, wider, own = graph.written(out), out.columns ~= nil, written_view(out)
+    local width = shape[#shape]
+    if own and not view.by_rows(own, width) then return nil end
+    for _, key in ipairs(node.signature.ins) do
+        local v = node.views[key]
+        if v and not view.by_rows(v, width) then return nil end
+        wider = wider or v ~= nil
+    end
+    return wider and width or nil
+end
+
+-- The index of an element that a view finds; along rows of `width` elements, of column j in row r.
+local function index_of(v, width, target)
+    if not width then return view.text(v, target.index) end
+    return ("(size_t)r * %d + %sj"):format(view.by_rows(v, width), v.offset > 0 and v.offset .. " + " or "")
+end
+
 -- Lines that load each element that is read, and `shown`: the element of each input, as the kernel's comment shows it.
--- index: the element in C; named: whether inputs have parameters of their names, or array names.
-local function loads_of(node, type_name, read, target)
+-- width: of the rows that the kernel goes along, or nil.
+local function loads_of(node, type_name, read, width, target)
     local lines, shown, number, count = {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
         local t, v = node.ins[key], node.views[key]
@@ -71,7 +97,7 @@ local function loads_of(node, type_name, read, target)
             local value = array
             if t.kind ~= "scalar" then
                 local cast = t.dtype == "i32" and type_name == "real" and "(real)" or ""
-                value = c_text.load(t, ("%s%s[%s]"):format(cast, array, v and view.text(v, target.index) or "i"))
+                value = c_text.load(t, ("%s%s[%s]"):format(cast, array, v and index_of(v, width, target) or "i"))
             end
             lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, key, value)
         end
@@ -107,11 +133,12 @@ local function broken(line) return statements.broken("", line, 100 - INDENT) end
 -- Arguments of a pointwise kernel: a load per input, the statements, and the store of the last one. i32 results are
 -- computed in i32, all others in the program's type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
-    local out = graph.result(node)
+    local written, width = graph.writes(node)[1], target.by_rows and width_of(node)
+    local out = written.tensor
     local type_name = out.dtype == "i32" and target.i32 or "real"
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
-    local loads, shown = loads_of(node, type_name, read, target)
+    local loads, shown = loads_of(node, type_name, read, width, target)
     local spelling = target.spelling(dtype, nil, node.at)
     if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
     local lines, value = statements.text(list, type_name, spelling)
@@ -120,9 +147,14 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
         value = "value"
     end
     for _, line in ipairs(lines) do loads[#loads + 1] = broken(line) end
-    return { n = graph.elements(out.shape), formula = formula_of(node, list, shown),
-        loads = text.block(table.concat(loads, "\n")),
-        store = text.block(broken(c_text.store(kernel, "out[i]", value).text)) }
+    local own = written_view(written)
+    local place = own and index_of(own, width, target) or "i"
+    local store = broken(c_text.store(kernel, ("out[%s]"):format(place), value).text)
+    if width and (store .. table.concat(loads)):find "%[i%]" then
+        table.insert(loads, 1, "const size_t i = (size_t)r * WIDTH + j;")
+    end
+    return { n = graph.elements(graph.written(written)), formula = formula_of(node, list, shown), width = width,
+        loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
 end
 
 -- The inputs of a node's kernel: { tensor, parameter, input name }; a pointwise kernel has each tensor once.
@@ -279,7 +311,7 @@ local function function_of(kernel, node, op, context)
     local family = node.statements and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
     local arguments = ops.arguments(kernel, node, op, context.real, target, node.statements and ARGUMENTS.map)
-    local block = node.statements and "map" or ops.block(kernel, node, op, target)
+    local block = node.statements and (arguments.width and "map_rows" or "map") or ops.block(kernel, node, op, target)
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
     local key = template_key(kernel, wanted, block, file, arguments, functions)

@@ -137,7 +137,7 @@ end
 
 --- model.h.
 function model_header.render(g, config, facts, context, updates, header)
-    local params, target, views = memory.params(g), context.target, memory.placed(g, "views")
+    local params, target, views = memory.with_joints(g, memory.params(g)), context.target, memory.placed(g, "views")
     local own, sums = context.target.header(g, config, facts, updates), gradients.header(g, context.target, params)
     local values = ordered.collect(params, function(p) return p.value end)
     local f64 = g.real == "f64"

@@ -25,6 +25,9 @@ function memory.params(g)
     return list
 end
 
+--- What has a field of its own in the struct of parameters: these, then the joint ones.
+function memory.with_joints(g, params) return table.move(g.joints, 1, #g.joints, #params + 1, ordered.copy(params)) end
+
 --- The values of one micro-step, or the copies of weights, that have a place of their own.
 function memory.placed(g, arena)
     return ordered.collect(g.tensors, function(t)
@@ -131,9 +134,10 @@ end
 --- memory.c.
 function memory.render(g, config, facts, context, header)
     local params, target = memory.params(g), context.target
-    local own, sums = context.target.model(config, facts), gradients.model(g, context.target, params)
+    local fields = memory.with_joints(g, params)
+    local own, sums = context.target.model(config, facts), gradients.model(g, context.target, fields)
     local device = own.device
-    local parameter_places = ordered.collect(params, function(p)
+    local parameter_places = ordered.collect(fields, function(p)
         return target.place(p.value, "flat", p.flat.offset)
     end)
     return sections.render(context.template("program/memory.c"), {
@@ -145,7 +149,7 @@ function memory.render(g, config, facts, context, header)
             places = lines(parameter_places) } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
-        g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, params),
+        g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields),
             { address = text.block(device and "ga_address " or "real *") }) },
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),

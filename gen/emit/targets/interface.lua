@@ -34,6 +34,8 @@ interface.fields = {
     field("i32", "string", "the type of whole numbers in kernels"),
     field("int64", "string", "the type of the numbers of updates and cycles"),
     field("index", "string", "the index of an element where a view divides it"),
+    field("by_rows", "boolean", "whether pointwise kernels go along rows where they read or write columns of wider "
+        .. "rows", true),
     field("spelling", "function", "(dtype, variable, at): how base/expr.lua prints expressions of this type"),
     field("call", "function", "(name, dtype): the name of a math function"),
     field("load", "function", "(tensor, place): an element as a number to compute with"),

@@ -5,7 +5,7 @@ local graph = require "graph.graph"
 
 local c = { folder = "c", extension = ".c", worker = "w", worker_parameter = "ga_worker *w",
     barrier = "ga_barrier(w);", nothing = "(void)m, (void)b;", no_views = "(void)m;",
-    i32 = "int32_t", index = "i",
+    i32 = "int32_t", index = "i", by_rows = true,
     views = "real *const v = (real *)m->memory[ARENA_VIEWS].base;",
     move_step = "w",
     iteration = "int64_t iteration",

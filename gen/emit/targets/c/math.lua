@@ -72,6 +72,8 @@ local function nothing() return {} end
 -- operands have slices, or only for others; turned: only where vectors have 16 floats, or only elsewhere; eights: only
 -- where vectors have at least 8 floats, or only elsewhere.
 local PIECES = {
+    { file = "math", block = "unroll", arguments = nothing, names = { "UNROLL" } },
+    { file = "math", block = "independent", arguments = nothing, names = { "INDEPENDENT" } },
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },

@@ -201,7 +201,7 @@ add("cross_entropy", add_half)
 add("hit", add_half)
 add("top_hit", add_half)
 
-set("embedding", { arguments = function(_, node) return shape.embedding(node, "weight[(size_t)ids[i] * C + c]") end })
+set("embedding", { arguments = function(_, node) return shape.embedding(node, "row[c]") end })
 set("embedding_dw", { arguments = function(kernel, node)
     local arguments = shape.embedding_dw(kernel, node, "place[c]")
     arguments.type = c_text.type_of(node.ins.dy)

@@ -25,8 +25,17 @@ local function parts_of(parts, tiles_of)
     return { count = #parts, rows = text.block(table.concat(rows, "\n")), empty = empty }
 end
 
+-- Outputs of a panel of turned weights for a product with this shape (emit/kernels/conv.lua), nil where they are rows.
+local function panel_of(kernel, shape, dtype)
+    local slices = dtype ~= "f64" and matrix_conv.slices(kernel, shape)
+    return not slices and not kernel.half and vector_conv.panel(kernel.profile, shape.out, bytes_of(dtype)) or nil
+end
+
 local function add_vectors(list, node, kernel, g, dtype)
-    list.tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
+    local tile = vector_conv.product(kernel.profile, list.shape, g, bytes_of(dtype))
+    tile.turned = node.op == "conv2d_dx" and panel_of(kernel, list.shape, dtype) ~= nil
+    tile.panel = text.block(tile.turned and "" or "panel[TERMS * COLUMNS], ")
+    list.tile = tile
     list.type = c_text.type_of(node.ins.weight)
     list.parts = parts_of(g.parts, function() return 0 end)
 end
@@ -84,13 +93,17 @@ end
 return function(list)
     ops.add(list, "conv2d", add_product)
     ops.add(list, "conv2d_dx", add_product)
-    ops.add(list, "conv2d_turned", function(arguments, node)
+    ops.add(list, "conv2d_turned", function(arguments, node, kernel, _, dtype)
+        kernel.panel = panel_of(kernel, conv.turned_shape(node), dtype)
+        arguments.parts, arguments.columns = parts_of(node.parts, function() return 0 end), kernel.panel
+        if kernel.panel then return end
         arguments.type = c_text.type_of(node.ins.weight)
-        arguments.parts = parts_of(node.parts, function() return 0 end)
         local first, window = node.parts[1], node.attrs.window     -- whole: all places have all taps
         arguments.whole = #node.parts == 1 and first.h.taps == window[1] and first.w.taps == window[2]
     end)
     list.conv2d_turned.helper = "planes"
+    list.conv2d_turned.blocks = { "conv2d_turned", "conv2d_turned_panels" }
+    list.conv2d_turned.block = function(kernel) return list.conv2d_turned.blocks[kernel.panel and 2 or 1] end
     list.conv2d_dw = { arguments = weight_gradient }
     set_blocks(list.conv2d, "conv2d", "planes_products")
     set_blocks(list.conv2d_dx, "conv2d", "planes_products")

@@ -37,6 +37,13 @@ local function sums_of(profile, out, lanes)
     return { rows = vectors == 4 and 6 or rows, columns = vectors * lanes }
 end
 
+--- Outputs of a panel of turned weights (conv2d_turned_panels), nil where weights stay rows: they are panels if all
+--- have the same outputs.
+function vector_conv.panel(profile, out, size)
+    local columns = sums_of(profile, out, profile.vector // size).columns
+    return out % columns == 0 and columns or nil
+end
+
 -- The parts of equal size that n is cut into, each at most `most`.
 local function even(n, most) return ceil(n, ceil(n, math.max(1, most))) end
 
@@ -97,10 +104,11 @@ local function channels_of(shape, part, terms)
     return taps == 0 and 0 or even(shape.channels, terms // taps)
 end
 
--- Terms of a panel for sums of so many columns. Where images are inner, the elements of a place take more of the cache.
+-- Terms of a panel for sums of so many columns. Where images are inner, each term reads a line of the copy of its own,
+-- which has to stay in the cache beside the panel.
 local function terms_of(profile, shape, columns, size, inner)
-    local panel = inner and profile.panel // 4 * 3 or profile.panel
-    return math.max(shape.taps, panel // (columns * size))
+    local terms = inner and profile.panel // 4 * 3 // ((columns + LINE) * size) or profile.panel // (columns * size)
+    return math.max(shape.taps, terms)
 end
 
 --- The sizes of a product over planes; g: op.gather's table, size: bytes of an element.
@@ -146,8 +154,9 @@ end
 ---   lists            one for each tap and one for all, or only that
 function vector_conv.gradient(profile, shape, g, partials, size)
     local part, sums = g.parts[1], sums_of(profile, shape.out, profile.vector // size)
-    local wide = wide_of(shape, sums)
-    local tall = even(shape.channels, TALL)
+    local wide, tall = wide_of(shape, sums), even(shape.channels, TALL)
+    local down = partials * g.groups * ceil(shape.channels, tall)
+    if down * ceil(shape.out, 2 * wide) >= 2 * TILES then wide = 2 * wide end   -- half as many copies
     local cut = cut_of(g, part, TERMS, tall)
     local runs = ceil(blocks_of(g, part, cut), partials) * partials
     if cut.rows == part.h.places and cut.columns == part.w.places then cut.images = ceil(g.B, math.min(g.B, runs)) end
