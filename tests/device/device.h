@@ -39,7 +39,7 @@ enum Error {  // numbers of cuda.h
 struct Switches {  // read from the environment when the library is loaded
     bool check, lazy;
     unsigned seed;  // 0: no shuffling
-    int arch, count;
+    int arch, count, driver;  // driver: the CUDA that it is for, 13000 = 13.0
     size_t memory;
     double timeout;
     std::string compiler;
@@ -113,6 +113,7 @@ struct Module {
 struct Function {
     const dev_kernel *kernel;
     Module *module;
+    bool loaded = false;  // it has been on the device: at its first launch, or with its module
     size_t dynamic_limit = 48 << 10;
 };
 constexpr size_t SHARED_LIMIT = 232448;

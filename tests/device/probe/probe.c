@@ -425,6 +425,12 @@ static int run_too_many_threads(probe *p, ga_err *e) {
     return wrong_kernel(p, K_add, 1, 512, ARGUMENTS(&p->c, &p->a, &p->b, &n), e);
 }
 
+static int run_ordinal(probe *p, ga_err *e) {
+    (void)e;
+    printf("device %d\n", ga_device_get_facts(p->device)->ordinal);
+    return GA_OK;
+}
+
 static int run_out_of_memory(probe *p, ga_err *e) {
     ga_address address;
     return ga_device_arena(p->device, (size_t)1 << 50, &address, e);
@@ -459,6 +465,7 @@ static const struct {
     {"divergent_barrier", run_divergent_barrier},
     {"left_lane", run_left_lane},
     {"too_many_threads", run_too_many_threads},
+    {"ordinal", run_ordinal},
     {"out_of_memory", run_out_of_memory},
 };
 
