@@ -150,6 +150,24 @@ static void parameters_gather(queue *q, model *m) {
     }
 }
 
+//@ connect(sharded)
+/* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at the first
+ * one of a kind and size, and could not in a capture. */
+static int connect_ranks(model *m, ga_err *e) {
+    queue q = queue_of(m, e);
+    GA_TRY(ga_device_fill(m->device, m->stream, m->device_w, 0, sizeof(real) * FLAT, e));
+    for (int i = 0; i < m->division.count; i++) {
+        const ga_bucket *b = &m->division.buckets[i];
+        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
+                                 .wire = REAL};
+        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, m->device_w + sizeof(real) * (size_t)b->offset, &sum, e));
+    }
+//% if sharded then
+    parameters_gather(&q, m);
+//% end
+    return q.code < 0 ? q.code : ga_nccl_sync(m->nccl, m->stream, e);
+}
+
 //@ small_sum(split)
 static void sum_small(queue *q, model *m, int from, int end, int largest) {
     const ga_address small = m->block + offsetof(step, small) + (size_t)from * sizeof(double);
@@ -373,7 +391,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
@@ -394,11 +412,16 @@ int $(name)_model_download(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) {
     queue q = queue_of(m, e);
+//% if parallel then
+    GA_TRY(connect_ranks(m, e));
+//% end
     $uploads
     GA_TRY($(name)_model_push_step(m, e));
-//% if parallel then
-    /* connects the ranks: in a capture that could not be done */
-    sum_small(&q, m, 0, SMALL, 0);
+//% if split then
+    sum_small(&q, m, 0, SMALL_NONFINITE, 0);
+    sum_small(&q, m, SMALL_NONFINITE, SMALL, LARGEST);
+//% elseif parallel then
+    sum_small(&q, m, 0, SMALL, LARGEST);
 //% end
     pack_views(&q, m);
     GA_TRY(q.code);

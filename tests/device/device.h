@@ -40,6 +40,7 @@ struct Switches {  // read from the environment when the library is loaded
     bool check, lazy;
     unsigned seed;  // 0: no shuffling
     int arch, count, driver;  // driver: the CUDA that it is for, 13000 = 13.0
+    int nccl, nccl_fails;     // its version; the collective at which it fails, 0: none
     size_t memory;
     double timeout;
     std::string compiler;
@@ -96,6 +97,7 @@ int submit(CUstream_st *stream, const std::string &what, std::function<void()> r
            Communicator *communicator = nullptr);
 void drain();
 bool capturing();
+extern bool hung;  // a kernel waits for a rank that is gone, until its communicator is aborted
 bool graph_holds(const Communicator *communicator);
 struct Communicator {  // as streams.cpp sees it: its collectives stay in order
     OperationPointer last;

@@ -354,7 +354,7 @@ ENTRY int cuStreamSynchronize(CUstream_st *s) {
     return stream_synchronize(s);
 }
 ENTRY int cuStreamQuery(CUstream_st *s) {
-    return stream_synchronize(s);
+    return stream_query(s);
 }
 ENTRY int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned flags) {
     return flags ? INVALID_VALUE : stream_wait(s, e);

@@ -84,4 +84,32 @@ add("a rank takes the device of its number on its host", function(t)
     t.match(result.err, "device 5: this process sees 2")
 end)
 
+-- Two ranks run a scenario of the probe.
+local function two_ranks(t, scenario, settings, status)
+    devices.needs_library(t)
+    local _, environment, build = devices.open(t)
+    local result = t.run { t.root .. "/tests/device/ranks", "2", build .. "/device/probe", scenario,
+        env = environment(settings) }
+    t.equal(result.status, status or 0, result.err)
+    return result
+end
+
+add("an NCCL without what a program needs is refused", function(t)
+    t.match(two_ranks(t, "nccl", { "GAGEN_DEVICE_NCCL=20908" }, 3).err, "NCCL 2%.9 is too old; install NCCL 2%.10")
+    t.match(two_ranks(t, "nccl", { "GAGEN_DEVICE_NCCL=2804" }, 3).err, "NCCL 2%.8 is too old; install NCCL 2%.10")
+    two_ranks(t, "nccl", { "GAGEN_DEVICE_NCCL=21003" })
+end)
+
+add("a collective that fails ends the wait for it", function(t)
+    for collective = 1, 4 do                        -- the later ones are in a graph
+        local result = two_ranks(t, "nccl", { "GAGEN_DEVICE_NCCL_FAILS=" .. collective }, 3)
+        t.match(result.err, "NCCL failed in a collective: remote process failed %(6%)")
+        assert(not result.err:find "device: nccl", result.err)
+    end
+end)
+
+add("ranks that connect inside a capture are noticed", function(t)
+    t.match(two_ranks(t, "nccl_unconnected", {}, 3).err, "first all%-reduce of 1000 elements connects the ranks")
+end)
+
 return tests

@@ -296,6 +296,7 @@ local function step_text(g, config, context, header)
         b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
         bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
+        ranks and { "connect", { sharded = g.sharded.state } },
         g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
@@ -305,7 +306,7 @@ local function step_text(g, config, context, header)
         { "evaluations", { name = name, chunked = chunked } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
-            downloads = transfers(g, false), parallel = ranks } },
+            downloads = transfers(g, false), parallel = ranks, split = ranks and clip.writes(config) } },
         { "load", { name = name } },
     })
 end
