@@ -316,33 +316,42 @@ static int cycle_graph(int r) {
     }
 }
 
-int $(name)_model_cycle(model *m, int r, ga_err *e) {
-    const int slot = m->slot, graph = cycle_graph(r);
-    GA_TRY(ga_cycle_begin(&m->count, r, e));
-    if (graph < 0) {
-        for (int k = 0; k < r; k++) GA_TRY($(name)_model_micro(m, k, e));
-        return commit(m, e);
-    }
-    m->transfer->stop = ga_stop_requests();
-    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
-    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
-    GA_TRY(run_graph(m, graph + slot, e));
-    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
-    m->slot = !slot;
-    const int next = ga_loader_ahead(m->loader);
-    m->ahead = next > 0 && cycle_graph(next) >= 0;
-    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
-    GA_TRY(finish(m, e));
-    for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
-    return commit(m, e);
-}
-
-/* The last micro-step of a cycle contains the boundary. */
-int $(name)_model_micro(model *m, int k, ga_err *e) {
+/* The graph of the next micro-step; that of a cycle's last one contains the boundary. */
+static int micro_graph(const model *m) {
     static const int MICRO[] = {
         $micro_graphs
     };
-    const int what = MICRO[ga_cycle_role(&m->count)];
+    return MICRO[ga_cycle_role(&m->count)];
+}
+
+/* Sends the next micro-step of a cycle that has no graph of its own; its batch is number k in a slot of the ring. */
+static int send_micro(model *m, int slot, int k, ga_err *e) {
+    GA_TRY(ga_device_copy(m->device, m->stream, place_of(m, SINGLE, 0), place_of(m, slot, k), BATCH_BYTES, e));
+    return run_graph(m, micro_graph(m), e);
+}
+
+int $(name)_model_cycle(model *m, int r, ga_err *e) {
+    const int slot = m->slot, graph = cycle_graph(r);
+    GA_TRY(ga_cycle_begin(&m->count, r, e));
+    m->transfer->stop = ga_stop_requests();
+    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
+    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
+    if (graph >= 0) GA_TRY(run_graph(m, graph + slot, e));
+    for (int k = 0; k < r; k++) {
+        if (graph < 0) GA_TRY(send_micro(m, slot, k, e));
+        GA_TRY(ga_cycle_micro_done(&m->count, e));
+    }
+    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
+    m->slot = !slot;
+    const int next = ga_loader_ahead(m->loader);
+    m->ahead = next > 0;
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
+    GA_TRY(finish(m, e));
+    return commit(m, e);
+}
+
+int $(name)_model_micro(model *m, int k, ga_err *e) {
+    const int what = micro_graph(m);
     m->ahead = false;
     m->transfer->stop = ga_stop_requests();
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),

@@ -169,6 +169,7 @@ function plan.facts(g, config, kernel_list)
         facts.division = division.balance(g, config.ranks)
     end
     facts.cycle = cycle_facts(config)
+    facts.graph = target.graph_facts and target.graph_facts(g)
     facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
@@ -206,6 +207,13 @@ local function network_lines(facts, line)
         line("  %d ranks: the fullest has %s of %s trained elements, %.2f times the mean", d.ranks, commas(d.most),
             commas(math.tointeger(d.mean * d.ranks)), d.most / d.mean)
     end
+end
+
+-- One sentence about the graphs of a cycle.
+local function graph_text(f)
+    if f.of == "cycle" then return ("a cycle is one graph of %s nodes"):format(commas(f.nodes)) end
+    return ("a cycle has %s nodes: each micro-step is a graph of at most %s, launched behind the one before"):format(
+        commas(f.nodes_per_cycle), commas(f.nodes))
 end
 
 local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }
@@ -252,6 +260,7 @@ function plan.text(facts, prediction, width)
     for _, entry in ipairs(cycle.later or {}) do
         line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
     end
+    if facts.graph then line("%-12s%s", "graph", graph_text(facts.graph)) end
     line("%-12sresults of a micro-step, FLOP of an update", "model")
     for _, row in ipairs(layers.lines(facts.layers, width)) do line("%s", row) end
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",

@@ -4,6 +4,7 @@ local cuda = require "emit.targets.cuda.cuda"
 local cuda_files = require "emit.targets.cuda.files"
 local cuda_ops = require "emit.targets.cuda.ops"
 local cuda_step = require "emit.targets.cuda.step"
+local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 
@@ -14,5 +15,6 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
+    graph_sizes = graphs.sizes, graph_facts = graphs.facts,
     ranks_library = "NCCL",
 })
