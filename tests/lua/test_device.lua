@@ -108,6 +108,39 @@ add("a collective that fails ends the wait for it", function(t)
     end
 end)
 
+-- tools/gpu-check with a GPU that is none: `make`, the tests and compute-sanitizer write down how they are called.
+local function gpu_check(t, failing)
+    local folder = t.temp()
+    local function script(name, text)
+        t.write(folder .. "/" .. name, "#!/bin/sh\n" .. text .. "\n")
+        t.shell(("chmod +x %s/%s"):format(folder, name))
+    end
+    script("bin/nvidia-smi", "echo 'GPU 0: none'")
+    script("bin/make", ":")
+    script("bin/compute-sanitizer", ('echo "$@" >> %s/sanitized'):format(folder))
+    script("tests/run", ('echo "$GAGEN_GPU_CHECK $1" >> %s/ran; case $1 in %s*) exit 1; esac'):format(folder, failing))
+    script("tests/worker0/programs/cuda_digits_cuda/train", ":")
+    local result = t.run { t.root .. "/tools/gpu-check", env = { "BUILD=" .. folder,
+        "PATH=" .. folder .. "/bin:" .. t.environment "PATH" } }
+    return result, host.read(folder .. "/ran"), host.read(folder .. "/sanitized")
+end
+
+add("gpu-check runs every file of tests that has one of a device", function(t)
+    local result, ran, sanitized = gpu_check(t, "none")
+    t.equal(result.status, 0, result.err)
+    for _, name in ipairs { "cuda", "cuda_ops", "precision", "cross_attention", "batchnorm", "scaler", "streams",
+        "sample", "resume_cuda" } do
+        t.contains(ran, ("1 test_%s: *\n"):format(name))
+    end
+    for _, tool in ipairs { "memcheck", "racecheck", "initcheck", "synccheck" } do
+        t.match(sanitized, "%-%-tool " .. tool .. " [^\n]+/cuda_digits_cuda/train")
+    end
+    result, ran = gpu_check(t, "test_cuda")
+    t.equal(result.status, 1)
+    t.contains(ran, "test_streams: *")              -- the others run all the same
+    t.contains(result.out, "gpu-check: failed: test_cuda test_cuda_ops\n")
+end)
+
 add("ranks that connect inside a capture are noticed", function(t)
     t.match(two_ranks(t, "nccl_unconnected", {}, 3).err, "first all%-reduce of 1000 elements connects the ranks")
 end)
