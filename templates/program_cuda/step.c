@@ -151,16 +151,17 @@ static void parameters_gather(queue *q, model *m) {
 }
 
 //@ connect(sharded)
-/* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at the first
- * one of a kind and size, and could not in a capture. */
+/* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
+ * the first one of a kind and size, and could not in a capture. */
 static int connect_ranks(model *m, ga_err *e) {
     queue q = queue_of(m, e);
     GA_TRY(ga_device_fill(m->device, m->stream, m->device_w, 0, sizeof(real) * FLAT, e));
     for (int i = 0; i < m->division.count; i++) {
         const ga_bucket *b = &m->division.buckets[i];
-        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i), .type = REAL,
-                                 .wire = REAL};
-        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, m->device_w + sizeof(real) * (size_t)b->offset, &sum, e));
+        const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
+        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
+                                 .type = REAL, .wire = REAL};
+        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &sum, e));
     }
 //% if sharded then
     parameters_gather(&q, m);
@@ -324,9 +325,11 @@ static int micro_graph(const model *m) {
     return MICRO[ga_cycle_role(&m->count)];
 }
 
-/* Sends the next micro-step of a cycle that has no graph of its own; its batch is number k in a slot of the ring. */
+/* Sends the next micro-step of a cycle that has no graph of its own; its batch is number k in a slot of
+ * the ring. */
 static int send_micro(model *m, int slot, int k, ga_err *e) {
-    GA_TRY(ga_device_copy(m->device, m->stream, place_of(m, SINGLE, 0), place_of(m, slot, k), BATCH_BYTES, e));
+    const ga_address sent = place_of(m, slot, k), read = place_of(m, SINGLE, 0);
+    GA_TRY(ga_device_copy(m->device, m->stream, read, sent, BATCH_BYTES, e));
     return run_graph(m, micro_graph(m), e);
 }
 
