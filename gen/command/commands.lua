@@ -118,17 +118,19 @@ commands.list = {
             .. "operations, one cycle of as few rows as all A divide is run instead, and the report says so." },
     { name = "plan", arguments = { "SPEC" }, options = with("--json", "--why"),
         doc = "every layer, byte, kernel and collective, before anything runs",
-        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations of "
-            .. "its times, and the parameters and forward FLOP of an update of all of them; on a terminal too narrow "
-            .. "for a table names lose their middles. --why adds a line for each decision: what is fused and "
-            .. "what is not, recomputed, read from a copy or from its home, in which bucket, whether logits are whole, "
-            .. "why a kernel waits. --json prints the facts as plan.json in the program's folder has them. There a "
-            .. "kernel has its name, its function fn, its role in the cycle, calls in an update, FLOP and bytes of a "
-            .. "call, predicted_us of one core, and kind: its op; \"pointwise\", or \"functions\" with exp and the "
-            .. "like; \"update\", or the name of another function of the boundary. busy, for the processor only, has "
-            .. "micro_us, the work of a micro-step in microseconds of one core, thread_us, the work that a thread "
-            .. "needs, and threads, as many as the work keeps busy. A run may have fewer: threads_why in its log says "
-            .. "the reason.",
+        details = "A row of the model's table is a layer, with the shape that a micro-step gives it, the iterations "
+            .. "of its times, and the parameters and forward FLOP of an update of all of them; on a terminal too "
+            .. "narrow for a table names lose their middles. --why adds a line for each decision: what is fused "
+            .. "and what is not, recomputed, read from a copy or from its home, in which bucket, whether logits "
+            .. "are whole, why a kernel waits. --json prints the facts as plan.json in the program's folder has "
+            .. "them. There a kernel has its name, its function fn, its role in the cycle, calls in an update, "
+            .. "FLOP and bytes of a call, predicted_us of one core or of the device, and kind: its op; "
+            .. "\"pointwise\", or \"functions\" with exp and the like; \"update\", or the name of another function "
+            .. "of the boundary. For a device, device says what it is like and call_us, what each call adds; graph "
+            .. "has the nodes of a cycle (nodes_per_cycle) and of the largest graph, which is of a cycle or of a "
+            .. "micro-step. busy, for the processor only, has micro_us, the work of a micro-step in microseconds "
+            .. "of one core, thread_us, the work that a thread needs, and threads, as many as the work keeps busy. "
+            .. "A run may have fewer: threads_why in its log says the reason.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",

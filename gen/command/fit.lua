@@ -15,7 +15,7 @@ local DEPTHS, LOGITS = { "none", "light", "blocks" }, { "whole", "chunked" }
 local AGAIN = { none = "all values kept", light = "light values computed again",
     blocks = "values inside blocks computed again" }
 
--- Microseconds that every kernel call costs for the barriers of its threads.
+-- Microseconds that every kernel call of the processor costs for the barriers of its threads.
 local CALL = 2
 
 -- The bytes that the budget limits, and the predicted microseconds and operations of an update.
@@ -25,7 +25,8 @@ local function measure(g, c)
     for _, arena in ipairs(facts.arenas) do
         if not targets.of(c).device or arena.memory == "device" then bytes = bytes + arena.bytes end
     end
-    for _, kernel in ipairs(facts.kernels) do time = time + kernel.calls * (kernel.predicted_us + CALL) end
+    local call = facts.device and facts.device.call_us or CALL
+    for _, kernel in ipairs(facts.kernels) do time = time + kernel.calls * (kernel.predicted_us + call) end
     return bytes, time, facts.totals.flops_per_cycle
 end
 

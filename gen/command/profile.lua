@@ -83,10 +83,10 @@ end
 
 --- The command: o.rest goes to train-probe. folder: that of the program, whose train-probe is made.
 function profile.run(folder, facts, o)
-    local prediction = calibration.times(facts, o.threads)
-    if not prediction then
+    if not facts.busy then
         diag.fail(folder, "gagen profile measures programs for the processor, expected another target", {})
     end
+    local prediction = calibration.times(facts, o.threads)
     local rows = profile.measure(folder, prediction.threads, #o.rest > 0 and o.rest or USUAL)
     io.write(profile.text(facts, prediction, rows, columns.of(1)))
     return 0

@@ -19,6 +19,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 enum {
     CUDA_SUCCESS = 0,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NOT_READY = 600,
     CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
@@ -62,6 +63,7 @@ enum {
     X(CUresult, cuStreamCreate, (CUstream *, unsigned)) \
     X(CUresult, cuStreamDestroy_v2, (CUstream)) \
     X(CUresult, cuStreamSynchronize, (CUstream)) \
+    X(CUresult, cuStreamQuery, (CUstream)) \
     X(CUresult, cuStreamWaitEvent, (CUstream, CUevent, unsigned)) \
     X(CUresult, cuEventCreate, (CUevent *, unsigned)) \
     X(CUresult, cuEventDestroy_v2, (CUevent)) \

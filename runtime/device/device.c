@@ -18,15 +18,26 @@ int ga_cuda_check(const ga_device *d, CUresult r, const char *what, ga_err *e) {
 
 #define CHECK(what, call) GA_TRY(ga_cuda_check(d, d->cuda.call, what, e))
 
+/* A library as the loader finds it, else from the folders that the toolkit has without being listed for the loader. */
+static void *open_library(const char *soname, char *reason, size_t bytes) {
+    const char *const folders[] = {"", getenv("CUDA_HOME"), "/usr/local/cuda"};
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !library; i++) {
+        char path[1024];
+        if (!folders[i]) continue;
+        if (snprintf(path, sizeof path, "%s%s%s", folders[i], *folders[i] ? "/lib64/" : "", soname) < (int)sizeof path)
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        const char *text = library ? NULL : dlerror();
+        if (text && !*reason) snprintf(reason, bytes, "%s", text);
+    }
+    return library;
+}
+
 int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
                     int count, void (**functions)(void), const char *advice, ga_err *e) {
     char reason[256] = "";
-    for (int i = 0; sonames[i]; i++) {
-        *library = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
-        if (*library) break;
-        const char *text = dlerror();
-        if (i == 0) snprintf(reason, sizeof reason, "%s", text ? text : "no reason given");
-    }
+    *library = NULL;
+    for (int i = 0; sonames[i] && !*library; i++) *library = open_library(sonames[i], reason, sizeof reason);
     if (!*library)
         return ga_fail(e, GA_ENVIRONMENT, "%s: not found (%s); %s", sonames[0], reason, advice);
     for (int i = 0; i < count; i++) {
@@ -57,17 +68,20 @@ static void keep(ga_handles *h, void *handle) {
     h->at[h->count++] = handle;
 }
 
-/* LOCAL_RANK, as torchrun and Slurm's launchers set it; 0 if it is not set. */
+/* The rank's number on its host, as its launcher says; 0 without a launcher. Slurm's comes last: mpirun in a batch
+ * script inherits the one of the script. */
 static int local_rank(int *out, ga_err *e) {
-    const char *text = getenv("LOCAL_RANK");
+    static const char *const names[] = {"LOCAL_RANK" /* torchrun */, "OMPI_COMM_WORLD_LOCAL_RANK" /* Open MPI */,
+                                        "MPI_LOCALRANKID" /* MPICH, Intel MPI */, "SLURM_LOCALID"};
+    const char *name = NULL, *text = NULL;
     char *end;
     *out = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !text; i++) text = getenv(name = names[i]);
     if (!text) return 0;
     errno = 0;
     long value = strtol(text, &end, 10);
     if (errno || end == text || *end || value < 0 || value > 1023)
-        return ga_fail(e, GA_INPUT, "LOCAL_RANK: found \"%s\", expected a number from 0 to 1023",
-                       text);
+        return ga_fail(e, GA_INPUT, "%s: found \"%s\", expected a number from 0 to 1023", name, text);
     *out = (int)value;
     return 0;
 }
@@ -114,6 +128,7 @@ static int open_device(ga_device *d, int ordinal, ga_err *e) {
     GA_TRY(ga_library_open(&d->cuda_library, sonames, symbols,
                            (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->cuda,
                            "install NVIDIA's driver, or generate with --target c", e));
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0); /* before 12.3 a capture cannot load what is used first inside it */
     CHECK("starting the driver", cuInit(0));
     GA_TRY(choose_ordinal(d, ordinal, e));
     CHECK("finding it", cuDeviceGet(&d->device, d->facts.ordinal));

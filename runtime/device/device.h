@@ -50,15 +50,16 @@ typedef struct {
     unsigned shared_bytes; /* dynamic shared memory, 48 KiB without ga_device_allow_shared */
 } ga_launch_shape;
 
-/* Opens the driver, device `ordinal` and its primary context. ordinal -1: LOCAL_RANK; 0 if that is not
- * set, or if the process sees a single device. */
+/* Opens the driver, device `ordinal` and its primary context. ordinal -1: the rank's number on its host, as the
+ * launcher says; 0 without a launcher, or if the process sees a single device. */
 int ga_device_open(ga_device **out, int ordinal, ga_err *e);
 void ga_device_close(ga_device *d); /* NULL is allowed */
 const ga_device_facts *ga_device_get_facts(const ga_device *d);
 const ga_device_counters *ga_device_get_counters(const ga_device *d);
 
 /* Compiles the source for this device or reads the module from the cache, loads it, and stores the
- * handle of names[i] in kernels[i]. GAGEN_KERNELS=DIR replaces the text by DIR/file. The cache folder is
+ * handle of names[i] in kernels[i]. A text with instructions that one architecture alone has, such as wgmma of
+ * sm_90a, is compiled for that one. GAGEN_KERNELS=DIR replaces the text by DIR/file. The cache folder is
  * GAGEN_KERNEL_CACHE (empty: no cache), else gagen in XDG_CACHE_HOME, else gagen in ~/.cache; a folder
  * of another user, or writable by others, is not used, and a failure of the cache is never an error. A
  * text that does not compile is GA_BUG, or GA_INPUT if it came from GAGEN_KERNELS, with the first lines

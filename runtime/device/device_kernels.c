@@ -24,15 +24,20 @@ typedef struct build {
     size_t image_bytes;
 } build;
 
+/* NVRTC of the driver's CUDA or of the one before: a driver loads no module of a newer CUDA. */
 static int open_nvrtc(ga_device *d, ga_err *e) {
     static const char *const sonames[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
     static const char *const symbols[] = {GA_NVRTC_FUNCTIONS(GA_SYMBOL_NAME)};
+    const int driver = d->facts.driver_version;
+    const bool is_12 = driver < 13000;
     int major = 0, minor = 0;
-    GA_TRY(ga_library_open(&d->nvrtc_library, sonames, symbols,
-                           (int)(sizeof symbols / sizeof *symbols), (void (**)(void)) & d->nvrtc,
-                           "install NVRTC 12 or 13 of the CUDA toolkit, or put its folder in "
-                           "LD_LIBRARY_PATH",
-                           e));
+    if (driver < 12000)
+        return ga_fail(e, GA_ENVIRONMENT, "device %d: its driver is for CUDA %d.%d; install one for CUDA 12 or newer",
+                       d->facts.ordinal, driver / 1000, driver % 1000 / 10);
+    const char *advice = is_12 ? "the driver is for CUDA 12: install NVRTC 12, or put its folder in LD_LIBRARY_PATH"
+                               : "install NVRTC 12 or 13 of the CUDA toolkit, or put its folder in LD_LIBRARY_PATH";
+    GA_TRY(ga_library_open(&d->nvrtc_library, sonames + is_12, symbols, (int)(sizeof symbols / sizeof *symbols),
+                           (void (**)(void)) & d->nvrtc, advice, e));
     if (d->nvrtc.nvrtcVersion(&major, &minor) != NVRTC_SUCCESS)
         return ga_fail(e, GA_ENVIRONMENT,
                        "libnvrtc: its version cannot be read; reinstall the toolkit");
@@ -80,7 +85,16 @@ static int get_text(build *b, const ga_kernel_source *s, ga_err *e) {
     return read_text(b, path, e);
 }
 
-/* The device's own architecture, or the greatest below it that this NVRTC knows, as PTX. */
+/* Whether the text has instructions of a single architecture, or asks for it. */
+static bool is_specific(const build *b) {
+    static const char *const words[] = {"__CUDA_ARCH_FEAT_SM", "wgmma.", "setmaxnreg.", "tcgen05."};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(b->text, words[i])) return true;
+    return false;
+}
+
+/* The device's own architecture, or the greatest below it that this NVRTC knows, as PTX. Only from sm_90 on has an
+ * architecture instructions of its own; PTX with them is for that one device. */
 static int choose_architecture(const ga_device *d, build *b, ga_err *e) {
     int supported[256], count = 0, best = 0, least = 0;
     if (d->nvrtc.nvrtcGetNumSupportedArchs(&count) != NVRTC_SUCCESS || count < 1 || count > 256 ||
@@ -100,8 +114,8 @@ static int choose_architecture(const ga_device *d, build *b, ga_err *e) {
             d->facts.ordinal, d->facts.name, d->facts.arch, d->facts.nvrtc_version / 1000,
             d->facts.nvrtc_version % 1000 / 10, least);
     b->ptx = best != d->facts.arch;
-    snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=%s_%d",
-             b->ptx ? "compute" : "sm", best);
+    snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=%s_%d%s",
+             b->ptx ? "compute" : "sm", best, !b->ptx && best >= 90 && is_specific(b) ? "a" : "");
     return 0;
 }
 

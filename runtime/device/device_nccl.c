@@ -5,7 +5,10 @@
 #include "device/nccl_abi.h"
 #include "ranks/pulse.h"
 
+#include <sched.h>
 #include <stdlib.h>
+
+enum { OLDEST = 21000 }; /* NCCL 2.10, the first with bf16 */
 
 typedef struct nccl_functions {
     GA_NCCL_FUNCTIONS(GA_POINTER)
@@ -29,9 +32,14 @@ static int check(const ga_nccl *c, ncclResult_t r, const char *what, ga_err *e) 
 static int open_library(ga_nccl *c, ga_err *e) {
     static const char *const sonames[] = {"libnccl.so.2", NULL};
     static const char *const symbols[] = {GA_NCCL_FUNCTIONS(GA_SYMBOL_NAME)};
-    return ga_library_open(&c->library, sonames, symbols, (int)(sizeof symbols / sizeof *symbols),
-                           (void (**)(void)) & c->nccl, "install NCCL 2, or train with one rank",
-                           e);
+    int version = 0;
+    GA_TRY(ga_library_open(&c->library, sonames, symbols, (int)(sizeof symbols / sizeof *symbols),
+                           (void (**)(void)) & c->nccl, "install NCCL 2.10 or newer, or train with one rank", e));
+    GA_TRY(check(c, c->nccl.ncclGetVersion(&version), "ncclGetVersion", e));
+    if (version >= OLDEST) return GA_OK;
+    const int major = version < 10000 ? 1000 : 10000; /* 2.8 is 2800, 2.9 is 20900 */
+    return ga_fail(e, GA_ENVIRONMENT, "NCCL %d.%d is too old; install NCCL 2.10 or newer, or train with one rank",
+                   version / major, version % major / 100);
 }
 
 /* Ranks agree after each step: one that fails must not leave the others waiting inside NCCL. */
@@ -48,6 +56,14 @@ static int open_group(ga_nccl *c, ga_err *e) {
     return ga_comm_agree(c->comm, code, e);
 }
 
+/* Ends the group without the other ranks: kernels that wait for them end too. */
+static void give_up(ga_nccl *c) {
+    if (!c->group) return;
+    ga_device_drop_graphs(c->device);
+    c->nccl.ncclCommAbort(c->group);
+    c->group = NULL;
+}
+
 int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e) {
     *out = NULL;
     ga_nccl *c = calloc(1, sizeof *c);
@@ -57,10 +73,12 @@ int ga_nccl_open(ga_nccl **out, ga_device *d, ga_comm *comm, ga_err *e) {
     c->rank = ga_comm_rank(comm);
     c->size = ga_comm_size(comm);
     const int code = c->size > 1 ? open_group(c, e) : GA_OK;
-    if (code < 0)
+    if (code < 0) {
+        give_up(c);
         ga_nccl_close(c);
-    else
+    } else {
         *out = c;
+    }
     return code;
 }
 
@@ -195,12 +213,28 @@ int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_e
     return GA_OK;
 }
 
-int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e) {
+static int check_group(const ga_nccl *c, ga_err *e) {
     ncclResult_t later = 0;
+    GA_TRY(check(c, c->nccl.ncclCommGetAsyncError(c->group, &later), "asking", e));
+    return check(c, later, "a collective", e);
+}
+
+/* Waits for the stream, and looks again and again whether a collective has failed: its kernel would never end. */
+static int wait_for_group(const ga_nccl *c, ga_cuda_stream s, ga_err *e) {
+    CUresult r;
+    while ((r = c->device->cuda.cuStreamQuery(s)) == CUDA_ERROR_NOT_READY) {
+        GA_TRY(check_group(c, e));
+        sched_yield(); /* as the driver's own wait does: a nap would come to each cycle */
+    }
+    GA_TRY(ga_cuda_check(c->device, r, "waiting for collectives", e));
+    return check_group(c, e);
+}
+
+int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e) {
+    if (!c->group) return ga_device_sync(c->device, s, e);
     ga_pulse_enter(ga_comm_pulse(c->comm), "collectives on the device");
-    int code = ga_device_sync(c->device, s, e);
+    const int code = wait_for_group(c, s, e);
+    if (code < 0) give_up(c);
     ga_pulse_leave(ga_comm_pulse(c->comm));
-    if (c->group && code == 0)
-        code = check(c, c->nccl.ncclCommGetAsyncError(c->group, &later), "asking", e);
-    return code < 0 ? code : check(c, later, "a collective", e);
+    return code;
 }

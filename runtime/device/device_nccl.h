@@ -1,6 +1,7 @@
 /* device_nccl.h: collectives on device memory, in stream order; a graph may capture them. NCCL is
  * opened for two or more ranks only; with one rank a sum is the value itself. The device's counters
- * count them. All ranks make the same calls in the same order. */
+ * count them. All ranks make the same calls in the same order. NCCL connects the ranks at the first
+ * collective of a kind and size, which must not be in a capture. */
 #ifndef GA_DEVICE_NCCL_H
 #define GA_DEVICE_NCCL_H
 #include "ranks/comm.h"
@@ -26,6 +27,7 @@ int ga_nccl_exchange(ga_nccl *c, ga_cuda_stream s, ga_address values, const ga_e
  * bytes. */
 int ga_nccl_small(ga_nccl *c, ga_cuda_stream s, ga_address values, size_t n, size_t largest, ga_err *e);
 
-/* As ga_device_sync, for a stream with collectives: the pulse sees that this rank waits for others. */
+/* As ga_device_sync, for a stream with collectives: the pulse sees that this rank waits for others, and if NCCL fails
+ * the wait ends with its error; no collective can be made from then on. */
 int ga_nccl_sync(ga_nccl *c, ga_cuda_stream s, ga_err *e);
 #endif

@@ -43,8 +43,9 @@ struct ga_device {
     ga_handles arenas, pinned, streams, events, graphs;
 };
 
-/* Opens the first of `sonames` (NULL-ended) that can be opened and fills `functions` by name. The
- * message names the missing library or function, and ends with `advice`. */
+/* Opens the first of `sonames` (NULL-ended) that can be opened, by the loader or from lib64 of CUDA_HOME and
+ * /usr/local/cuda, and fills `functions` by name. The message names the missing library or function, and ends
+ * with `advice`. */
 int ga_library_open(void **library, const char *const *sonames, const char *const *symbols,
                     int count, void (**functions)(void), const char *advice, ga_err *e);
 

@@ -150,6 +150,25 @@ static void parameters_gather(queue *q, model *m) {
     }
 }
 
+//@ connect(sharded)
+/* Makes each collective of a cycle once, on zeros where the parameters will be: NCCL connects the ranks at
+ * the first one of a kind and size, and could not in a capture. */
+static int connect_ranks(model *m, ga_err *e) {
+    queue q = queue_of(m, e);
+    GA_TRY(ga_device_fill(m->device, m->stream, m->device_w, 0, sizeof(real) * FLAT, e));
+    for (int i = 0; i < m->division.count; i++) {
+        const ga_bucket *b = &m->division.buckets[i];
+        const ga_address values = m->device_w + sizeof(real) * (size_t)b->offset;
+        const ga_exchange sum = {.kind = b->kind, .n = b->n, .cuts = ga_division_cuts(&m->division, i),
+                                 .type = REAL, .wire = REAL};
+        GA_TRY(ga_nccl_exchange(m->nccl, m->stream, values, &sum, e));
+    }
+//% if sharded then
+    parameters_gather(&q, m);
+//% end
+    return q.code < 0 ? q.code : ga_nccl_sync(m->nccl, m->stream, e);
+}
+
 //@ small_sum(split)
 static void sum_small(queue *q, model *m, int from, int end, int largest) {
     const ga_address small = m->block + offsetof(step, small) + (size_t)from * sizeof(double);
@@ -298,33 +317,44 @@ static int cycle_graph(int r) {
     }
 }
 
-int $(name)_model_cycle(model *m, int r, ga_err *e) {
-    const int slot = m->slot, graph = cycle_graph(r);
-    GA_TRY(ga_cycle_begin(&m->count, r, e));
-    if (graph < 0) {
-        for (int k = 0; k < r; k++) GA_TRY($(name)_model_micro(m, k, e));
-        return commit(m, e);
-    }
-    m->transfer->stop = ga_stop_requests();
-    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
-    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
-    GA_TRY(run_graph(m, graph + slot, e));
-    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
-    m->slot = !slot;
-    const int next = ga_loader_ahead(m->loader);
-    m->ahead = next > 0 && cycle_graph(next) >= 0;
-    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
-    GA_TRY(finish(m, e));
-    for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
-    return commit(m, e);
-}
-
-/* The last micro-step of a cycle contains the boundary. */
-int $(name)_model_micro(model *m, int k, ga_err *e) {
+/* The graph of the next micro-step; that of a cycle's last one contains the boundary. */
+static int micro_graph(const model *m) {
     static const int MICRO[] = {
         $micro_graphs
     };
-    const int what = MICRO[ga_cycle_role(&m->count)];
+    return MICRO[ga_cycle_role(&m->count)];
+}
+
+/* Sends the next micro-step of a cycle that has no graph of its own; its batch is number k in a slot of
+ * the ring. */
+static int send_micro(model *m, int slot, int k, ga_err *e) {
+    const ga_address sent = place_of(m, slot, k), read = place_of(m, SINGLE, 0);
+    GA_TRY(ga_device_copy(m->device, m->stream, read, sent, BATCH_BYTES, e));
+    return run_graph(m, micro_graph(m), e);
+}
+
+int $(name)_model_cycle(model *m, int r, ga_err *e) {
+    const int slot = m->slot, graph = cycle_graph(r);
+    GA_TRY(ga_cycle_begin(&m->count, r, e));
+    m->transfer->stop = ga_stop_requests();
+    if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
+    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
+    if (graph >= 0) GA_TRY(run_graph(m, graph + slot, e));
+    for (int k = 0; k < r; k++) {
+        if (graph < 0) GA_TRY(send_micro(m, slot, k, e));
+        GA_TRY(ga_cycle_micro_done(&m->count, e));
+    }
+    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
+    m->slot = !slot;
+    const int next = ga_loader_ahead(m->loader);
+    m->ahead = next > 0;
+    if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
+    GA_TRY(finish(m, e));
+    return commit(m, e);
+}
+
+int $(name)_model_micro(model *m, int k, ga_err *e) {
+    const int what = micro_graph(m);
     m->ahead = false;
     m->transfer->stop = ga_stop_requests();
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
@@ -373,7 +403,7 @@ int $(name)_model_exchange(model *m, ga_err *e) {
     return q->code;
 }
 
-//@ memory(name, by_epoch, uploads, downloads, parallel)
+//@ memory(name, by_epoch, uploads, downloads, parallel, split)
 int $(name)_model_push_step(model *m, ga_err *e) {
     step *s = &m->step;
     memcpy(s->sums, m->sums, sizeof s->sums);
@@ -394,11 +424,16 @@ int $(name)_model_download(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) {
     queue q = queue_of(m, e);
+//% if parallel then
+    GA_TRY(connect_ranks(m, e));
+//% end
     $uploads
     GA_TRY($(name)_model_push_step(m, e));
-//% if parallel then
-    /* connects the ranks: in a capture that could not be done */
-    sum_small(&q, m, 0, SMALL, 0);
+//% if split then
+    sum_small(&q, m, 0, SMALL_NONFINITE, 0);
+    sum_small(&q, m, SMALL_NONFINITE, SMALL, LARGEST);
+//% elseif parallel then
+    sum_small(&q, m, 0, SMALL, LARGEST);
 //% end
     pack_views(&q, m);
     GA_TRY(q.code);

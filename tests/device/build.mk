@@ -23,6 +23,7 @@ $(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/k
 	$(Q)$(CXX) $(DEVICE_CXXFLAGS) -shared $(DEVICE_OBJECTS) -o $@ -ldl -lrt
 	$(Q)cp tests/device/shim.h tests/device/kernel_abi.h $(DEVICE_LIB)/
 	$(Q)for name in $(DEVICE_NAMES); do ln -sf libdevice.so $(DEVICE_LIB)/$$name; done
+	$(Q)cp $@ $(DEVICE_LIB)/libnvrtc.so.12 # a file of its own: its name says that it is the older one
 
 -include $(DEVICE_OBJECTS:.o=.d)
 

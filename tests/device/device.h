@@ -39,7 +39,8 @@ enum Error {  // numbers of cuda.h
 struct Switches {  // read from the environment when the library is loaded
     bool check, lazy;
     unsigned seed;  // 0: no shuffling
-    int arch, count;
+    int arch, count, driver;  // driver: the CUDA that it is for, 13000 = 13.0
+    int nccl, nccl_fails;     // its version; the collective at which it fails, 0: none
     size_t memory;
     double timeout;
     std::string compiler;
@@ -96,6 +97,7 @@ int submit(CUstream_st *stream, const std::string &what, std::function<void()> r
            Communicator *communicator = nullptr);
 void drain();
 bool capturing();
+extern bool hung;  // a kernel waits for a rank that is gone, until its communicator is aborted
 bool graph_holds(const Communicator *communicator);
 struct Communicator {  // as streams.cpp sees it: its collectives stay in order
     OperationPointer last;
@@ -113,6 +115,7 @@ struct Module {
 struct Function {
     const dev_kernel *kernel;
     Module *module;
+    bool loaded = false;  // it has been on the device: at its first launch, or with its module
     size_t dynamic_limit = 48 << 10;
 };
 constexpr size_t SHARED_LIMIT = 232448;

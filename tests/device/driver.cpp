@@ -54,7 +54,7 @@ const ErrorText *error_text(int code) {
     return nullptr;
 }
 
-bool initialised, context;
+bool initialised, context, eager;
 
 int range(uint64_t address, size_t bytes, const char *what) {
     if (contains(address, bytes)) return SUCCESS;
@@ -71,11 +71,13 @@ int pinned(const void *memory, size_t bytes, const char *what) {
 }  // namespace
 
 ENTRY int cuInit(unsigned flags) {
+    const char *loading = getenv("CUDA_MODULE_LOADING");
     initialised = flags == 0;
+    eager = loading && !strcmp(loading, "EAGER");
     return flags ? INVALID_VALUE : SUCCESS;
 }
 ENTRY int cuDriverGetVersion(int *out) {
-    *out = 13000;
+    *out = switches.driver;
     return SUCCESS;
 }
 ENTRY int cuGetErrorName(int code, const char **out) {
@@ -237,7 +239,7 @@ ENTRY int cuModuleLoadData(Module **out, const void *image) {
     auto *header = (const Image *)image;
     if (int refused = refuse_in_capture()) return refused;
     if (memcmp(header->magic, IMAGE_MAGIC, sizeof header->magic) != 0 ||
-        header->stamp != image_stamp() || !publish_own_symbols())
+        header->stamp != image_stamp() || header->cuda > switches.driver / 1000 || !publish_own_symbols())
         return INVALID_IMAGE;
     int file = memfd_create("kernels", 0);
     if (file < 0 || write(file, header + 1, header->bytes) != (ssize_t)header->bytes)
@@ -268,7 +270,7 @@ ENTRY int cuModuleUnload(Module *m) {
 ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name) {
     for (const dev_kernel *k : m->kernels)
         if (!strcmp(k->name, name)) {
-            *out = new Function{k, m};
+            *out = new Function{k, m, eager};
             m->functions.push_back(*out);
             return SUCCESS;
         }
@@ -277,6 +279,17 @@ ENTRY int cuModuleGetFunction(Function **out, Module *m, const char *name) {
 ENTRY int cuFuncSetAttribute(Function *f, unsigned attribute, int value) {
     if (attribute != 8 || value < 0 || (size_t)value > SHARED_LIMIT) return INVALID_VALUE;
     f->dynamic_limit = (size_t)value;
+    return SUCCESS;
+}
+
+// Drivers before 12.3 cannot load a kernel inside a capture.
+static int load(Function *f) {
+    if (!f->loaded && capturing() && switches.driver < 12030) {
+        report("argument", "kernel %s: loaded lazily inside a capture by a driver for CUDA %d.%d", f->kernel->name,
+               switches.driver / 1000, switches.driver % 1000 / 10);
+        return refuse_in_capture();
+    }
+    f->loaded = true;
     return SUCCESS;
 }
 
@@ -314,6 +327,7 @@ ENTRY int cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, uns
     unsigned grid[3] = {gx, gy, gz}, block[3] = {bx, by, bz};
     if (!f || extra || (f->kernel->argument_count && !arguments)) return INVALID_VALUE;
     if (int code = check_launch(f, grid, block, dynamic)) return code;
+    if (int code = load(f)) return code;
     auto a = std::make_shared<Arguments>();
     for (int i = 0; i < f->kernel->argument_count; i++)
         a->values.emplace_back((char *)arguments[i],
@@ -340,7 +354,7 @@ ENTRY int cuStreamSynchronize(CUstream_st *s) {
     return stream_synchronize(s);
 }
 ENTRY int cuStreamQuery(CUstream_st *s) {
-    return stream_synchronize(s);
+    return stream_query(s);
 }
 ENTRY int cuStreamWaitEvent(CUstream_st *s, CUevent_st *e, unsigned flags) {
     return flags ? INVALID_VALUE : stream_wait(s, e);

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <set>
+#include <tuple>
 
 #include "device.h"
 
@@ -18,6 +20,7 @@ using namespace device;
 
 enum {
     NCCL_SUCCESS = 0,
+    NCCL_CUDA = 1,
     NCCL_SYSTEM = 2,
     NCCL_INVALID_ARGUMENT = 4,
     NCCL_INVALID_USAGE = 5,
@@ -40,6 +43,8 @@ struct Shared {
 };
 struct ncclComm : Communicator {
     int ranks, rank, error;
+    std::set<std::tuple<int, unsigned, unsigned, int, size_t>> connected;  // kind, type, operation, root, elements
+    int made = 0;                                                          // collectives
     Shared *shared;
     size_t mapped;
     char *slot(int r) const {
@@ -138,6 +143,12 @@ bool agree(ncclComm &c, const Call &k) {
 }
 
 void exchange(ncclComm &c, const Call &k) {
+    if (hung) return;
+    if (++c.made == switches.nccl_fails) {
+        c.error = NCCL_REMOTE;
+        hung = true;
+        return;
+    }
     size_t bytes = element_bytes(k.type), step = SLOT / bytes, total = sent(k, c.ranks);
     bool gets = k.kind != Collective::reduce || k.root == c.rank;
     touch((uintptr_t)k.send, total * bytes, false);
@@ -165,6 +176,16 @@ void exchange(ncclComm &c, const Call &k) {
     }
 }
 
+// At its first collective of a kind and size a communicator may choose another algorithm, connect ranks for it and
+// allocate: a capture does not allow that.
+bool connects(ncclComm *c, const Call &k) {
+    const bool first = c->connected.insert({(int)k.kind, k.type, k.operation, k.root, k.n}).second;
+    if (first && capturing())
+        report("nccl", "rank %d: the first %s of %zu elements connects the ranks, inside a capture", c->rank,
+               collective_names[(int)k.kind], k.n);
+    return !first || !capturing();
+}
+
 int post(ncclComm *c, CUstream_st *stream, const Call &k) {
     size_t bytes = element_bytes(k.type);
     bool known = k.type == NCCL_INT64 || k.type == NCCL_FLOAT32 || k.type == NCCL_FLOAT64;
@@ -175,6 +196,7 @@ int post(ncclComm *c, CUstream_st *stream, const Call &k) {
                collective_names[(int)k.kind]);
         return NCCL_INVALID_ARGUMENT;
     }
+    if (!connects(c, k)) return NCCL_CUDA;
     int code = submit(
         stream, std::string("NCCL ") + collective_names[(int)k.kind], [=] { exchange(*c, k); }, c);
     return code ? NCCL_INVALID_USAGE : NCCL_SUCCESS;
@@ -183,11 +205,12 @@ int post(ncclComm *c, CUstream_st *stream, const Call &k) {
 }  // namespace
 
 ENTRY int ncclGetVersion(int *out) {
-    *out = 22809;
+    *out = switches.nccl;
     return NCCL_SUCCESS;
 }
 ENTRY const char *ncclGetErrorString(int code) {
     return code == NCCL_SUCCESS            ? "no error"
+           : code == NCCL_CUDA             ? "unhandled cuda error"
            : code == NCCL_INVALID_ARGUMENT ? "invalid argument"
            : code == NCCL_INVALID_USAGE    ? "invalid usage"
            : code == NCCL_REMOTE           ? "remote process failed"
@@ -231,7 +254,12 @@ ENTRY int ncclCommDestroy(ncclComm *c) {
     return NCCL_SUCCESS;
 }
 ENTRY int ncclCommAbort(ncclComm *c) {
+    if (graph_holds(c)) {
+        report("nccl", "ncclCommAbort while a graph holds the communicator: NCCL hangs here");
+        return NCCL_INVALID_USAGE;
+    }
     c->shared->dead = 1;
+    hung = false;
     return NCCL_SUCCESS;
 }
 ENTRY int ncclCommGetAsyncError(ncclComm *c, int *out) {

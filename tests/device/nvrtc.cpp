@@ -189,14 +189,32 @@ std::string full_text(const _nvrtcProgram &p) {
            "{ dev_register_shared(__start_dev_shared, __stop_dev_shared); }\n";
 }
 
+// The CUDA of the library, by the name that it was opened by.
+int cuda_version() {
+    const std::string path = own_path();
+    return path.substr(path.rfind('.')) == ".12" ? 12 : 13;
+}
+
+// The definitions that come with an architecture; false: there is none such. Code for one architecture alone, with an
+// a behind its number, is compiled for it, not kept as PTX for later ones.
+bool add_architecture(const std::string &name, std::vector<std::string> &words) {
+    const size_t from = name.rfind("sm_", 0) == 0 ? 3 : name.rfind("compute_", 0) == 0 ? 8 : std::string::npos;
+    if (from == std::string::npos) return false;
+    char *end;
+    const long number = strtol(name.c_str() + from, &end, 10);
+    if (*end == 0) return true;
+    words.push_back("-D__CUDA_ARCH_FEAT_SM" + std::to_string(number) + "_ALL");
+    return !strcmp(end, "a") && number >= 90 && from == 3;
+}
+
 // Accepts NVRTC's options, refuses those known to break results, and requires the architecture.
 int check_options(_nvrtcProgram &p, int count, const char *const *options,
                   std::vector<std::string> &words) {
     bool architecture = false;
     for (int i = 0; i < count; i++) {
         std::string o = options[i];
-        if (o.rfind("--gpu-architecture=", 0) == 0 || o.rfind("-arch=", 0) == 0)
-            architecture = true;
+        if (o.rfind("--gpu-architecture=", 0) == 0)
+            architecture = add_architecture(o.substr(o.find('=') + 1), words);
         else if (o.rfind("-D", 0) == 0)
             words.push_back(o);
         else if (o.rfind("--std=", 0) && o.rfind("--fmad=", 0) && o != "-lineinfo" &&
@@ -205,7 +223,7 @@ int check_options(_nvrtcProgram &p, int count, const char *const *options,
             return NVRTC_INVALID_OPTION;
         }
     }
-    if (!architecture) p.log = "no --gpu-architecture\n";
+    if (!architecture) p.log = "no --gpu-architecture, or one that is not known\n";
     return architecture ? NVRTC_SUCCESS : NVRTC_INVALID_OPTION;
 }
 
@@ -256,6 +274,7 @@ int compile(_nvrtcProgram &p, const std::vector<std::string> &definitions) {
     memcpy(header.magic, IMAGE_MAGIC, sizeof header.magic);
     header.stamp = image_stamp();
     header.bytes = library.size();
+    header.cuda = cuda_version();
     p.image.assign((const char *)&header, sizeof header);
     p.image += library;
     return NVRTC_SUCCESS;
@@ -286,7 +305,7 @@ uint64_t device::image_stamp() {
 }
 
 ENTRY int nvrtcVersion(int *major, int *minor) {
-    *major = 13;
+    *major = cuda_version();
     *minor = 0;
     return NVRTC_SUCCESS;
 }
@@ -297,13 +316,14 @@ ENTRY const char *nvrtcGetErrorString(int code) {
                                           : "NVRTC_ERROR_INTERNAL_ERROR";
 }
 ENTRY int nvrtcGetNumSupportedArchs(int *out) {
-    *out = 3;
+    *out = 4;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcGetSupportedArchs(int *out) {
     out[0] = 75;
     out[1] = 80;
     out[2] = 90;
+    out[3] = 100;
     return NVRTC_SUCCESS;
 }
 ENTRY int nvrtcCreateProgram(_nvrtcProgram **out, const char *text, const char *name, int headers,

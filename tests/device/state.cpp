@@ -29,6 +29,9 @@ Switches read_switches() {
     s.seed = (unsigned)number("GAGEN_DEVICE_SEED", 0);
     s.arch = (int)number("GAGEN_DEVICE_ARCH", 90);
     s.count = (int)number("GAGEN_DEVICE_COUNT", 8);
+    s.driver = (int)number("GAGEN_DEVICE_DRIVER", 13000);
+    s.nccl = (int)number("GAGEN_DEVICE_NCCL", 22809);
+    s.nccl_fails = (int)number("GAGEN_DEVICE_NCCL_FAILS", 0);
     s.memory = (size_t)number("GAGEN_DEVICE_MEMORY", 4.0 * (1 << 30));
     s.timeout = number("GAGEN_DEVICE_TIMEOUT", 20);
     s.compiler = compiler && *compiler ? compiler : "g++";

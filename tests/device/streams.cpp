@@ -135,6 +135,12 @@ int capture_node(CUstream_st *stream, const std::string &what, std::function<voi
 }  // namespace
 
 Operation *current_operation;
+bool hung;
+
+static int refuse_hung() {
+    if (hung) report("nccl", "the host waits for ever: a collective has failed");
+    return hung ? LAUNCH_FAILED : SUCCESS;
+}
 
 void join(Clock &into, const Clock &other) {
     if (into.size() < other.size()) into.resize(other.size(), 0);
@@ -210,11 +216,19 @@ int stream_destroy(CUstream_st *stream) {
 int stream_synchronize(CUstream_st *stream) {
     if (!is_stream(stream)) return INVALID_HANDLE;
     if (stream->capture) return refuse_in_capture();
+    if (int refused = refuse_hung()) return refused;
     return wait_on_host(stream->last, stream->clock);
+}
+
+int stream_query(CUstream_st *stream) {
+    if (hung) return NOT_READY;
+    const int code = stream_synchronize(stream);
+    return hung ? NOT_READY : code;
 }
 
 int synchronize() {
     if (int refused = refuse_in_capture()) return refused;
+    if (int refused = refuse_hung()) return refused;
     drain();
     for (CUstream_st *s : all().streams) join(all().host, s->clock);
     return failed() ? LAUNCH_FAILED : SUCCESS;

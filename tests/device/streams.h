@@ -42,6 +42,7 @@ namespace device {
 int stream_create(CUstream_st **out);
 int stream_destroy(CUstream_st *stream);
 int stream_synchronize(CUstream_st *stream);
+int stream_query(CUstream_st *stream);
 int stream_wait(CUstream_st *stream, CUevent_st *event);
 int event_record(CUevent_st *event, CUstream_st *stream);
 int event_synchronize(CUevent_st *event);

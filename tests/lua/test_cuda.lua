@@ -130,6 +130,7 @@ add("one graph launch per cycle; the plan's bytes are allocated", function(t)
     t.equal(use.graph_kernels, CYCLES * (4 * 13 + 5))
     local planned = { host = 0, pinned = 0, device = 0 }
     local plan = programs.plan(p)
+    t.equal(plan.graph.nodes, 4 * 13 + 5)
     for _, arena in ipairs(plan.arenas) do planned[arena.memory] = planned[arena.memory] + arena.bytes end
     t.equal(use.device_bytes, planned.device)
     t.equal(use.pinned_bytes, planned.pinned)
@@ -142,6 +143,41 @@ add("one graph launch per cycle; the plan's bytes are allocated", function(t)
     programs.identical(a, b, { "parameters", "gradients", "state" })
     events = programs.events(p, { "--cycles", CYCLES, "--no-graph", env = environment() })
     t.equal(events[#events - 1].graph_launches, 0)
+end)
+
+add("a shorter last cycle has no graph: that of its micro-steps, one behind the other", function(t)
+    same_as_c(t, "cuda_tail", [[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (5)
+accumulate { 4, tail = "flush" }
+model      { linear "fc1" { 6 }, tanh {}, linear "fc2" { 3 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { epochs = 2, seed = 7 }
+]] .. F64, 1e-12, { cycles = 9, orders = 2 })
+end)
+
+add("a cycle of too many nodes is launched as graphs of micro-steps", function(t)
+    local programs, environment = open(t)
+    local text = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (1)
+accumulate (1060)
+model      { linear "fc1" { 4 }, tanh {}, linear "fc2" { 4 }, tanh {}, linear "fc3" { 10 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 2, seed = 1 }
+]] .. F64
+    local p, oracle = programs.build("cuda_nodes", text .. CUDA), programs.build("cuda_nodes_c", text)
+    local expected = programs.dump(oracle, { "--cycles", 1 })
+    local folder = t.temp()
+    local events = programs.events(p, { "--cycles", 1, "--dump", folder, env = environment() })
+    programs.close(folder, expected, 1e-12)
+    local use, plan = events[#events - 1], programs.plan(p)
+    t.equal(use.graph_launches, 1060)
+    t.equal(use.graph_kernels, plan.graph.nodes_per_cycle)
+    t.equal(plan.graph.of, "micro-step")
+    t.match(programs.gagen { "plan", p.spec }.out, "graph  +a cycle has 20,146 nodes: each micro%-step is a graph of at")
 end)
 
 add("stopped at every micro-step, watched, and resumed", function(t)

@@ -111,6 +111,32 @@ local function classes(how)
     return (spec(how):gsub('linear "out" { 10 }', 'linear "out" { 1000 }'))
 end
 
+add("a device is judged by its own rates", function(t)
+    local json = t.load("tests/lua/json.lua")
+    local result = planned(t, spec { more = 'target "cuda"\nprecision "f64"\n' }, "fit_device")
+    t.equal(result.status, 0, result.err)
+    local plan, ms = json.read(result.out), 0
+    for _, kernel in ipairs(plan.kernels) do
+        t.near(kernel.predicted_us, 1e6 * math.max(kernel.flops / 34e12, kernel.bytes / 4.3e12), 1e-6)
+        ms = ms + kernel.calls * (kernel.predicted_us + 1.2) / 1e3
+    end
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local shown = programs.gagen { "plan", programs.folder() .. "/fit_device.lua" }.out
+    t.contains(shown, ("\ntime        %.3g ms of an update predicted: coarse rates of a device like an H200\n")
+        :format(ms))
+    -- light values computed again cost the processor and a device another part of their time
+    local function slower(target, device)
+        local bytes = 0
+        for _, arena in ipairs(json.read(planned(t, spec { more = target }, "fit_device").out).arenas) do
+            if not device or arena.memory == "device" then bytes = bytes + arena.bytes end
+        end
+        local budget = ('memory { budget = "%dB", recompute = "auto" }\n'):format(bytes - 1)
+        local said = planned(t, spec { more = budget .. target }, "fit_device").err
+        return (t.match(said, "light values computed again.*predicted ([%d.]+) %% slower"))
+    end
+    assert(slower('target "cuda"\n', true) ~= slower 'target "c"\n', "a device and the processor lose the same")
+end)
+
 add("logits are whole as long as they fit, then chunked", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local whole = bytes_of(t, classes {})

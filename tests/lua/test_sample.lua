@@ -70,8 +70,7 @@ add("a device generates the same text", function(t)
     local checkpoint = programs.train(p, { "--cycles", 150 }).checkpoint
     local device = programs.build("sample_cuda", spec('target "cuda"\n'))
     local text = programs.train(device, { "--resume", "latest", "--checkpoint", checkpoint, "--sample", 24,
-        "--temperature", 0, env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. t.root .. "/"
-        .. t.build .. "/device/lib", "GAGEN_KERNEL_CACHE=" .. t.temp() } }).out
+        "--temperature", 0, env = select(2, dofile("tests/lua/devices.lua").open(t))() }).out
     t.equal(text, written(programs, p, checkpoint, 24, "--temperature", 0))
 end)
 

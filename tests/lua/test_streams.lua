@@ -1,6 +1,8 @@
 -- Streamed rows (data { ..., stream = true }): a program trains on them as on the same rows in memory, bit for bit; it
 -- stops and resumes anywhere, accepts files of any length, and reports a faulty row after the complete cycles before
 -- it.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
 local function add(name, f)
     tests[#tests + 1] = { name, function(t) f(t, t.load("tests/lua/formats.lua")(t)) end }
@@ -157,17 +159,15 @@ add("two ranks: the same as from memory, also when stopped inside cycles", funct
     stop_at(t, formats.programs, p, 9, 6, 9, { ranks = 2 })
 end)
 
--- On the device library, which reports missing waits: compared with the C target, also when stopped.
+-- The device library reports missing waits. Compared with the C target, also when stopped.
 add("the CUDA target equals the C target, also when stopped around a tail", function(t, formats)
-    if t.environment("GAGEN_GPU_CHECK") then t.not_run("needs the device library") end
     files(t, formats)
     local programs = formats.programs
-    local build = t.root .. "/" .. t.build
+    local _, environment = devices.open(t)
     local text = spec(TEXT .. ", stream = true", '4, tail = "flush", drain = "consume"', sequence(11, 6), 4,
         'precision  "f64"\n')
     local p = programs.build("stream_device", text .. 'target "cuda"\n')
-    local device = { env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. build .. "/device/lib", "GAGEN_DEVICE_LAZY=1",
-        "GAGEN_DEVICE_SEED=4", "GAGEN_KERNEL_CACHE=" .. build .. "/tests/kernels-streams" } }
+    local device = { env = environment { "GAGEN_DEVICE_LAZY=1", "GAGEN_DEVICE_SEED=4" } }
     local start = t.temp() .. "/start.safetensors"
     local expected, known = run(t, programs, programs.build("stream_host", text), { "--cycles", 6, "--save-init", start })
     local found, said = run(t, programs, p, { "--cycles", 6, "--init", start, env = device.env })

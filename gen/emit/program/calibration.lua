@@ -14,6 +14,7 @@
 -- depends on the floor: a short kernel costs its call, values of a small one stay in a cache.
 local cache = require "base.cache"
 local diag = require "base.diag"
+local ordered = require "base.ordered"
 
 local calibration = {}
 
@@ -102,11 +103,16 @@ end
 
 --- The times of the kernels of a plan: { us = of a call of each, threads, source = in words where they come from }.
 --- Without `threads` it is the number that the program has on this machine: as the spec says, else as many as its work
---- keeps busy. Coarse rates of a profile are those of one core. nil for a target whose kernels are not the processor's.
+--- keeps busy. Coarse rates of a profile are those of one core. A target whose kernels are not the processor's has
+--- rates of its own, and no threads.
 function calibration.times(facts, threads)
-    if not facts.busy then return nil end
+    if facts.device then
+        local function time(kernel) return kernel.predicted_us + facts.device.call_us end
+        return { us = ordered.collect(facts.kernels, time), source = "coarse rates of " .. facts.device.like }
+    end
     if not threads then
-        threads = facts.threads ~= "auto" and facts.threads or math.min(facts.busy.threads, calibration.cores())
+        threads = facts.threads ~= "auto" and facts.threads or math.min(facts.busy and facts.busy.threads or 1,
+            calibration.cores())
     end
     local found, us = calibration.read(facts.profile), {}
     for i, kernel in ipairs(facts.kernels) do

@@ -74,10 +74,10 @@ local function calls_of(g)
     return calls
 end
 
--- Microseconds of one call on one core: the slower of arithmetic and memory. matrix: whether it is a product on the
--- matrix registers.
-local function predicted(config, flops, bytes, matrix)
-    local rates = profile.get(config.profile)
+-- Microseconds of one call on one core or on the device: the slower of arithmetic and memory. matrix: whether it is a
+-- product on the matrix registers.
+local function predicted(config, device, flops, bytes, matrix)
+    local rates = device or profile.get(config.profile)
     return math.max(flops / (matrix and rates.matrix_flops or rates.flops), bytes / rates.bytes) * 1e6
 end
 
@@ -146,20 +146,22 @@ function plan.facts(g, config, kernel_list)
                 from = t.place.from or 0, to = t.place.to or 0 }
         end
     end
+    local device = target.rates and target.rates(g.real)
+    facts.device = device and { like = device.like, call_us = device.call_us }
     local calls, flops = calls_of(g), 0
     for _, kernel in ipairs(kernel_list) do
         local n = calls[kernel]
         flops = flops + kernel.flops * n
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             kind = kind.of(kernel.node), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
-            predicted_us = predicted(config, kernel.flops, kernel.bytes, kernel.matrix),
+            predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.matrix),
             why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
         facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",
             kind = kind.of_boundary(work.name), calls = 1,
-            flops = work.flops, bytes = work.bytes, predicted_us = predicted(config, work.flops, work.bytes),
-            why = config.optimizer.rule.name }
+            flops = work.flops, bytes = work.bytes, why = config.optimizer.rule.name,
+            predicted_us = predicted(config, device, work.flops, work.bytes) }
         flops = flops + work.flops
     end
     local bytes
@@ -169,6 +171,7 @@ function plan.facts(g, config, kernel_list)
         facts.division = division.balance(g, config.ranks)
     end
     facts.cycle = cycle_facts(config)
+    facts.graph = target.graph_facts and target.graph_facts(g)
     facts.busy = target.threads and threads.busy(facts.kernels, config.accumulate) or nil
     facts.update = { form = "boundary", why = "the gradient norm of the whole update is taken first" }
     facts.totals = { parameters = parameters, trained = trained, bytes = total, flops_per_cycle = flops,
@@ -208,18 +211,25 @@ local function network_lines(facts, line)
     end
 end
 
+-- One sentence about the graphs of a cycle.
+local function graph_text(f)
+    if f.of == "cycle" then return ("a cycle is one graph of %s nodes"):format(commas(f.nodes)) end
+    return ("a cycle has %s nodes: each micro-step is a graph of at most %s, launched behind the one before"):format(
+        commas(f.nodes_per_cycle), commas(f.nodes))
+end
+
 local ARENAS = { { least = 12 }, { least = 14, right = true }, { prose = true } }
 
 local KERNELS = { { name = true, least = 18 }, { least = 10 }, { least = 8, right = true },
     { least = 12, right = true }, { least = 10, right = true }, { least = 8, right = true },
     { name = true, least = 18 }, { name = true } }
 
--- times: microseconds of a call of each, or nil.
+-- times: microseconds of a call of each.
 local function kernel_rows(kernels, times)
     local rows = { { "call", "section", "calls", "FLOP", "bytes", "us", "function", "from" } }
     for i, k in ipairs(kernels) do
         rows[i + 1] = { k.name, k.role, tostring(k.calls), commas(k.flops), text.bytes(k.bytes),
-            times and ("%.3g"):format(times[i]) or "", k.fn, k.at }
+            ("%.3g"):format(times[i]), k.fn, k.at }
     end
     return rows
 end
@@ -231,8 +241,8 @@ local function update_ms(kernels, times)
     return sum / 1e3
 end
 
---- The plan as text for people. prediction: { us = of a call of each kernel, threads, source = where it comes from },
---- or nil. width: of the terminal that shows it, which may shorten names and break lines; nil: all is whole.
+--- The plan as text for people. prediction: that of calibration.times. width: of the terminal that shows it, which may
+--- shorten names and break lines; nil: all is whole.
 function plan.text(facts, prediction, width)
     local out = {}
     local function add_table(rows, kinds)
@@ -252,6 +262,7 @@ function plan.text(facts, prediction, width)
     for _, entry in ipairs(cycle.later or {}) do
         line("%-12s%d micro-steps from cycle %d on", "", entry.a, entry.from)
     end
+    if facts.graph then line("%-12s%s", "graph", graph_text(facts.graph)) end
     line("%-12sresults of a micro-step, FLOP of an update", "model")
     for _, row in ipairs(layers.lines(facts.layers, width)) do line("%s", row) end
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
@@ -259,12 +270,10 @@ function plan.text(facts, prediction, width)
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
     if facts.busy then line("%-12s%s", "threads", threads.text(facts.threads, facts.busy)) end
-    if prediction then
-        line("%-12s%.3g ms of an update predicted with %d thread%s: %s", "time",
-            update_ms(facts.kernels, prediction.us), prediction.threads, prediction.threads > 1 and "s" or "",
-            prediction.source)
-    end
-    add_table(kernel_rows(facts.kernels, prediction and prediction.us), KERNELS)
+    line("%-12s%.3g ms of an update predicted%s: %s", "time", update_ms(facts.kernels, prediction.us),
+        prediction.threads and (" with %d thread%s"):format(prediction.threads, prediction.threads > 1 and "s" or "")
+        or "", prediction.source)
+    add_table(kernel_rows(facts.kernels, prediction.us), KERNELS)
     if #facts.collectives == 0 then
         line("%-12snone", "network")
     else

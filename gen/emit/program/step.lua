@@ -202,7 +202,8 @@ local function tail_function(g, target)
 end
 
 local function cycle_functions(g, unroll, target)
-    local list = ordered.collect(g.sizes, function(a) return cycle_function(a, unroll, target) end)
+    local sizes = target.graph_sizes and target.graph_sizes(g) or g.sizes
+    local list = ordered.collect(sizes, function(a) return cycle_function(a, unroll, target) end)
     if g.longest_tail and target.tail then list[#list + 1] = tail_function(g, target) end
     return text.block(table.concat(list, "\n\n"))
 end

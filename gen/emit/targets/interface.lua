@@ -63,6 +63,12 @@ interface.fields = {
     field("cycle_parameters", "string", "the parameters of a cycle"),
     field("cycle_opening", "string", "its first line", true),
 
+    field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
+        .. "cycles have a function, and nothing is a graph", true),
+    field("rates", "function", "(real): how fast it works: { flops, bytes } per second, call_us, like = in words; nil: "
+        .. "as the profile of the processor says", true),
+    field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
+
     -- fields of the program's structures
     field("batch_field", "function", "(tensor): its declaration in the struct batch, and a comment"),
     field("batch_place", "function", "(tensor, at): its value"),

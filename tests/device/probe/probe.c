@@ -274,11 +274,15 @@ static int run_early_reuse(probe *p, ga_err *e) {
     return ring(p, true, e);
 }
 
-static int run_reduced(probe *p, ga_nccl *nccl, ga_err *e) {
+static int run_reduced(probe *p, ga_nccl *nccl, bool connected, ga_err *e) {
     ga_graph *graph;
     float out[1000];
     int rank = ga_nccl_rank(nccl), size = ga_nccl_size(nccl), n = 1000;
     const ga_device_counters *counters = ga_device_get_counters(p->device);
+    if (connected) {
+        GA_TRY(ga_nccl_all_reduce(nccl, p->main, p->b, (size_t)n, GA_F32, e));
+        GA_TRY(ga_nccl_sync(nccl, p->main, e));
+    }
     GA_TRY(fill(p, p->b, 10 + rank, n, e));
     GA_TRY(ga_device_capture_begin(p->device, p->main, e));
     GA_TRY(launch(p, p->main, K_add, 4, 256, ARGUMENTS(&p->c, &p->a, &p->b, &n), e));
@@ -292,8 +296,8 @@ static int run_reduced(probe *p, ga_nccl *nccl, ga_err *e) {
         for (int r = 0; r < size; r++) sum += value(i, 1) + value(i, 10 + r);
         if (out[i] != sum) return wrong(e, "all-reduce", out[i], sum);
     }
-    if (counters->collectives != 3 || counters->collective_bytes != 12000)
-        return wrong(e, "collectives", (double)counters->collectives, 3);
+    if (counters->collectives != 4 || counters->collective_bytes != 16000)
+        return wrong(e, "collectives", (double)counters->collectives, 4);
     print_checksum(out, sizeof out);
     return GA_OK;
 }
@@ -334,7 +338,7 @@ static int run_small(probe *p, ga_nccl *nccl, ga_err *e) {
     return small[2] == size - 1 ? GA_OK : wrong(e, "largest", small[2], size - 1);
 }
 
-static int run_nccl(probe *p, ga_err *e) {
+static int nccl(probe *p, bool connected, ga_err *e) {
     ga_arena memory;
     ga_comm *comm = NULL;
     ga_nccl *nccl = NULL;
@@ -342,7 +346,7 @@ static int run_nccl(probe *p, ga_err *e) {
     int code = ga_comm_open(&comm, &memory, NULL, e);
     if (code == 0) code = ga_comm_handshake(comm, 42, e);
     if (code == 0) code = ga_nccl_open(&nccl, p->device, comm, e);
-    if (code == 0) code = run_reduced(p, nccl, e);
+    if (code == 0) code = run_reduced(p, nccl, connected, e);
     static const int64_t UNEVEN[5][5] = {[2] = {0, 20, 120}, [3] = {0, 0, 100, 120}, [4] = {0, 100, 100, 112, 120}};
     if (code == 0) code = run_sharded(p, nccl, NULL, e);
     if (code == 0 && ga_nccl_size(nccl) > 1) code = run_sharded(p, nccl, UNEVEN[ga_nccl_size(nccl)], e);
@@ -351,6 +355,14 @@ static int run_nccl(probe *p, ga_err *e) {
     ga_comm_close(comm);
     ga_arena_close(&memory);
     return code;
+}
+
+static int run_nccl(probe *p, ga_err *e) {
+    return nccl(p, true, e);
+}
+
+static int run_nccl_unconnected(probe *p, ga_err *e) {
+    return nccl(p, false, e);
 }
 
 /* The ranks disagree about the number of elements. */
@@ -425,6 +437,12 @@ static int run_too_many_threads(probe *p, ga_err *e) {
     return wrong_kernel(p, K_add, 1, 512, ARGUMENTS(&p->c, &p->a, &p->b, &n), e);
 }
 
+static int run_ordinal(probe *p, ga_err *e) {
+    (void)e;
+    printf("device %d\n", ga_device_get_facts(p->device)->ordinal);
+    return GA_OK;
+}
+
 static int run_out_of_memory(probe *p, ga_err *e) {
     ga_address address;
     return ga_device_arena(p->device, (size_t)1 << 50, &address, e);
@@ -443,6 +461,7 @@ static const struct {
     {"graph", run_graph},
     {"ring", run_ring},
     {"nccl", run_nccl},
+    {"nccl_unconnected", run_nccl_unconnected},
     {"nccl_disagree", run_nccl_disagree},
     {"missing_wait", run_missing_wait},
     {"unjoined", run_unjoined},
@@ -459,6 +478,7 @@ static const struct {
     {"divergent_barrier", run_divergent_barrier},
     {"left_lane", run_left_lane},
     {"too_many_threads", run_too_many_threads},
+    {"ordinal", run_ordinal},
     {"out_of_memory", run_out_of_memory},
 };
 

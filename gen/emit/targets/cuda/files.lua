@@ -2,6 +2,7 @@
 -- runtime.
 local batch = require "emit.program.batch"
 local cuda_step = require "emit.targets.cuda.step"
+local graphs = require "emit.targets.cuda.graphs"
 local ordered = require "base.ordered"
 local text = require "base.text"
 local windows = require "emit.boundary.windows"
@@ -85,7 +86,7 @@ function cuda_files.header(g, config, facts, sweeps)
     local names = ordered.collect(device_arenas(facts), function(a) return a.name:upper() end)
     return ordered.copy(cuda_files.main(config), {
         device_arenas = text.block(table.concat(names, ",\n") .. ",\nDEVICE_ARENAS"),
-        graphs = text.block(table.concat(cuda_step.graphs(g), ",\n") .. ",\nGRAPHS"),
+        graphs = text.block(table.concat(graphs.names(g), ",\n") .. ",\nGRAPHS"),
         step_fields = cuda_step.block(g, config, sweeps), device_fields = model_fields(g, config) })
 end
 

@@ -7,6 +7,7 @@ local clip = require "emit.boundary.clip"
 local cuda = require "emit.targets.cuda.cuda"
 local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
+local graphs = require "emit.targets.cuda.graphs"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -200,40 +201,6 @@ local function launch_text(kernels, header)
         over .. table.concat(functions, "\n") }, "\n")
 end
 
---- The graphs that the program captures: two per size of a cycle, one for each slot of the ring, and one per role.
-function cuda_step.graphs(g)
-    local names = {}
-    for _, a in ipairs(g.sizes) do
-        for slot = 0, 1 do names[#names + 1] = ("CYCLE_%d_%d"):format(a, slot) end
-    end
-    for _, role in ipairs(g.roles) do names[#names + 1] = "MICRO_" .. role.name:upper() end
-    return names
-end
-
--- The functions that run the cycles of each size, and the first of their two graphs.
-local function cycle_cases(g)
-    local play, graphs = {}, {}
-    for _, a in ipairs(g.sizes) do
-        for slot = 0, 1 do
-            play[#play + 1] = ("case CYCLE_%d_%d: cycle_%d(q, m, %d); break;"):format(a, slot, a, slot)
-        end
-        graphs[#graphs + 1] = ("case %d: return CYCLE_%d_0;"):format(a, a)
-    end
-    return block_of(play), block_of(graphs)
-end
-
-local function micro_cases(g)
-    local cases, graphs = {}, {}
-    for _, role in ipairs(g.roles) do
-        local ends = role.name == "last" or role.name == "only"
-        local name = "MICRO_" .. role.name:upper()
-        cases[#cases + 1] = ("case %s: micro(q, m, SINGLE, 0, GA_%s);%s break;"):format(name, role.name:upper(),
-            ends and " boundary(q, m);" or "")
-        graphs[#graphs + 1] = ("[GA_%s] = %s,"):format(role.name:upper(), name)
-    end
-    return block_of(cases), block_of(graphs)
-end
-
 -- Copies of the arrays of an update to the device (up) or back from it.
 local function transfers(g, up)
     local out = {}
@@ -286,8 +253,8 @@ end
 
 local function step_text(g, config, context, header)
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
-    local micro, micro_graphs = micro_cases(g)
-    local play, cycle_graphs = cycle_cases(g)
+    local micro, micro_graphs = graphs.micro_cases(g)
+    local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked = config.mode.ranks or false, g.head ~= nil
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
@@ -296,16 +263,19 @@ local function step_text(g, config, context, header)
         b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
         bucket_section(g, b.buckets), g.sharded.state and { "gather", {} },
+        ranks and { "connect", { sharded = g.sharded.state } },
         g.ranks and { "small_sum", { split = clip.writes(config) } },
         { "backward", { backward = p.backward, chunked = chunked } },
         { "micro", { batch = p.batch } }, { "boundary", { boundary_calls = b.boundary_calls } },
-        { "cycles", { functions = p.cycles } }, { "graphs", { play_cases = play, micro_cases = micro } },
+        #graphs.sizes(g) > 0 and { "cycles", { functions = p.cycles } },
+        { "graphs", { play_cases = play, micro_cases = micro } },
         { "transfers", { parallel = ranks } },
         { "model", { name = name, cycle_graphs = cycle_graphs, micro_graphs = micro_graphs } },
         { "evaluations", { name = name, chunked = chunked } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state } } or false,
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
-            downloads = transfers(g, false), parallel = ranks } },
+            downloads = transfers(g, false), parallel = ranks,
+            split = ranks and clip.writes(config) } },
         { "load", { name = name } },
     })
 end

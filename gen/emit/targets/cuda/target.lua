@@ -4,8 +4,10 @@ local cuda = require "emit.targets.cuda.cuda"
 local cuda_files = require "emit.targets.cuda.files"
 local cuda_ops = require "emit.targets.cuda.ops"
 local cuda_step = require "emit.targets.cuda.step"
+local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
+local rates = require "emit.targets.cuda.rates"
 
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
@@ -14,5 +16,6 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
+    graph_sizes = graphs.sizes, graph_facts = graphs.facts, rates = rates.of,
     ranks_library = "NCCL",
 })
