@@ -25,7 +25,7 @@ function memory.params(g)
     return list
 end
 
---- What has a field of its own in the struct of parameters: these, then the joint ones.
+--- The fields of the struct of parameters: these parameters, then the joint ones.
 function memory.with_joints(g, params) return table.move(g.joints, 1, #g.joints, #params + 1, ordered.copy(params)) end
 
 --- The values of one micro-step, or the copies of weights, that have a place of their own.

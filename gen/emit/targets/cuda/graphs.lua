@@ -28,7 +28,7 @@ function graphs.sizes(g)
     return ordered.collect(g.sizes, function(a) return cycle_nodes(g, a) <= MOST and a or nil end)
 end
 
---- What the plan says of the first cycle: the nodes that it has, and those of its largest graph.
+--- The facts of the plan: the nodes of the first cycle, and those of its largest graph.
 function graphs.facts(g)
     local nodes = cycle_nodes(g, g.accumulate)
     local whole = nodes <= MOST
@@ -60,7 +60,7 @@ function graphs.cycle_cases(g)
     return block_of(play), block_of(first)
 end
 
---- What runs a micro-step of each role, and its graph.
+--- The calls that run a micro-step of each role, and the rows that name its graph.
 function graphs.micro_cases(g)
     local cases, rows = {}, {}
     for _, role in ipairs(g.roles) do
