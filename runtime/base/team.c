@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* A waiting worker looks this often before it sleeps. -DGA_SPIN=20 suits cores that have other work too. */
@@ -126,6 +127,40 @@ static void meet(ga_worker *w) {
     open_gate(&t->run, old + 2);
 }
 
+/* === cores =============================================================================================== */
+
+/* Whether a worker with a lower index was on this core when it last looked. */
+static bool shared(const ga_worker *w, int core) {
+    for (const ga_worker *other = w->team->workers; other < w; other++)
+        if (atomic_load_explicit(&other->core, memory_order_relaxed) == core) return true;
+    return false;
+}
+
+/* Moves the worker to a usable core that no worker is on, if there is one; all usable cores stay open to it. */
+static void move(ga_worker *w) {
+    cpu_set_t usable, apart;
+    if (sched_getaffinity(0, sizeof usable, &usable) != 0) return;
+    apart = usable;
+    for (int i = 0; i < w->count; i++) {
+        const int core = atomic_load_explicit(&w->team->workers[i].core, memory_order_relaxed);
+        if (core >= 0 && core < CPU_SETSIZE) CPU_CLR(core, &apart);
+    }
+    if (CPU_COUNT(&apart) == 0 || sched_setaffinity(0, sizeof apart, &apart) != 0) return;
+    atomic_store_explicit(&w->core, sched_getcpu(), memory_order_relaxed);
+    sched_setaffinity(0, sizeof usable, &usable);
+}
+
+/* Two workers on one core take turns, and beside a foreign process that fills another core the system leaves them
+ * there for long. Once in a clock tick of the system (1 to 10 ms) each worker looks where it is. */
+static void move_apart(ga_worker *w) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0 || now.tv_nsec == w->looked) return;
+    w->looked = now.tv_nsec;
+    const int core = sched_getcpu();
+    atomic_store_explicit(&w->core, core, memory_order_relaxed);
+    if (shared(w, core)) move(w);
+}
+
 /* === intervals =========================================================================================== */
 
 /* The state of the barrier while interval `number` lasts. */
@@ -154,6 +189,7 @@ static bool join(ga_worker *w) {
 void ga_barrier(ga_worker *w) {
     ga_team *t = w->team;
     if (w->count == 1) return;
+    move_apart(w);
     const uint64_t number = w->interval++;
     if (w->member) {
         w->member = w->index == 0;
@@ -221,7 +257,7 @@ int ga_team_open(ga_team **out, int threads, ga_arena *a, ga_err *e) {
     t->workers = workers;
     t->handles = handles;
     for (int i = 0; i < threads; i++)
-        workers[i] = (ga_worker){.team = t, .index = i, .count = threads};
+        workers[i] = (ga_worker){.team = t, .index = i, .count = threads, .core = -1};
     atomic_store_explicit(&t->threads, threads, memory_order_relaxed);
     GA_TRY(start_threads(t, threads, e));
     *out = t;

@@ -15,6 +15,8 @@ typedef struct ga_worker {
     uint64_t calls; /* calls of ga_tiles_begin so far: the same sequence in every worker */
     uint64_t interval; /* barriers so far, likewise */
     bool member;    /* the next barrier waits for this worker */
+    _Atomic int core;  /* where it was when it last looked, -1 before */
+    int64_t looked;    /* the clock tick of then, in nanoseconds of its second */
 } ga_worker;
 
 /* A walk over the tiles of one kernel call, shared by all workers. */
@@ -44,7 +46,7 @@ int ga_team_run(ga_team *t, void (*body)(ga_worker *w, void *arg), void *arg);
 /* Waits until worker 0 is here and all tiles before the barrier are computed; what worker 0 and tiles wrote before it
  * is visible after it. A worker that the system keeps from its core is not waited for, unless it is worker 0 or holds
  * a tile: it comes later, and finds no tile left. So only worker 0 and tiles may write, and what is read outside of a
- * tile may be of a later interval unless a tile follows. Spins briefly, then sleeps. */
+ * tile may be of a later interval unless a tile follows. Spins briefly, then sleeps. Workers on one core move apart. */
 void ga_barrier(ga_worker *w);
 
 /* for (ga_tiles it = ga_tiles_begin(w, count); ga_tile_next(&it);) compute(it.index);

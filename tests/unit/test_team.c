@@ -1,10 +1,12 @@
 /* The team: tiles over many calls without a barrier, barriers, failure, threads 1..8, more threads than cores, workers
- * that come late. */
+ * that come late, workers on one core. */
+#define _GNU_SOURCE
 #include "scratch.h"
 
 #include "base/team.h"
 
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { CALLS = 500, TILES_MAX = 13, ROUNDS = 40 };
@@ -155,6 +157,51 @@ static void oversubscribed(void **state) {
     free(one);
 }
 
+typedef struct {
+    cpu_set_t usable;
+    bool open[2]; /* all usable cores were open to the worker in the end */
+    bool apart;
+} crowd;
+
+/* Worker 0 stays on its core, worker 1 begins there; both meet at barriers until they have been apart. */
+static void on_one_core(ga_worker *w, void *arg) {
+    crowd *c = arg;
+    static _Atomic int core;
+    cpu_set_t mask;
+    if (w->index == 0) core = sched_getcpu();
+    ga_barrier(w);
+    CPU_ZERO(&mask);
+    CPU_SET(core, &mask);
+    sched_setaffinity(0, sizeof mask, &mask);
+    if (w->index == 1) sched_setaffinity(0, sizeof c->usable, &c->usable);
+    for (int round = 0; round < 300; round++) {
+        if (w->index == 1 && sched_getcpu() != core) c->apart = true;
+        usleep(100);
+        ga_barrier(w);
+    }
+    if (w->index == 0) sched_setaffinity(0, sizeof c->usable, &c->usable);
+    sched_getaffinity(0, sizeof mask, &mask);
+    c->open[w->index] = CPU_EQUAL(&mask, &c->usable);
+}
+
+static void workers_on_one_core(void **state) {
+    (void)state;
+    crowd c = {.apart = false};
+    assert_int_equal(sched_getaffinity(0, sizeof c.usable, &c.usable), 0);
+    if (CPU_COUNT(&c.usable) < 2) {
+        printf("NOT RUN: workers on one core: one core is usable\n");
+        return;
+    }
+    ga_arena a = open_arena(ga_team_bytes(2));
+    ga_team *t;
+    assert_int_equal(ga_team_open(&t, 2, &a, NULL), 0);
+    assert_int_equal(ga_team_run(t, on_one_core, &c), 0);
+    ga_team_close(t);
+    ga_arena_close(&a);
+    assert_true(c.open[0] && c.open[1]);
+    assert_true(c.apart);
+}
+
 static void halve(ga_worker *w, void *arg) {
     volatile float tiny = 1.5e-38f;
     ((float *)arg)[w->index] = tiny * 0.5f;
@@ -190,6 +237,7 @@ int test_team(void);
 int test_team(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(barriers),
                                        cmocka_unit_test(late_worker), cmocka_unit_test(oversubscribed),
-                                       cmocka_unit_test(denormals), cmocka_unit_test(refused)};
+                                       cmocka_unit_test(workers_on_one_core), cmocka_unit_test(denormals),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests_name("team", tests, NULL, NULL);
 }
