@@ -42,9 +42,9 @@ GA_KERNEL($threads) $fn($params) {
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    const bool A_TURNED = $(a.turned), B_TURNED = $(b.turned), ALL = $(out.all);
+    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(out.all);
     extern __shared__ __align__(128) ga_byte ring[];
-    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, B_TURNED>(
+    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD>(
         ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int i, int j, float (&value)[8]) {
             $(out.type) *to = c + (ga_int64)i * N + j;
 //% if bias then

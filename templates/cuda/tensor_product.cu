@@ -35,7 +35,8 @@ GA_DEVICE void ga_strip_store(float *scratch, const float (&sum)[WIDTH / 8][4], 
 
 /* The block's tile of ROWS x COLUMNS by DOWN x ACROSS warps; calls store(i, j, value) for each eight neighbours that
  * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. */
-template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool B_TURNED, typename STORE>
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD,
+          typename STORE>
 GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, const $type *b, int b_stride, int M,
                                  int N, int K, STORE store) {
     enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDTH = COLUMNS / ACROSS };
@@ -44,23 +45,32 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
     const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH, slices = (K + GA_DEPTH - 1) / GA_DEPTH;
     int i0, j0;
     ga_tile_place<ROWS, COLUMNS>(M, N, i0, j0);
+    unsigned short a_held[A_ODD ? ROWS * GA_DEPTH / THREADS : 1], b_held[B_ODD ? COLUMNS * GA_DEPTH / THREADS : 1];
     auto begin = [&](int slice) {
         ga_byte *stage = ring + slice % GA_STAGES * STAGE;
-        ga_slice_begin<ROWS, THREADS, A_TURNED>(stage, a, a_stride, i0, M, slice * GA_DEPTH, K);
-        ga_slice_begin<COLUMNS, THREADS, B_TURNED>(stage + A_BYTES, b, b_stride, j0, N, slice * GA_DEPTH, K);
+        const int k0 = slice * GA_DEPTH;
+        ga_slice_begin<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held, a, a_stride, i0, M, k0, K);
+        ga_slice_begin<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held, b, b_stride, j0, N, k0, K);
+    };
+    auto end = [&](int slice) {
+        ga_byte *stage = ring + slice % GA_STAGES * STAGE;
+        ga_slice_end<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held);
+        ga_slice_end<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held);
     };
     float sum[TALL][WIDTH / 8][4] = {};
     for (int s = 0; s < GA_STAGES - 1; s++) {
-        if (s < slices) begin(s);
+        if (s < slices) begin(s), end(s);
         ga_copy_commit();
     }
     for (int s = 0; s < slices; s++) {
+        const int next = s + GA_STAGES - 1;
         ga_copy_wait<GA_STAGES - 2>();
         __syncthreads(); /* all have slice s, and none needs the place of slice s - 1 any more */
-        if (s + GA_STAGES - 1 < slices) begin(s + GA_STAGES - 1);
+        if (next < slices) begin(next);
         ga_copy_commit();
         const ga_byte *stage = ring + s % GA_STAGES * STAGE;
         ga_slice_product<TALL, WIDTH / 16, A_TURNED, B_TURNED>(sum, stage, stage + A_BYTES, wi, wj, lane);
+        if (next < slices) end(next);
     }
     __syncthreads(); /* the ring is free */
     float *scratch = (float *)ring + warp * (GA_STRIP * (WIDTH + 8));

@@ -40,8 +40,7 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local sizes, has_bias = op.gemm(node), node.ins.bias ~= nil
-        local a, b = tensor.operands(sizes, kernel)
-        if a then return tensor.product(sizes, kernel, has_bias, a, b) end
+        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias) end
         return product(sizes, kernel, has_bias, dtype)
     end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
         block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
