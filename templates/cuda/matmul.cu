@@ -36,3 +36,23 @@ GA_KERNEL($threads) $fn($params) {
         }
     }
 }
+
+//@ tensor(fn, params, source, threads, shape, tile, a, b, out, bias, add)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), on tensor cores
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
+    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(out.all);
+    extern __shared__ __align__(128) ga_byte ring[];
+    ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD>(
+        ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int i, int j, float (&value)[8]) {
+            $(out.type) *to = c + (ga_int64)i * N + j;
+//% if bias then
+            ga_add8<ALL>(value, bias + j, N - j);
+//% end
+//% if add then
+            if (add) ga_add8<ALL>(value, to, N - j);
+//% end
+            ga_put8<ALL>(to, value, N - j);
+        });
+}

@@ -100,8 +100,10 @@ static int open_device(model *m, ga_err *e) {
     GA_TRY(ga_device_open(&m->device, -1, e));
     const ga_device_facts *f = ga_device_get_facts(m->device);
     if (f->arch < ARCH)
-        return ga_fail(e, GA_ENVIRONMENT, "device %d (%s) is sm_%d, the spec says sm_%d or newer",
-                       f->ordinal, f->name, f->arch, ARCH);
+        return ga_fail(e, GA_ENVIRONMENT,
+                       "device %d (%s) is sm_%d, the program is for sm_%d or newer; gagen makes one for it where the "
+                       "spec says target { \"cuda\", arch = %d }",
+                       f->ordinal, f->name, f->arch, ARCH, f->arch);
     for (int i = 0; i < DEVICE_ARENAS; i++)
         if (PLAN[i] > 0) GA_TRY(ga_device_arena(m->device, PLAN[i], &m->device_memory[i], e));
     GA_TRY(ga_device_stream(m->device, &m->stream, e));

@@ -1,6 +1,6 @@
 // step: step.c, where the host sends the calls of kernels to a device.
 
-//@ head(header)
+//@ head(header, sharing)
 $header
 #include "model.h"
 
@@ -23,11 +23,24 @@ static queue queue_of(model *m, ga_err *e) {
     return (queue){m->device, m->stream, m->kernels, 0, e};
 }
 
+//% if sharing then
+/* Blocks with `bytes` of dynamic shared memory each. */
+static void launch_sharing(queue *q, int kernel, unsigned blocks, unsigned threads, unsigned bytes, void **args) {
+    const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}, .shared_bytes = bytes};
+    if (q->code == 0)
+        q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
+}
+
+static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void **args) {
+    launch_sharing(q, kernel, blocks, threads, 0, args);
+}
+//% else
 static void launch(queue *q, int kernel, unsigned blocks, unsigned threads, void **args) {
     const ga_launch_shape shape = {.blocks = {blocks}, .threads = {threads}};
     if (q->code == 0)
         q->code = ga_device_launch(q->device, q->stream, q->kernels[kernel], &shape, args, q->e);
 }
+//% end
 
 //@ order()
 /* Later work on the stream `then` waits for all earlier work on the stream `first`. */
@@ -442,7 +455,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
     return 0;
 }
 
-//@ load(name)
+//@ load(name, sharing)
 /* -- the kernels ------------------------------------------------------------------------------- */
 
 /* The text of kernels.cu is part of the program; GAGEN_KERNELS=DIR takes DIR/kernels.cu instead. */
@@ -459,5 +472,15 @@ int $(name)_model_load_kernels(model *m, ga_err *e) {
     const ga_kernel_source source = {
         .file = "kernels.cu", .text = kernels_begin, .bytes = (size_t)(kernels_end - kernels_begin),
         .names = KERNEL_NAMES, .name_count = KERNELS, .options = OPTIONS, .option_count = 1};
+//% if sharing then
+    static const unsigned SHARED_BYTES[KERNELS] = {
+        $sharing
+    };
+    GA_TRY(ga_device_load_kernels(m->device, &source, m->kernels, e));
+    for (int i = 0; i < KERNELS; i++)
+        if (SHARED_BYTES[i] > 0) GA_TRY(ga_device_allow_shared(m->device, m->kernels[i], SHARED_BYTES[i], e));
+    return 0;
+//% else
     return ga_device_load_kernels(m->device, &source, m->kernels, e);
+//% end
 }

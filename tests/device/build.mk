@@ -17,11 +17,13 @@ $(DEVICE_OUT)/%.o: tests/device/%.cpp
 	@echo "CXX $<"
 	$(Q)$(CXX) $(DEVICE_CXXFLAGS) -c $< -o $@
 
-$(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) tests/device/shim.h tests/device/kernel_abi.h
+DEVICE_SHIM := tests/device/shim.h tests/device/ptx.h tests/device/kernel_abi.h
+
+$(DEVICE_LIB)/libdevice.so: $(DEVICE_OBJECTS) $(DEVICE_SHIM)
 	@mkdir -p $(DEVICE_LIB)
 	@echo "LD $@"
 	$(Q)$(CXX) $(DEVICE_CXXFLAGS) -shared $(DEVICE_OBJECTS) -o $@ -ldl -lrt
-	$(Q)cp tests/device/shim.h tests/device/kernel_abi.h $(DEVICE_LIB)/
+	$(Q)cp $(DEVICE_SHIM) $(DEVICE_LIB)/
 	$(Q)for name in $(DEVICE_NAMES); do ln -sf libdevice.so $(DEVICE_LIB)/$$name; done
 	$(Q)cp $@ $(DEVICE_LIB)/libnvrtc.so.12 # a file of its own: its name says that it is the older one
 

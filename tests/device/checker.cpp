@@ -327,7 +327,36 @@ template <Kind kind, unsigned log> ALWAYS_INLINE void check_access(uintptr_t add
     check_elsewhere<kind>(address, 1u << log, counter);
 }
 
+Cell dynamic_cell(uintptr_t address) {
+    const size_t cell = (address - dynamic_area.begin) / 4;
+    return {dynamic_area.writes[cell], dynamic_area.reads[cell]};
+}
+
 }  // namespace
+
+void announce(uintptr_t address, size_t bytes, bool write, const void *counter) {
+    if (!switches.check || bytes == 0) return;
+    if (write)
+        check_elsewhere<Kind::write>(address, bytes, counter);
+    else
+        check_elsewhere<Kind::read>(address, bytes, counter);
+}
+
+void unwritten(uintptr_t address, size_t bytes) {
+    if (!switches.check) return;
+    for (size_t at = 0; at < bytes; at += 4) dynamic_cell(address + at).write.when &= ~INITIALISED;
+}
+
+void arrive(uintptr_t address, size_t bytes, Now since, const void *counter) {
+    if (!switches.check) return;
+    for (size_t at = 0; at < bytes; at += 4) {
+        Cell c = dynamic_cell(address + at);
+        if (c.write.who == since.who && (c.write.when & ~BYTES) == since.when) continue;
+        report_race(running_now, counter, false, "write to where a copy is under way", c.write.who, c.write.when);
+        break;
+    }
+    announce(address, bytes, true, counter);
+}
 
 Mark *new_shadow(size_t bytes) {
     void *p = mmap(nullptr, 2 * cells_of(bytes) * sizeof(Mark), PROT_READ | PROT_WRITE,

@@ -155,5 +155,12 @@ struct SharedArea {
 const SharedArea &shared_area();
 void touch(uintptr_t address, size_t bytes, bool write);  // by a copy, a fill or a collective
 std::string source_line(const void *program_counter);
+void announce(uintptr_t address, size_t bytes, bool write, const void *counter);  // by the running thread
+void unwritten(uintptr_t address, size_t bytes);  // of dynamic shared memory: a copy to it is under way
+void arrive(uintptr_t address, size_t bytes, Now since, const void *counter);  // the copy that is under way since then
+
+// ---- tensor.cpp
+void forget_copies(unsigned threads);
+void finish_copies();  // of the running thread, which ends
 
 }  // namespace device

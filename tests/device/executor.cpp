@@ -103,6 +103,7 @@ void open_barrier() {
 
 void thread_main() {
     x.launch->function->kernel->call(x.launch->arguments);
+    finish_copies();
     running()->state = State::finished;
     x.live--;
     open_barrier();
@@ -123,6 +124,7 @@ void start_threads() {
         f->stack_pointer =
             fiber_start(stack_bottom(i) + STACK_BYTES - 64 - (i & 15) * 128, thread_main);
     }
+    forget_copies(x.threads);
     x.live = x.threads;
     x.next = x.threads;  // shuffles before the first switch
     x.meeting = {};

@@ -22,7 +22,23 @@ struct dev_kernel {
 };
 
 enum dev_vote { DEV_SYNC, DEV_COUNT, DEV_AND, DEV_OR };
-enum dev_warp_operation { DEV_WARP_SYNC, DEV_SHUFFLE, DEV_BALLOT };
+enum dev_warp_operation {
+    DEV_WARP_SYNC,
+    DEV_SHUFFLE,
+    DEV_BALLOT,
+    DEV_MATRICES,
+    DEV_MATRICES_TURNED,
+    DEV_PRODUCT_BF16,
+    DEV_PRODUCT_F16
+};
+
+struct dev_matrices_record {
+    unsigned out[4], row;  // row: its address in shared memory
+};
+struct dev_product_record {
+    float d[4];
+    unsigned a[4], b[2];
+};
 
 extern "C" {
 extern struct dev_thread *dev_current;
@@ -36,4 +52,16 @@ void dev_warp(unsigned mask, int operation, void *record,
 void *dev_dynamic_shared(void);
 void dev_atomic(void *address, unsigned bytes);  // announces an atomic access
 void dev_bad_lane(int lane, unsigned mask);
+// Copies beside a kernel, fragments and products of a warp (tensor.cpp).
+unsigned dev_shared_address(const void *p);
+void dev_copy_async(unsigned to, const void *from, int bytes, int there);
+void dev_copy_commit(void);
+void dev_copy_wait(int groups);
+void dev_read_row(unsigned row);
+void dev_serve_matrices(void **records, unsigned mask);
+void dev_serve_matrices_turned(void **records, unsigned mask);
+void dev_serve_product_bf16(void **records, unsigned mask);
+void dev_serve_product_f16(void **records, unsigned mask);
+unsigned dev_narrow_bf16(float x);
+unsigned dev_narrow_f16(float x);
 }

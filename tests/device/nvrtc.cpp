@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +13,7 @@
 
 #include "device.h"
 #include "image.h"
+#include "text.h"
 
 using namespace device;
 
@@ -83,58 +83,6 @@ int run_command(const std::vector<std::string> &words, const std::string &log) {
     return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 127;
 }
 
-// The end of the comment, string or preprocessor line that starts at `at`; `at` if none starts there.
-size_t end_of_aside(const std::string &text, size_t at, bool line_start) {
-    size_t end = at;
-    if (!text.compare(at, 2, "//"))
-        end = text.find('\n', at);
-    else if (!text.compare(at, 2, "/*"))
-        end = text.find("*/", at + 2) + 2;
-    else if (line_start && text[at] == '#')
-        do end = text.find('\n', end + 1);
-        while (end != std::string::npos && text[end - 1] == '\\');
-    else if (text[at] == '"' || text[at] == '\'')
-        for (end = at + 1; end < text.size() && text[end] != text[at]; end++)
-            end += text[end] == '\\';
-    if (end > at && (text[at] == '"' || text[at] == '\'')) end++;  // the closing one
-    return std::min(end, text.size());
-}
-
-// Replaces comments, strings and preprocessor lines by spaces, so that words can be searched.
-std::string bare(const std::string &text) {
-    std::string out = text;
-    bool line_start = true;
-    for (size_t i = 0; i < out.size(); i++) {
-        size_t end = end_of_aside(text, i, line_start);
-        for (; i < end; i++)
-            if (out[i] != '\n') out[i] = ' ';
-        line_start =
-            i < out.size() && (out[i] == '\n' || (line_start && isspace((unsigned char)out[i])));
-    }
-    return out;
-}
-
-bool is_word(char c) {
-    return isalnum((unsigned char)c) || c == '_';
-}
-
-// The word at or after `at`, and its end.
-std::string word_at(const std::string &text, size_t &at) {
-    while (at < text.size() && !is_word(text[at])) at++;
-    size_t begin = at;
-    while (at < text.size() && is_word(text[at])) at++;
-    return text.substr(begin, at - begin);
-}
-
-size_t after_parentheses(const std::string &text, size_t at) {
-    int depth = 0;
-    for (; at < text.size(); at++) {
-        depth += text[at] == '(' ? 1 : text[at] == ')' ? -1 : 0;
-        if (depth == 0 && text[at] == ')') return at + 1;
-    }
-    return at;
-}
-
 // Reads the kernel announced by `word`, which ends at `at`.
 Kernel read_kernel(const std::string &text, size_t at, std::string word) {
     Kernel k = {"", "0"};
@@ -178,7 +126,8 @@ std::string replace_dynamic_shared(const std::string &text) {
 }
 
 std::string full_text(const _nvrtcProgram &p) {
-    std::string text = "#line 1 \"" + p.name + "\"\n" + replace_dynamic_shared(p.text) + "\n";
+    std::string text =
+        "#line 1 \"" + p.name + "\"\n" + calls_of_instructions(replace_dynamic_shared(p.text)) + "\n";
     for (const Kernel &k : find_kernels(bare(p.text)))
         text += "DEV_KERNEL(" + k.name + ", (" + k.bound + "))\n";
     return text +
@@ -292,7 +241,7 @@ uint64_t device::image_stamp() {
     if (stamp) return stamp;
     stamp = 0xcbf29ce484222325ull + switches.check;
     for (const std::string &path :
-         {own_path(), own_folder() + "/shim.h", own_folder() + "/kernel_abi.h"}) {
+         {own_path(), own_folder() + "/shim.h", own_folder() + "/ptx.h", own_folder() + "/kernel_abi.h"}) {
         std::string text = read_file(path) + std::string(8, 0);
         for (size_t at = 0; at + 8 <= text.size(); at += 8) {  // megabytes, at the start of every program
             uint64_t part;

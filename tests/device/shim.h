@@ -198,6 +198,8 @@ template <class T> static inline T __shfl_up_sync(unsigned mask, T v, unsigned b
     return dev_shuffle(mask, v, source < lane / width * width ? -1 : source);
 }
 
+#include "ptx.h"
+
 struct dev_ballot_record {
     int predicate;
     unsigned out;

@@ -21,7 +21,7 @@ function devices.open(t)
     local library = build .. "/device/lib"
     local stamp = t.kept("device library", function()
         return host.sha256(assert(host.read(library .. "/libdevice.so"), "make device")
-            .. host.read(library .. "/shim.h")):sub(1, 16)
+            .. host.read(library .. "/shim.h") .. host.read(library .. "/ptx.h")):sub(1, 16)
     end)
     local function environment(settings)
         local env = { "GAGEN_TIMEOUT=300", "LD_LIBRARY_PATH=" .. library }

@@ -40,6 +40,16 @@ add("kernels for one architecture are compiled for it alone", function(t)
     probe(t, "add", { kernels_with(t, text), "GAGEN_DEVICE_ARCH=103" })    -- compute_100: later devices load it
 end)
 
+add("inline PTX that the device library does not have does not compile", function(t)
+    local function kernel(instruction)
+        return kernels_with(t, ("GA_KERNEL(32) own(unsigned *p) {\n    unsigned x;\n    %s\n    *p = x;\n}\n"):format(
+            instruction))
+    end
+    probe(t, "add", { kernel 'asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(1.0f), "f"(2.0f));' })
+    local result = probe(t, "add", { kernel 'asm volatile("mov.u32 %0, 1;" : "=r"(x));' }, 1)
+    t.contains(result.err, "ptx_mov_u32")
+end)
+
 add("NVRTC is that of the driver's CUDA or an older one", function(t)
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=12080" })
     probe(t, "add", { "GAGEN_DEVICE_DRIVER=13000" })
@@ -50,9 +60,9 @@ end)
 add("libraries are found in the toolkit's folder", function(t)
     local library = t.root .. "/" .. t.build .. "/device/lib"
     local driver, home = t.temp(), t.temp()
-    t.shell(("ln -s %s/shim.h %s/kernel_abi.h %s"):format(library, library, driver))
+    t.shell(("ln -s %s/*.h %s"):format(library, driver))
     t.shell(("ln -s %s/libdevice.so %s/libcuda.so.1; mkdir %s/lib64"):format(library, driver, home))
-    t.shell(("ln -s %s/shim.h %s/kernel_abi.h %s/libnvrtc.so.12 %s/lib64"):format(library, library, library, home))
+    t.shell(("ln -s %s/*.h %s/libnvrtc.so.12 %s/lib64"):format(library, library, home))
     if t.shell("ldconfig -p").out:find("libnvrtc.so.12", 1, true) then t.not_run("NVRTC 12 is installed") end
     local settings = { "GAGEN_DEVICE_DRIVER=12080", "LD_LIBRARY_PATH=" .. driver }
     if not host.read("/usr/local/cuda/lib64/libnvrtc.so.12") then

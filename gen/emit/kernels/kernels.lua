@@ -332,6 +332,7 @@ function kernels.make(node, section, context)
     local half = context.half          -- products of the boundary have the program's type
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
+        arch = context.arch,
         draws = op.draws and node.ins.micro ~= nil, ends = op.ends,
         name = graph.unique(context, call_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do

@@ -88,7 +88,7 @@ local function planned_bytes(facts)
 end
 
 -- Constants of model.c that come straight from the spec.
-local function facts_text(config, facts, target)
+local function facts_text(config, facts, context)
     local train = config.train
     return table.concat({
         ("#define VERSION %s"):format(text.string(host.version).text),
@@ -108,7 +108,7 @@ local function facts_text(config, facts, target)
         ("    RANKS = %d, THREADS = %d, EVAL_BATCHES = %d"):format(config.ranks_required or 0,
             threads.given(config.threads),
             config.eval and config.eval.batches or 0)
-            .. table.concat(ordered.collect(target.constants(config), function(constant)
+            .. table.concat(ordered.collect(context.target.constants(config, context), function(constant)
                 return (",\n    %s = %d"):format(constant[1], constant[2])
             end)),
         "};", facts.busy and threads.constant(facts.busy) or "" }, "\n")
@@ -130,7 +130,7 @@ function model.render(g, config, facts, context, updates, header)
     local moved = g.ranks and g.moved_elements - g.summed_elements or 0
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
-            facts = text.block(facts_text(config, facts, context.target)), ranks = config.mode.ranks or false,
+            facts = text.block(facts_text(config, facts, context)), ranks = config.mode.ranks or false,
             plateau = plateau } },
         moved > 0 and { "share_statistics", { device = own.device, moved = moved } },
         { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,

@@ -105,7 +105,7 @@ local function planned(g, config)
     local distances, loops = names.set(g)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
-        profile = profile.get(config.profile), slices = profile.slices(config),
+        profile = profile.get(config.profile), slices = profile.slices(config), arch = config.arch,
         target = targets.of(config), distances = distances, loops = loops, ranges = ranges.rows(g),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)

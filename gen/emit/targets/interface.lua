@@ -65,8 +65,8 @@ interface.fields = {
 
     field("graph_sizes", "function", "(g): the numbers of micro-steps whose cycles are launched as one graph; nil: all "
         .. "cycles have a function, and nothing is a graph", true),
-    field("rates", "function", "(real): how fast it works: { flops, bytes } per second, call_us, like = in words; nil: "
-        .. "as the profile of the processor says", true),
+    field("rates", "function", "(real): how fast it works: { flops, matrix_flops, bytes } per second, call_us, like = "
+        .. "in words; nil: as the profile of the processor says", true),
     field("graph_facts", "function", "(g): what plan.json says of the graphs", true),
 
     -- fields of the program's structures
@@ -95,7 +95,7 @@ interface.fields = {
     field("sizes", "function", "(config, context): more lines of its sizes"),
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
-    field("constants", "function", "(config): more constants of model.c, { name, value }"),
+    field("constants", "function", "(config, context): more constants of model.c, { name, value }"),
     field("makefile", "function", "(config): more arguments of the Makefile"),
     field("runtime", "function", "(config): files of the runtime that are its own"),
     field("wants_header", "function", "(name): whether a header of the runtime belongs to the program"),

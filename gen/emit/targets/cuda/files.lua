@@ -104,8 +104,12 @@ function cuda_files.model(config, facts)
     return ordered.copy(cuda_files.main(config), { device_arenas = lines(sizes) })
 end
 
---- More constants of model.c: { name, value }.
-function cuda_files.constants(config) return { { "ARCH", config.arch or 0 } } end
+--- More constants of model.c: { name, value }. ARCH is the least compute capability.
+function cuda_files.constants(config, context)
+    local least = config.arch or 0
+    for _, kernel in ipairs(context.kernels) do least = math.max(least, kernel.launch.arch or 0) end
+    return { { "ARCH", least } }
+end
 
 --- More assignments of model.c's place().
 function cuda_files.flat_places(g)

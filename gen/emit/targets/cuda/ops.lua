@@ -13,6 +13,7 @@ local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
 local product = require "emit.targets.cuda.product"
 local shape = require "emit.kernels.shape"
+local tensor = require "emit.targets.cuda.tensor"
 local text = require "base.text"
 
 local THREADS = launches.THREADS
@@ -38,8 +39,12 @@ set("map", { launch = function(node) return over(graph.elements(graph.result(nod
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
-        return product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
-    end, launch = launches.by_tiles })
+        local sizes, has_bias = op.gemm(node), node.ins.bias ~= nil
+        if tensor.computes(sizes, kernel) then return tensor.product(sizes, kernel, has_bias) end
+        return product(sizes, kernel, has_bias, dtype)
+    end, launch = launches.by_tiles, blocks = { "linear", "tensor" },
+        block = function(kernel) return kernel.matrix and "tensor" or "linear" end,
+        helper = function(_, kernel) return kernel.matrix and tensor.HELPERS end })
 end
 
 set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "tile[lane][i]") end,

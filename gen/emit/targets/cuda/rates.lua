@@ -1,16 +1,20 @@
 -- rates: how fast a device of the class of NVIDIA's H100 and H200 works: coarse, only for predicted times and for what
--- gagen chooses by them. Kernels multiply and add without tensor cores.
+-- gagen chooses by them.
 --
 -- flops      of an H200 (SXM) by its data sheet, in multiply-adds of each type; types of 16 bits are computed in f32
+-- matrix     of products on tensor cores: 40 % of the 989e12 of its data sheet. The instructions of sm_80 reach about
+--            60 % of that rate there. At that speed tiles of 128 x 256 would ask the cache for 7e12 bytes per second,
+--            more than the 5.5e12 that it gives.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
 -- call_us    between two nodes of a graph
-local RATES = { f32 = 67e12, f64 = 34e12, bytes = 4.3e12, call_us = 1.2 }
+local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, bytes = 4.3e12, call_us = 1.2 }
 
 local rates = {}
 
 --- The rates for a type of real numbers, as a profile has them, with the time that a call adds.
 function rates.of(real)
-    return { flops = RATES[real], bytes = RATES.bytes, call_us = RATES.call_us, like = "a device like an H200" }
+    return { flops = RATES[real], matrix_flops = RATES.matrix, bytes = RATES.bytes, call_us = RATES.call_us,
+        like = "a device like an H200" }
 end
 
 return rates

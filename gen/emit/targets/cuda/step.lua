@@ -172,8 +172,10 @@ local function launcher(kernel)
     end
     table.insert(out, 1, cuda.wrap("", ("static void %s("):format(kernel.name), parameters, ") {"))
     out[#out + 1] = cuda.wrap("    ", "void *args[] = {", arguments, "};")
-    out[#out + 1] = cuda.wrap("    ", "launch(", { "q", "K_" .. kernel.name:upper(),
-        l.blocks and tostring(l.blocks) or "blocks_over(count)", tostring(l.threads), "args" }, ");")
+    local list = { "q", "K_" .. kernel.name:upper(), l.blocks and tostring(l.blocks) or "blocks_over(count)",
+        tostring(l.threads), "args" }
+    if l.shared then table.insert(list, 5, tostring(l.shared)) end
+    out[#out + 1] = cuda.wrap("    ", l.shared and "launch_sharing(" or "launch(", list, ");")
     return table.concat(out, "\n") .. "\n}\n"
 end
 
@@ -185,6 +187,15 @@ static unsigned blocks_over(int64_t n) {
 }
 
 ]]
+
+-- The kernels with dynamic shared memory as the rows of a table, or nil.
+local function sharing_rows(kernels)
+    local rows = ordered.collect(kernels, function(kernel)
+        local bytes = kernel.launch.shared
+        return bytes and ("[K_%s] = %d,"):format(kernel.name:upper(), bytes)
+    end)
+    return #rows > 0 and block_of(rows) or nil
+end
 
 local function launch_text(kernels, header)
     local numbers, names, functions, over = {}, {}, {}, ""
@@ -252,13 +263,14 @@ local function bucket_section(g, arguments)
 end
 
 local function step_text(g, config, context, header)
+    local sharing = sharing_rows(context.kernels) or false
     local p, b, name = step.passes(g, config, context), step.boundary(g, config, context), text.ident(config.name)
     local micro, micro_graphs = graphs.micro_cases(g)
     local play, cycle_graphs = graphs.cycle_cases(g)
     local ranks, chunked = config.mode.ranks or false, g.head ~= nil
     return sections.render(context.template("program_cuda/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward, boundary: one update of \"%s\""):format(config.name))) } },
+            ("forward, backward, boundary: one update of \"%s\""):format(config.name))), sharing = sharing } },
         ranks and { "order", {} }, { "includes", {} },
         b.ranges, b.cut, { "views", { view_calls = b.view_calls } }, b.iterations,
         { "forward", { forward = p.forward, evaluation = p.evaluation, chunked = chunked } },
@@ -276,7 +288,7 @@ local function step_text(g, config, context, header)
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
-        { "load", { name = name } },
+        { "load", { name = name, sharing = sharing } },
     })
 end
 

@@ -8,13 +8,14 @@ local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
 local rates = require "emit.targets.cuda.rates"
+local tensor = require "emit.targets.cuda.tensor"
 
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
     ops = cuda_ops, launch = launches.described,
     load = c_text.load, store = c_text.store,
-    loader_memory = "pinned",
+    loader_memory = "pinned", turns = tensor.turns,
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,
     graph_sizes = graphs.sizes, graph_facts = graphs.facts, rates = rates.of,
     ranks_library = "NCCL",

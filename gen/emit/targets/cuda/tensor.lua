@@ -1,0 +1,93 @@
+-- tensor: the products that a device of sm_80 or newer computes on tensor cores, their tiles, and the arguments of
+-- their template (templates/cuda/tensor_product.cu).
+local graph = require "graph.graph"
+local launches = require "emit.targets.cuda.launches"
+local text = require "base.text"
+
+local tensor = {}
+
+local ceil = launches.ceil
+
+-- The least compute capability with these instructions.
+local ARCH = 80
+
+-- The least rows, columns and terms of a product: below half a tile, most of the multiplications would be by zeros.
+local LEAST = 32
+
+-- Elements of 16 bits in the 16 bytes of a copy.
+local CHUNK = 8
+
+-- rows, columns: of a tile; down, across: the warps of its block. The ring of the largest takes 96 KiB of shared
+-- memory, which each device with tensor cores has; its sums leave no registers to hold the elements of odd rows.
+local TILES = {
+    { rows = 128, columns = 256, down = 2, across = 4, whole = true },
+    { rows = 128, columns = 128, down = 2, across = 4 },
+    { rows = 64, columns = 64, down = 2, across = 2 },
+}
+
+-- Blocks that keep a device with 100 or so multiprocessors busy.
+local ENOUGH = 96
+
+-- As in tensor_slices.cu: terms of a slice, slices in shared memory.
+local DEPTH, STAGES = 32, 4
+
+local function takes(half, arch) return half and (arch or ARCH) >= ARCH end
+
+--- The rows of a product from which on its weight is read as it lies: that costs tensor cores nothing.
+function tensor.turns(config)
+    return takes(config.precision == "bf16" or config.precision == "f16", config.arch) and LEAST or nil
+end
+
+local function blocks_of(tile, g) return ceil(g.M, tile.rows) * ceil(g.N, tile.columns) end
+
+-- The largest tile of which there are enough, else the smallest one. odd: whether an operand has odd rows.
+local function tile_of(g, odd)
+    for _, tile in ipairs(TILES) do
+        if blocks_of(tile, g) >= ENOUGH and not (odd and tile.whole) then return tile end
+    end
+    return TILES[#TILES]
+end
+
+-- How an operand lies, from its stride along its rows (columns) and along the sum, and the extents of both. Odd: its
+-- rows of memory are no whole chunks.
+local function operand(side, side_extent, term, term_extent)
+    local turned = term ~= 1
+    local stride, extent = turned and term or side, turned and side_extent or term_extent
+    return { turned = turned, stride = stride,
+        odd = stride % CHUNK > 0 or extent % CHUNK > 0 }
+end
+
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 16-bit operands and of 32 rows, columns and
+--- terms or more, in a program that is not for older devices too (target { arch }).
+function tensor.computes(g, kernel)
+    return takes(kernel.half, kernel.arch) and math.min(g.M, g.N, g.K) >= LEAST
+end
+
+local function truth(is) return text.ident(tostring(is)) end
+
+local function spelled(o) return { turned = truth(o.turned), stride = o.stride, odd = truth(o.odd) } end
+
+--- The template arguments of a product with these strides (op.gemm's table); sets the kernel's launch.
+---   shape.M, shape.N, shape.K      rows and columns of the result, terms of a sum
+---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
+---   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they are
+---                                  no whole chunks; likewise b
+---   out.type, out.all              of the result; whether its rows are whole chunks
+---   bias, add                      whether a bias is added, and whether `add` says that the result is
+function tensor.product(g, kernel, has_bias)
+    local a, b = operand(g.a_row, g.M, g.a_col, g.K), operand(g.b_col, g.N, g.b_row, g.K)
+    local tile = tile_of(g, a.odd or b.odd)
+    local y = graph.result(kernel.node)
+    kernel.matrix = true
+    kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = ARCH,
+        shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
+    return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
+        out = { type = text.ident(graph.is_half(y) and y.dtype or "real"),
+            all = truth(g.N % CHUNK == 0) },
+        bias = has_bias, add = kernel.can_add or false }
+end
+
+--- The blocks of functions that its kernel calls.
+tensor.HELPERS = "tensor:half eights:half tensor_slices:half tensor_tile:half tensor_product:half"
+
+return tensor

@@ -1,0 +1,82 @@
+// tensor_product: the tiles of a product on tensor cores, from the copies of operands to rows of results.
+
+//@ tensor_product(type, half)
+/* The first row and column of a block's tile. Blocks go down eight tiles, then to the right: those that run at the same
+ * time read few rows of A and columns of B, which stay in the cache. */
+template <int ROWS, int COLUMNS> GA_DEVICE void ga_tile_place(int M, int N, int &i0, int &j0) {
+    const int down = (M + ROWS - 1) / ROWS, across = (N + COLUMNS - 1) / COLUMNS, block = blockIdx.x;
+    const int first = block / (8 * across) * 8, tall = down - first < 8 ? down - first : 8;
+    i0 = (first + block % (8 * across) % tall) * ROWS;
+    j0 = block % (8 * across) / tall * COLUMNS;
+}
+
+/* Calls store(i, j, value) for each eight neighbours of the 16 x WIDTH sums of a warp, row by row, `scratch` being
+ * 16 x (WIDTH + 8) floats of the warp in shared memory. */
+template <int WIDTH, typename STORE>
+GA_DEVICE void ga_strip_store(float *scratch, const float (&sum)[WIDTH / 8][4], int i0, int j0, int lane, STORE store) {
+    enum { STRIDE = WIDTH + 8 };
+#pragma unroll
+    for (int v = 0; v < WIDTH / 8; v++) {
+        float *at = scratch + lane / 4 * STRIDE + v * 8 + lane % 4 * 2;
+        *(float2 *)at = make_float2(sum[v][0], sum[v][1]);
+        *(float2 *)(at + 8 * STRIDE) = make_float2(sum[v][2], sum[v][3]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (int s = lane; s < GA_STRIP * WIDTH / 8; s += GA_LANES) {
+        const int row = s / (WIDTH / 8), column = s % (WIDTH / 8) * 8;
+        const float4 *at = (const float4 *)(scratch + row * STRIDE + column);
+        const float4 low = at[0], high = at[1];
+        float value[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        store(i0 + row, j0 + column, value);
+    }
+    __syncwarp();
+}
+
+/* The block's tile of ROWS x COLUMNS by DOWN x ACROSS warps; calls store(i, j, value) for each eight neighbours that
+ * begin inside of C. A sum takes 16 terms at a time, upwards, so its bits depend on no tile. */
+template <int ROWS, int COLUMNS, int DOWN, int ACROSS, bool A_TURNED, bool A_ODD, bool B_TURNED, bool B_ODD,
+          typename STORE>
+GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, const $type *b, int b_stride, int M,
+                                 int N, int K, STORE store) {
+    enum { THREADS = DOWN * ACROSS * GA_LANES, TALL = ROWS / DOWN / 16, WIDTH = COLUMNS / ACROSS };
+    enum { A_BYTES = ROWS * GA_DEPTH * 2, STAGE = (ROWS + COLUMNS) * GA_DEPTH * 2 };
+    const int lane = threadIdx.x % GA_LANES, warp = threadIdx.x / GA_LANES;
+    const int wi = warp % DOWN * (ROWS / DOWN), wj = warp / DOWN * WIDTH, slices = (K + GA_DEPTH - 1) / GA_DEPTH;
+    int i0, j0;
+    ga_tile_place<ROWS, COLUMNS>(M, N, i0, j0);
+    unsigned short a_held[A_ODD ? ROWS * GA_DEPTH / THREADS : 1], b_held[B_ODD ? COLUMNS * GA_DEPTH / THREADS : 1];
+    auto begin = [&](int slice) {
+        ga_byte *stage = ring + slice % GA_STAGES * STAGE;
+        const int k0 = slice * GA_DEPTH;
+        ga_slice_begin<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held, a, a_stride, i0, M, k0, K);
+        ga_slice_begin<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held, b, b_stride, j0, N, k0, K);
+    };
+    auto end = [&](int slice) {
+        ga_byte *stage = ring + slice % GA_STAGES * STAGE;
+        ga_slice_end<ROWS, THREADS, A_TURNED, A_ODD>(stage, a_held);
+        ga_slice_end<COLUMNS, THREADS, B_TURNED, B_ODD>(stage + A_BYTES, b_held);
+    };
+    float sum[TALL][WIDTH / 8][4] = {};
+    for (int s = 0; s < GA_STAGES - 1; s++) {
+        if (s < slices) begin(s), end(s);
+        ga_copy_commit();
+    }
+    for (int s = 0; s < slices; s++) {
+        const int next = s + GA_STAGES - 1;
+        ga_copy_wait<GA_STAGES - 2>();
+        __syncthreads(); /* all have slice s, and none needs the place of slice s - 1 any more */
+        if (next < slices) begin(next);
+        ga_copy_commit();
+        const ga_byte *stage = ring + s % GA_STAGES * STAGE;
+        ga_slice_product<TALL, WIDTH / 16, A_TURNED, B_TURNED>(sum, stage, stage + A_BYTES, wi, wj, lane);
+        if (next < slices) end(next);
+    }
+    __syncthreads(); /* the ring is free */
+    float *scratch = (float *)ring + warp * (GA_STRIP * (WIDTH + 8));
+#pragma unroll
+    for (int u = 0; u < TALL; u++)
+        ga_strip_store<WIDTH>(scratch, sum[u], i0 + wi + u * 16, j0 + wj, lane, [&](int i, int j, float (&value)[8]) {
+            if (i < M && j < N) store(i, j, value);
+        });
+}

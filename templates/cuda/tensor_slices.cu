@@ -1,0 +1,50 @@
+// tensor_slices: slices of the operands of a product on tensor cores, on their way to shared memory.
+
+//@ tensor_slices(type, half)
+/* -- a tile of a product on tensor cores. Slices of A and of B, GA_DEPTH terms deep, go round in a ring of GA_STAGES
+ * places in shared memory: while one is multiplied, the next ones are on their way. */
+
+enum { GA_DEPTH = 32, GA_STAGES = 4, GA_STRIP = 16 };
+
+/* Where 16 bytes of a slice lie: rows along the sum are of 64 bytes; a turned slice has panels of 64 neighbours, each
+ * term a row of 128 bytes. The chunks of a row are swapped, so that eight rows at one chunk are in different banks. */
+template <bool TURNED> GA_DEVICE int ga_chunk(int row, int chunk) {
+    return TURNED ? row * 128 + ((chunk ^ (row & 7)) << 4) : row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
+}
+
+/* Begins the copy of a slice: EXTENT rows (columns) of the operand from i0 on, its terms from k0 on; zeros beyond.
+ * TURNED: the elements of one term are neighbours in memory, `stride` apart from those of the next one; else the terms
+ * of one row are. ODD: rows of memory are no whole chunks of 16 bytes; threads hold their elements until ga_slice_end,
+ * so that these come beside the products, too. */
+template <int EXTENT, int THREADS, bool TURNED, bool ODD, int HELD>
+GA_DEVICE void ga_slice_begin(ga_byte *slice, unsigned short (&held)[HELD], const $type *x, int stride, int i0,
+                              int extent, int k0, int depth) {
+#pragma unroll
+    for (int n = 0; n < EXTENT * GA_DEPTH / 8 / THREADS && !ODD; n++) {
+        const int s = n * THREADS + threadIdx.x, panel = TURNED ? s / (8 * GA_DEPTH) : 0;
+        const int row = TURNED ? s / 8 % GA_DEPTH : s / 4, chunk = TURNED ? s % 8 : s % 4;
+        const int i = i0 + (TURNED ? panel * 64 + chunk * 8 : row), k = k0 + (TURNED ? row : chunk * 8);
+        const bool there = i < extent && k < depth;
+        const $type *from = x + (TURNED ? (ga_int64)k * stride + i : (ga_int64)i * stride + k);
+        ga_copy_begin(slice + panel * (128 * GA_DEPTH) + ga_chunk<TURNED>(row, chunk), there ? from : x, there);
+    }
+#pragma unroll
+    for (int n = 0; n < HELD && ODD; n++) {
+        const int s = n * THREADS + threadIdx.x;
+        const int i = i0 + (TURNED ? s % EXTENT : s / GA_DEPTH), k = k0 + (TURNED ? s / EXTENT : s % GA_DEPTH);
+        const $type *from = x + (TURNED ? (ga_int64)k * stride + i : (ga_int64)i * stride + k);
+        held[n] = i < extent && k < depth ? from->bits : 0;
+    }
+}
+
+template <int EXTENT, int THREADS, bool TURNED, bool ODD, int HELD>
+GA_DEVICE void ga_slice_end(ga_byte *slice, const unsigned short (&held)[HELD]) {
+#pragma unroll
+    for (int n = 0; n < HELD && ODD; n++) {
+        const int s = n * THREADS + threadIdx.x;
+        const int i = TURNED ? s % EXTENT : s / GA_DEPTH, k = TURNED ? s / EXTENT : s % GA_DEPTH;
+        const int panel = TURNED ? i / 64 * (128 * GA_DEPTH) : 0, element = TURNED ? i % 64 : k;
+        ga_byte *chunk = slice + panel + ga_chunk<TURNED>(TURNED ? k : i, element / 8);
+        ((unsigned short *)chunk)[element % 8] = held[n];
+    }
+}

@@ -1,0 +1,286 @@
+-- Products on tensor cores (templates/cuda/tensor_product.cu) on the device library, which runs their instructions as
+-- PTX describes them; its copies land as late as they may.
+local devices = dofile "tests/lua/devices.lua"
+local open, checked = devices.open, devices.checked
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- The part of a number by which a rounding changes it at most.
+local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
+
+local function with(text, precision) return text .. ('precision "%s"\n'):format(precision) end
+
+-- Every layout of the operands, sums of over two rings (8 slices of 32 terms) that are no whole slices, tiles that are
+-- not whole, rows of 293 elements that are no multiple of 16 bytes as operands and results.
+local LAYOUTS = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (300)
+accumulate (2)
+model      { linear "a" { 296 }, tanh {}, linear "b" { 136, store = "in_out" }, tanh {},
+             linear "c" { 72, bias = false }, tanh {}, linear "odd" { 293 }, tanh {}, linear "e" { 40 }, tanh {},
+             linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 2, seed = 3 }
+]]
+
+-- Matrices of the shapes that take the large tiles: 2048 x 1536 that of 128 x 256, 1536 x 1024 that of 128 x 128.
+local LARGE = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (64)
+model      { linear "a" { 2048 }, tanh {}, linear "b" { 1536 }, tanh {}, linear "c" { 1024 }, tanh {},
+             linear "d" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1, seed = 3 }
+]]
+
+-- Many rows: the large tile in the forward product and in the gradient of an input.
+local ROWS = [[
+data       { "csv", train = "many_rows.csv", target = "last" }
+batch      (1536)
+model      { linear "a" { 2056 }, tanh {}, linear "b" { 40 }, linear "out" { 3 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1, seed = 3 }
+]]
+
+-- A long sum in one block, quickly computed.
+local SMALL = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
+batch      (64)
+model      { linear "a" { 296 }, tanh {}, linear "b" { 40 }, linear "out" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 2, seed = 3 }
+]]
+
+local BUILT = { layouts = LAYOUTS, large = LARGE, rows = ROWS, small = SMALL }
+
+local function build(t, programs, name, precision, target)
+    if name == "rows" then programs.write_sines("many_rows.csv", 1536, 40) end
+    return programs.build(("tensor_%s_%s_%s"):format(name, precision, target),
+        with(BUILT[name], precision) .. ('target "%s"\n'):format(target))
+end
+
+-- The parameters and gradients of two cycles are those of the C target: sums have another order, so some values are
+-- rounded to a neighbour, which changes what follows by less than a rounding of all of them would.
+local function equals_c(t, name, precision, settings, cycles)
+    local programs, environment = open(t)
+    local device, oracle = build(t, programs, name, precision, "cuda"), build(t, programs, name, precision, "c")
+    local found = programs.dump(device, { "--cycles", cycles, env = environment(settings) })
+    programs.close(found, programs.dump(oracle, { "--cycles", cycles }), U[precision], { "parameters", "gradients" },
+        programs.distance)
+    return host.read(device.folder .. "/kernels.cu")
+end
+
+for _, precision in ipairs { "bf16", "f16" } do
+    add(precision .. ": every layout, odd sizes and long sums are those of the C target", function(t)
+        local text = equals_c(t, "layouts", precision, checked(1), 2)
+        local tensor, other = 0, {}
+        for name, how in text:gmatch "\n/%* (linear[%w_]*): [^\n]- x %([%d, ]+%)([^\n]*)" do
+            if how == ", on tensor cores" then tensor = tensor + 1 else other[#other + 1] = name end
+        end
+        table.sort(other)
+        t.equal(tensor, 14)
+        t.equal(table.concat(other, " "), "linear_300x10x40 linear_dw_10x40x300 linear_dx_300x40x10")
+    end)
+end
+
+-- === models ======================================================================================
+
+local GPT = [[
+data       { "text", train = "tensor.txt", context = 24, split = { eval = 2 } }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = positions "wpe" { 24 } (embedding "wte" { 64, 40 } (batch.input))
+    x = times(2) "h" {
+        residual { layernorm "ln_1" {}, linear "attn" { 120 }, attend { heads = 2, causal = true },
+                   linear "proj" { 40 } },
+        residual { layernorm "ln_2" {}, linear "fc" { 160 }, gelu {}, linear "out" { 40 } },
+    } (x)
+    return unembed { "wte" } (layernorm "ln_f" {} (x))
+end)
+]]
+
+local LLAMA = [[
+data       { "text", train = "tensor.txt", context = 24, split = { eval = 2 } }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = embedding "embed" { 64, 64 } (batch.input)
+    local function to(name, n, from) return linear(name) { n, bias = false } (from) end
+    x = times(2) "layers" (function(x)
+        local h = rmsnorm "first" {} (x)
+        local q, k = rotary { heads = 4 } (to("q", 64, h)), rotary { heads = 2 } (to("k", 32, h))
+        x = x + to("o", 64, attend { heads = 4, kv_heads = 2, causal = true } (q, k, to("v", 32, h)))
+        h = rmsnorm "second" {} (x)
+        return x + to("down", 64, silu {} (to("gate", 88, h)) * to("up", 88, h))
+    end) (x)
+    return to("head", 64, rmsnorm "norm" {} (x))
+end)
+]]
+
+local BERT = [[
+data       { "text", train = "tensor.txt", context = 24, split = { eval = 2 } }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = positions "places" { 24 } (embedding "words" { 64, 40 } (batch.input))
+    x = times(2) "layers" (function(x)
+        local function of(name) return linear(name) { 40, bias = false } (x) end  -- that of keys has the gradient 0
+        local a = attend { heads = 4 } (of "query", of "key", of "value")
+        x = layernorm "first" {} (x + dropout(0.1) (linear "output" { 40 } (a)))
+        return layernorm "second" {} (x + dropout(0.1) (linear "out" { 40 } (gelu {} (linear "inner" { 96 } (x)))))
+    end) (layernorm "norm" {} (x))
+    return linear "head" { 64 } (x)
+end)
+]]
+
+local MODELS = { { "gpt", GPT }, { "llama", LLAMA }, { "bert", BERT } }
+
+for i, model in ipairs(MODELS) do
+    for j, precision in ipairs { "bf16", "f16" } do
+        add(model[1] .. " in " .. precision .. " is that of the C target", function(t)
+            if (i + j) % 2 == 1 then t.long() end
+            local programs, environment = open(t)
+            local bytes = {}
+            for k = 1, 600 do bytes[k] = string.char(97 + (k * k + k // 7) % 23) end
+            t.write(programs.folder() .. "/data/tensor.txt", table.concat(bytes))
+            local text = with(model[2] .. [[
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-3 }
+train      { updates = 8, seed = 3 }
+]], precision)
+            local function dump(target, settings)
+                local p = programs.build(("tensor_%s_%s_%s"):format(model[1], precision, target),
+                    text .. ('target "%s"\n'):format(target))
+                return programs.dump(p, { "--cycles", 1, env = settings and environment(settings) }), p
+            end
+            local found, p = dump("cuda", checked(1))
+            programs.close(found, dump "c", 2 * U[precision], { "parameters", "gradients" }, programs.distance)
+            local kernels, count = host.read(p.folder .. "/kernels.cu"):gsub(", on tensor cores", "")
+            assert(count >= 12, count .. " products on tensor cores in " .. #kernels .. " bytes")
+        end)
+    end
+end
+
+-- === tiles =======================================================================================
+
+-- The names of the tiles that a text of kernels has: "128, 256".
+local function tiles_of(text)
+    local found = {}
+    for tile in text:gmatch "    ga_tensor_product<(%d+, %d+), " do found[tile] = true end
+    return found
+end
+
+add("the large tiles give what the C target does", function(t)
+    local tiles = tiles_of(equals_c(t, "large", "bf16", nil, 1))
+    for _, tile in ipairs { "128, 256", "128, 128", "64, 64" } do assert(tiles[tile], tile) end
+    equals_c(t, "rows", "f16", nil, 1)
+end)
+
+-- A tile's place in the launch and the order of threads change no bit; the checker finds nothing.
+add("the order of blocks and threads changes no bit", function(t)
+    local programs, environment = open(t)
+    local p = build(t, programs, "layouts", "bf16", "cuda")
+    local function dump(settings) return programs.dump(p, { "--cycles", 1, env = environment(settings) }) end
+    local expected = dump()
+    for seed = 2, t.all and 4 or 2 do
+        programs.identical(dump(checked(seed)), expected, { "parameters", "gradients" })
+    end
+end)
+
+-- The tile of a product does not change its bits: all sums take 16 terms at a time.
+add("each tile gives the same bits", function(t)
+    local programs, environment = open(t)
+    local text = with(SMALL, "bf16") .. 'target "cuda"\n'
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local expected = programs.dump(p, { "--cycles", 1, env = environment() })
+    local dev = t.temp()
+    t.shell(("cp -r gen templates runtime %s"):format(dev))
+    local file = dev .. "/gen/emit/targets/cuda/tensor.lua"
+    for name, from in next, { largest = "local ENOUGH = 96", middle = "local TILES = {\n[^\n]*\n" } do
+        local to = name == "largest" and "local ENOUGH = 1" or "local TILES = {\n"
+        local changed, count = host.read("gen/emit/targets/cuda/tensor.lua"):gsub(from, to)
+        changed = changed:gsub("local ENOUGH = 96", "local ENOUGH = 1")
+        t.equal(count, 1)
+        t.write(file, changed)
+        local other = programs.build("tensor_" .. name, text, { options = { "--dev", dev } })
+        assert(tiles_of(host.read(other.folder .. "/kernels.cu"))[name == "largest" and "128, 256" or "128, 128"])
+        programs.identical(programs.dump(other, { "--cycles", 1, env = environment(checked(1)) }), expected,
+            { "parameters", "gradients" })
+    end
+end)
+
+-- === each barrier, wait and commit is needed =====================================================
+
+-- Calls see(name, line, text) for each text of kernels in which one of these calls of the product is left out.
+local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);", "__syncwarp%(%);" }
+local function each_mutant(text, see)
+    local first = text:find("GA_DEVICE void ga_strip_store", 1, true)
+    local last = text:find("\n}", text:find("GA_DEVICE void ga_tensor_product", 1, true), true)
+    for _, call in ipairs(CALLS) do
+        local at = first
+        while true do
+            local from, to = text:find(call, at)
+            if not from or from > last then break end
+            local _, line = text:sub(1, from):gsub("\n", "")
+            see(text:sub(from, to), line + 1, text:sub(1, from - 1) .. ";" .. text:sub(to + 1))
+            at = to
+        end
+    end
+end
+
+add("found: each barrier, wait and commit of a product left out", function(t)
+    devices.needs_library(t)
+    local programs, environment = open(t)
+    local p = build(t, programs, "small", "bf16", "cuda")
+    local count = 0
+    each_mutant(host.read(p.folder .. "/kernels.cu"), function(name, line, text)
+        local folder, env = t.temp(), environment(checked(1))
+        t.write(folder .. "/kernels.cu", text)
+        env[#env + 1] = "GAGEN_KERNELS=" .. folder
+        local result = programs.train(p, { "--cycles", 1, env = env, status = false })
+        if result.status ~= 3 or not result.err:find("device: [ru]") then
+            error(("line %d: %s left out is not found: %s"):format(line, name, result.err))
+        end
+        count = count + 1
+    end)
+    t.equal(count, 7)
+end)
+
+-- === compilers and devices =======================================================================
+
+add("NVRTC compiles every tile for sm_80 and sm_90a without spills", function(t)
+    local programs, _, build_folder = open(t)
+    for i, case in ipairs { { "large", "bf16" }, { "rows", "f16" }, { "layouts", "bf16" } } do
+        local p = build(t, programs, case[1], case[2], "cuda")
+        for _, arch in ipairs(t.all and { "80", "90a" } or { i == 2 and "90a" or "80" }) do
+            local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", arch }
+            if result.status == 77 then t.not_run("no libnvrtc here") end
+            for line in result.out:gmatch "[^\n]+" do
+                if line:find("linear", 1, true) then t.match(line, " 0 bytes spilled") end
+            end
+            t.match(result.out, ("sm_%s linear"):format(arch), result.err)
+        end
+    end
+end)
+
+add("a program for older devices has no tensor cores", function(t)
+    local programs, environment = open(t)
+    local text = with(SMALL, "bf16") .. 'target { "cuda", arch = 75 }\n'
+    local p = programs.build("tensor_old", text)
+    local kernels = host.read(p.folder .. "/kernels.cu")
+    assert(not kernels:find("on tensor cores", 1, true) and not kernels:find("asm", 1, true))
+    if devices.gpus(t) > 0 then return end
+    programs.train(p, { "--cycles", 1, env = environment { "GAGEN_DEVICE_ARCH=75" } })
+    local result = programs.train(build(t, programs, "small", "bf16", "cuda"),
+        { env = environment { "GAGEN_DEVICE_ARCH=75" }, status = 3 })
+    t.match(result.err, 'is sm_75, the program is for sm_80 or newer; .*target { "cuda", arch = 75 }')
+end)
+
+return tests
