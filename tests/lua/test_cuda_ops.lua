@@ -83,6 +83,24 @@ train      { updates = 8, seed = 4 }
     if t.all then same_as_c(t, "cuda_few_odd", spec(7, { 70, 1030 }, ""), 1e-4) end
 end)
 
+-- Rows of classes that begin inside of neighbours that are moved at once.
+add("losses of rows that begin anywhere equal the C target", function(t)
+    local function spec(classes, loss, more)
+        return ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (5)
+accumulate (2)
+model      { linear "a" { 9 }, tanh {}, linear "c" { %d } }
+loss       %s
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+%s]]):format(classes, loss, more)
+    end
+    same_as_c(t, "cuda_classes64", spec(301, '{ "cross_entropy", label_smoothing = 0.2 }', F64), 1e-11)
+    same_as_c(t, "cuda_classes", spec(1027, '"cross_entropy"', ""), 1e-5)
+    if t.all then same_as_c(t, "cuda_classes_even", spec(264, '"cross_entropy"', ""), 1e-5) end
+end)
+
 -- Sums over rows in parts: of biases, of a norm's weight and bias, in a loop over layers and out of it.
 add("sums over many rows in parts equal the C target", function(t)
     local text = [[

@@ -182,9 +182,24 @@ local function add_row(name, spelling)
         arguments[name] = element(logits, spelling)
     end
 end
-add("cross_entropy", add_row("hit", "row[target[i]]"))
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
+
+-- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
+-- time.
+local function neighbours(node, tensors, dtype) return few.of_rows(tensors, node.run and node.size.C or 0, dtype) end
+
+add("cross_entropy", function(arguments, node, _, _, dtype)
+    local logits = node.ins.logits
+    arguments.hit, arguments.few = element(logits, "row[target[i]]"), neighbours(node, { logits }, dtype)
+    arguments.type = c_text.type_of(logits)
+end)
+add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
+    arguments.few = neighbours(node, { node.ins.logits, node.outs.y.tensor }, dtype)
+    arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
+    arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
+end)
+list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
 
 set("embedding", { arguments = function(_, node)
     return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
@@ -192,7 +207,8 @@ end, launch = function(node) return over(graph.elements(node.size.lead) * node.s
 set("embedding_dw", { arguments = function(kernel, node)
     return shape.embedding_dw(kernel, node, "dy[(ga_int64)order[k] * C + c]")
 end, launch = function(node) return per_row(node.size.R, node.size.C) end })
-launch(function() return { blocks = 1, threads = THREADS } end, "id_order")
+add("id_order", function(arguments) arguments.own = THREADS end)
+launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
 
 launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
 launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")

@@ -14,7 +14,7 @@ local rates = require "emit.targets.cuda.rates"
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
-    ops = cuda_ops, few = few.pointwise,
+    ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
     parts = { column_sum = columns.parts, norm_dw = columns.parts }, launch = launches.described,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned",
