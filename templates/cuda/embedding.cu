@@ -9,46 +9,52 @@ GA_KERNEL($threads) $fn($params) {
         y[i] = $value;
 }
 
-//@ id_order(fn, params, source, threads, ids, rows)
+//@ id_order(fn, params, source, threads, ids, rows, own)
 /* $fn: the places of $ids ids, sorted by id and then by place; those of row r of the table begin at first[r]
- * One block takes the ids in pieces, one for each thread; the last of equal ids in a piece counts them.
+ * A block has $own rows. It goes over all ids twice: it counts those of its rows and of the rows before,
+ * then it takes the ids in pieces, one for each thread; those of its rows get places in the order of the threads.
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { IDS = $ids, ROWS = $rows, THREADS = $threads, PIECE = (ROWS + THREADS - 1) / THREADS };
-    __shared__ int piece[THREADS];
-    const int me = threadIdx.x;
-    for (int r = me; r <= ROWS; r += THREADS) first[r] = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        if (pass == 1) {                          // from counts to where row r begins, in first[r + 1]
-            const int from = me * PIECE, to = from + PIECE < ROWS ? from + PIECE : ROWS;
-            int sum = 0;
-            __syncthreads();
-            for (int r = from; r < to; r++) sum += first[r + 1];
-            piece[me] = sum;
-            __syncthreads();
-            sum = 0;
-            for (int k = 0; k < me; k++) sum += piece[k];
-            for (int r = from; r < to; r++) {
-                const int count = first[r + 1];
-                first[r + 1] = sum;
-                sum += count;
+    enum { IDS = $ids, ROWS = $rows, OWN = $own, THREADS = $threads };
+    __shared__ int count[OWN], place[OWN + 1], piece[THREADS], scratch[GA_LANES];
+    __shared__ unsigned taken[THREADS / GA_LANES];
+    const int me = threadIdx.x, from = blockIdx.x * OWN, rows = ROWS - from < OWN ? ROWS - from : OWN;
+    int before = 0;
+    for (int r = me; r < OWN; r += THREADS) count[r] = 0;
+    __syncthreads();
+    for (int i = me; i < IDS; i += THREADS) {
+        const int r = ids[i] - from;
+        before += r < 0 && ids[i] >= 0;
+        if (r >= 0 && r < rows) atomicAdd(&count[r], 1);
+    }
+    before = ga_block_sum(before, scratch);
+    __syncthreads();
+    for (int r = me; r <= rows; r += THREADS) {
+        int sum = before;
+        for (int k = 0; k < r; k++) sum += count[k];
+        place[r] = sum;
+        if (r < rows || from + rows == ROWS) first[from + r] = sum;
+    }
+    for (int i0 = 0; i0 < IDS; i0 += THREADS) {
+        const int id = i0 + me < IDS ? ids[i0 + me] : -1, r = id - from;
+        const bool own = id >= 0 && r >= 0 && r < rows;
+        if (!__syncthreads_or(own)) continue;
+        const unsigned of_warp = __ballot_sync(GA_ALL_LANES, own);
+        if (me % GA_LANES == 0) taken[me / GA_LANES] = of_warp;
+        piece[me] = r;
+        __syncthreads();
+        int ahead = 0, behind = 0;
+        for (int warp = 0; warp < THREADS / GA_LANES && own; warp++) {
+            for (unsigned left = taken[warp]; left != 0; left &= left - 1) {
+                const int k = warp * GA_LANES + __ffs(left) - 1;
+                ahead += piece[k] == r && k < me;
+                behind += piece[k] == r && k > me;
             }
         }
-        for (int i0 = 0; i0 < IDS; i0 += THREADS) {
-            const int id = i0 + me < IDS ? ids[i0 + me] : -1;
-            __syncthreads();
-            piece[me] = id;
-            __syncthreads();
-            int before = 0, behind = 0;
-            for (int k = 0; k < THREADS; k++) {
-                const bool same = piece[k] == id;
-                before += same && k < me;
-                behind += same && k > me;
-            }
-            if (id >= 0 && pass == 1) order[first[id + 1] + before] = i0 + me;
-            __syncthreads();
-            if (id >= 0 && behind == 0) first[id + 1] += before + 1;
-        }
+        const int at = own ? place[r] + ahead : 0;
+        if (own) order[at] = i0 + me;
+        __syncthreads();
+        if (own && behind == 0) place[r] = at + 1;
     }
 }
 

@@ -1,7 +1,7 @@
 // loss: losses, the gradients that the backward pass starts with, and the sums of a cycle. A loss whose target is
 // IGNORE, or whose row is missing (from micro->rows on), has weight 0.
 
-//@ cross_entropy(fn, params, source, threads, rows, C, classes, type, x, hit, exp, log)
+//@ cross_entropy(fn, params, source, threads, rows, C, few, classes, type, hit, exp, log)
 /* $fn: -log softmax(logits)[target] of $rows rows of $C classes, one block per row;
  * lse: log of the sum of exp(logits)
 //% if classes.smooth then
@@ -9,7 +9,7 @@
 //% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+    enum { C = $C, FEW = $few, THREADS = $threads };
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
@@ -18,19 +18,25 @@ GA_KERNEL($threads) $fn($params) {
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = blockIdx.x;
     const $type *row = logits + i * C;
-    real largest = -ga_infinity((real)0), sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS)
-        largest = $x > largest || $x != $x ? $x : largest;
-    largest = ga_block_max(largest, scratch);
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp($x - largest);
-    sum = ga_block_sum(sum, scratch);
-    const real whole = largest + $log(sum);
+    const real none = -ga_infinity((real)0);
+    real largest = none, sum = 0; /* the sum of exp(x - largest) of what a thread has seen */
+    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) {
+        if (x > largest) {
+            sum = sum * $exp(largest - x) + 1;
+            largest = x;
+        } else if (x != none) {
+            sum += $exp(x - largest);
+        }
+    });
+    const real of_all = ga_block_max(largest, scratch);
+    sum = ga_block_sum(largest == none && sum == 0 ? sum : sum * $exp(largest - of_all), scratch);
+    const real whole = of_all + $log(sum);
 //% if classes.smooth then
     real all = 0;
 //% if classes.weighted then
-    for (int c = threadIdx.x; c < C; c += THREADS) all += class_weight[c] * (whole - $x);
+    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int c, real x) { all += class_weight[c] * (whole - x); });
 //% else
-    for (int c = threadIdx.x; c < C; c += THREADS) all += whole - $x;
+    ga_each_of_row<C, THREADS, FEW>(row, i, [&](int, real x) { all += whole - x; });
 //% end
     all = ga_block_sum(all, scratch);
 //% end
@@ -50,7 +56,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ cross_entropy_dx(fn, params, source, threads, rows, C, classes, logit, exp, store)
+//@ cross_entropy_dx(fn, params, source, threads, rows, C, few, classes, type, out, exp, adds)
 /* $fn: dy times the derivative by the logits: softmax(logits) - one_hot(target)
 //% if classes.smooth or classes.weighted then
  * with the weights of the classes and label smoothing
@@ -58,41 +64,54 @@ GA_KERNEL($threads) $fn($params) {
  * $rows rows of $C classes, one block per row
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+    enum { C = $C, FEW = $few, THREADS = $threads };
 //% if classes.weighted then
     static const real class_weight[C] = {
         $(classes.weights)
     };
 //% end
     const ga_int64 r = blockIdx.x;
+    const $type *row = logits + r * C;
+    $out *d = y + r * C;
+    const real whole = lse[r];
 //% if classes.masked then
     const real counted = target[r] == IGNORE ? (real)0 : dy[r];
 //% end
-//% if not classes.smooth and not classes.weighted then
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        const ga_int64 i = r * C + c;
-        const real value = $(classes.dy) * ($exp($logit - lse[r]) - (real)(c == target[r]));
-        $store
-    }
-//% else
     const int label = target[r] == IGNORE ? 0 : target[r]; /* the gradient is 0 where it is ignored */
 //% if classes.weighted then
     const real hit = $(classes.rest) * class_weight[label], all = hit + $(classes.total);
-//% else
+//% elseif classes.smooth then
     const real hit = $(classes.rest), all = 1;
 //% end
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        const ga_int64 i = r * C + c;
-//% if classes.weighted then
-        const real spread = $(classes.smoothing) / C * class_weight[c];
+    for (int first = ga_first_of_row<C, FEW>(r); first < C; first += THREADS * FEW) {
+        const auto few = ga_read_within<C, FEW>(row, first);
+//% if adds then
+        auto to = ga_read_within<C, FEW>(d, first);
 //% else
-        const real spread = $(classes.smoothing) / C;
+        ga_few<$out, FEW> to;
 //% end
-        const real value = $(classes.dy) *
-            (all * $exp($logit - lse[r]) - (c == label ? hit : (real)0) - spread);
-        $store
+#pragma unroll
+        for (int e = 0; e < FEW; e++) {
+            const int c = first + e;
+            if (c < 0 || c >= C) continue;
+            const real share = $exp(ga_get(few.at[e]) - whole);
+//% if classes.weighted then
+            const real spread = $(classes.smoothing) / C * class_weight[c];
+            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+//% elseif classes.smooth then
+            const real spread = $(classes.smoothing) / C;
+            const real value = $(classes.dy) * (all * share - (c == label ? hit : (real)0) - spread);
+//% else
+            const real value = $(classes.dy) * (share - (real)(c == label));
+//% end
+//% if adds then
+            ga_put(to.at[e], add ? ga_get(to.at[e]) + value : value);
+//% else
+            ga_put(to.at[e], value);
+//% end
+        }
+        ga_write_within<C, FEW>(d, first, to);
     }
-//% end
 }
 
 //@ loss_seed(fn, params, source, threads, rows, counted, targets, micro, seed)

@@ -1,99 +1,127 @@
-// norm: layernorm and rmsnorm, rows normalised. One block computes a row.
+// norm: layernorm and rmsnorm, rows normalised. A row is in the registers of a warp, or of a block (rows.cu).
 
-//@ layernorm(fn, params, source, threads, rows, C, eps, sqrt, type, x, y_half, store)
+//@ layernorm(fn, params, source, threads, rows, C, row, eps, sqrt, bias)
 /* $fn: (x - mean) rstd weight + bias for $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 i = blockIdx.x;
-    const $type *row = x + i * C;
-//% if not y_half then
-    real *out = y + i * C;
-//% end
-    real sum = 0, squares = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += $x;
-    const real middle = ga_block_sum(sum, scratch) / C;
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-//% if y_half then
-        const real z = $x - middle;
-        squares += z * z;
-//% else
-        out[c] = $x - middle;
-        squares += out[c] * out[c];
-//% end
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real v[EACH], g[EACH], sum = 0, squares = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) sum += v[k];
+    const real middle = ga_row_sum<LANES>(sum, scratch) / C;
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        v[k] = ga_place<LANES, FEW>(k) < C ? v[k] - middle : (real)0;
+        squares += v[k] * v[k];
     }
-    const real factor = 1 / $sqrt(ga_block_sum(squares, scratch) / C + $eps);
-    for (int c = threadIdx.x; c < C; c += THREADS) $store
-    if (threadIdx.x == 0) {
-        mean[i] = middle;
-        rstd[i] = factor;
-    }
+    const real factor = 1 / $sqrt(ga_row_sum<LANES>(squares, scratch) / C + $eps);
+    ga_read_row<C, LANES, FEW>(g, weight);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] *= factor * g[k];
+//% if bias then
+    ga_read_row<C, LANES, FEW>(g, bias);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] += g[k];
+//% end
+    ga_write_row<C, LANES, FEW>(y + i * C, v);
+    if (threadIdx.x % LANES > 0) return;
+    mean[i] = middle;
+    rstd[i] = factor;
 }
 
-//@ rmsnorm(fn, params, source, threads, rows, C, eps, sqrt, type, x, value)
+//@ rmsnorm(fn, params, source, threads, rows, C, row, eps, sqrt)
 /* $fn: x rstd weight for $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 i = blockIdx.x;
-    const $type *row = x + i * C;
-    real squares = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) squares += $x * $x;
-    const real factor = 1 / $sqrt(ga_block_sum(squares, scratch) / C + $eps);
-    for (int c = threadIdx.x; c < C; c += THREADS) y[i * C + c] = $value;
-    if (threadIdx.x == 0) rstd[i] = factor;
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real v[EACH], g[EACH], squares = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C);
+    ga_read_row<C, LANES, FEW>(g, weight);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) squares += v[k] * v[k];
+    const real factor = 1 / $sqrt(ga_row_sum<LANES>(squares, scratch) / C + $eps);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] *= factor * g[k];
+    ga_write_row<C, LANES, FEW>(y + i * C, v);
+    if (threadIdx.x % LANES == 0) rstd[i] = factor;
 }
 
-//@ norm_dx(fn, params, source, threads, rows, C, centred, heads, x, dy, store)
+//@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 r = blockIdx.x;
-    $heads
-    const real factor = rstd[r];
-    real moment = 0;
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real v[EACH], g[EACH], moment = 0; /* x less its mean, dy weight */
+    ga_read_row<C, LANES, FEW>(g, dy + i * C);
+    ga_read_row<C, LANES, FEW>(v, weight);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) g[k] *= v[k];
+    ga_read_row<C, LANES, FEW>(v, x + i * C);
+    const real factor = rstd[i];
 //% if centred then
-    const real middle = mean[r];
+    const real middle = mean[i];
     real sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += $dy * weight[c];
-    const real level = ga_block_sum(sum, scratch) / C;
-//% else
-    const real middle = 0, level = 0;
-//% end
-    for (int c = threadIdx.x; c < C; c += THREADS) moment += $dy * weight[c] * ($x - middle);
-    const real slope = ga_block_sum(moment, scratch) * factor * factor / C;
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        const ga_int64 i = r * C + c;
-        const real value = factor * ($dy * weight[c] - level - ($x - middle) * slope);
-        $store
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        v[k] -= middle;
+        sum += g[k];
     }
+    const real level = ga_row_sum<LANES>(sum, scratch) / C;
+//% end
+#pragma unroll
+    for (int k = 0; k < EACH; k++) moment += g[k] * v[k];
+    const real slope = ga_row_sum<LANES>(moment, scratch) * factor * factor / C;
+#pragma unroll
+//% if centred then
+    for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - level - v[k] * slope);
+//% else
+    for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - v[k] * slope);
+//% end
+    ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
 }
 
-//@ norm_dw(fn, params, source, threads, rows, C, centred, x, dy, store)
+//@ norm_dw(fn, params, source, threads, rows, C, parts, few, centred, store)
 /* $fn: the gradient of a norm's weight, summed over $rows rows of $C
+//% if parts > 1 then
+ * for each of $parts parts of the rows
+//% end
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { ROWS = $rows, C = $C, GROUPS = $threads / GA_LANES };
-    __shared__ real partial[GROUPS][GA_LANES];
+    enum { ROWS = $rows, C = $C, FEW = $few, WIDE = GA_LANES * FEW, GROUPS = $threads / GA_LANES };
+    enum { ACROSS = (C + WIDE - 1) / WIDE };
+    __shared__ real partial[GROUPS][WIDE];
     const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
-    const ga_int64 j = (ga_int64)blockIdx.x * GA_LANES + lane;
-    real sum = 0;
-    for (ga_int64 i = group; i < ROWS && j < C; i += GROUPS) {
+    const ga_int64 part = blockIdx.x / ACROSS, first = part * ROWS;
+    const int left = (int)blockIdx.x % ACROSS * WIDE, j = left + lane * FEW;
+    real sum[FEW] = {};
+#pragma unroll 4
+    for (ga_int64 i = first + group; i < first + ROWS && j < C; i += GROUPS) {
+        const auto of_x = ga_read<FEW>(x + i * C + j);
+        const auto of_dy = ga_read<FEW>(dy + i * C + j);
 //% if centred then
-        const real middle = mean[i];
+        const real middle = mean[i], factor = rstd[i];
+        for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]) * ((ga_get(of_x.at[e]) - middle) * factor);
 //% else
-        const real middle = 0;
+        const real factor = rstd[i];
+        for (int e = 0; e < FEW; e++) sum[e] += ga_get(of_dy.at[e]) * (ga_get(of_x.at[e]) * factor);
 //% end
-        sum += $dy * (($x - middle) * rstd[i]);
     }
-    partial[group][lane] = sum;
+    for (int e = 0; e < FEW; e++) partial[group][lane * FEW + e] = sum[e];
     __syncthreads();
-    if (group > 0 || j >= C) return;
-    real value = partial[0][lane];
-    for (int k = 1; k < GROUPS; k++) value += partial[k][lane];
+    const int c = threadIdx.x;
+    if (c >= WIDE || left + c >= C) return;
+    real value = partial[0][c];
+    for (int g = 1; g < GROUPS; g++) value += partial[g][c];
+    const ga_int64 at = part * C + left + c;
     $store
 }

@@ -10,3 +10,28 @@ GA_KERNEL($threads) $fn($params) {
         $store
     }
 }
+
+//@ map_few(fn, params, source, threads, n, formula, few, rest, reads, loads, store)
+/* $fn: $formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { FEW = $few };
+    const ga_int64 n = $(n)ll;
+    for (ga_int64 first = ga_thread_first() * FEW; first < n; first += ga_thread_count() * FEW) {
+        $reads
+#pragma unroll
+//% if rest then
+        for (int k = 0; k < FEW && first + k < n; k++) {
+//% else
+        for (int k = 0; k < FEW; k++) {
+//% end
+            $loads
+            $store
+        }
+//% if rest then
+        ga_write(out + first, to, n - first);
+//% else
+        ga_write(out + first, to);
+//% end
+    }
+}

@@ -16,7 +16,8 @@ typedef struct ga_micro {
 } ga_micro;
 static_assert(sizeof(ga_micro) == 48, "ga_micro: as the host has it");
 
-#define GA_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+// Threads of a block; maybe how many blocks a multiprocessor is to have at least, that is: how many registers a thread.
+#define GA_KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)
 #define GA_DEVICE static __device__ __forceinline__
 #define GA_LANES 32
 #define GA_ALL_LANES 0xffffffffu
@@ -34,6 +35,56 @@ GA_DEVICE ga_int64 ga_thread_first() {
 }
 GA_DEVICE ga_int64 ga_thread_count() {
     return (ga_int64)gridDim.x * blockDim.x;
+}
+
+// N neighbouring elements in registers. They are read and written 16 bytes at a time, or 8 if they are no more; their
+// place in memory is a multiple of as many bytes. With a `count` below N only so many are.
+template <typename T, int N> union ga_few {
+    T at[N];
+    uint4 wide[(N * sizeof(T) + 15) / 16];
+    uint2 half_wide;
+};
+
+template <int N, typename T> GA_DEVICE ga_few<T, N> ga_read(const T *from) {
+    ga_few<T, N> few;
+    if (N * sizeof(T) % 16 == 0) {
+#pragma unroll
+        for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) few.wide[k] = ((const uint4 *)from)[k];
+    } else if (N * sizeof(T) == 8) {
+        few.half_wide = *(const uint2 *)from;
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; k++) few.at[k] = from[k];
+    }
+    return few;
+}
+
+template <int N, typename T> GA_DEVICE ga_few<T, N> ga_read(const T *from, ga_int64 count) {
+    if (count >= N) return ga_read<N>(from);
+    ga_few<T, N> few;
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (k < count) few.at[k] = from[k];
+    return few;
+}
+
+template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &few) {
+    if (N * sizeof(T) % 16 == 0) {
+#pragma unroll
+        for (int k = 0; k < (int)(N * sizeof(T) / 16); k++) ((uint4 *)to)[k] = few.wide[k];
+    } else if (N * sizeof(T) == 8) {
+        *(uint2 *)to = few.half_wide;
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; k++) to[k] = few.at[k];
+    }
+}
+
+template <int N, typename T> GA_DEVICE void ga_write(T *to, const ga_few<T, N> &few, ga_int64 count) {
+    if (count >= N) return ga_write(to, few);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (k < count) to[k] = few.at[k];
 }
 
 // The sum (greatest value) over the 32 lanes, the same in every lane. All lanes take part.

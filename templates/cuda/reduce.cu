@@ -1,25 +1,29 @@
 // reduce: sums and greatest values over the middle axis of (outer, n, inner); copies.
 
-//@ axis_sum(fn, params, source, threads, type, term, outer, n, inner, value, store)
-/* $fn: the sum over the middle axis of ($outer, $n, $inner), one block per 32 neighbours
+//@ axis_sum(fn, params, source, threads, few, outer, n, inner, value, store)
+/* $fn: the sum over the middle axis of ($outer, $n, $inner), a block for each 32 times FEW neighbours
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { N = $n, INNER = $inner, GROUPS = $threads / GA_LANES };
-    enum { ACROSS = (INNER + GA_LANES - 1) / GA_LANES };
-    __shared__ real partial[GROUPS][GA_LANES];
+    enum { N = $n, INNER = $inner, FEW = $few, WIDE = GA_LANES * FEW, GROUPS = $threads / GA_LANES };
+    enum { ACROSS = (INNER + WIDE - 1) / WIDE };
+    __shared__ real partial[GROUPS][WIDE];
     const int lane = threadIdx.x % GA_LANES, group = threadIdx.x / GA_LANES;
-    const int o = blockIdx.x / ACROSS, k = blockIdx.x % ACROSS * GA_LANES + lane;
-    const $type *column = x + (ga_int64)o * N * INNER + k;
-    real sum = 0;
-    if (k < INNER)
-        for (ga_int64 j = group; j < N; j += GROUPS) sum += $term;
-    partial[group][lane] = sum;
+    const ga_int64 o = blockIdx.x / ACROSS;
+    const int left = (int)blockIdx.x % ACROSS * WIDE, k = left + lane * FEW;
+    real sum[FEW] = {};
+#pragma unroll 4
+    for (ga_int64 j = group; j < N && k < INNER; j += GROUPS) {
+        const auto few = ga_read<FEW>(x + (o * N + j) * INNER + k);
+        for (int e = 0; e < FEW; e++) sum[e] += ga_get(few.at[e]);
+    }
+    for (int e = 0; e < FEW; e++) partial[group][lane * FEW + e] = sum[e];
     __syncthreads();
-    if (group > 0 || k >= INNER) return;
-    sum = partial[0][lane];
-    for (int g = 1; g < GROUPS; g++) sum += partial[g][lane];
-    const ga_int64 i = (ga_int64)o * INNER + k;
-    const real value = sum$value;
+    const int c = threadIdx.x;
+    if (c >= WIDE || left + c >= INNER) return;
+    real whole = partial[0][c];
+    for (int g = 1; g < GROUPS; g++) whole += partial[g][c];
+    const ga_int64 i = o * INNER + left + c;
+    const real value = whole$value;
     $store
 }
 

@@ -1,70 +1,85 @@
-// softmax: over the last axis, with its logarithm, and the gradients of both from the result s. One block per row.
+// softmax: over the last axis, with its logarithm, and the gradients of both from the result s. A row is in the
+// registers of a warp, or of a block (rows.cu).
 
-//@ softmax(fn, params, source, threads, rows, C, exp)
+//@ softmax(fn, params, source, threads, rows, C, row, exp)
 /* $fn: softmax of each of $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const real *row = x + (ga_int64)blockIdx.x * C;
-    real *out = y + (ga_int64)blockIdx.x * C;
-    real largest = -ga_infinity((real)0), sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS)
-        largest = row[c] > largest || row[c] != row[c] ? row[c] : largest;
-    largest = ga_block_max(largest, scratch);
-    for (int c = threadIdx.x; c < C; c += THREADS) {
-        out[c] = $exp(row[c] - largest);
-        sum += out[c];
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real v[EACH], largest = -ga_infinity((real)0), sum = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C, largest);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
+    largest = ga_row_max<LANES>(largest, scratch);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) {
+        v[k] = $exp(v[k] - largest);
+        sum += v[k];
     }
-    sum = ga_block_sum(sum, scratch);
-    for (int c = threadIdx.x; c < C; c += THREADS) out[c] /= sum;
+    sum = ga_row_sum<LANES>(sum, scratch);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] /= sum;
+    ga_write_row<C, LANES, FEW>(y + i * C, v);
 }
 
-//@ softmax_dx(fn, params, source, threads, rows, C, store)
+//@ softmax_dx(fn, params, source, threads, rows, C, row, adds)
 /* $fn: s (dy - sum of dy s), for each of $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 first = (ga_int64)blockIdx.x * C;
-    real sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += dy[first + c] * s[first + c];
-    sum = ga_block_sum(sum, scratch);
-    for (ga_int64 i = first + threadIdx.x; i < first + C; i += THREADS) {
-        const real value = s[i] * (dy[i] - sum);
-        $store
-    }
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real d[EACH], v[EACH], sum = 0;
+    ga_read_row<C, LANES, FEW>(d, dy + i * C);
+    ga_read_row<C, LANES, FEW>(v, s + i * C);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) sum += d[k] * v[k];
+    sum = ga_row_sum<LANES>(sum, scratch);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] *= d[k] - sum;
+    ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
 }
 
-//@ log_softmax(fn, params, source, threads, rows, C, exp, log)
+//@ log_softmax(fn, params, source, threads, rows, C, row, exp, log)
 /* $fn: log softmax of each of $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 first = (ga_int64)blockIdx.x * C;
-    const real *row = x + first;
-    real largest = -ga_infinity((real)0), sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS)
-        largest = row[c] > largest || row[c] != row[c] ? row[c] : largest;
-    largest = ga_block_max(largest, scratch);
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += $exp(row[c] - largest);
-    sum = $log(ga_block_sum(sum, scratch));
-    for (int c = threadIdx.x; c < C; c += THREADS) y[first + c] = row[c] - largest - sum;
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real v[EACH], largest = -ga_infinity((real)0), sum = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C, largest);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
+    largest = ga_row_max<LANES>(largest, scratch);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) sum += $exp(v[k] - largest);
+    sum = $log(ga_row_sum<LANES>(sum, scratch));
+#pragma unroll
+    for (int k = 0; k < EACH; k++) v[k] = v[k] - largest - sum;
+    ga_write_row<C, LANES, FEW>(y + i * C, v);
 }
 
-//@ log_softmax_dx(fn, params, source, threads, rows, C, exp, store)
+//@ log_softmax_dx(fn, params, source, threads, rows, C, row, exp, adds)
 /* $fn: dy - e^s (sum of dy), for each of $rows rows of $C
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, THREADS = $threads };
+GA_KERNEL($threads, $(row.blocks)) $fn($params) {
+    enum { ROWS = $rows, C = $C, LANES = $(row.lanes), FEW = $(row.few), EACH = $(row.each) };
     __shared__ real scratch[GA_LANES];
-    const ga_int64 first = (ga_int64)blockIdx.x * C;
-    real sum = 0;
-    for (int c = threadIdx.x; c < C; c += THREADS) sum += dy[first + c];
-    sum = ga_block_sum(sum, scratch);
-    for (ga_int64 i = first + threadIdx.x; i < first + C; i += THREADS) {
-        const real value = dy[i] - $exp(s[i]) * sum;
-        $store
-    }
+    const ga_int64 i = ga_row<LANES>();
+    if (i >= ROWS) return;
+    real d[EACH], v[EACH], sum = 0;
+    ga_read_row<C, LANES, FEW>(d, dy + i * C);
+    ga_read_row<C, LANES, FEW>(v, s + i * C);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) sum += d[k];
+    sum = ga_row_sum<LANES>(sum, scratch);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) d[k] -= $exp(v[k]) * sum;
+    ga_write_row<C, LANES, FEW>(y + i * C, d$adds);
 }

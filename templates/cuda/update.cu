@@ -262,6 +262,23 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
+//@ sweep_few(fn, params, source, threads, formula, few, reads, lines, writes)
+/* $fn:
+$formula
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    if (s->skip) return;
+    enum { FEW = $few };
+    for (ga_int64 first = ga_thread_first() * FEW; first < count; first += ga_thread_count() * FEW) {
+        $reads
+#pragma unroll
+        for (int k = 0; k < FEW && first + k < count; k++) {
+            $lines
+        }
+        $writes
+    }
+}
+
 //@ matrix_rows(fn, params, source, threads, formula, loads, term, row_var)
 /* $fn: for each row of the matrices, a warp for each:
 $formula

@@ -293,7 +293,7 @@ end
 
 local BUGS = {
     { "a missing barrier in a product", "fc1_forward", "        __syncthreads();\n", "", "device: race" },
-    { "a write out of bounds", "update_all", "run_w[i] =", "run_w[i + 8192] =", "device: out of bounds" },
+    { "a write out of bounds", "update_all", "ga_write(run_w + first", "ga_write(run_w + 8192 + first", "device: out of bounds" },
     { "a read of shared memory that nothing wrote", "fc1_forward",
         "a_tile[deep][row] = i < M", "if (i < M) a_tile[deep][row] = i < M", "device: uninitialised read" },
 }

@@ -57,6 +57,70 @@ train      { updates = 8, seed = 4 }
     if t.all then same_as_c(t, "cuda_norms", text, 1e-4) end
 end)
 
+-- Pointwise kernels and rows at their edges: fewer elements at the end, one, 2 or 4 at once, rows of a
+-- block, views that neighbours share.
+add("neighbours moved at once equal the C target", function(t)
+    local function spec(rows, widths, more)
+        return ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (%d)
+accumulate (2)
+model(function(batch)
+    local x = gelu {} (linear "a" { %d } (batch.input))
+    x = x + softmax {} (log_softmax {} (layernorm "n" {} (x)))
+    x = reshape { 2, %d } (silu {} (rmsnorm "r" {} (linear "b" { %d } (x))))
+    x = flatten {} (positions "places" { 2 } (x) * reshape { 2, 1 } (mean {} (x)))
+    return linear "c" { 3 } (x + softmax {} (x))
+end)
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+clip       (1)
+train      { updates = 8, seed = 4 }
+%s]]):format(rows, widths[1], widths[2] // 2, widths[2], more)
+    end
+    same_as_c(t, "cuda_few64", spec(5, { 52, 528 }, F64), 1e-11)
+    same_as_c(t, "cuda_few", spec(3, { 9, 1100 }, ""), 1e-4)
+    if t.all then same_as_c(t, "cuda_few_odd", spec(7, { 70, 1030 }, ""), 1e-4) end
+end)
+
+-- Rows of classes that begin inside of neighbours that are moved at once.
+add("losses of rows that begin anywhere equal the C target", function(t)
+    local function spec(classes, loss, more)
+        return ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (5)
+accumulate (2)
+model      { linear "a" { 9 }, tanh {}, linear "c" { %d } }
+loss       %s
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+%s]]):format(classes, loss, more)
+    end
+    same_as_c(t, "cuda_classes64", spec(301, '{ "cross_entropy", label_smoothing = 0.2 }', F64), 1e-11)
+    same_as_c(t, "cuda_classes", spec(1027, '"cross_entropy"', ""), 1e-5)
+    if t.all then same_as_c(t, "cuda_classes_even", spec(264, '"cross_entropy"', ""), 1e-5) end
+end)
+
+-- Sums over rows in parts: of biases, of a norm's weight and bias, in a loop over layers and out of it.
+add("sums over many rows in parts equal the C target", function(t)
+    local text = [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (260)
+accumulate (2)
+model      { linear "a" { 36 }, times(2) "h" { layernorm "n" {}, linear "fc" { 36 }, tanh {} }, rmsnorm "r" {},
+             linear "c" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+]]
+    same_as_c(t, "cuda_parts64", text .. F64, 1e-11)
+    local programs = open(t)
+    local plan = programs.gagen { "plan", programs.build("cuda_parts64_cuda", text .. F64 .. 'target "cuda"\n').spec }.out
+    t.match(plan, "backward_h_n_weight_parts .- norm_dw_4x36")
+    t.match(plan, "backward_c_bias_parts .- column_sum_4x10")
+    if t.all then same_as_c(t, "cuda_parts", text, 1e-5) end
+end)
+
 -- 37 windows of 8 bytes, 4 of them for evaluation: five micro-batches of 7, the last one of 5 rows,
 -- in cycles of three and two.
 add("ids, targets of two axes, short cycles and missing rows equal the C target", function(t)

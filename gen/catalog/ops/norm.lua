@@ -47,7 +47,10 @@ op "norm_dx" {
 }
 
 op "norm_dw" {
-    doc = "the sum over the rows of dy (x - mean) rstd",
-    ins = { "dy (..., C)", "x (..., C)", "mean (...) ?", "rstd (...)" }, outs = { "y (C)" },
+    doc = "the sum over the rows of dy (x - mean) rstd; with attrs.parts one for each of so many parts of the rows",
+    ins = { "dy (..., C)", "x (..., C)", "mean (...) ?", "rstd (...)" }, outs = { "y (S)" },
+    letters = function(n, size)
+        size.S = n.attrs.parts and { n.attrs.parts, size.C } or { size.C }
+    end,
     internal = true, cost = cost(4, 2), lower = "norm", half = "x dy",
 }

@@ -15,10 +15,12 @@ local function reduced(n)
 end
 
 op "column_sum" {
-    doc = "the sum over all rows: the gradient of a bias",
-    ins = { "x (..., N)" }, outs = { "y (N)" },
+    doc = "the sum over all rows: the gradient of a bias; with attrs.parts one for each of so many parts of the rows",
+    ins = { "x (..., N)" }, outs = { "y (S)" },
     letters = function(n, size)
-        size.outer, size.n, size.inner = 1, graph.elements(size.lead), size.N
+        local parts = n.attrs.parts or 1
+        size.outer, size.n, size.inner = parts, graph.elements(size.lead) // parts, size.N
+        size.S = n.attrs.parts and { parts, size.N } or { size.N }
     end,
     internal = true, lower = "reduce", block = "axis_sum", cost = reduced, half = "x y",
 }

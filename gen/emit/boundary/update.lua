@@ -113,8 +113,11 @@ local function lowering(g, config, group, context, numbers)
     return l
 end
 
--- The statements as lines: values of the element as constants, state and w as stores.
-local function lower(statements, g, r, l, element, group)
+-- The text of element i of an array, "w", "g" or a state; of neighbours in registers element k.
+local function element_of(name, few) return (few and "of_%s.at[k]" or "run_%s[i]"):format(name) end
+
+-- The statements as lines: values of the element as constants, state and w as stores. few: neighbours are in registers.
+local function lower(statements, g, r, l, element, group, few)
     local out = { lines = {}, formula = {}, stores = {}, writes = {} }
     for _, s in ipairs(statements) do
         local left = s[1]
@@ -126,7 +129,7 @@ local function lower(statements, g, r, l, element, group)
             l.named:set(left, { field = kept or l.field("rule_" .. left), value = expr.lift(s[2]),
                 initial = r.initial[left] })
         elseif left == "w" then
-            out.lines[#out.lines + 1] = ("run_w[i] = %s;"):format(l.value(s[2], element))
+            out.lines[#out.lines + 1] = ("%s = %s;"):format(element_of("w", few), l.value(s[2], element))
             out.writes.w = true
         elseif left == "x" and r.start then
             out.lines[#out.lines + 1] = ("direction[i] = %s;"):format(l.value(s[2], element))
@@ -134,7 +137,7 @@ local function lower(statements, g, r, l, element, group)
         elseif ordered.find(g.state_names, left) then
             local name = local_name(g, left)
             out.lines[#out.lines + 1] = ("%s = %s;"):format(name, l.value(s[2], element))
-            out.stores[#out.stores + 1] = ("run_%s[i] = %s;"):format(left, name)
+            out.stores[#out.stores + 1] = ("%s = %s;"):format(element_of(left, few), name)
             out.writes[left] = true
         else
             out.lines[#out.lines + 1] = ("const real %s = %s;"):format(left, l.value(s[2], element))
@@ -153,25 +156,27 @@ end
 local function pointer(is_written) return is_written and "real *" or "const real *" end
 
 -- Gives a kernel the arrays that its lines name as operands; returns the loads of elements. writes: what it changes.
-local function element_access(g, config, kernel, writes, lines)
+-- few: neighbours are in registers.
+local function element_access(g, config, kernel, writes, lines, few)
     local body = table.concat(lines, "\n")
     local loads, given = {}, {}
     local function named(name) return body:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil end
     local half = g.half_sums
     if writes.w or named "w" then
         add_operand(kernel, "w", pointer(writes.w) .. "run_w")
-        given[#given + 1] = "w = run_w[i]"
+        given[#given + 1] = "w = " .. element_of("w", few)
     end
     if named "g" then
         add_operand(kernel, "g", (half and "const bf16 *" or "const real *") .. "run_g")
-        given[#given + 1] = (half and "g = %s * bf16_widen(run_g[i])" or "g = %s * run_g[i]"):format(
-            clip.factor(config, kernel.group))
+        given[#given + 1] = (half and "g = %s * bf16_widen(%s)" or "g = %s * %s"):format(
+            clip.factor(config, kernel.group), element_of("g", few))
     end
     for _, state in ipairs(g.state_names) do
         local name = local_name(g, state)
         if writes[state] or named(name) then
             add_operand(kernel, "state." .. state, pointer(writes[state]) .. "run_" .. state)
-            loads[#loads + 1] = ("%sreal %s = run_%s[i];"):format(writes[state] and "" or "const ", name, state)
+            loads[#loads + 1] = ("%sreal %s = %s;"):format(writes[state] and "" or "const ", name,
+                element_of(state, few))
         end
     end
     kernel.traffic = #kernel.operands + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
@@ -272,13 +277,41 @@ local function kernels_before(g, config, context, group, r, l)
         scales_kernel(g, config, context, group, before, l, sums) }
 end
 
+-- The lines that read neighbours of each array, and those that write the changed ones.
+local function neighbours(kernel, writes)
+    local reads, stores = {}, {}
+    for _, operand in ipairs(kernel.operands) do
+        local name, item = operand[2]:match "%*run_([%w_]+)$", operand[1]:match "[%w_]+$"
+        if name then
+            reads[#reads + 1] = ("auto of_%s = ga_read<FEW>(run_%s + first, count - first);"):format(name, name)
+            if writes[item] then
+                stores[#stores + 1] = ("ga_write(run_%s + first, of_%s, count - first);"):format(name, name)
+            end
+        end
+    end
+    return block_of(reads), block_of(stores)
+end
+
+-- The kernel of a sweep that has neighbours in registers; `body`: of lower().
+local function few_kernel(g, config, context, kernel, body, few)
+    local lines = element_access(g, config, kernel, body.writes, body.lines, true)
+    table.move(body.lines, 1, #body.lines, #lines + 1, lines)
+    table.move(body.stores, 1, #body.stores, #lines + 1, lines)
+    last_operands(kernel)
+    local reads, writes = neighbours(kernel, body.writes)
+    return update.render(g, kernel, config, context, "sweep_few", "elements", {
+        formula = block_of(body.formula), few = few, reads = reads, lines = block_of(lines), writes = writes })
+end
+
 -- A sweep over elements with the numbers of their tensor.
 local function sweep_kernel(g, config, context, group, part, statements, r, l)
     local once = {}
     add_locals(statements, r.element, r.numbers)
     l.flops = 1
-    local body = lower(statements, g, r, l, r.element, group)
+    local few = not r.before and group.rule.scope ~= "matrix" and not group.rule.factors and context.target.few_of_sweep
+    local body = lower(statements, g, r, l, r.element, group, few)
     local kernel = new_kernel(group, part, l.flops)
+    if few then return few_kernel(g, config, context, kernel, body, few(g)) end
     local loads = element_access(g, config, kernel, body.writes, body.lines)
     local used = table.concat(body.lines, "\n")
     for i, scale in ipairs(r.before and r.before.scales or {}) do

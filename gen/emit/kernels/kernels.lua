@@ -82,8 +82,8 @@ local function index_of(v, width, target)
 end
 
 -- Lines that load each element that is read, and `shown`: the element of each input, as the kernel's comment shows it.
--- width: of the rows that the kernel goes along, or nil.
-local function loads_of(node, type_name, read, width, target)
+-- width: of the rows that the kernel goes along, or nil. few: how it moves neighbours at once, or nil.
+local function loads_of(node, type_name, read, width, few, target)
     local lines, shown, number, count = {}, {}, {}, 0
     for _, key in ipairs(node.signature.ins) do
         local t, v = node.ins[key], node.views[key]
@@ -97,7 +97,8 @@ local function loads_of(node, type_name, read, width, target)
             local value = array
             if t.kind ~= "scalar" then
                 local cast = t.dtype == "i32" and type_name == "real" and "(real)" or ""
-                value = c_text.load(t, ("%s%s[%s]"):format(cast, array, v and index_of(v, width, target) or "i"))
+                value = c_text.load(t, cast .. (few and few.element(key, array, t)
+                    or ("%s[%s]"):format(array, v and index_of(v, width, target) or "i")))
             end
             lines[#lines + 1] = ("const %s %s = %s;"):format(type_name, key, value)
         end
@@ -134,11 +135,11 @@ local function broken(line) return statements.broken("", line, 100 - INDENT) end
 -- computed in i32, all others in the program's type.
 function ARGUMENTS.map(kernel, node, _, dtype, target)
     local written, width = graph.writes(node)[1], target.by_rows and width_of(node)
-    local out = written.tensor
+    local out, few = written.tensor, target.few and target.few(node, kernel, dtype)
     local type_name = out.dtype == "i32" and target.i32 or "real"
     local list, read = statements.split_all(statements.tidy(node.statements, MOST_INSIDE), "part_"), {}
     for _, key in ipairs(statements.inputs(list)) do read[key] = true end
-    local loads, shown = loads_of(node, type_name, read, width, target)
+    local loads, shown = loads_of(node, type_name, read, width, few, target)
     local spelling = target.spelling(dtype, nil, node.at)
     if kernel.half then spelling.call = ordered.copy(spelling.call, { rounded = kernel.half .. "_rounded" }) end
     local lines, value = statements.text(list, type_name, spelling)
@@ -149,12 +150,20 @@ function ARGUMENTS.map(kernel, node, _, dtype, target)
     for _, line in ipairs(lines) do loads[#loads + 1] = broken(line) end
     local own = written_view(written)
     local place = own and index_of(own, width, target) or "i"
-    local store = broken(c_text.store(kernel, ("out[%s]"):format(place), value).text)
+    local store = broken(c_text.store(kernel, few and "to.at[k]" or ("out[%s]"):format(place), value).text)
     if width and (store .. table.concat(loads)):find "%[i%]" then
         table.insert(loads, 1, "const size_t i = (size_t)r * WIDTH + j;")
+    elseif few and table.concat(loads):find "%f[%w_]i%f[^%w_]" then
+        table.insert(loads, 1, ("const %s i = first + k;"):format(target.int64))
     end
     return { n = graph.elements(graph.written(written)), formula = formula_of(node, list, shown), width = width,
+        few = few and few.count, rest = few and few.rest, reads = few and text.block(table.concat(few.reads, "\n")),
         loads = text.block(table.concat(loads, "\n")), store = text.block(store) }
+end
+
+-- The block of a pointwise kernel with these arguments.
+local function pointwise_block(arguments)
+    return arguments.few and "map_few" or arguments.width and "map_rows" or "map"
 end
 
 -- The inputs of a node's kernel: { tensor, parameter, input name }; a pointwise kernel has each tensor once.
@@ -311,7 +320,7 @@ local function function_of(kernel, node, op, context)
     local family = node.statements and "pointwise" or op.lower
     local file = target.folder .. "/" .. family .. target.extension
     local arguments = ops.arguments(kernel, node, op, context.real, target, node.statements and ARGUMENTS.map)
-    local block = node.statements and (arguments.width and "map_rows" or "map") or ops.block(kernel, node, op, target)
+    local block = node.statements and pointwise_block(arguments) or ops.block(kernel, node, op, target)
     kernel.parameters = parameters(kernel, node, target)
     local wanted = function_name(node, op)
     local key = template_key(kernel, wanted, block, file, arguments, functions)

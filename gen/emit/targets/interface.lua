@@ -25,6 +25,12 @@ interface.fields = {
         .. "blocks }; an op's entry in the catalog may have them instead"),
     field("behind", "table", "ops whose kernels compute a pointwise node behind their result (passes/fusion.lua), as "
         .. "keys; nil: none", true),
+    field("few", "function", "(node, kernel, dtype): how a pointwise kernel moves several elements at once "
+        .. "(targets/cuda/few.lua), or nil; nil: it does not", true),
+    field("few_of_sweep", "function", "(g): how many neighbouring elements a sweep of an update moves at once; nil: "
+        .. "one", true),
+    field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
+        .. "none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "

@@ -3,7 +3,9 @@
 local attention = require "emit.kernels.attention"
 local batchnorm = require "emit.kernels.batchnorm"
 local c_text = require "emit.targets.c_text"
+local columns = require "emit.targets.cuda.columns"
 local conv = require "emit.kernels.conv"
+local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
@@ -12,6 +14,7 @@ local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
 local product = require "emit.targets.cuda.product"
+local rows = require "emit.targets.cuda.rows"
 local shape = require "emit.kernels.shape"
 local tensor = require "emit.targets.cuda.tensor"
 local text = require "base.text"
@@ -34,7 +37,11 @@ local function rows_of(node) return graph.elements(node.size.lead or {}) end
 
 -- === pointwise and products ======================================================================
 
-set("map", { launch = function(node) return over(graph.elements(graph.result(node).shape)) end })
+-- A thread for each few elements that are moved at once.
+set("map", { launch = function(node, dtype)
+    local moved = few.pointwise(node, {}, dtype)
+    return over(ceil(graph.elements(graph.result(node).shape), moved and moved.count or 1))
+end })
 
 for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "linear_in_out_dx",
     "linear_in_out_dw" } do
@@ -97,35 +104,20 @@ launch(function(node) return over(node.size.T * node.attrs.d // 2) end, "rotary"
 
 -- === norms =======================================================================================
 
-add("rmsnorm", function(arguments, node)
-    arguments.type, arguments.x = c_text.type_of(node.ins.x), element(node.ins.x, "row[c]")
-    arguments.value = text.block(c_text.stored(node.outs.y.tensor, arguments.x.text .. " * factor * weight[c]"))
-end)
-add("layernorm", function(arguments, node)
-    local x, y = element(node.ins.x, "row[c]"), node.outs.y.tensor
-    -- y holds x - mean, unless it is of 16 bits.
-    local centred = arguments.y_half and ("(%s - middle)"):format(x.text) or "out[c]"
-    local value = c_text.stored(y, centred .. " * factor * weight[c]" .. norm.shift(node))
-    arguments.type, arguments.x = c_text.type_of(node.ins.x), x
-    arguments.store = text.block(("%s = %s;"):format(arguments.y_half and "y[i * C + c]" or "out[c]", value))
-end)
-
--- The declarations of pointers to a row of x and of dy.
-local function heads(node)
-    local x, dy = c_text.type_of(node.ins.x).text, c_text.type_of(node.ins.dy).text
-    if x == dy then return text.block(("const %s *row = x + r * C, *d = dy + r * C;"):format(x)) end
-    return text.block(("const %s *row = x + r * C;\nconst %s *d = dy + r * C;"):format(x, dy))
+for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_dx", "log_softmax",
+    "log_softmax_dx" } do
+    add(name, name:find "_dx$" and rows.gradient_arguments or rows.arguments)
+    list[name].helper, list[name].launch = "rows:half", rows.launch
 end
+add("layernorm", function(arguments, node) arguments.bias, arguments.y_half = node.ins.bias ~= nil, nil end)
 
-add("norm_dx", function(arguments, node, kernel)
-    arguments.store, arguments.heads = c_text.store(kernel, "y[i]", "value"), heads(node)
-    arguments.x, arguments.dy = element(node.ins.x, "row[c]"), element(node.ins.dy, "d[c]")
+add("norm_dw", function(arguments, node, kernel, _, dtype)
+    local parts = node.attrs.parts or 1
+    arguments.parts, arguments.rows = parts, arguments.rows // parts
+    arguments.few, arguments.store = columns.few(node, node.size.C, dtype), c_text.store(kernel, "y[at]", "value")
 end)
-add("norm_dw", function(arguments, node, kernel)
-    arguments.x, arguments.dy = element(node.ins.x, "x[i * C + j]"), element(node.ins.dy, "dy[i * C + j]")
-    arguments.store = text.block(kernel.can_add and "y[j] = add ? y[j] + value : value;" or "y[j] = value;")
-end)
-launch(function(node) return { blocks = ceil(node.size.C, 32), threads = THREADS } end, "norm_dw")
+list.norm_dw.helper = "rows:half"
+launch(function(node, dtype) return columns.launch(node, node.attrs.parts or 1, node.size.C, dtype) end, "norm_dw")
 
 add("batchnorm_stats", function(arguments, node)
     arguments.x = element(node.ins.x, "x[first + k / S * C * S + k % S]")
@@ -171,17 +163,20 @@ end, "maxpool2d_dx", "avgpool2d_dx")
 
 -- === rows ========================================================================================
 
-local function axis_sum(kernel, node, _, dtype) return shape.axis_sum(kernel, node, dtype,
-    shape.by_rows(node) and "row[j]" or "column[j * INNER]") end
-
--- A launch with a block per 32 columns.
-local function by_columns(node)
-    return { blocks = node.size.outer * ceil(node.size.inner, 32), threads = THREADS }
+local function axis_sum(kernel, node, _, dtype)
+    local arguments = shape.axis_sum(kernel, node, dtype, "row[j]")
+    if shape.by_rows(node) then return arguments end
+    arguments.few, arguments.type, arguments.term = columns.few(node, node.size.inner, dtype), nil, nil
+    return arguments
 end
 
-set("column_sum", { arguments = axis_sum, launch = by_columns })
-set("axis_sum", { arguments = axis_sum, launch = function(node)
-    return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node)
+local function by_columns(node, dtype) return columns.launch(node, node.size.outer, node.size.inner, dtype) end
+
+local function sum_helper(node) return not shape.by_rows(node) and "rows:half" or nil end
+
+set("column_sum", { arguments = axis_sum, launch = by_columns, helper = sum_helper })
+set("axis_sum", { arguments = axis_sum, helper = sum_helper, launch = function(node, dtype)
+    return node.size.inner == 1 and per_row(node.size.outer, node.size.n) or by_columns(node, dtype)
 end })
 
 -- Arguments that read a row of logits as x = row[c], and one element as `name`.
@@ -192,9 +187,24 @@ local function add_row(name, spelling)
         arguments[name] = element(logits, spelling)
     end
 end
-add("cross_entropy", add_row("hit", "row[target[i]]"))
 add("hit", add_row("best", "row[best]"))
 add("top_hit", add_row("own", "row[target[i]]"))
+
+-- Classes that a thread moves at once: rows begin anywhere, unless a node sees only some, whose first is another each
+-- time.
+local function neighbours(node, tensors, dtype) return few.of_rows(tensors, node.run and node.size.C or 0, dtype) end
+
+add("cross_entropy", function(arguments, node, _, _, dtype)
+    local logits = node.ins.logits
+    arguments.hit, arguments.few = element(logits, "row[target[i]]"), neighbours(node, { logits }, dtype)
+    arguments.type = c_text.type_of(logits)
+end)
+add("cross_entropy_dx", function(arguments, node, kernel, _, dtype)
+    arguments.few = neighbours(node, { node.ins.logits, node.outs.y.tensor }, dtype)
+    arguments.adds, arguments.type = kernel.can_add or false, c_text.type_of(node.ins.logits)
+    arguments.out, arguments.logit, arguments.store = c_text.type_of(node.outs.y.tensor), nil, nil
+end)
+list.cross_entropy.helper, list.cross_entropy_dx.helper = "rows:half wide", "rows:half wide"
 
 set("embedding", { arguments = function(_, node)
     return shape.embedding(node, "weight[(ga_int64)ids[(int)i / C] * C + (int)i % C]")
@@ -202,10 +212,10 @@ end, launch = function(node) return over(graph.elements(node.size.lead) * node.s
 set("embedding_dw", { arguments = function(kernel, node)
     return shape.embedding_dw(kernel, node, "dy[(ga_int64)order[k] * C + c]")
 end, launch = function(node) return per_row(node.size.R, node.size.C) end })
-launch(function() return { blocks = 1, threads = THREADS } end, "id_order")
+add("id_order", function(arguments) arguments.own = THREADS end)
+launch(function(node) return { blocks = ceil(node.size.F - 1, THREADS), threads = THREADS } end, "id_order")
 
-launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx", "softmax",
-    "softmax_dx", "log_softmax", "log_softmax_dx", "layernorm", "rmsnorm", "norm_dx")
+launch(function(node) return per_row(rows_of(node), node.size.C) end, "cross_entropy", "cross_entropy_dx")
 launch(function(node) return { blocks = rows_of(node), threads = 32 } end, "hit", "top_hit")
 launch(function(node) return { blocks = 1, threads = over(rows_of(node)).threads } end,
     "tally", "tally_hits", "tally_errors", "tally_spread", "micro_weight")

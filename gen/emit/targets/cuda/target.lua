@@ -1,9 +1,11 @@
 -- The CUDA target: kernels.cu is compiled for the device at start, and the host launches the kernels.
 local c_text = require "emit.targets.c_text"
+local columns = require "emit.targets.cuda.columns"
 local cuda = require "emit.targets.cuda.cuda"
 local cuda_files = require "emit.targets.cuda.files"
 local cuda_ops = require "emit.targets.cuda.ops"
 local cuda_step = require "emit.targets.cuda.step"
+local few = require "emit.targets.cuda.few"
 local graphs = require "emit.targets.cuda.graphs"
 local launches = require "emit.targets.cuda.launches"
 local ordered = require "base.ordered"
@@ -13,7 +15,8 @@ local tensor = require "emit.targets.cuda.tensor"
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
-    ops = cuda_ops, launch = launches.described,
+    ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
+    parts = { column_sum = columns.parts, norm_dw = columns.parts }, launch = launches.described,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,
     kernels_file = "kernels.cu", kernels = cuda_step.kernels, calls = cuda_step.calls, render = cuda_step.render,

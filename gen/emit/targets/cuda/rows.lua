@@ -1,0 +1,46 @@
+-- rows: kernels that have a row of the last axis in registers (templates/cuda/rows.cu): a warp for each row of up to
+-- 4 KiB, a block for each wider one. The shape of the rows alone decides.
+local few = require "emit.targets.cuda.few"
+local graph = require "graph.graph"
+local launches = require "emit.targets.cuda.launches"
+local text = require "base.text"
+
+local rows = {}
+
+local WARP, WARPS = 32, 4          -- lanes of a warp; warps of a block with a row each
+
+-- Threads of a row of `width` elements: at most 32 registers of 4 bytes in each for its elements, up to 64 KiB.
+local function lanes_of(width, real)
+    local bytes = width * (real == "f64" and 8 or 4)
+    return bytes <= 4096 and WARP or bytes <= 32768 and 256 or 512
+end
+
+--- The launch of a kernel over rows.
+function rows.launch(node, real)
+    local count, lanes = graph.elements(node.size.lead or {}), lanes_of(node.size.C, real)
+    if lanes > WARP then return { blocks = count, threads = lanes } end
+    return { blocks = launches.ceil(count, WARPS), threads = WARP * WARPS }
+end
+
+--- Adds to the template arguments:
+---   row.lanes, row.few, row.each    threads of a row, elements that one moves at once, elements of one
+---   row.blocks                      of a multiprocessor at least, so that a thread may have 128 registers
+function rows.arguments(arguments, node, _, _, real)
+    local width, tensors = node.size.C, graph.reads(node)
+    for _, out in ipairs(graph.writes(node)) do tensors[#tensors + 1] = out.tensor end
+    local wide = {}
+    for _, t in ipairs(tensors) do
+        if t.shape[#t.shape] == width then wide[#wide + 1] = t end
+    end
+    local lanes, count = lanes_of(width, real), few.of_rows(wide, width, real)
+    arguments.row = { lanes = lanes, few = count, each = launches.ceil(width, lanes * count) * count,
+        blocks = math.max(512 // math.max(lanes, WARP * WARPS), 1) }
+end
+
+--- Adds to those of a gradient `adds`, the argument by which it is added to what is there.
+function rows.gradient_arguments(arguments, node, kernel, op, real)
+    rows.arguments(arguments, node, kernel, op, real)
+    arguments.adds, arguments.store = text.block(kernel.can_add and ", add" or ""), nil
+end
+
+return rows

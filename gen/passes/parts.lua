@@ -1,0 +1,46 @@
+-- parts: sums over many rows on a target that computes them in blocks side by side: first the sums of parts of the
+-- rows, then the sum of the parts in their order. The shape alone says how many parts (config.parts), so all devices
+-- have the same bits.
+--
+--   d_bias (768) = column_sum(dy (32768, 768))   ->   d_bias_parts (64, 768) = column_sum(dy), 64 parts
+--                                                     d_bias = column_sum(d_bias_parts)
+local graph = require "graph.graph"
+local ordered = require "base.ordered"
+
+local parts = { name = "parts", doc = "sums over many rows in parts", optional = true }
+
+-- The node that sums the parts of a node's rows, and the node that adds the parts to its result.
+local function split(g, b, node, count)
+    local y = node.outs.y
+    b.body, b.scope, b.path, b.at = {}, node.scope, {}, node.at
+    local part = b:value(node.op, node.ins, ordered.copy(node.attrs, { parts = count }), y.tensor.name .. "_parts")
+    part.dtype, part.keep_full = g.real, true
+    local sum = b:node("column_sum", { x = part })
+    g.tensors[#g.tensors] = nil         -- it writes the node's own result
+    sum.outs = node.outs
+    if y.tensor.def == node then y.tensor.def = sum end
+    graph.decide(g, y.tensor.name, count .. " parts", "rows are summed in blocks side by side")
+    return b.body
+end
+
+-- Splits the nodes of a body; false if there is none to split.
+local function split_all(g, config, body)
+    local found = false
+    local nodes = table.move(body, 1, #body, 1, {})
+    for i = #body, 1, -1 do body[i] = nil end
+    for _, node in ipairs(nodes) do
+        if node.op == "times" then found = split_all(g, config, node.body) or found end
+        local count = not node.run and config.parts[node.op] and config.parts[node.op](node) or 1
+        for _, made in ipairs(count > 1 and split(g, config.builder, node, count) or { node }) do
+            body[#body + 1] = made
+        end
+        found = found or count > 1
+    end
+    return found
+end
+
+function parts.run(g, config)
+    return not split_all(g, config, g.backward)
+end
+
+return parts

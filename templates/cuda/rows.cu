@@ -1,0 +1,65 @@
+// rows: rows of C elements in registers. A team of LANES threads, a warp or a block, has a row: each thread FEW
+// neighbours from its first element on, and those STEP = LANES * FEW further each time, EACH in all.
+
+//@ rows(half, type)
+GA_DEVICE real ga_get(real x) {
+    return x;
+}
+GA_DEVICE void ga_put(real &to, real x) {
+    to = x;
+}
+//% if half then
+GA_DEVICE real ga_get($half x) {
+    return $(half)_widen(x);
+}
+GA_DEVICE void ga_put($half &to, real x) {
+    to = $(half)_narrow(x);
+}
+//% end
+
+/* The number of a thread's row. */
+template <int LANES> GA_DEVICE ga_int64 ga_row() {
+    return LANES == GA_LANES ? ga_thread_first() / GA_LANES : blockIdx.x;
+}
+
+/* The sum (greatest value) over the threads of a row, the same in each; scratch is shared memory for 32 values. */
+template <int LANES> GA_DEVICE real ga_row_sum(real v, real *scratch) {
+    return LANES == GA_LANES ? ga_warp_sum(v) : ga_block_sum(v, scratch);
+}
+template <int LANES> GA_DEVICE real ga_row_max(real v, real *scratch) {
+    return LANES == GA_LANES ? ga_warp_max(v) : ga_block_max(v, scratch);
+}
+
+/* Where in the row a thread's element k is. */
+template <int LANES, int FEW> GA_DEVICE int ga_place(int k) {
+    return (k / FEW * LANES + (int)threadIdx.x % LANES) * FEW + k % FEW;
+}
+
+/* Reads a thread's elements of a row of C; behind the row they are `none`. */
+template <int C, int LANES, int FEW, int EACH, typename T>
+GA_DEVICE void ga_read_row(real (&v)[EACH], const T *row, real none = 0) {
+#pragma unroll
+    for (int k = 0; k < EACH; k += FEW) {
+        const int c = ga_place<LANES, FEW>(k);
+        ga_few<T, FEW> few;
+        if (c < C) few = ga_read<FEW>(row + c);
+#pragma unroll
+        for (int e = 0; e < FEW; e++) v[k + e] = c < C ? ga_get(few.at[e]) : none;
+    }
+}
+
+/* Writes them, or adds them to what is there. */
+template <int C, int LANES, int FEW, int EACH, typename T>
+GA_DEVICE void ga_write_row(T *row, const real (&v)[EACH], bool add = false) {
+#pragma unroll
+    for (int k = 0; k < EACH; k += FEW) {
+        const int c = ga_place<LANES, FEW>(k);
+        ga_few<T, FEW> few;
+        if (c >= C) continue;
+        if (add) few = ga_read<FEW>(row + c);
+#pragma unroll
+        for (int e = 0; e < FEW; e++) ga_put(few.at[e], add ? ga_get(few.at[e]) + v[k + e] : v[k + e]);
+        ga_write(row + c, few);
+    }
+}
+
