@@ -114,6 +114,20 @@ function COMMANDS.ls(o)
     return 0
 end
 
+function COMMANDS.plot(o)
+    require "command.plot".run(o)
+    return 0
+end
+
+function COMMANDS.report(o)
+    require "command.report".run(o)
+    return 0
+end
+
+function COMMANDS.compare(o)
+    return require "command.compare".run(o) and 0 or 1
+end
+
 function COMMANDS.new(o)
     require "command.new" (o.arguments[1], o.like)
     return 0

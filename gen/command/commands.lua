@@ -2,9 +2,11 @@
 -- completions of shells and docs/COMMANDS.md are all made from these two lists.
 --
 -- A command: { name, arguments, doc, options, rest, example, details }. An argument in brackets is optional; SPEC is
--- the name of a file. rest: the name of the arguments that may follow `--`.
--- An option: { name, key, doc, value, most, many, values }. value: the name of its value, nil for a flag; most: its
--- largest integer, from 1; many: it may be given several times; values: the choices that completion offers.
+-- the name of a file; there may be more of a last one that ends in "...". rest: the name of the arguments that may
+-- follow `--`.
+-- An option: { name, key, doc, value, most, many, values, among }. value: the name of its value, nil for a flag; most:
+-- its largest integer, from 1; many: it may be given several times; values: the choices that completion offers; among:
+-- others are refused.
 local ordered = require "base.ordered"
 local passes = require "passes.passes"
 local words = require "spec.words"
@@ -66,6 +68,14 @@ commands.options = {
         doc = "overwrite edited files, keeping a copy of each; write into a folder with files of others" },
     { name = "--calibrate", key = "calibrate", doc = "measure the rates that times are predicted from" },
     { name = "--lr", key = "lr", doc = "fit the learning rate" },
+    { name = "--metric", key = "metric", value = "NAME", doc = "the figure to draw; default: loss" },
+    { name = "--by", key = "by", value = "WHAT", values = { "update", "rows" }, among = true,
+        doc = "the axis: number of the update, or rows trained on; default: update" },
+    { name = "--scale", key = "scale", value = "WHAT", values = { "linear", "log" }, among = true,
+        doc = "linear or log; default: linear" },
+    { name = "--html", key = "html", value = "FILE", doc = "the file of the report; default: report.html" },
+    { name = "--tol", key = "tol", value = "X", doc = "the largest difference at which runs count as equal" },
+    { name = "--svg", key = "svg", value = "FILE", doc = "write the picture to FILE instead" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -106,7 +116,8 @@ commands.list = {
         details = "OPTIONS go to train-probe; without them it runs 10 updates on one micro-batch and keeps no "
             .. "checkpoint. Times are sums over all calls, with the threads that --threads says, else as many as the "
             .. "work keeps busy here. Predicted times come from the rates that doctor --calibrate has measured, else "
-            .. "from coarse ones of the profile; the last line says which, and how far they are off." },
+            .. "from coarse ones of the profile; the last line says which, and how far they are off. The measured "
+            .. "times are kept as profile.json in the program's folder, for gagen report." },
     { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
         doc = "read and check only; --equiv proves that accumulation is exact",
         example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",
@@ -130,7 +141,9 @@ commands.list = {
             .. "has the nodes of a cycle (nodes_per_cycle) and of the largest graph, which is of a cycle or of a "
             .. "micro-step. busy, for the processor only, has micro_us, the work of a micro-step in microseconds "
             .. "of one core, thread_us, the work that a thread needs, and threads, as many as the work keeps busy. "
-            .. "A run may have fewer: threads_why in its log says the reason.",
+            .. "A run may have fewer: threads_why in its log says the reason. film has the memory of the activations: "
+            .. "steps of a micro-step, and blocks with their offset, bytes, and the first and last step that uses "
+            .. "them, from 1; warnings those of the spec.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
@@ -164,6 +177,30 @@ commands.list = {
             .. "(on request, or as evaluations grew no better) or failed; updates; the last and the least loss of its "
             .. "evaluations, the other metrics of the last one; its size on disk; how it differs from the run before.",
         example = "gagen ls specs/digits_mlp.lua" },
+    { name = "plot", arguments = { "RUN..." }, options = { "--metric", "--by", "--scale", "--svg" },
+        doc = "curves of runs over each other: in the terminal, at its width, or as an SVG",
+        details = "RUN is the folder of a run, a log, or the folder of a program, whose newest run is taken. A metric "
+            .. "is a figure of updates (loss, lr, grad_norm, scale, ms, rows_per_s, tokens_per_s, ...) or of "
+            .. "evaluations (eval.loss, accuracy, ...); docs/LOG.md has them all. Below the axis ! is a value that is "
+            .. "not finite, s a skipped update, r a resume. Into a pipe goes plain text of 80 columns. A log that ends "
+            .. "in the middle of a line, as after a kill, is drawn as far as it goes.",
+        example = "gagen plot out/digits_mlp/runs/001 out/digits_mlp/runs/002 --metric accuracy" },
+    { name = "report", arguments = { "RUN..." }, options = with("--html"),
+        doc = "one page of HTML about runs, a program or a spec: curves, model, memory, kernels, network",
+        details = "RUN is as for plot. The folder of a program stands for its newest 8 runs, and a spec for its plan "
+            .. "alone. The page is one file that needs no network and no script: curves of all runs by update and by "
+            .. "rows, what differs between them, the layers, what memory holds when, each kernel with its floor and, "
+            .. "after gagen profile, its measured time, collectives planned and counted, and how to run it once more. "
+            .. "A curve of many updates is thinned; each figure has its data as CSV. The plan is that of the first "
+            .. "program among the words.",
+        example = "gagen report out/digits_mlp/runs/001 out/digits_mlp/runs/002" },
+    { name = "compare", arguments = { "RUN", "RUN" }, options = { "--tol", "--json" },
+        doc = "two runs: what differs in their specs, losses at equal rows, speed, memory",
+        details = "RUN is as for plot. Losses are compared where both runs have trained on the same number of rows; "
+            .. "where one has several updates in between, by their mean. A difference is |a - b| over the larger of "
+            .. "both. With --tol the exit status is 1 if a loss or a metric of an evaluation differs by more, or if "
+            .. "there is nothing to compare. gagen diff compares programs instead.",
+        example = "gagen compare out/digits_mlp/runs/001 out/digits_mlp/runs/002 --tol 1e-6" },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "
@@ -198,7 +235,8 @@ commands.list = {
 }
 
 commands.exit = {
-    { 0, "done" }, { 1, "your input; or check --equiv finds a difference, fit no rate" }, { 2, "a bug of gagen" },
+    { 0, "done" }, { 1, "your input; or check --equiv or compare --tol finds a difference, fit no rate" },
+    { 2, "a bug of gagen" },
     { 3, "disk, memory or tools" },
 }
 

@@ -7,10 +7,10 @@ local tokenize = require "command.tokenize"
 
 -- The candidates for an argument: "spec", "file", "folder", or an array of words.
 local function candidates(argument)
-    local name = argument:gsub("[%[%]]", "")
+    local name = argument:gsub("[%[%].]", "")
     if name == "KIND" then return reference.kinds() end
     if name == "METHOD" then return tokenize.methods() end
-    if name == "TEXT" or name == "FILE" then return "file" end
+    if name == "TEXT" or name == "FILE" or name == "RUN" then return "file" end
     if name == "WORD" then
         local _, names = reference.find("")
         return table.move(commands.names(), 1, #commands.list, #names + 1, names)
@@ -31,7 +31,7 @@ local function values(option)
         return list
     end
     return option.value == "DIR" and "folder" or option.value == "SPEC" and "spec"
-        or option.value == "PATH" and "file" or {}
+        or (option.value == "PATH" or option.value == "FILE") and "file" or {}
 end
 
 -- Words for double quotes of bash and fish: they are names without special characters.
@@ -77,7 +77,7 @@ SHELLS:set("bash", function()
     for _, command in ipairs(commands.list) do
         local what = command.arguments[1] and candidates(command.arguments[1])
         if what and command.name ~= "generate" then
-            local files = candidates(command.arguments[#command.arguments]) == "file"
+            local files = what ~= "file" and candidates(command.arguments[#command.arguments]) == "file"
             line("    %s:*) %s%s ;;", command.name, bash_reply(what),
                 files and '; COMPREPLY+=($(compgen -f -- "$word"))' or "")
         end
@@ -115,7 +115,8 @@ local function zsh_command(line, command)
     line("        _arguments \\")
     for _, name in ipairs(command.options) do line("%s \\", zsh_option(name)) end
     for _, argument in ipairs(command.arguments) do
-        line("        ':%s:%s' \\", zsh_text(argument:gsub("[%[%]]", "")), zsh_action(candidates(argument)))
+        line("        '%s:%s:%s' \\", argument:find "%.%.%.$" and "*" or "", zsh_text(argument:gsub("[%[%].]", "")),
+            zsh_action(candidates(argument)))
     end
     line("        ;;")
 end

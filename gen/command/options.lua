@@ -31,6 +31,10 @@ local function take(o, option, value)
         end
         value = n
     end
+    if option.among and not ordered.find(option.values, value) then
+        diag.fail("gagen", ("%s: '%s', expected %s"):format(option.name, value, table.concat(option.values, " or ")), {
+            found = value, among = option.values })
+    end
     if option.many then
         o[option.key] = o[option.key] or {}
         table.insert(o[option.key], value)
@@ -120,10 +124,11 @@ local function check_arguments(o, command)
     for i, argument in ipairs(command.arguments) do
         if not o.arguments[i] and argument:sub(1, 1) ~= "[" then
             diag.fail("gagen", ("%s: expected %s"):format(command.name,
-                argument == "SPEC" and "a spec" or argument), {})
+                argument == "SPEC" and "a spec" or argument:gsub("%.%.%.$", "")), {})
         end
     end
-    if #o.arguments > #command.arguments then
+    local final = command.arguments[#command.arguments]
+    if #o.arguments > #command.arguments and not (final and final:find "%.%.%.$") then
         local extra = o.arguments[#command.arguments + 1]
         diag.fail("gagen", ("unexpected word '%s'"):format(extra), { notes = { command.rest
             and "what goes to the program stands behind --" or "usage: gagen " .. commands.usage(command) } })

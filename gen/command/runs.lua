@@ -82,17 +82,23 @@ local function order_of(run)
     return (run.started or "~") .. "\0" .. name
 end
 
---- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil, in order: an array of
---- { folder, program = last part of its folder, run = name, started = UTC or nil, differs = array of texts, updates,
---- last_loss, best_loss, metrics = the others of the last evaluation by name, bytes, state = "running", "done",
---- "stopped" or "failed", reason }; updates, losses, metrics, bytes and reason may be nil.
+--- The runs of the program in `folder`, in order: an array of { folder, program = last part of its folder, run = name,
+--- started = UTC or nil, differs = array of texts, updates, last_loss, best_loss, metrics = the others of the last
+--- evaluation by name, bytes, state = "running", "done", "stopped" or "failed", reason }; updates, losses, metrics,
+--- bytes and reason may be nil.
+function runs.of(folder)
+    local own = ordered.collect(names_of(folder), function(run) return read_run(folder, run) end)
+    table.sort(own, function(a, b) return order_of(a) < order_of(b) end)
+    return own
+end
+
+--- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil: those of each as
+--- runs.of() gives them.
 function runs.list(name)
     local list = {}
     for _, program in ipairs(host.list "out" or {}) do
         if not name or program == name or program:sub(1, #name + 2) == name .. "--" then
-            local folder = "out/" .. program
-            local own = ordered.collect(names_of(folder), function(run) return read_run(folder, run) end)
-            table.sort(own, function(a, b) return order_of(a) < order_of(b) end)
+            local own = runs.of("out/" .. program)
             table.move(own, 1, #own, #list + 1, list)
         end
     end

@@ -1,6 +1,6 @@
 -- Rules of the project that a test can check: the order of rooms, no unordered iteration on the way to a file, small
 -- files, and texts that mention only the project itself.
-local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit", "command" }
+local ORDER = { "host", "base", "graph", "catalog", "spec", "passes", "emit", "report", "command" }
 local RUNTIME_ORDER = { "base", "loop", "ranks", "files", "data", "log", "device" }
 local LIMIT = { lua = 500, c = 500, h = 150, tmpl = 500 }
 
