@@ -114,6 +114,11 @@ function COMMANDS.ls(o)
     return 0
 end
 
+function COMMANDS.export(o)
+    require "command.export.export".run(o)
+    return 0
+end
+
 function COMMANDS.new(o)
     require "command.new" (o.arguments[1], o.like)
     return 0

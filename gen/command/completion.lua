@@ -11,6 +11,7 @@ local function candidates(argument)
     if name == "KIND" then return reference.kinds() end
     if name == "METHOD" then return tokenize.methods() end
     if name == "TEXT" or name == "FILE" then return "file" end
+    if name == "RUN" then return "folder" end
     if name == "WORD" then
         local _, names = reference.find("")
         return table.move(commands.names(), 1, #commands.list, #names + 1, names)
