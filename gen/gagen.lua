@@ -128,6 +128,11 @@ function COMMANDS.compare(o)
     return require "command.compare".run(o) and 0 or 1
 end
 
+function COMMANDS.export(o)
+    require "command.export.export".run(o)
+    return 0
+end
+
 function COMMANDS.new(o)
     require "command.new" (o.arguments[1], o.like)
     return 0

@@ -76,6 +76,9 @@ commands.options = {
     { name = "--html", key = "html", value = "FILE", doc = "the file of the report; default: report.html" },
     { name = "--tol", key = "tol", value = "X", doc = "the largest difference at which runs count as equal" },
     { name = "--svg", key = "svg", value = "FILE", doc = "write the picture to FILE instead" },
+    { name = "--csv", key = "csv", doc = "updates and evaluations as a table: to FILE, else to standard output" },
+    { name = "--tensorboard", key = "tensorboard", value = "DIR",
+        doc = "updates and evaluations as a file for TensorBoard in this folder" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -201,6 +204,14 @@ commands.list = {
             .. "both. With --tol the exit status is 1 if a loss or a metric of an evaluation differs by more, or if "
             .. "there is nothing to compare. gagen diff compares programs instead.",
         example = "gagen compare out/digits_mlp/runs/001 out/digits_mlp/runs/002 --tol 1e-6" },
+    { name = "export", arguments = { "RUN", "[FILE]" }, options = { "--csv", "--tensorboard" },
+        doc = "a run for other programs: its log as a table or for TensorBoard",
+        example = "gagen export out/digits_mlp/runs/001 --csv run.csv",
+        details = "RUN is the folder of a run, or of a program: its newest run. --csv writes a line for each update "
+            .. "and evaluation of the log, and a column for each of their fields. --tensorboard writes "
+            .. "events.out.tfevents.START.gagen, START in seconds since 1970: curves train/FIELD and eval/FIELD, by "
+            .. "cycle, rounded to f32. Their times follow from the start of the run and the times of its cycles. "
+            .. "A file is written under another name and renamed when it is whole." },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "

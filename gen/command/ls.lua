@@ -5,18 +5,8 @@ local ordered = require "base.ordered"
 local runs = require "command.runs"
 local text = require "base.text"
 
--- Seconds since 1970 of a time in UTC, 2026-11-22T18:30:00Z.
-local function seconds_of(utc)
-    local year, month, day, hour, minute, second = utc:match "^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):(%d%d)"
-    if not year then return nil end
-    local shifted = (month + 9) % 12                              -- months since March: a leap day comes last
-    local years = math.tointeger(year) - (shifted > 9 and 1 or 0)
-    local days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * shifted + 2) // 5 + day - 719469
-    return math.tointeger(((days * 24 + hour) * 60 + minute) * 60 + second)
-end
-
 local function local_time(utc)
-    local seconds = utc and seconds_of(utc)
+    local seconds = utc and runs.seconds_of(utc)
     return seconds and os.date("%Y-%m-%d %H:%M", seconds)
 end
 

@@ -59,13 +59,18 @@ local function read_log(path)
     return found
 end
 
+-- What run.json in the folder of a run says.
+local function facts_of(folder)
+    local path = folder .. "/run.json"
+    local text = host.exists(path) == "file" and host.read(path, MOST_FACTS)
+    return table_or_empty(text and host.parse_json(text))
+end
+
 -- The lock is looked at first: a run that ends meanwhile has said why before it gave the lock back.
 local function read_run(program, name)
     local folder = program .. "/runs/" .. name
     local running = host.lock_holder(folder .. "/.lock")
-    local path = folder .. "/run.json"
-    local text = host.exists(path) == "file" and host.read(path, MOST_FACTS)
-    local facts = table_or_empty(text and host.parse_json(text))
+    local facts = facts_of(folder)
     local ended, log = table_or_empty(facts["end"]), read_log(folder .. "/log.jsonl")
     local reason = not running and text_or_nil(ended.reason) or nil
     return { folder = folder, program = program:match "[^/]*$", run = name, started = text_or_nil(facts.started),
@@ -90,6 +95,28 @@ function runs.of(folder)
     local own = ordered.collect(names_of(folder), function(run) return read_run(folder, run) end)
     table.sort(own, function(a, b) return order_of(a) < order_of(b) end)
     return own
+end
+
+--- The folder of the newest run of the program in `folder`, or nil.
+function runs.newest(folder)
+    local own = runs.of(folder)
+    return own[1] and own[#own].folder
+end
+
+--- Seconds since 1970 of a time in UTC, 2026-11-22T18:30:00Z, or nil.
+function runs.seconds_of(utc)
+    local year, month, day, hour, minute, second = utc:match "^(%d%d%d%d)-(%d%d)-(%d%d)T(%d%d):(%d%d):(%d%d)"
+    if not year then return nil end
+    local shifted = (month + 9) % 12                              -- months since March: a leap day comes last
+    local years = math.tointeger(year) - (shifted > 9 and 1 or 0)
+    local days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * shifted + 2) // 5 + day - 719469
+    return math.tointeger(((days * 24 + hour) * 60 + minute) * 60 + second)
+end
+
+--- When the run in `folder` began, in seconds since 1970; 0: unknown.
+function runs.started(folder)
+    local started = text_or_nil(facts_of(folder).started)
+    return started and runs.seconds_of(started) or 0
 end
 
 --- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil: those of each as

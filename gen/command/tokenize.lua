@@ -3,6 +3,7 @@
 -- and a line that describes them.
 local diag = require "base.diag"
 local ordered = require "base.ordered"
+local written = require "command.written"
 
 local tokenize = {}
 
@@ -43,14 +44,6 @@ local function read_text(path)
     return text
 end
 
-local function write(path, bytes)
-    local folder, name = path:match("^(.*)/([^/]*)$")
-    folder = folder == "" and "/" or folder or "."
-    if host.exists(folder) ~= "folder" then diag.fail(folder, "there is no such folder", {}) end
-    local written, message = host.write(folder, name or path, bytes)
-    if not written then diag.fail(path, message, { kind = "environment" }) end
-end
-
 -- Whether two paths are the same file; links are followed.
 local function is_same_file(a, b) return host.exists(b) and host.absolute(a) == host.absolute(b) end
 
@@ -65,7 +58,7 @@ function tokenize.run(o)
     check_options(o, name, method)
     if is_same_file(text, file) then diag.fail(file, "is the text itself: choose another file", {}) end
     local bytes, said = method.run(o, read_text(text), text)
-    write(file, bytes)
+    written(file, bytes)
     io.stderr:write(("wrote %s: %s\n"):format(diag.escape(file), said))
 end
 

@@ -1,0 +1,57 @@
+-- export: `gagen export RUN`: a run's log or model in the format of another program.
+local diag = require "base.diag"
+local log = require "command.export.log"
+local ordered = require "base.ordered"
+local run_folder = require "command.export.run_folder"
+local runs = require "command.runs"
+local written = require "command.written"
+
+local export = {}
+
+local FORMATS = ordered.map()
+
+FORMATS:set("--csv", function(o, folder)
+    local table_of = require "command.export.csv"
+    local text = table_of(log.events(folder))
+    if not o.arguments[2] then
+        io.write(text)
+        return nil
+    end
+    written(o.arguments[2], text)
+    return o.arguments[2]
+end)
+
+-- The name is that of the run's start: another export of the run replaces the file, and curves of several runs in one
+-- folder do not.
+FORMATS:set("--tensorboard", function(o, folder)
+    local bytes_of = require "command.export.tensorboard"
+    local start = runs.started(folder)
+    local bytes = bytes_of(log.events(folder), start)
+    local made, message = host.folder(o.tensorboard)
+    if not made then diag.fail(o.tensorboard, message, { kind = "environment" }) end
+    local path = ("%s/events.out.tfevents.%010d.gagen"):format(o.tensorboard, start)
+    written(path, bytes)
+    return path
+end)
+
+-- The option that says the format.
+local function format_of(o)
+    local given = ordered.collect(FORMATS.keys, function(name) return o.given:has(name) and name or nil end)
+    if #given ~= 1 then
+        diag.fail("export", ("%s, expected one of %s"):format(#given == 0 and "no format"
+            or table.concat(given, " and ") .. " are given", table.concat(FORMATS.keys, ", ")), {})
+    end
+    if o.arguments[2] and given[1] ~= "--csv" then
+        diag.fail("export", ("unexpected word '%s': only --csv takes a FILE behind it"):format(o.arguments[2]), {})
+    end
+    return given[1]
+end
+
+--- Runs the command; o: its options, o.arguments = { RUN, FILE of --csv or nil }.
+function export.run(o)
+    local format = format_of(o)
+    local path = FORMATS:get(format)(o, run_folder(o.arguments[1]))
+    if path then io.stderr:write(("wrote %s\n"):format(diag.escape(path))) end
+end
+
+return export
