@@ -111,6 +111,9 @@ int ga_ckpt_check_owner(int folder, const char *path, const char *program, ga_er
  * each one rejected. path gets GA_PATH_MAX bytes. GA_INPUT if there is none. Not collective. */
 int ga_ckpt_find_newest(const char *folder, char *path, ga_err *e);
 
+/* The same for the best evaluation's checkpoint that the newest one knows of; where that is not kept, the newest. */
+int ga_ckpt_find_best(const char *folder, char *path, ga_err *e);
+
 /* Checks the checkpoint at `what` in the same way; path gets `what`, and may be `what`. Not collective. */
 int ga_ckpt_find_path(const char *what, char *path, ga_err *e);
 

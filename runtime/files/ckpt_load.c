@@ -409,6 +409,23 @@ int ga_ckpt_find_newest(const char *folder, char *path, ga_err *e) {
     return GA_OK;
 }
 
+int ga_ckpt_find_best(const char *folder, char *path, ga_err *e) {
+    char name[NAME], best[GA_PATH_MAX];
+    ga_ckpt_state newest, state;
+    ga_err why;
+    GA_TRY(ga_ckpt_find_newest(folder, path, e));
+    GA_TRY(ga_ckpt_read(path, &newest, e));
+    if (newest.best.cycle < 0 || newest.best.cycle == newest.cycle) return GA_OK;
+    ga_ckpt_name(newest.best.cycle, 0, name);
+    if (snprintf(best, sizeof best, "%s/%s", folder, name) >= GA_PATH_MAX || access(best, F_OK) != 0) return GA_OK;
+    if (verify(AT_FDCWD, best, true, &state, &why) < 0) {
+        ga_say("checkpoint %s rejected, that of the best evaluation: %s", best, why.msg);
+        return GA_OK;
+    }
+    memcpy(path, best, sizeof best);
+    return GA_OK;
+}
+
 int ga_ckpt_find_path(const char *what, char *path, ga_err *e) {
     ga_ckpt_state state;
     ga_err why;

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef enum { FLAG, TEXT, NUMBER, REAL, WATCH } kind;
+typedef enum { FLAG, TEXT, NUMBER, REAL, SHARE, WATCH } kind;
 
 typedef struct {
     const char *name, *value, *help;
@@ -47,7 +47,13 @@ static const option options[] = {
     {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},
     {"sample", "N", "write N tokens of the model's own instead of training", NUMBER, AT(sample), 1,
      INT64_MAX},
+    {"prompt", "TEXT|FILE", "of --sample: what the tokens follow; default: the first token of the data", TEXT,
+     AT(prompt), 0, 0},
     {"temperature", "X", "of --sample: 1 as learned, 0 the likeliest", REAL, AT(temperature), 0, 0},
+    {"top-k", "K", "of --sample: only the K likeliest tokens", NUMBER, AT(top_k), 1, INT64_MAX},
+    {"top-p", "P", "of --sample: only the likeliest tokens that have P of the probability, 0 < P <= 1", SHARE,
+     AT(top_p), 0, 0},
+    {"stop", "TEXT", "of --sample: end behind this text", TEXT, AT(stop), 0, 0},
     {"check-finite", NULL, "train-probe: stop at the first value that is not finite", FLAG,
      AT(check_finite), 0, 0},
     {"profile", NULL, "train-probe: time, GFLOP/s and GB/s of each kernel", FLAG, AT(profile), 0, 0},
@@ -140,6 +146,15 @@ static int set_real(ga_options *o, const option *p, const char *text, ga_err *e)
     return GA_OK;
 }
 
+static int set_share(ga_options *o, const option *p, const char *text, ga_err *e) {
+    char *end;
+    const double value = strtod(text, &end);
+    if (*end != 0 || !(value > 0) || value > 1)
+        return ga_fail(e, GA_INPUT, "--%s: '%.100s' found, a number above 0 and at most 1 expected", p->name, text);
+    *(double *)((char *)o + p->field) = value;
+    return GA_OK;
+}
+
 static int set_option(ga_options *o, const option *p, const char *text, ga_err *e) {
     if (p->kind == FLAG) {
         *(bool *)((char *)o + p->field) = true;
@@ -149,6 +164,7 @@ static int set_option(ga_options *o, const option *p, const char *text, ga_err *
         return ga_fail(e, GA_INPUT, "--%s: empty value, %s expected", p->name, p->value);
     if (p->kind == NUMBER) return set_number(o, p, text, e);
     if (p->kind == REAL) return set_real(o, p, text, e);
+    if (p->kind == SHARE) return set_share(o, p, text, e);
     if (p->kind == WATCH) return set_watch(o, text, e);
     *(const char **)((char *)o + p->field) = text;
     return GA_OK;
@@ -163,11 +179,13 @@ static bool given(const bool *seen, const char *name) {
 /* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
     static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit"},
-                     *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"};
+                     *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"},
+                     *const of_sample[] = {"prompt", "temperature", "top-k", "top-p", "stop"};
     if (given(seen, "fresh") && !given(seen, "init"))
         return ga_fail(e, GA_INPUT, "--fresh: given without --init, expected both");
-    if (given(seen, "temperature") && !given(seen, "sample"))
-        return ga_fail(e, GA_INPUT, "--temperature: given without --sample, expected both");
+    for (int i = 0; i < 5; i++)
+        if (given(seen, of_sample[i]) && !given(seen, "sample"))
+            return ga_fail(e, GA_INPUT, "--%s: given without --sample, expected both", of_sample[i]);
     if (given(seen, "eval") && given(seen, "sample"))
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
     if (given(seen, "run") && given(seen, "save-init"))
@@ -185,7 +203,7 @@ static int check_together(const bool *seen, ga_err *e) {
 
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
     bool seen[OPTIONS] = {false};
-    *o = (ga_options){.seed = -1, .temperature = 1, .argc = argc, .argv = argv};
+    *o = (ga_options){.seed = -1, .temperature = 1, .top_p = 1, .argc = argc, .argv = argv};
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (strcmp(argument, "-h") == 0) argument = "--help";

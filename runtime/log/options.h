@@ -24,7 +24,11 @@ typedef struct ga_options {
     int64_t stop_micro;     /* [0] save and stop after this micro-step */
     int64_t overfit;        /* [0] train on the first `overfit` micro-batches of an epoch only, without checkpoints */
     int64_t sample;         /* [0] tokens to generate, instead of training */
+    const char *prompt;     /* of --sample: what the tokens follow, or a file with it */
+    const char *stop;       /* of --sample: the text that ends it */
     double temperature;     /* [1] of --sample; 0: always the likeliest token */
+    int64_t top_k;          /* [0] of --sample: only so many of the likeliest tokens */
+    double top_p;           /* [1] of --sample: only the likeliest tokens that have this share of the probability */
     bool check_finite;      /* train-probe: stop at the first value that is not finite */
     bool profile;           /* train-probe: measure the time of each kernel */
     bool no_graph;          /* launch the device's kernels one by one, without a graph */

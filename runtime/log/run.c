@@ -101,25 +101,29 @@ static bool next_older(newest *n) {
     return *n->name != 0;
 }
 
-/* The newest checkpoint of a run; a run without the folder has none. */
-static int newest_of_run(const char *runs, const char *name, char *path, ga_err *e) {
+/* Finds a checkpoint in a folder: ga_ckpt_find_newest or ga_ckpt_find_best. */
+typedef int finder(const char *folder, char *path, ga_err *e);
+
+/* The checkpoint of a run that `find` takes; a run without the folder has none. */
+static int find_in_run(const char *runs, const char *name, finder *find, char *path, ga_err *e) {
     char run[PATH], folder[PATH];
     struct stat st;
     join(run, runs, name);
     join(folder, run, "checkpoints");
     if (stat(folder, &st) != 0) return ga_fail(e, GA_INPUT, "%s: has no checkpoint yet", run);
-    return ga_ckpt_find_newest(folder, path, e);
+    return find(folder, path, e);
 }
 
-static int newest_of_all(const char *runs, char *path, ga_err *e) {
+/* That of the newest run that has one. asked: the option, for messages. */
+static int find_in_runs(const char *runs, finder *find, const char *asked, char *path, ga_err *e) {
     newest n = {.runs = runs};
     int seen = 0;
     for (; next_older(&n); seen++) {
-        const int code = newest_of_run(runs, n.name, path, e);
+        const int code = find_in_run(runs, n.name, find, path, e);
         if (code != GA_INPUT) return code;
     }
-    if (seen == 0) return ga_fail(e, GA_INPUT, "--resume latest: %s has no run yet", runs);
-    return ga_fail(e, GA_INPUT, "--resume latest: no run in %s has a whole checkpoint", runs);
+    if (seen == 0) return ga_fail(e, GA_INPUT, "%s: %s has no run yet", asked, runs);
+    return ga_fail(e, GA_INPUT, "%s: no run in %s has a whole checkpoint", asked, runs);
 }
 
 static bool is_run(const char *runs, const char *what) {
@@ -133,9 +137,14 @@ static bool is_run(const char *runs, const char *what) {
 static int find_on_rank_0(const char *program_folder, const char *folder, const char *what, char *path, ga_err *e) {
     char runs[PATH];
     join(runs, program_folder, "runs");
+    if (!what)
+        return folder ? ga_ckpt_find_best(folder, path, e)
+            : find_in_runs(runs, ga_ckpt_find_best, "the best checkpoint", path, e);
     if (strcmp(what, "latest") == 0)
-        return folder ? ga_ckpt_find_newest(folder, path, e) : newest_of_all(runs, path, e);
-    return is_run(runs, what) ? newest_of_run(runs, what, path, e) : ga_ckpt_find_path(what, path, e);
+        return folder ? ga_ckpt_find_newest(folder, path, e)
+            : find_in_runs(runs, ga_ckpt_find_newest, "--resume latest", path, e);
+    return is_run(runs, what) ? find_in_run(runs, what, ga_ckpt_find_newest, path, e)
+        : ga_ckpt_find_path(what, path, e);
 }
 
 int ga_run_find(const char *program_folder, const char *folder, const char *what, ga_comm *comm, char *path,

@@ -41,8 +41,9 @@ typedef struct ga_run_end {
 int ga_run_use(const char *program_folder, ga_err *e);
 
 /* Finds the checkpoint of `--resume what`; path has GA_PATH_MAX bytes. "latest" is the newest checkpoint of `folder`,
- * or if that is NULL of the newest run that has a whole one; the name of a run is its newest checkpoint; else `what` is
- * a path. stderr names each checkpoint that is rejected. Rank 0 decides, all ranks get the same path. */
+ * or if that is NULL of the newest run that has a whole one; NULL is the checkpoint of the best evaluation there, if
+ * one is kept, else the newest; the name of a run is its newest checkpoint; else `what` is a path. stderr names each
+ * checkpoint that is rejected. Rank 0 decides, all ranks get the same path. */
 int ga_run_find(const char *program_folder, const char *folder, const char *what, ga_comm *comm, char *path,
                 ga_err *e);
 

@@ -98,7 +98,7 @@ int $(name)_load($name *p, const char *path, ga_err *e) {
     if (!p->folder && strcmp(path, "latest") == 0)
         return ga_fail(e, GA_INPUT, "load: \"latest\" of no folder: the options name one");
     $(name)_discard(p);
-    GA_TRY($(name)_model_load(m, p->folder ? p->folder : ".", path, found, e));
+    GA_TRY($(name)_model_load(m, p->folder ? p->folder : ".", path, true, found, e));
     GA_TRY($(name)_model_refresh(m, e));
     p->left = 0;
     p->epoch = ga_loader_place(m->loader).epoch;

@@ -227,14 +227,17 @@ static int train(model *m, const ga_options *o, ga_err *e) {
 
 //@ run(name, ranks, sample, ema, patience, uncounted)
 static int run(model *m, const ga_options *o, ga_err *e) {
+//% if not sample then
+    if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
+//% end
     if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
-    if ((o->eval || o->sample) && !o->resume && !o->init)
+    if (o->eval && !o->resume && !o->init)
         ga_say("these are the initial values; --resume latest or --init FILE takes others");
-    if (o->sample) {
 //% if sample then
+    if (o->sample) {
 //% if ranks then
         ga_comm_says(m->comm, GA_EVALUATES, m->count.cycle);
 //% end
@@ -243,10 +246,8 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% end
         GA_TRY($(name)_model_sample(m, o, e));
         return DONE;
-//% else
-        return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
-//% end
     }
+//% end
     if (o->eval) {
         GA_TRY(log_evaluation(m$uncounted, e));
         return DONE;

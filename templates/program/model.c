@@ -133,8 +133,15 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
     const bool trains = !o->eval && !o->sample;
     if (o->resume) {
-        GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, resumed, e));
+        GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !o->sample, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));
+    } else if (o->sample && !o->init) {
+        ga_err why = {0};
+        const int code = $(name)_model_load(m, o->checkpoint, NULL, false, resumed, &why);
+        if (code < 0)
+            return ga_fail(e, (ga_status)code, "--sample: %.400s; train first, or name parameters with --init",
+                           why.msg);
+        if (!o->quiet && ga_comm_rank(m->comm) == 0) ga_say("--sample: %s", resumed);
     }
     if (trains)
         GA_TRY(ga_run_open(&m->run, &(ga_run_start){

@@ -260,7 +260,7 @@ int $(name)_model_save(model *m, ga_err *e);
 int $(name)_model_report(model *m, double metric, ga_err *e); /* to the schedule */
 //% end
 int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e);
-int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e);
+int $(name)_model_load(model *m, const char *folder, const char *what, bool goes_on, char *path, ga_err *e);
 int $(name)_model_dump(model *m, const char *folder, ga_err *e);
 int $(name)_model_watch(model *m, const ga_options *o, ga_err *e);
 //% if sample then

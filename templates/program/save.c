@@ -43,9 +43,9 @@ static ga_ckpt_state state_of(const model *m) {
 }
 
 //@ load(name, numbers_loaded, scale_loaded, best)
-/* what: "latest" of the folder (NULL: of the runs), the name of a run, or a path; the path that was loaded is left in
- * path[GA_PATH_MAX]. */
-int $(name)_model_load(model *m, const char *folder, const char *what, char *path, ga_err *e) {
+/* what: "latest" of the folder (NULL: of the runs), the name of a run, a path, or NULL: the best one; the path that was
+ * loaded is left in path[GA_PATH_MAX]. goes_on: training does, so that the seed must be the same. */
+int $(name)_model_load(model *m, const char *folder, const char *what, bool goes_on, char *path, ga_err *e) {
     const ga_ckpt_config c = checkpoint_config(m, folder);
     GA_TRY(ga_run_find(m->folder, folder, what, m->comm, path, e));
     const ga_ckpt_state now = state_of(m);
@@ -66,7 +66,7 @@ int $(name)_model_load(model *m, const char *folder, const char *what, char *pat
 //% if best then
     m->best = s.best;
 //% end
-    if (m->seed != s.seed)
+    if (goes_on && m->seed != s.seed)
         return ga_fail(e, GA_INPUT, "%s: written with seed %llu, this run has %llu: start with --seed %llu",
                        path, (unsigned long long)s.seed, (unsigned long long)m->seed,
                        (unsigned long long)s.seed);

@@ -75,9 +75,10 @@ add("a device generates the same text", function(t)
 end)
 
 add("a failed write ends sampling, and so does a signal", function(t)
-    local _, p = build(t, "sample", spec())
+    local programs, p = build(t, "sample", spec())
+    local checkpoint = programs.train(p, { "--cycles", 1 }).checkpoint
     local function shell(script) return t.run { "timeout", "300", "bash", "-c", (script:gsub("TRAIN", p.train
-        .. " --sample 100000000")) } end
+        .. " --checkpoint " .. checkpoint .. " --sample 100000000")) } end
     local gone = shell "TRAIN | head -c 9; exit ${PIPESTATUS[0]}"
     t.equal(gone.status, 3)
     t.contains(gone.err, "sample: standard output: ")
@@ -88,7 +89,9 @@ end)
 -- At the start the head is 0: every letter is as likely as any other.
 add("each token is drawn with the model's probability", function(t)
     local programs, p = build(t, "sample_even", spec('init { { "head.*", value = 0 } }\n'))
-    local text = programs.train(p, { "--sample", 4000 }).out
+    local start = t.temp() .. "/start.safetensors"
+    programs.train(p, { "--save-init", start, "--cycles", 1 })
+    local text = programs.train(p, { "--init", start, "--sample", 4000 }).out
     local counts, chi = {}, 0
     for letter in text:sub(2, 4001):gmatch(".") do counts[letter] = (counts[letter] or 0) + 1 end
     local kinds = 0
@@ -117,11 +120,124 @@ add("tokens per second are those of all rows", function(t)
     end
 end)
 
+-- Biases whose exponentials are shares of 28 letters: the letter number i of the vocabulary has 28 - i parts of 406.
+local function uneven(t)
+    local LETTERS = " .abcdefghijklmnopqrstuvwxyz"
+    local biases, shares = {}, {}
+    for i = 1, 28 do shares[LETTERS:sub(i, i)], biases[i] = (29 - i) / 406, math.log(29 - i) end
+    local programs = t.load("tests/lua/programs.lua")(t)
+    t.write(programs.folder() .. "/data/line.txt", LINE:rep(40))
+    local p = programs.build("sample_uneven", spec('init { { "head.weight", value = 0 } }\n'))
+    local start = t.temp() .. "/start.safetensors"
+    programs.train(p, { "--save-init", start, "--cycles", 1 })
+    local text = host.read(start)
+    local from = 8 + string.unpack("<I8", text)
+    local first = tonumber(text:match('"head.bias":{.-"data_offsets":%[(%d+),'))
+    local packed = string.pack("<" .. ("f"):rep(28), table.unpack(biases))
+    t.write(start, text:sub(1, from + first) .. packed .. text:sub(from + first + #packed + 1))
+    return programs, p, start, shares, LETTERS
+end
+
+-- Chi-square of letters against shares that are scaled to a sum of 1; letters without a share must not occur.
+local function follows(text, shares)
+    local counts, sum, kinds, chi = {}, 0, 0, 0
+    for letter in text:gmatch "." do counts[letter] = (counts[letter] or 0) + 1 end
+    for _, share in next, shares do sum = sum + share end
+    for letter in next, counts do assert(shares[letter], "drawn: '" .. letter .. "'") end
+    for letter, share in next, shares do
+        local expected = #text * share / sum
+        kinds, chi = kinds + 1, chi + ((counts[letter] or 0) - expected) ^ 2 / expected
+    end
+    local most = kinds - 1 + 4 * math.sqrt(2 * (kinds - 1))
+    assert(chi < most, ("chi-square %g of %d letters, at most %g expected"):format(chi, kinds, most))
+end
+
+-- The first n of the letters, with their shares.
+local function first_of(letters, shares, n)
+    local some = {}
+    for letter in letters:sub(1, n):gmatch "." do some[letter] = shares[letter] end
+    return some
+end
+
+add("top-k and top-p leave the likeliest tokens, in their proportions", function(t)
+    local programs, p, start, shares, letters = uneven(t)
+    local function drawn(...)
+        return programs.train(p, { "--init", start, "--prompt", "a", "--sample", 1000, ... }).out:sub(2, 1001)
+    end
+    follows(drawn(), shares)
+    follows(drawn("--top-k", 5), first_of(letters, shares, 5))
+    follows(drawn("--top-k", 28, "--top-p", 1), shares)
+    t.equal(drawn("--top-k", 1), (" "):rep(1000))
+    t.equal(drawn("--top-p", 1e-9), (" "):rep(1000))
+    -- 28 + 27 + 26 parts are 0.1995 of 406, and 55 of the first 105 are 0.524.
+    follows(drawn("--top-p", 0.199), first_of(letters, shares, 3))
+    follows(drawn("--top-p", 0.2), first_of(letters, shares, 4))
+    follows(drawn("--top-k", 4, "--top-p", 0.51), first_of(letters, shares, 2))
+    follows(drawn("--top-k", 4, "--top-p", 0.53), first_of(letters, shares, 3))
+end)
+
+add("a prompt is what the tokens follow, as text or as a file; --stop ends behind its text", function(t)
+    local programs, p = build(t, "sample", spec())
+    local checkpoint = programs.train(p, {}).checkpoint
+    local function text(...) return written(programs, p, checkpoint, 60, "--temperature", 0, ...) end
+    local prompt, file = "brown fox jumps ov", t.temp() .. "/prompt.txt"
+    t.write(file, prompt)
+    local out = text("--prompt", prompt)
+    t.equal(#out, #prompt + 61)
+    t.contains(LINE:rep(4), out:sub(1, -2))
+    t.equal(text("--prompt", file), out)
+    t.equal(text("--prompt", prompt:sub(-8)), out:sub(#prompt - 7))
+    t.equal(text("--prompt", prompt, "--stop", "dog."), prompt .. "er the lazy dog.\n")
+    t.equal(text("--prompt", "the lazy dog", "--stop", "dog", "--seed", 99):match "^the lazy dog(.*)\n$",
+        ". the quick brown fox jumps over the lazy dog")
+end)
+
+-- With this rate the loss rises and falls, so that the last evaluation is not the best.
+add("the best checkpoint is sampled from, or else the newest, or none", function(t)
+    local programs, p = build(t, "sample_best", (spec('eval { every = 4 }\n'
+        .. 'checkpoint { every = 4, keep = 2, best = "loss" }\n'):gsub("lr = 1e%-2", "lr = 1"):gsub("250", "40")))
+    local folder = programs.train(p, {}).checkpoint
+    local manifest = folder .. "/cycle-%09d/manifest.json"
+    local best = tonumber(host.read(manifest:format(40)):match '"best":{[^}]-"cycle":(%d+)')
+    assert(best < 40, "the best is the newest: this says nothing")
+    local function text(...) return programs.train(p, { "--sample", 40, "--seed", 3, ... }).out end
+    local function of(cycle) return text("--resume", ("%s/cycle-%09d"):format(folder, cycle)) end
+    local of_best, of_newest = of(best), of(40)
+    t.equal(of_best ~= of_newest, true)
+    t.equal(text("--checkpoint", folder), of_best)
+    t.equal(text("--checkpoint", folder, "--resume", "latest"), of_newest)
+    local path = ("%s/cycle-%09d/model.safetensors"):format(folder, best)
+    local whole = host.read(path)
+    t.write(path, whole:sub(1, -2) .. string.char(whole:byte(-1) ~ 1))
+    local result = programs.train(p, { "--sample", 40, "--seed", 3, "--checkpoint", folder })
+    t.contains(result.err, "rejected, that of the best evaluation: model.safetensors: bytes")
+    t.equal(result.out, of_newest)
+    t.run { "rm", "-r", path:match "^(.*)/[^/]*$" }
+    t.equal(text("--checkpoint", folder), of_newest)
+    t.run { p.train, "--run", "only", "--quiet" }
+    local of_run = t.run { p.train, "--sample", "40", "--seed", "3" }
+    t.equal(of_run.out, of_best)
+    t.contains(of_run.err, "/runs/only/checkpoints/cycle-")
+end)
+
 add("wrong options are refused", function(t)
     local programs, p = build(t, "sample", spec())
     local function refused(message, ...)
         t.contains(programs.train(p, { "--sample", ..., status = 1 }).err, message)
     end
+    t.contains(programs.train(p, { "--sample", 5, status = 1 }).err, "train first, or name parameters with --init")
+    local start = t.temp() .. "/start.safetensors"
+    programs.train(p, { "--save-init", start, "--cycles", 1 })
+    local function bad(message, ...)
+        t.contains(programs.train(p, { "--init", start, "--sample", 5, status = 1, ... }).err, message)
+    end
+    bad("--prompt: byte 4 is 0x5e ('^'), and the training text has no such byte", "--prompt", "the^")
+    bad("--stop: byte 1 is 0x0a, and the training text has no such byte", "--stop", "\n")
+    bad("--stop: more than 256 tokens", "--stop", ("a"):rep(257))
+    bad("--top-p: '0' found, a number above 0 and at most 1 expected", "--top-p", 0)
+    bad("--top-p: '1.5' found", "--top-p", 1.5)
+    bad("--top-k: '0' found, a whole number from 1", "--top-k", 0)
+    t.contains(programs.train(p, { "--top-k", 5, status = 1 }).err, "--top-k: given without --sample, expected both")
     refused("--sample: '0' found, a whole number from 1", 0)
     t.contains(programs.train(p, { "--sample", 5, "--temperature", "warm", status = 1 }).err,
         "--temperature: 'warm' found, a number from 0 to 1e6 expected")

@@ -22,6 +22,15 @@ function sample.possible(g, config)
         and shape[1] == input[1] and shape[2] == input[2] and shape[3] >= config.data.vocabulary
 end
 
+-- How many ids the model can read and write: an id that is drawn is read again.
+local function ids_of(g, config, width)
+    if config.data.kind == "text" then return config.data.vocabulary end
+    graph.walk(g.forward, function(node)
+        if node.op == "embedding" and node.ins.ids == g.inputs[1] then width = math.min(width, node.size.R) end
+    end)
+    return width
+end
+
 -- The last layer as literals: where its weight and bias lie in the flat space, and what is next to what.
 local function head_section(head)
     local features = head.x.shape[#head.x.shape]
@@ -46,8 +55,9 @@ function sample.render(g, config, context, header, files)
     local device, head, kind = context.target.device, g.head, config.data.kind
     files:set("sample.c", sections.render(context.template("program/sample.c"), {
         { "head", { header = text.block(header("sample.c", "tokens of the model's own: --sample")),
-            positions = shape[2], width = shape[3],
-            ids = kind == "text" and config.data.vocabulary or shape[3], text = kind == "text" } },
+            positions = shape[2], width = shape[3], ids = ids_of(g, config, shape[3]) } },
+        { "tokens", { text = kind == "text" } }, { "prompt", {} },
+        { "draws", {} },
         head and { "features", { features = head.x.shape[#head.x.shape] } } or false,
         read_section(g, context, source, device),
         head and head_section(head) or false,
