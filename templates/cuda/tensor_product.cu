@@ -23,7 +23,7 @@ GA_DEVICE void ga_strip_store(float *scratch, const float (&sum)[WIDTH / 8][4], 
     }
     __syncwarp();
 #pragma unroll
-    for (int s = lane; s < GA_STRIP * WIDTH / 8; s += GA_LANES) {
+    for (int s = lane; s < 16 * WIDTH / 8; s += GA_LANES) {
         const int row = s / (WIDTH / 8), column = s % (WIDTH / 8) * 8;
         const float4 *at = (const float4 *)(scratch + row * STRIDE + column);
         const float4 low = at[0], high = at[1];
@@ -73,7 +73,7 @@ GA_DEVICE void ga_tensor_product(ga_byte *ring, const $type *a, int a_stride, co
         if (next < slices) end(next);
     }
     __syncthreads(); /* the ring is free */
-    float *scratch = (float *)ring + warp * (GA_STRIP * (WIDTH + 8));
+    float *scratch = (float *)ring + warp * (16 * (WIDTH + 8));
 #pragma unroll
     for (int u = 0; u < TALL; u++)
         ga_strip_store<WIDTH>(scratch, sum[u], i0 + wi + u * 16, j0 + wj, lane, [&](int i, int j, float (&value)[8]) {

@@ -4,7 +4,7 @@
 /* -- a tile of a product on tensor cores. Slices of A and of B, GA_DEPTH terms deep, go round in a ring of GA_STAGES
  * places in shared memory: while one is multiplied, the next ones are on their way. */
 
-enum { GA_DEPTH = 32, GA_STAGES = 4, GA_STRIP = 16 };
+enum { GA_DEPTH = 32, GA_STAGES = 4 };
 
 /* Where 16 bytes of a slice lie: rows along the sum are of 64 bytes; a turned slice has panels of 64 neighbours, each
  * term a row of 128 bytes. The chunks of a row are swapped, so that eight rows at one chunk are in different banks. */

@@ -139,6 +139,8 @@ model(function(batch)
 end)
 ]]
 
+-- Values that are rounded to a neighbour change others on a way of some tens of roundings: differences of up to 1.2 U
+-- were found.
 local MODELS = { { "gpt", GPT }, { "llama", LLAMA }, { "bert", BERT } }
 
 for i, model in ipairs(MODELS) do
@@ -152,7 +154,7 @@ for i, model in ipairs(MODELS) do
             local text = with(model[2] .. [[
 init       { { "*", normal = 0.2 } }
 loss       "cross_entropy"
-optimizer  { "adamw", lr = 1e-3 }
+optimizer  { "sgd", lr = 1e-2 }
 train      { updates = 8, seed = 3 }
 ]], precision)
             local function dump(target, settings)
@@ -161,7 +163,7 @@ train      { updates = 8, seed = 3 }
                 return programs.dump(p, { "--cycles", 1, env = settings and environment(settings) }), p
             end
             local found, p = dump("cuda", checked(1))
-            programs.close(found, dump "c", 2 * U[precision], { "parameters", "gradients" }, programs.distance)
+            programs.close(found, dump "c", 4 * U[precision], { "parameters", "gradients" }, programs.distance)
             local kernels, count = host.read(p.folder .. "/kernels.cu"):gsub(", on tensor cores", "")
             assert(count >= 12, count .. " products on tensor cores in " .. #kernels .. " bytes")
         end)
@@ -235,22 +237,37 @@ local function each_mutant(text, see)
     end
 end
 
-add("found: each barrier, wait and commit of a product left out", function(t)
-    devices.needs_library(t)
+-- A run of the small program with this text of kernels; the checker must find something that `pattern` describes.
+local function is_found(t, text, what, pattern)
     local programs, environment = open(t)
+    local folder, env = t.temp(), environment(checked(1))
+    t.write(folder .. "/kernels.cu", text)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
     local p = build(t, programs, "small", "bf16", "cuda")
+    local result = programs.train(p, { "--cycles", 1, env = env, status = false })
+    if result.status ~= 3 or not result.err:find(pattern) then
+        error(("%s is not found: %s"):format(what, result.err))
+    end
+end
+
+local function small_kernels(t)
+    devices.needs_library(t)
+    return host.read(build(t, open(t), "small", "bf16", "cuda").folder .. "/kernels.cu")
+end
+
+add("found: each barrier, wait and commit of a product left out", function(t)
     local count = 0
-    each_mutant(host.read(p.folder .. "/kernels.cu"), function(name, line, text)
-        local folder, env = t.temp(), environment(checked(1))
-        t.write(folder .. "/kernels.cu", text)
-        env[#env + 1] = "GAGEN_KERNELS=" .. folder
-        local result = programs.train(p, { "--cycles", 1, env = env, status = false })
-        if result.status ~= 3 or not result.err:find("device: [ru]") then
-            error(("line %d: %s left out is not found: %s"):format(line, name, result.err))
-        end
+    each_mutant(small_kernels(t), function(name, line, text)
+        is_found(t, text, ("line %d: %s left out"):format(line, name), "device: [ru]")
         count = count + 1
     end)
     t.equal(count, 7)
+end)
+
+add("found: a copy that is under way where results are put", function(t)
+    local text, count = small_kernels(t):gsub("if %(next < slices%) begin%(next%);", "begin(next);")
+    t.equal(count, 1)
+    is_found(t, text, "a copy behind the last slice", "device: race: write to where a copy is under way in shared")
 end)
 
 -- === compilers and devices =======================================================================
@@ -268,6 +285,21 @@ add("NVRTC compiles every tile for sm_80 and sm_90a without spills", function(t)
             t.match(result.out, ("sm_%s linear"):format(arch), result.err)
         end
     end
+end)
+
+add("the plan predicts products on tensor cores by their own rate", function(t)
+    local programs = open(t)
+    local spec = programs.folder() .. "/tensor_plan.lua"
+    local function predicted(more)
+        t.write(spec, (with(SMALL, "bf16"):gsub("batch      %(64%)", "batch (256)")
+            :gsub("model +%b{}", 'model { linear "a" { 1024 }, linear "b" { 1024 }, linear "out" { 10 } }')) .. more)
+        for _, kernel in ipairs(programs.plan({ spec = spec }).kernels) do
+            if kernel.name == "b_forward" then return kernel.predicted_us end
+        end
+    end
+    local flops = 2 * 256 * 1024 * 1024
+    t.near(predicted 'target "cuda"\n', flops / 400e12 * 1e6, 1e-9)
+    t.near(predicted 'target { "cuda", arch = 75 }\n', flops / 67e12 * 1e6, 1e-9)
 end)
 
 add("a program for older devices has no tensor cores", function(t)
