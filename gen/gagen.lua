@@ -119,6 +119,11 @@ function COMMANDS.plot(o)
     return 0
 end
 
+function COMMANDS.report(o)
+    require "command.report".run(o)
+    return 0
+end
+
 function COMMANDS.compare(o)
     return require "command.compare".run(o) and 0 or 1
 end

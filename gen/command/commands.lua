@@ -73,6 +73,7 @@ commands.options = {
         doc = "the axis: number of the update, or rows trained on; default: update" },
     { name = "--scale", key = "scale", value = "WHAT", values = { "linear", "log" }, among = true,
         doc = "linear or log; default: linear" },
+    { name = "--html", key = "html", value = "FILE", doc = "the file of the report; default: report.html" },
     { name = "--tol", key = "tol", value = "X", doc = "the largest difference at which runs count as equal" },
     { name = "--svg", key = "svg", value = "FILE", doc = "write the picture to FILE instead" },
     { name = "--json", key = "json", doc = "output for programs" },
@@ -115,7 +116,8 @@ commands.list = {
         details = "OPTIONS go to train-probe; without them it runs 10 updates on one micro-batch and keeps no "
             .. "checkpoint. Times are sums over all calls, with the threads that --threads says, else as many as the "
             .. "work keeps busy here. Predicted times come from the rates that doctor --calibrate has measured, else "
-            .. "from coarse ones of the profile; the last line says which, and how far they are off." },
+            .. "from coarse ones of the profile; the last line says which, and how far they are off. The measured "
+            .. "times are kept as profile.json in the program's folder, for gagen report." },
     { name = "check", arguments = { "SPEC" }, options = with("--equiv", "--json"),
         doc = "read and check only; --equiv proves that accumulation is exact",
         example = "gagen check specs/digits_mlp.lua --equiv A=1,2,4",
@@ -139,7 +141,9 @@ commands.list = {
             .. "has the nodes of a cycle (nodes_per_cycle) and of the largest graph, which is of a cycle or of a "
             .. "micro-step. busy, for the processor only, has micro_us, the work of a micro-step in microseconds "
             .. "of one core, thread_us, the work that a thread needs, and threads, as many as the work keeps busy. "
-            .. "A run may have fewer: threads_why in its log says the reason.",
+            .. "A run may have fewer: threads_why in its log says the reason. film has the memory of the activations: "
+            .. "steps of a micro-step, and blocks with their offset, bytes, and the first and last step that uses "
+            .. "them, from 1; warnings those of the spec.",
         example = "gagen plan specs/digits_mlp.lua --set batch=64" },
     { name = "lr", arguments = { "SPEC" }, options = with(),
         doc = "the learning rate of each update: its number from 1, a tab, the rate",
@@ -181,6 +185,15 @@ commands.list = {
             .. "not finite, s a skipped update, r a resume. Into a pipe goes plain text of 80 columns. A log that ends "
             .. "in the middle of a line, as after a kill, is drawn as far as it goes.",
         example = "gagen plot out/digits_mlp/runs/001 out/digits_mlp/runs/002 --metric accuracy" },
+    { name = "report", arguments = { "RUN..." }, options = with("--html"),
+        doc = "one page of HTML about runs, a program or a spec: curves, model, memory, kernels, network",
+        details = "RUN is as for plot. The folder of a program stands for its newest 8 runs, and a spec for its plan "
+            .. "alone. The page is one file that needs no network and no script: curves of all runs by update and by "
+            .. "rows, what differs between them, the layers, what memory holds when, each kernel with its floor and, "
+            .. "after gagen profile, its measured time, collectives planned and counted, and how to run it once more. "
+            .. "A curve of many updates is thinned; each figure has its data as CSV. The plan is that of the first "
+            .. "program among the words.",
+        example = "gagen report out/digits_mlp/runs/001 out/digits_mlp/runs/002" },
     { name = "compare", arguments = { "RUN", "RUN" }, options = { "--tol", "--json" },
         doc = "two runs: what differs in their specs, losses at equal rows, speed, memory",
         details = "RUN is as for plot. Losses are compared where both runs have trained on the same number of rows; "

@@ -7,11 +7,23 @@ local text = require "base.text"
 
 local profile = {}
 
+-- In the program's folder: its last profile.
+profile.FILE = "profile.json"
+
 -- Words for train-probe where the command line has none: updates of one micro-batch, without checkpoints.
 local USUAL = { "--cycles", "10", "--overfit", "1" }
 
 -- Kernels below this share of the time are no part of the error.
 local LEAST_SHARE = 0.01
+
+-- Keeps what was measured beside the program, for `gagen report`: the milliseconds of each kernel in so many updates.
+local function keep(folder, threads, rows, cycles)
+    local kernels = ordered.collect(rows, function(row) return { name = row.name, calls = row.calls, ms = row.ms } end)
+    local content = host.json { format = 1, plan_sha256 = host.sha256(host.read(folder .. "/plan.json")),
+        threads = threads, cycles = cycles, kernels = setmetatable(kernels, { array = true }) }
+    local done, message = host.write(folder, profile.FILE, content .. "\n")
+    if not done then diag.fail(folder .. "/" .. profile.FILE, message, { kind = "environment" }) end
+end
 
 --- Runs the train-probe in `folder` with these threads and further words. Returns { name, calls, ms, at, least =
 --- microseconds of the shortest call } of each kernel, the longest first.
@@ -59,15 +71,15 @@ local function compare(rows, kernels, us)
         sum = sum + row.predicted
         if row.share >= LEAST_SHARE then errors[#errors + 1] = math.abs(row.error) end
     end
-    return total, sum, median(errors)
+    return total, sum, median(errors), cycles
 end
 
 local COLUMNS = { { name = true, least = 18 }, { right = true, least = 8 }, { right = true, least = 10 },
     { right = true, least = 6 }, { right = true, least = 10 }, { right = true, least = 7 }, { name = true } }
 
---- The table of measured rows beside `prediction` (calibration.times) of the kernels of a plan.
-function profile.text(facts, prediction, rows, width)
-    local total, sum, middle = compare(rows, facts.kernels, prediction.us)
+-- The table of measured rows beside `prediction` (calibration.times) of the kernels of a plan.
+local function text_of(facts, prediction, rows, width)
+    local total, sum, middle, cycles = compare(rows, facts.kernels, prediction.us)
     local cells = ordered.collect(rows, function(row)
         return { row.name, text.commas(row.calls), ("%.3f"):format(row.ms), ("%.1f"):format(100 * row.share),
             ("%.3f"):format(row.predicted), ("%+.0f %%"):format(100 * row.error), row.at }
@@ -78,7 +90,7 @@ function profile.text(facts, prediction, rows, width)
         prediction.threads, prediction.threads > 1 and "s" or "", prediction.source)
     lines[#lines + 1] = ("median error of the kernels above %.0f %% of the time: %.0f %%"):format(100 * LEAST_SHARE,
         100 * middle)
-    return table.concat(lines, "\n") .. "\n"
+    return table.concat(lines, "\n") .. "\n", cycles
 end
 
 --- The command: o.rest goes to train-probe. folder: that of the program, whose train-probe is made.
@@ -88,7 +100,9 @@ function profile.run(folder, facts, o)
     end
     local prediction = calibration.times(facts, o.threads)
     local rows = profile.measure(folder, prediction.threads, #o.rest > 0 and o.rest or USUAL)
-    io.write(profile.text(facts, prediction, rows, columns.of(1)))
+    local shown, cycles = text_of(facts, prediction, rows, columns.of(1))
+    io.write(shown)
+    keep(folder, prediction.threads, rows, cycles)
     return 0
 end
 

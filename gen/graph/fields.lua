@@ -57,6 +57,8 @@ fields.graph = {
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
     longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
+    timeline = "{ name, offset, size, from, to }: blocks of the arena `activations`, and the first and last step that "
+        .. "touches each: nodes of forward, evaluation, backward, boundary, from 1 on (memory)",
     arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
         .. "of which a rank has only a part (memory)",
 }

@@ -167,10 +167,22 @@ local function place_flat(g)
     return views
 end
 
+-- What a block of the timeline is called: its value, the values that a region hands on, a region's working memory.
+local function name_of(key)
+    if key.op == "times" then return key.name .. ", an iteration" end
+    if key.region then return key.arg.name end
+    return key.name
+end
+
 function memory.run(g)
     local context = { carry = carry_of(g), kept = kept_values(g) }
     local blocks, height = plan_timeline(g, context)
     place_all(blocks)
+    g.timeline = {}
+    for i, block in ipairs(blocks) do
+        g.timeline[i] = { name = name_of(block.key), offset = block.offset, size = block.size, from = block.from,
+            to = block.to }
+    end
     for _, t in ipairs(g.inputs) do t.place = { arena = "batch", offset = 0, slots = 1 } end
     g.micro.place = { arena = "batch", offset = 0, slots = 1 }
     g.seed.place = { arena = "step", offset = 0, slots = 1 }

@@ -13,7 +13,7 @@ local WIDTH, HEIGHT = 960, 440
 local LEFT, RIGHT, TOP, BOTTOM = 96, 930, 14, 396
 
 -- Parts of a curve, by the number of curves: the page stays small.
-local PARTS = { 240, 180, 120 }
+local PARTS = { 240, 160, 100 }
 
 -- Evaluations with a dot each, at most.
 local MOST_DOTS = 60
@@ -143,12 +143,15 @@ local function drawn(curve, how, place)
         lines[i], bands[i] = path_of(stretch), band_of(stretch)
         for _, p in ipairs(stretch) do
             wide = wide or p[3] ~= p[4]
-            if curve.evaluation and #curve.bins <= MOST_DOTS then dots[#dots + 1] = { x = p[1], y = p[2] } end
+            if curve.evaluation and #curve.bins <= MOST_DOTS then
+                dots[#dots + 1] = ("M%d %da5 5 0 1 0 10 0a5 5 0 1 0-10 0"):format(p[1] - 5, p[2])
+            end
         end
     end
     return { label = html.text(curve.label .. (curve.evaluation and ", evaluation" or "")), colour = curve.colour,
         kind = text.block(curve.evaluation and " evaluation" or ""), line = text.block(table.concat(lines)),
-        band = wide and text.block(table.concat(bands)), dots = dots, marks = marks_of(curve, how, place) }
+        band = wide and text.block(table.concat(bands)), dots = #dots > 0 and text.block(table.concat(dots)),
+        marks = marks_of(curve, how, place) }
 end
 
 --- A figure for the template, or nil where no value can be drawn. how: { by = "update" or "rows", scale = "linear" or
@@ -164,8 +167,14 @@ function curve_svg.figure(curves, how)
             return { at = at(tick), text = html.text(axis.label(tick)) }
         end)
     end
-    return { width = WIDTH, height = HEIGHT, left = LEFT, right = RIGHT, top = TOP, bottom = BOTTOM,
-        columns = ticks(x, place.x), rows = ticks(y, place.y),
+    local columns, rows = ticks(x, place.x), ticks(y, place.y)
+    local function each(list, format)
+        local out = ordered.collect(list, function(tick) return format:format(tick.at) end)
+        return text.block(table.concat(out))
+    end
+    return { width = WIDTH, height = HEIGHT, left = LEFT, right = RIGHT, top = TOP, bottom = BOTTOM, columns = columns,
+        rows = rows, lines = each(rows, "M" .. LEFT .. " %dH" .. RIGHT),
+        strokes = each(columns, "M%d " .. BOTTOM .. "v8"),
         curves = ordered.collect(curves, function(curve) return drawn(curve, how, place) end) }
 end
 

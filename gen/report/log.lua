@@ -39,17 +39,6 @@ local function cut_back(run, cycle)
     end
 end
 
--- Rows up to the next update of `event`; cycles between two lines of the log have as many rows as the later one.
-local function rows_up_to(run, event)
-    local n, rows = #run.cycles, math.type(event.rows) and event.rows >= 0 and event.rows or 0
-    return (n > 0 and run.rows[n] or 0) + rows * (event.cycle - (n > 0 and run.cycles[n] or 0))
-end
-
--- The figures of an update: all updates behind one start have the same.
-local function names_of(event)
-    return ordered.collect(ordered.keys(event), function(name) return not COUNTERS[name] and name or nil end)
-end
-
 -- A column for updates of which the first n have no such figure.
 local function new_column(run, name, n)
     local column = {}
@@ -58,32 +47,46 @@ local function new_column(run, name, n)
     return column
 end
 
+-- Goes on behind the checkpoint of a resumed start, at its first update.
+local function resume(run, cycle)
+    cut_back(run, cycle)
+    run.resumes[#run.resumes + 1] = { cycle = cycle - 1, from = run.resumed_from }
+    run.resumed_from = nil
+end
+
+-- Adds an update: its numbers as floats, or false, in the order of the names. Returns the reason if it is none.
+local function add_update(run, names, cycle, rows, values)
+    if run.resumed_from then resume(run, cycle) end
+    local n = #run.cycles
+    local before = n > 0 and run.cycles[n] or 0
+    if n > 0 and cycle <= before then return "has a cycle that is not behind the one before" end
+    if run.names ~= names then
+        run.names, run.in_order = names, ordered.collect(names, function(name)
+            return run.columns[name] or new_column(run, name, n)
+        end)
+    end
+    -- cycles between two lines of the log have as many rows as the later one
+    run.rows[n + 1] = (n > 0 and run.rows[n] or 0) + rows * (cycle - before)
+    run.cycles[n + 1] = cycle
+    local columns = run.in_order
+    for i = 1, #columns do columns[i][n + 1] = values[i] end
+    local skipped = run.columns.skipped
+    if skipped and skipped[n + 1] and skipped[n + 1] > (n > 0 and skipped[n] or 0) then
+        run.skips[#run.skips + 1] = { cycle = cycle }
+    end
+end
+
 local EVENTS = {}
 
 function EVENTS.start(run, event)
-    run.names = nil
     if event.resumed_from then run.resumed_from = tostring(event.resumed_from) end
     run.start = event
 end
 
 function EVENTS.update(run, event)
-    if run.resumed_from then
-        cut_back(run, event.cycle)
-        run.resumes[#run.resumes + 1] = { cycle = event.cycle - 1, from = run.resumed_from }
-        run.resumed_from = nil
-    end
-    local n = #run.cycles
-    if n > 0 and event.cycle <= run.cycles[n] then return "has a cycle that is not behind the one before" end
-    run.names = run.names or names_of(event)
-    run.rows[n + 1], run.cycles[n + 1] = rows_up_to(run, event), event.cycle
-    for _, name in ipairs(run.names) do
-        local column = run.columns[name] or new_column(run, name, n)
-        column[n + 1] = number_of(event[name])
-    end
-    local skipped = run.columns.skipped
-    if skipped and skipped[n + 1] and skipped[n + 1] > (n > 0 and skipped[n] or 0) then
-        run.skips[#run.skips + 1] = { cycle = event.cycle }
-    end
+    local names = ordered.collect(ordered.keys(event), function(name) return not COUNTERS[name] and name or nil end)
+    return add_update(run, names, event.cycle, math.type(event.rows) and event.rows >= 0 and event.rows or 0,
+        ordered.collect(names, function(name) return number_of(event[name]) end))
 end
 
 -- The logged rows up to a cycle, or nil before the first update.
@@ -125,6 +128,37 @@ local function complete(run)
     end
 end
 
+-- Captures of a pattern at most.
+local MOST_CAPTURES = 32
+
+-- A reader of lines that are written as `line` is, the text of an update: read(run, line) adds one, and returns whether
+-- the line is so, and the reason if it is left out. A log has many of them, and a reader of all JSON takes much longer.
+local function reader_like(line, event)
+    local names, pattern, cycle, rows = {}, {}, nil, nil
+    for name in line:gmatch '[{,]"([%w_]+)":' do
+        names[#names + 1], pattern[#pattern + 1] = name, ('"%s":([^,}]+)'):format(name)
+        cycle, rows = name == "cycle" and #names or cycle, name == "rows" and #names or rows
+    end
+    if #names > MOST_CAPTURES or #names ~= #ordered.keys(event) or not (cycle and rows) then
+        return function() return false end
+    end
+    local whole = "^{" .. table.concat(pattern, ",") .. "}$"
+    local figures = ordered.collect(names, function(name) return not COUNTERS[name] and name or nil end)
+    local places = ordered.collect(names, function(name, i) return not COUNTERS[name] and i or nil end)
+    return function(run, other)
+        local words, values = { other:match(whole) }, {}
+        local at, n = math.tointeger(tonumber(words[cycle])), tonumber(words[rows])
+        if words[1] ~= '"update"' or not is_cycle(at) or not n or n < 0 then return false end
+        for i = 1, #places do
+            local word = words[places[i]]
+            local value = tonumber(word) or SPECIAL[word:match '^"(.*)"$']
+            if not value then return false end
+            values[i] = value + 0.0
+        end
+        return true, add_update(run, figures, at, n, values)
+    end
+end
+
 -- The event in a line, or nil and the reason.
 local function event_of(line)
     local event = host.parse_json(line)
@@ -158,23 +192,32 @@ end
 
 -- The events of a text: a list of runs, and the lines left out.
 local function runs_of(path, text)
-    local list, run, wrong, n = {}, nil, ordered.map(), 0
-    for line, ending in text:gmatch "([^\n]*)(\n?)" do
-        n = n + 1
-        local event, reason = nil, nil
-        if line ~= "" then event, reason = event_of(line) end
-        if ending == "" and not event and line ~= "" then
-            add_wrong(wrong, n, "ends in its middle")
-        elseif event then
-            local fresh = event.event == "start" and not event.resumed_from
-            if not run or fresh and #run.cycles + #run.evals > 0 then
-                run = new_run(path, n)
-                list[#list + 1] = run
-            end
-            local handle = EVENTS[event.event]
-            reason = handle and handle(run, event)
+    local list, run, wrong, n, quick = {}, nil, ordered.map(), 0, nil
+    -- Adds the event of a line that is not empty; returns the reason if it is left out.
+    local function add(line, whole)
+        local done, reason = false, nil
+        if quick and run then done, reason = quick(run, line) end
+        if done then return reason end
+        local event
+        event, reason = event_of(line)
+        if not event then return whole and reason or "ends in its middle" end
+        local fresh = event.event == "start" and not event.resumed_from
+        if not run or fresh and #run.cycles + #run.evals > 0 then
+            run = new_run(path, n)
+            list[#list + 1] = run
         end
-        if reason and ending ~= "" then add_wrong(wrong, n, reason) end
+        if event.event == "update" then quick = quick or reader_like(line, event) end
+        local handle = EVENTS[event.event]
+        return handle and handle(run, event)
+    end
+    local from = 1
+    while from <= #text do
+        local to = text:find("\n", from, true)
+        local line = text:sub(from, (to or #text + 1) - 1)
+        n = n + 1
+        local reason = line ~= "" and add(line, to ~= nil)
+        if reason then add_wrong(wrong, n, reason) end
+        from = (to or #text) + 1
     end
     return list, wrong
 end

@@ -4,14 +4,13 @@ local ordered = require "base.ordered"
 
 local series = {}
 
---- Figures of updates in the order in which they are shown: { name, title, unit, log = whether a logarithmic axis fits
---- better }.
+--- Figures of updates in the order in which they are shown: { name, title }.
 series.figures = {
     { name = "loss", title = "Loss" },
     { name = "lr", title = "Learning rate" },
     { name = "momentum", title = "Momentum" },
-    { name = "grad_norm", title = "Norm of the gradient", log = true },
-    { name = "scale", title = "Loss scale", log = true },
+    { name = "grad_norm", title = "Norm of the gradient" },
+    { name = "scale", title = "Loss scale" },
     { name = "tokens_per_s", title = "Tokens per second" },
     { name = "rows_per_s", title = "Rows per second" },
     { name = "ms", title = "Milliseconds of an update" },
@@ -69,14 +68,6 @@ function series.title(name)
     return metric and "Evaluation: " .. metric or name
 end
 
---- Whether a logarithmic axis fits a figure better.
-function series.prefers_log(name)
-    for _, figure in ipairs(series.figures) do
-        if figure.name == name then return figure.log or false end
-    end
-    return false
-end
-
 -- The points of evaluations: { cycles, rows, values }.
 local function points_of_evals(run, metric)
     local found = { cycles = {}, rows = {}, values = {} }
@@ -92,6 +83,9 @@ end
 
 -- The points of updates that have the figure.
 local function points_of_updates(run, column)
+    local whole = #column > 0
+    for i = 1, #column do whole = whole and column[i] end
+    if whole then return { cycles = run.cycles, rows = run.rows, values = column } end
     local found = { cycles = {}, rows = {}, values = {} }
     for i, value in ipairs(column) do
         if value then

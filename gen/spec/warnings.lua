@@ -210,12 +210,17 @@ function warnings.check_allowed(allow, at)
     end
 end
 
---- Prints the warnings that the spec does not allow.
+--- Prints the warnings that the spec does not allow; c.warnings has them, { name, line = of the spec, message }.
 function warnings.give(g, c)
+    c.warnings = {}
     for _, warning in ipairs(warnings.list) do
         if not ordered.find(c.train.allow, warning.name) then
             local at, message = warning.find(g, c)
-            if at then diag.warn(at, ("%s [%s]"):format(message, warning.name)) end
+            if at then
+                local _, line = diag.place(at)
+                c.warnings[#c.warnings + 1] = { name = warning.name, line = line, message = message }
+                diag.warn(at, ("%s [%s]"):format(message, warning.name))
+            end
         end
     end
 end

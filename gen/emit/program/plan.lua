@@ -5,6 +5,7 @@ local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
 local columns = require "base.columns"
 local division = require "emit.boundary.division"
+local film = require "emit.program.film"
 local graph = require "graph.graph"
 local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
@@ -165,6 +166,7 @@ function plan.facts(g, config, kernel_list)
         flops = flops + work.flops
     end
     local bytes
+    facts.film, facts.warnings = film.of(g, size), setmetatable(config.warnings, { array = true })
     facts.collectives, bytes = collectives_of(g, config, size)
     if g.ranks then
         facts.outside[#facts.outside + 1] = target.ranks_library
