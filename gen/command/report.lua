@@ -48,8 +48,10 @@ end
 local function commands_of(known, run)
     local settings = run and run.record.settings or {}
     local made = type(settings.program) == "string" and settings.program or known.command
-    local folder = known.folder and short_path(known.folder) or "out/" .. (known.facts and known.facts.name or "NAME")
-    local words = { text.shell_word(folder .. "/train") }
+    local own = run and run.program or known.folder
+    local folder = own and short_path(host.absolute(own)) or "out/" .. (known.facts and known.facts.name or "NAME")
+    local several = known.facts and known.facts.ranks > 1
+    local words = { several and "sh " .. text.shell_word(folder .. "/run.sh") or text.shell_word(folder .. "/train") }
     local command = run and type(run.record.facts.command) == "table" and run.record.facts.command or {}
     for i = 2, #command do
         local is_name = command[i - 1] == "--run" or command[i] == "--run"

@@ -51,7 +51,7 @@ local function sections_of(film, x_of)
     end
     for i, section in ipairs(list) do
         local to = list[i + 1] and list[i + 1].x or RIGHT
-        section.named = to - section.x > 12 * #section.text.text
+        section.named = to - section.x > 20 * #section.text.text
     end
     return list
 end

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -121,30 +122,47 @@ int ga_matrix_open(ga_err *e) {
                    "refuses them: generate with --march x86-64-v4");
 }
 
-#define CLEAR "\r\033[K" /* to the first column, then clear to the end of the line */
+#define CLEAR "\r\033[K"      /* to the first column, then clear to the end of the line */
+#define CLEAR_UP "\033[A\033[K" /* the line above, likewise */
 
-static atomic_bool drawn;
+static atomic_int drawn; /* lines that are there */
+
+enum { CLEAR_ROOM = 128 };
 
 static void write_text(const char *text, size_t n) {
     ssize_t ignored = write(STDERR_FILENO, text, n);
     (void)ignored;
 }
 
+/* Fills `out` with what removes n lines and leaves the cursor where the first was; returns its length. */
+static size_t clear_lines(char out[CLEAR_ROOM], int n) {
+    size_t used = sizeof CLEAR - 1;
+    memcpy(out, CLEAR, used);
+    for (; n > 1 && used + sizeof CLEAR_UP <= CLEAR_ROOM; n--, used += sizeof CLEAR_UP - 1)
+        memcpy(out + used, CLEAR_UP, sizeof CLEAR_UP - 1);
+    return used;
+}
+
 void ga_draw(const char *text) {
-    char line[512];
-    const bool was_drawn = atomic_exchange(&drawn, text != NULL);
-    if (!text && was_drawn) write_text("\n", 1);
+    char clear[CLEAR_ROOM];
+    int lines = text != NULL;
+    for (const char *at = text; at && (at = strchr(at, '\n')); at++) lines++;
+    const int before = atomic_exchange(&drawn, lines);
+    if (!text && before) write_text("\n", 1);
     if (!text) return;
-    const int n = snprintf(line, sizeof line, CLEAR "%.500s", text);
-    if (n > 0) write_text(line, (size_t)n);
+    struct iovec parts[] = {{clear, clear_lines(clear, before)}, {(void *)(uintptr_t)text, strlen(text)}};
+    ssize_t ignored = writev(STDERR_FILENO, parts, 2);
+    (void)ignored;
 }
 
 void ga_draw_clear(void) {
-    if (atomic_exchange(&drawn, false)) write_text(CLEAR, sizeof CLEAR - 1);
+    char clear[CLEAR_ROOM];
+    const int before = atomic_exchange(&drawn, 0);
+    if (before) write_text(clear, clear_lines(clear, before));
 }
 
 bool ga_draw_shown(void) {
-    return atomic_load(&drawn);
+    return atomic_load(&drawn) > 0;
 }
 
 void ga_say(const char *fmt, ...) {

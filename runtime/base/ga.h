@@ -78,11 +78,11 @@ int ga_matrix_open(ga_err *e);
 /* Writes one line of at most 1,023 bytes to stderr with one write(2); never fails, never allocates. */
 void ga_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Redraws a status line on stderr, a terminal: text (at most 500 bytes) replaces the line drawn before.
- * NULL keeps the line and moves below it. ga_say removes the line; the next ga_draw draws it again. */
+/* Redraws status lines on stderr, a terminal: text, which does not end in a newline, replaces the lines drawn before.
+ * NULL keeps them and moves below. ga_say removes the lines; the next ga_draw draws them again. */
 void ga_draw(const char *text);
 
-/* Removes the drawn line, if there is one, before other text is written. */
+/* Removes the drawn lines, if there are some, before other text is written. */
 void ga_draw_clear(void);
 bool ga_draw_shown(void);
 

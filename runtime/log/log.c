@@ -65,6 +65,12 @@ void ga_log_close(ga_log *l) {
     l->json.fd = -1;
 }
 
+void ga_log_plot(ga_log *l) {
+    ga_progress_plot(&l->progress);
+    if (l->talk.fd >= 0 && !l->progress.shown)
+        ga_say("--plot: standard error is no terminal that moves its cursor: no curve is drawn");
+}
+
 static ga_text begin(ga_log *l) {
     return (ga_text){.base = l->line, .size = LINE - 1};
 }

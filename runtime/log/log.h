@@ -68,6 +68,9 @@ size_t ga_log_bytes(void); /* taken from the arena: 8192 */
 int ga_log_open(ga_log **out, const char *path, bool quiet, int rank, ga_arena *a, ga_err *e);
 void ga_log_close(ga_log *l); /* NULL allowed */
 
+/* Draws the losses as a curve above the progress line. Says so where there is no such line. */
+void ga_log_plot(ga_log *l);
+
 void ga_log_start(ga_log *l, const ga_start_event *v);
 void ga_log_update(ga_log *l, const ga_update_event *v);
 void ga_log_eval(ga_log *l, const ga_eval_event *v);

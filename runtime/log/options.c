@@ -42,6 +42,7 @@ static const option options[] = {
     {"threads", "N", "worker threads", NUMBER, AT(threads), 1, 1024},
     {"seed", "N", "instead of the seed of the spec", NUMBER, AT(seed), 0, INT64_MAX},
     {"quiet", NULL, "no figures and no progress, only what is wrong", FLAG, AT(quiet), 0, 0},
+    {"plot", NULL, "draw the losses as a curve above the progress line, on a terminal", FLAG, AT(plot), 0, 0},
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},
     {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},
@@ -178,7 +179,7 @@ static bool given(const bool *seen, const char *name) {
 
 /* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
-    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit"},
+    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit", "plot"},
                      *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"},
                      *const of_sample[] = {"prompt", "temperature", "top-k", "top-p", "stop"};
     if (given(seen, "fresh") && !given(seen, "init"))
@@ -190,10 +191,12 @@ static int check_together(const bool *seen, ga_err *e) {
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
     if (given(seen, "run") && given(seen, "save-init"))
         return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 12; i++)
         if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
             return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
                            instead[i % 2]);
+    if (given(seen, "plot") && given(seen, "quiet"))
+        return ga_fail(e, GA_INPUT, "--plot: given beside --quiet, which shows no progress");
     for (int i = 0; i < 2; i++)
         if (given(seen, "overfit") && given(seen, saved[i]))
             return ga_fail(e, GA_INPUT, "--overfit: given beside --%s, but a run of a few micro-batches has no "

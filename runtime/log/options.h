@@ -32,6 +32,7 @@ typedef struct ga_options {
     bool check_finite;      /* train-probe: stop at the first value that is not finite */
     bool profile;           /* train-probe: measure the time of each kernel */
     bool no_graph;          /* launch the device's kernels one by one, without a graph */
+    bool plot;              /* draw the losses above the progress line */
     bool eval, quiet, help;
     int argc;               /* words of the command line */
     char *const *argv;

@@ -1,4 +1,5 @@
 /* progress.c: the progress line: as many columns as fit, from the left. */
+#define _GNU_SOURCE /* strcasestr */
 #include "log/progress.h"
 
 #include "base/text.h"
@@ -124,6 +125,32 @@ void ga_progress_text(char *out, size_t size, int columns, const ga_progress *p,
     }
 }
 
+/* Whether texts of this environment are UTF-8. */
+static bool is_utf8(void) {
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value) return strcasestr(value, "utf-8") || strcasestr(value, "utf8");
+    }
+    return false;
+}
+
+void ga_progress_plot(ga_progress *p) {
+    p->plots = true;
+    p->braille = is_utf8();
+}
+
+/* Draws the last event, with the curve if it is wanted. */
+static void draw(ga_progress *p, double now) {
+    struct winsize size = {0};
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
+    char text[GA_CURVE_TEXT + LINE] = "";
+    if (p->plots) ga_curve_text(text, &p->curve, size.ws_col, p->braille);
+    ga_progress_text(text + strlen(text), LINE, size.ws_col, p, &p->last, now);
+    ga_draw(text);
+    p->drawn_at = now;
+}
+
 void ga_progress_update(ga_progress *p, const ga_progress_event *v) {
     const double now = ga_clock();
     if (!p->shown || v->cycles <= 0) return;
@@ -133,16 +160,15 @@ void ga_progress_update(ga_progress *p, const ga_progress_event *v) {
         p->ms = v->ms;
     }
     p->ms += 0.1 * (v->ms - p->ms);
-    const bool soon = ga_draw_shown() && now - p->drawn_at < 0.1;
+    if (p->plots) ga_curve_add(&p->curve, v->loss);
+    const bool soon = ga_draw_shown() && now - p->drawn_at < (p->plots ? 0.2 : 0.1);
+    p->last = *v;
     if (soon && v->cycle < v->cycles) return;
-    p->drawn_at = now;
-    struct winsize size = {0};
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) size.ws_col = 80;
-    char line[LINE];
-    ga_progress_text(line, sizeof line, size.ws_col, p, v, now);
-    ga_draw(line);
+    draw(p, now);
 }
 
 void ga_progress_end(ga_progress *p) {
-    if (p->shown && p->first >= 0) ga_draw(NULL);
+    if (!p->shown || p->first < 0) return;
+    if (p->plots && !ga_draw_shown()) draw(p, ga_clock()); /* the whole curve stays */
+    ga_draw(NULL);
 }

@@ -3,14 +3,7 @@
 #ifndef GA_PROGRESS_H
 #define GA_PROGRESS_H
 
-#include "base/ga.h"
-
-typedef struct ga_progress {
-    bool shown;             /* stderr is a terminal, and --quiet is not given */
-    int64_t first;          /* cycle of the first event; -1: none yet */
-    double begun, drawn_at; /* seconds of ga_clock */
-    double ms;              /* smoothed time of a cycle */
-} ga_progress;
+#include "log/curve.h"
 
 /* Figures of the line; a narrow terminal shows the first columns only. */
 typedef struct ga_progress_event {
@@ -22,13 +15,26 @@ typedef struct ga_progress_event {
     const char *unit; /* "rows" or "tok" */
 } ga_progress_event;
 
+typedef struct ga_progress {
+    bool shown;             /* stderr is a terminal, and --quiet is not given */
+    int64_t first;          /* cycle of the first event; -1: none yet */
+    double begun, drawn_at; /* seconds of ga_clock */
+    double ms;              /* smoothed time of a cycle */
+    bool plots, braille;    /* the losses are drawn above the line, in braille signs */
+    ga_curve curve;
+    ga_progress_event last;
+} ga_progress;
+
 void ga_progress_open(ga_progress *p, bool wanted);
 
-/* Draws the line at most ten times a second, and always at the first event, at the last one and after
- * other lines. */
+/* Draws the losses above the line from now on. */
+void ga_progress_plot(ga_progress *p);
+
+/* Draws the line at most ten times a second (five with a curve), and always at the first event, at the last one and
+ * after other lines. */
 void ga_progress_update(ga_progress *p, const ga_progress_event *v);
 
-/* Keeps the line and moves below it. */
+/* Keeps the line and moves below it; with a curve it is drawn once more where other lines have removed it. */
 void ga_progress_end(ga_progress *p);
 
 /* Writes the line for a terminal of `columns` columns to out, zero-terminated; size > 0. */

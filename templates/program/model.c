@@ -150,6 +150,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     const bool in_run = *m->run.name != 0;
     GA_TRY(ga_log_open(&m->log, o->log ? o->log : in_run ? m->run.log : NULL, o->quiet || o->sample,
                        ga_comm_rank(m->comm), runtime, e));
+    if (o->plot) ga_log_plot(m->log);
     ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->run.checkpoints);
     c.resumes = o->resume != NULL;
     if (!trains || o->overfit || (!in_run && !o->checkpoint)) return 0;

@@ -234,6 +234,33 @@ add("the film: values that live together do not overlap, and fill the arena", fu
     end
 end)
 
+add("two ranks: collectives planned and counted, warnings of the spec; on a device too", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local folder, spec = t.root .. "/" .. t.temp(), programs.folder() .. "/report_ranks.lua"
+    t.write(spec, 'data { "csv", train = "tiny.csv", target = "last" }\nbatch (8)\nparallel "zero1"\n'
+        .. 'model { linear "in" { 3 }, softmax {} }\nloss "cross_entropy"\noptimizer { "sgd", lr = 0.1 }\n'
+        .. 'train { updates = 3 }\n')
+    local result = programs.gagen { spec, "--ranks", "2", "-o", folder .. "/p" }
+    t.equal(result.status, 0, result.err)
+    t.write(folder .. "/p/runs/001/log.jsonl", (log_of { count = 9, rows = 16, seed = 1,
+        sha = host.read(folder .. "/p/model.c"):match '#define SPEC_SHA256 "(%x+)"' }
+        :gsub('"collectives":0,"comm_bytes":0', '"collectives":77,"comm_bytes":128')))
+    t.equal(programs.gagen { "report", folder .. "/p", "--html", folder .. "/page.html" }.status, 0)
+    local _, document = page_of(folder .. "/page.html")
+    stands_alone(t, document)
+    local rows = data_of(t, document).collectives
+    t.equal({ rows[2][1], rows[3][1], rows[4][1] }, { "reduce_scatter", "small", "all_gather" })
+    local shown = document:text()
+    t.contains(shown, "spec, line 4: model: it ends with softmax")
+    t.match(shown, "p/001: an update had 77 collectives, 3 are planned")
+    t.match(shown, "\nsh %S+/p/run%.sh")
+    result = programs.gagen { "report", "specs/digits_mlp.lua", "--target", "cuda", "--html", folder .. "/device.html" }
+    t.equal(result.status, 0, result.err)
+    _, document = page_of(folder .. "/device.html")
+    stands_alone(t, document)
+    t.equal(ids(document, "figure"), sorted(FIGURES_OF_PLAN))
+end)
+
 add("measured times of gagen profile, until the program changes", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.root .. "/" .. t.temp()

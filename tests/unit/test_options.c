@@ -66,6 +66,8 @@ static void refusals(void **state) {
         {"--watch :3", "--watch: ':3' found"},
         {"--watch w:0", "PARAM or PARAM:N with N from 1 to 1000000"},
         {"--overfit 0", "--overfit: '0' found, a whole number from 1 to"},
+        {"--plot --quiet", "--plot: given beside --quiet, which shows no progress"},
+        {"--sample 3 --plot", "--plot: given beside --sample, which does not train"},
         {"--overfit 2 --eval", "--overfit: given beside --eval, which does not train"},
         {"--overfit 2 --resume latest", "--overfit: given beside --resume, but a run of a few micro-batches has no"},
         {"--checkpoint c --overfit 2", "--overfit: given beside --checkpoint, but"},

@@ -93,8 +93,8 @@ static void with_stderr(int fd, const char *out, void (*body)(void)) {
     close(saved[1]);
 }
 
-/* The output of one_run on a terminal of 60 columns. */
-static void on_terminal(const char *kind, const char *out, char *text, size_t size) {
+/* The output of body() on a terminal of 60 columns, in an environment without UTF-8. */
+static void on_terminal(const char *kind, const char *out, char *text, size_t size, void (*body)(void)) {
     const struct winsize window = {.ws_row = 25, .ws_col = 60};
     char *before = getenv("TERM") ? strdup(getenv("TERM")) : NULL;
     int master = posix_openpt(O_RDWR | O_NOCTTY);
@@ -103,7 +103,8 @@ static void on_terminal(const char *kind, const char *out, char *text, size_t si
     assert_true(slave >= 0);
     assert_int_equal(ioctl(slave, TIOCSWINSZ, &window), 0);
     setenv("TERM", kind, 1);
-    with_stderr(slave, out, one_run);
+    setenv("LC_ALL", "C", 1);
+    with_stderr(slave, out, body);
     close(slave);
     size_t used = 0;
     for (ssize_t n = 1; n > 0; used += (size_t)(n > 0 ? n : 0))
@@ -121,7 +122,7 @@ static void on_a_terminal(void **state) {
     scratch *s = *state;
     char text[4096];
     size_t n;
-    on_terminal("xterm", scratch_path(s, "stdout"), text, sizeof text);
+    on_terminal("xterm", scratch_path(s, "stdout"), text, sizeof text, one_run);
     assert_string_equal(text, "\r\033[Kupdate  1/2  [#####-----] 50%  loss 2  64k rows/s  0s left"
                               "\r\033[Ktold\r\n"
                               "\r\033[Kupdate  2/2  [##########] 100%  loss 2  64k rows/s  lr 0"
@@ -130,8 +131,99 @@ static void on_a_terminal(void **state) {
     assert_has(lines, "update 1/2 loss 2 lr 0.000e+00 rows/s 64000 skipped 0 t ");
     assert_has(lines, "\nupdate 2/2 ");
     free(lines);
-    on_terminal("dumb", scratch_path(s, "stdout"), text, sizeof text);
+    on_terminal("dumb", scratch_path(s, "stdout"), text, sizeof text, one_run);
     assert_string_equal(text, "told\r\n");
+}
+
+/* Rows of the curve from the top in which column x of signs is no space; x from 0. */
+static unsigned rows_at(const char *text, int x) {
+    unsigned rows = 0;
+    for (int row = 0; row < GA_CURVE_ROWS; row++) {
+        const char *end = strchr(text, '\n');
+        assert_non_null(end);
+        assert_int_equal(text[9], '|');
+        if (end - text > 10 + x && text[10 + x] != ' ') rows |= 1u << row;
+        text = end + 1;
+    }
+    assert_int_equal(*text, 0);
+    return rows;
+}
+
+static void curve(void **state) {
+    (void)state;
+    static ga_curve c;
+    char text[GA_CURVE_TEXT];
+    ga_curve_text(text, &c, 80, false);
+    assert_string_equal(text, "");
+    ga_curve_add(&c, NAN);
+    ga_curve_text(text, &c, 80, false);
+    assert_string_equal(text, "");
+    c = (ga_curve){0};
+    for (int i = 0; i < 8; i++) ga_curve_add(&c, 8 - i);
+    ga_curve_text(text, &c, 75, false); /* 64 signs of two dots: a value at each 18th dot */
+    assert_has(text, "        8|*");
+    assert_has(text, "        1|  ");
+    assert_int_equal(rows_at(text, 0) & 1, 1);
+    assert_int_equal(rows_at(text, 63), 1u << (GA_CURVE_ROWS - 1));
+    ga_curve_text(text, &c, 75, true);
+    assert_has(text, "        8|\xe2\xa0"); /* U+2800 and above */
+    ga_curve_text(text, &c, 15, false);
+    assert_string_equal(text, "");
+    for (int columns = 16; columns < 300; columns++) {
+        ga_curve_text(text, &c, columns, false);
+        for (const char *at = text; *at; at = strchr(at, '\n') + 1)
+            assert_true(strcspn(at, "\n") < (size_t)columns);
+    }
+}
+
+/* A long run: no peak is lost, and a stretch that is not finite stays a gap. */
+static void long_curve(void **state) {
+    (void)state;
+    static ga_curve c;
+    char text[GA_CURVE_TEXT];
+    c = (ga_curve){0};
+    for (int i = 0; i < 100000; i++) ga_curve_add(&c, i == 70123 ? 9 : i >= 20000 && i < 40000 ? NAN : 1);
+    assert_true(c.count <= GA_CURVE_BINS);
+    int64_t values = 0;
+    for (int i = 0; i < c.count; i++) values += i + 1 < c.count ? c.each : c.inside;
+    assert_int_equal(values, 100000);
+    ga_curve_text(text, &c, 111, false); /* 100 signs */
+    assert_has(text, "        9|");
+    unsigned peaks = 0, gaps = 0;
+    for (int x = 0; x < 100; x++) {
+        peaks += rows_at(text, x) & 1;
+        gaps += rows_at(text, x) == 0;
+    }
+    assert_in_range(peaks, 1, 2);
+    assert_in_range(gaps, 18, 22);
+}
+
+static void one_plot(void) {
+    ga_arena a = open_arena(ga_log_bytes());
+    ga_log *l;
+    assert_int_equal(ga_log_open(&l, NULL, false, 0, &a, NULL), 0);
+    ga_log_plot(l);
+    ga_update_event v = {.cycle = 1, .cycles = 2, .rows = 64, .loss = 2, .ms = 1, .rows_per_s = 64000};
+    ga_log_update(l, &v);
+    ga_say("told");
+    v.cycle = 2;
+    v.loss = 1;
+    ga_log_update(l, &v);
+    ga_log_end(l, 2, 2, 0, "done");
+    ga_log_close(l);
+    ga_arena_close(&a);
+}
+
+static void plotted(void **state) {
+    scratch *s = *state;
+    char text[8192];
+    on_terminal("xterm", scratch_path(s, "stdout"), text, sizeof text, one_plot);
+    assert_has(text, "\r\033[K        2|*\r\n");
+    assert_has(text, "        2|\r\nupdate  1/2  [#####-----] 50%  loss 2  64k rows/s  0s left\r\033[K\033[A\033[K\033[A\033[K"
+                     "\033[A\033[K\033[A\033[K\033[A\033[K\033[A\033[K\033[A\033[K\033[A\033[Ktold\r\n\r\033[K        2|*");
+    assert_has(text, "        1|");
+    on_terminal("dumb", scratch_path(s, "stdout"), text, sizeof text, one_plot);
+    assert_string_equal(text, "--plot: standard error is no terminal that moves its cursor: no curve is drawn\r\ntold\r\n");
 }
 
 static void in_a_file(void **state) {
@@ -150,7 +242,8 @@ static void in_a_file(void **state) {
 int test_progress(void);
 int test_progress(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(columns), cmocka_unit_test(units),
-                                       cmocka_unit_test(on_a_terminal),
+                                       cmocka_unit_test(on_a_terminal), cmocka_unit_test(curve),
+                                       cmocka_unit_test(long_curve), cmocka_unit_test(plotted),
                                        cmocka_unit_test(in_a_file)};
     return cmocka_run_group_tests_name("progress", tests, scratch_setup, scratch_teardown);
 }
