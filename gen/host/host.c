@@ -88,6 +88,7 @@ static const luaL_Reg host_functions[] = {
     { "distance", ga_distance },
     { "floats", ga_floats },
     { "transposed", ga_transposed },
+    { "checksums", ga_checksums },
     { "division", ga_division_host },
     { "run", ga_process_host },
     { "together", ga_together },

@@ -1,11 +1,16 @@
-/* numbers.c: host.floats and host.transposed: the elements of tensors in another type or order, for `export`, whose
- * tensors have hundreds of millions of elements. */
+/* numbers.c: host.floats, transposed and checksums: the elements of tensors in another type or order, and whether their
+ * file is what was written, for `export`, whose tensors have hundreds of millions of elements. */
 #include "numbers.h"
 
 #include "base/f16.h"
+#include "files/folder.h"
+#include "files/safetensors.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { F16, F32, F64 };
 static const char *const types[] = {"F16", "F32", "F64", NULL};
@@ -61,5 +66,27 @@ int ga_transposed(lua_State *L) {
         }
     }
     luaL_pushresultsize(&made, bytes);
+    return 1;
+}
+
+int ga_checksums(lua_State *L) {
+    const char *path = luaL_checkstring(L, 1);
+    const lua_Integer most = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, most > 0 && most < 1 << 20, 2, "out of range");
+    uint32_t *sums = lua_newuserdatauv(L, (size_t)most * sizeof *sums, 0);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return ga_host_refuse(L, "%s: %s", path, strerror(errno));
+    int64_t bytes = 0;
+    ga_err e = {0};
+    const int code = ga_folder_checksum(fd, path, sums, most, &bytes, &e);
+    close(fd);
+    if (code < 0) return ga_host_refuse(L, "%s", e.msg);
+    lua_newtable(L);
+    for (lua_Integer i = 0; i * GA_BLOCK < bytes; i++) {
+        char digits[9];
+        snprintf(digits, sizeof digits, "%08x", (unsigned)sums[i]);
+        lua_pushstring(L, digits);
+        lua_rawseti(L, -2, i + 1);
+    }
     return 1;
 }

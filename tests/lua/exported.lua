@@ -118,12 +118,27 @@ function exported.same(t, found, expected)
     end
 end
 
---- Writes a checkpoint with these tensors.
-function exported.checkpoint(t, run, name, tensors, micro, more)
-    local bytes, folder = exported.bytes(tensors), ("%s/checkpoints/%s"):format(run, name)
-    t.write(folder .. "/model.safetensors", bytes)
-    t.write(folder .. "/manifest.json", ('{"format":1,"micro":%d,"cycle":%d,"r":0,%s"files":[{"name":'
-        .. '"model.safetensors","bytes":%d}]}\n'):format(micro, micro, more or "", #bytes))
+-- The crc32 of a text, bit by bit.
+local function crc32(text)
+    local register = 0xffffffff
+    for i = 1, #text do
+        register = register ~ text:byte(i)
+        for _ = 1, 8 do register = register >> 1 ~ (register & 1) * 0xedb88320 end
+    end
+    return register ~ 0xffffffff
+end
+
+--- Writes a checkpoint with these tensors. more: text of fields of its manifest; averages: tensors of the optimizer.
+function exported.checkpoint(t, run, name, tensors, micro, more, averages)
+    local folder, list = ("%s/checkpoints/%s"):format(run, name), {}
+    for _, file in ipairs { { "model", tensors }, averages and { "optimizer", averages } } do
+        local bytes = exported.bytes(file[2])
+        t.write(("%s/%s.safetensors"):format(folder, file[1]), bytes)
+        list[#list + 1] = ('{"name":"%s.safetensors","bytes":%d,"checksums":["%08x"]}'):format(file[1], #bytes,
+            crc32(bytes))
+    end
+    t.write(folder .. "/manifest.json", ('{"format":1,"micro":%d,"cycle":%d,"r":0,%s"files":[%s]}\n'):format(micro,
+        micro, more or "", table.concat(list, ",")))
 end
 
 --- A run of the spec with one checkpoint of these tensors: the folder around it, export(words...), the run's folder.
@@ -131,6 +146,7 @@ function exported.open(t, spec, tensors)
     local programs = t.load("tests/lua/programs.lua")(t)
     local folder = t.root .. "/" .. t.temp()
     t.write(folder .. "/data/seven.bin", token_file())
+    t.write(folder .. "/data/hello.txt", ("hello world\n"):rep(20))
     local run = folder .. "/out/p/runs/001"
     t.write(run .. "/spec.lua", spec)
     t.write(folder .. "/out/p/spec.lua", spec)

@@ -132,6 +132,38 @@ add("the newest, the best or a named checkpoint; one that was cut off does not c
     t.match(result.err, "no whole checkpoint 'cycle%-000000012', expected newest, best or one of cycle%-000000003, ")
 end)
 
+-- Bytes of hello.txt in their order, as GPT-2 names them, by id from 0.
+local LETTERS = { "\u{10A}", "\u{120}", "d", "e", "h", "l", "o", "r", "w" }
+
+-- SPECS.gpt on that text: its tables have as many rows as there are letters.
+local function letters(t)
+    local spec = SPECS.gpt:gsub('"tokens", train = "seven.bin"', '"text", train = "hello.txt"'):gsub("13", "9")
+    local tensors = reference "gpt"
+    local words = tensors["transformer.wte.weight"]
+    tensors["transformer.wte.weight"] = { shape = { 9, 12 }, values = { table.unpack(words.values, 1, 108) } }
+    return exported.open(t, spec, tensors)
+end
+
+add("a text's letters are its tokenizer", function(t)
+    local folder, export = letters(t)
+    t.match(export("--hf", "made").err, ", its tokenizer\n$")
+    local tokenizer = json.read(host.read(folder .. "/made/tokenizer.json"))
+    local vocabulary = {}
+    for id, name in ipairs(LETTERS) do vocabulary[name] = id - 1 end
+    t.equal({ tokenizer.model.type, tokenizer.model.vocab, tokenizer.model.merges },
+        { "BPE", vocabulary, {} })
+    t.equal(json.read(host.read(folder .. "/made/tokenizer_config.json")),
+        { tokenizer_class = "PreTrainedTokenizerFast", model_max_length = 8 })
+    t.equal(export("--gguf", "made.gguf").status, 0)
+    local parts = {}
+    for _, name in ipairs(LETTERS) do parts[#parts + 1] = string.pack("<s8", name) end
+    t.contains(host.read(folder .. "/made.gguf"), string.pack("<s8I4I4I8", "tokenizer.ggml.tokens", 9, 8, 9)
+        .. table.concat(parts))
+    local result = export("--hf", "made", "--vocab", "vocab.txt")
+    t.equal(result.status, 1)
+    t.match(result.err, "%-%-vocab: the model was not trained on ids of a vocabulary")
+end)
+
 add("averages of the parameters stand in their place, where the optimizer keeps some", function(t)
     local spec = SPECS.gpt:gsub('lr = 0.1', '%0, ema = 0.9')
     local folder, export, run = exported.open(t, spec, reference "gpt")
@@ -140,7 +172,7 @@ add("averages of the parameters stand in their place, where the optimizer keeps 
         for i, value in ipairs(tensor.values) do tensor.values[i] = 2 * value end
         averages[name .. ".ema"] = tensor
     end
-    t.write(run .. "/checkpoints/cycle-000000004/optimizer.safetensors", exported.bytes(averages))
+    exported.checkpoint(t, run, "cycle-000000005", reference "gpt", 5, nil, averages)
     t.equal(export("--hf", "made").status, 0)
     exported.same(t, exported.tensors(folder .. "/made/model.safetensors"), wanted)
 end)
@@ -184,11 +216,17 @@ add("hf: what has no place in a form is refused with its line", function(t)
     end
 end)
 
-add("another spec, other shapes and no checkpoint are refused", function(t)
+add("another spec, other shapes, damaged files and no checkpoint are refused", function(t)
     local _, export = exported.open(t, SPECS.gpt)
     t.match(export("--hf", "made").err, "no whole checkpoint there, expected one")
     local tensors = reference("gpt")
     tensors["transformer.wpe.weight"].shape = { 12, 8 }
+    local run
+    _, export, run = exported.open(t, SPECS.gpt, reference "gpt")
+    local path = run .. "/checkpoints/cycle-000000004/model.safetensors"
+    local bytes = host.read(path)
+    t.write(path, bytes:sub(1, -2) .. string.char(bytes:byte(-1) ~ 1))
+    t.match(export("--hf", "made").err, "model.safetensors: is damaged: bytes from 0 on have the checksum %x+, ")
     _, export = exported.open(t, SPECS.gpt, tensors)
     t.match(export("--hf", "made").err,
         "parameter 'transformer.wpe.weight' is of shape %(12, 8%), expected the shape %(8, 12%)")

@@ -3,7 +3,10 @@
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 
+local checkpoint = {}
+
 local MOST_BYTES = 1 << 20      -- of a manifest
+local BLOCK = 4 << 20           -- bytes of a checksum
 
 -- { name, folder, manifest } of a checkpoint that is whole, else nil.
 local function read(parent, name)
@@ -39,9 +42,27 @@ local function best_of(list, at)
     diag.fail(at, 'no checkpoint of a best evaluation: expected checkpoint { best = "loss" } in the spec', {})
 end
 
+--- The path of a file of a checkpoint; refuses one whose bytes are not those that were written.
+function checkpoint.file(one, name)
+    local path, entry = one.folder .. "/" .. name, nil
+    for _, listed in ipairs(one.manifest.files) do
+        if listed.name == name then entry = listed end
+    end
+    local wanted = entry and entry.checksums or {}
+    local found, message = host.checksums(path, math.max(#wanted, 1))
+    if not found then diag.fail(path, (message:gsub("^.-: ", "", 1)), {}) end
+    for i, sum in ipairs(found) do
+        if sum ~= wanted[i] then
+            diag.fail(path, ("is damaged: bytes from %d on have the checksum %s, manifest.json says %s"):format(
+                (i - 1) * BLOCK, sum, tostring(wanted[i])), { notes = { "--checkpoint NAME takes another" } })
+        end
+    end
+    return path
+end
+
 --- The checkpoint of the run in `folder`: the newest, or with wanted = "best" that of the best evaluation, or the one
 --- that wanted names. Returns { name, folder, manifest }.
-return function(folder, wanted)
+function checkpoint.find(folder, wanted)
     local parent = folder .. "/checkpoints"
     local list = ordered.collect(host.list(parent) or {}, function(name)
         return name:find "^cycle%-" and read(parent, name) or nil
@@ -57,3 +78,5 @@ return function(folder, wanted)
     diag.fail(parent, ("no whole checkpoint '%s', expected newest, best or one of %s"):format(wanted,
         table.concat(names, ", ")), { hint = diag.suggest(wanted, names) })
 end
+
+return checkpoint

@@ -1,6 +1,6 @@
 -- model: the graph of a run's spec, before any pass, and the parameters of one of its checkpoints.
+local checkpoint = require "command.export.checkpoint"
 local diag = require "base.diag"
-local find_checkpoint = require "command.export.checkpoint"
 local graph = require "graph.graph"
 local load_spec = require "spec.load"
 local runs = require "command.runs"
@@ -61,11 +61,11 @@ end
 --- The model of the run in `folder`, with the parameters of the checkpoint `wanted` (checkpoint.lua): { g, c, program =
 --- its name, checkpoint, tensors, averages = those of the optimizer, or nil }.
 function model.open(folder, wanted)
-    local m = setmetatable({ checkpoint = find_checkpoint(folder, wanted) }, Model)
+    local m = setmetatable({ checkpoint = checkpoint.find(folder, wanted) }, Model)
     m.g, m.c, m.program = load(folder)
-    m.tensors = safetensors.open(m.checkpoint.folder .. "/model.safetensors")
+    m.tensors = safetensors.open(checkpoint.file(m.checkpoint, "model.safetensors"))
     if m.c.optimizer.own.ema then
-        m.averages = safetensors.open(m.checkpoint.folder .. "/optimizer.safetensors")
+        m.averages = safetensors.open(checkpoint.file(m.checkpoint, "optimizer.safetensors"))
     end
     check_tensors(m)
     return m
