@@ -7,7 +7,8 @@ model(function(batch)
     x = conv2d "d" { 8, 3, padding = 2, dilation = 2, groups = 2, bias = false } (x)
     x = pad { { 1, 0 }, right = 2, value = 0.5 } (x)
     x = concat { axis = 2 } (avgpool2d { 3, stride = 2, padding = 1 } (x),
-        maxpool2d { 3, stride = 2, padding = 1 } (x), avgpool2d { 3, stride = 2, padding = 1, include_padding = false } (x))
+        maxpool2d { 3, stride = 2, padding = 1 } (x),
+        avgpool2d { 3, stride = 2, padding = 1, include_padding = false } (x))
     x = adaptive_avgpool2d { { 5, 4 } } (x)
     x = transpose { 1, 3, 2 } (reshape { 24, 20 } (x))
     x = rmsnorm "n" {} (linear "in" { 24 } (x))
