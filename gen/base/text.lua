@@ -25,6 +25,22 @@ function text.shell_word(word)
     return "'" .. word:gsub("'", "'\\''") .. "'"
 end
 
+--- The words of a line of words that text.shell_word has written.
+function text.shell_words(line)
+    local words, at = {}, 1
+    while at <= #line do
+        local word = ""
+        repeat                      -- a word is made of parts: quoted, one quote, or without any
+            local quoted, after = line:match("^'([^']*)'()", at)
+            if not quoted then quoted, after = line:match("^\\(.)()", at) end
+            if not quoted then quoted, after = line:match("^([^ '\\]+)()", at) end
+            word, at = word .. (quoted or ""), after or at
+        until not quoted
+        words[#words + 1], at = word, at + 1
+    end
+    return words
+end
+
 --- A C identifier; another string is an error of the caller.
 function text.ident(s)
     if not s:match("^[%a_][%w_]*$") then error("not an identifier: " .. s, 2) end

@@ -79,6 +79,13 @@ commands.options = {
     { name = "--csv", key = "csv", doc = "updates and evaluations as a table: to FILE, else to standard output" },
     { name = "--tensorboard", key = "tensorboard", value = "DIR",
         doc = "updates and evaluations as a file for TensorBoard in this folder" },
+    { name = "--hf", key = "hf", value = "DIR", doc = "the model for transformers of Hugging Face, in this folder" },
+    { name = "--onnx", key = "onnx", value = "FILE", doc = "the model as an ONNX file" },
+    { name = "--gguf", key = "gguf", value = "FILE", doc = "the model as a GGUF file for llama.cpp" },
+    { name = "--precision", key = "precision", value = "TYPE", values = { "f32", "f16" },
+        doc = "of --gguf: type of its matrices, f32 (default) or f16" },
+    { name = "--checkpoint", key = "checkpoint", value = "NAME",
+        doc = "the checkpoint to take: newest (default), best, or its name" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -204,14 +211,23 @@ commands.list = {
             .. "both. With --tol the exit status is 1 if a loss or a metric of an evaluation differs by more, or if "
             .. "there is nothing to compare. gagen diff compares programs instead.",
         example = "gagen compare out/digits_mlp/runs/001 out/digits_mlp/runs/002 --tol 1e-6" },
-    { name = "export", arguments = { "RUN", "[FILE]" }, options = { "--csv", "--tensorboard" },
-        doc = "a run for other programs: its log as a table or for TensorBoard",
+    { name = "export", arguments = { "RUN", "[FILE]" }, options = { "--csv", "--tensorboard", "--hf", "--onnx",
+        "--gguf", "--checkpoint", "--vocab", "--precision" },
+        doc = "a run for other programs: its log for TensorBoard, its model for transformers, ONNX, llama.cpp",
         example = "gagen export out/digits_mlp/runs/001 --csv run.csv",
         details = "RUN is the folder of a run, or of a program: its newest run. --csv writes a line for each update "
             .. "and evaluation of the log, and a column for each of their fields. --tensorboard writes "
             .. "events.out.tfevents.START.gagen, START in seconds since 1970: curves train/FIELD and eval/FIELD, by "
             .. "cycle, rounded to f32. Their times follow from the start of the run and the times of its cycles. "
-            .. "A file is written under another name and renamed when it is whole." },
+            .. "--hf, --onnx and --gguf take the parameters of a whole checkpoint, or their averages (ema), and "
+            .. "read of the data files what the spec needs. --hf writes config.json, model.safetensors and the files "
+            .. "of a tokenizer where one is known: that of a text's letters, or with --vocab, as tokenize has it, "
+            .. "that of BERT's vocab.txt or of GPT-2's encoder.json and vocab.bpe. It takes models of the form of "
+            .. "GPT-2, Llama, and BERT with a classifier, whatever their layers are called; another one is refused "
+            .. "with the line of the spec that has no place in it. --onnx takes models with one output, as an "
+            .. "evaluation computes them: opset 17, any number of rows, inputs as the word data gives them to the "
+            .. "model. --gguf takes GPT-2 and Llama. A file is written under another name and renamed when it is "
+            .. "whole." },
     { name = "new", arguments = { "NAME" }, options = { "--like" },
         doc = "write NAME.lua, a spec to begin with", example = "gagen new hello --like digits_mlp",
         details = "Without --like it is a small commented spec; with it, a copy of a shipped spec or of "

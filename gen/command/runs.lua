@@ -59,8 +59,8 @@ local function read_log(path)
     return found
 end
 
--- What run.json in the folder of a run says.
-local function facts_of(folder)
+--- What run.json in the folder of a run says; an empty table: nothing.
+function runs.facts(folder)
     local path = folder .. "/run.json"
     local text = host.exists(path) == "file" and host.read(path, MOST_FACTS)
     return table_or_empty(text and host.parse_json(text))
@@ -70,7 +70,7 @@ end
 local function read_run(program, name)
     local folder = program .. "/runs/" .. name
     local running = host.lock_holder(folder .. "/.lock")
-    local facts = facts_of(folder)
+    local facts = runs.facts(folder)
     local ended, log = table_or_empty(facts["end"]), read_log(folder .. "/log.jsonl")
     local reason = not running and text_or_nil(ended.reason) or nil
     return { folder = folder, program = program:match "[^/]*$", run = name, started = text_or_nil(facts.started),
@@ -115,7 +115,7 @@ end
 
 --- When the run in `folder` began, in seconds since 1970; 0: unknown.
 function runs.started(folder)
-    local started = text_or_nil(facts_of(folder).started)
+    local started = text_or_nil(runs.facts(folder).started)
     return started and runs.seconds_of(started) or 0
 end
 

@@ -24,7 +24,10 @@ function Tensor:element(i)
     return (string.unpack(FORMAT[self.dtype], self.text, self.at + i * SIZE[self.dtype]))
 end
 
---- The tensors of a file as an ordered map by name: { n = elements, ... }, which read the file's text in place.
+--- All elements as bytes of F32 (default) or F16.
+function Tensor:floats(dtype) return host.floats(self.text, self.at, self.n, self.dtype, dtype or "F32") end
+
+--- The tensors of a file as an ordered map by name: { n = elements, shape, ... }, which read the file's text in place.
 function safetensors.open(path)
     local text, message = host.read(path, LIMIT)
     if not text then diag.fail(path, message, { kind = "environment" }) end
@@ -36,15 +39,16 @@ function safetensors.open(path)
         if name ~= "__metadata__" then
             local from, to = entry.data_offsets[1], entry.data_offsets[2]
             list:set(name, setmetatable({ text = text, at = 9 + length + from, dtype = entry.dtype,
-                n = (to - from) // SIZE[entry.dtype] }, Tensor))
+                shape = entry.shape, n = (to - from) // SIZE[entry.dtype] }, Tensor))
         end
     end
     return list
 end
 
---- The bytes of a file with the tensors of an ordered map: { dtype, shape, bytes } by name.
-function safetensors.bytes(tensors)
-    local header, parts, at = {}, { "", "" }, 0
+--- The bytes of a file with the tensors of an ordered map: { dtype, shape, bytes } by name. metadata: texts by name, or
+--- nil.
+function safetensors.bytes(tensors, metadata)
+    local header, parts, at = { __metadata__ = metadata }, { "", "" }, 0
     for name, tensor in tensors:each() do
         header[name] = { dtype = tensor.dtype, shape = tensor.shape, data_offsets = { at, at + #tensor.bytes } }
         parts[#parts + 1], at = tensor.bytes, at + #tensor.bytes

@@ -1,4 +1,5 @@
 -- tokenize_gpt2: turns a text into GPT-2's tokens, 16 bits each, behind the header of llm.c's token files.
+local byte_names = require "command.byte_names"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local lines = require "base.lines"
@@ -11,21 +12,8 @@ local MAGIC, VERSION, HEADER = 20240520, 1, 256          -- of a token file of l
 local END_OF_TEXT = "<|endoftext|>"
 local MOST = 65536
 
--- The characters that represent the 256 bytes in the vocabulary's files: printable ones represent themselves, the
--- others are U+0100 and following, in order.
-local function byte_names()
-    local names, n = {}, 256
-    for byte = 0, 255 do
-        if byte >= 33 and byte <= 126 or byte >= 161 and byte ~= 173 then
-            names[byte] = utf8.char(byte)
-        else
-            names[byte], n = utf8.char(n), n + 1
-        end
-    end
-    return names
-end
-
-local function find_files(folder)
+--- The files of ids and of merges in a folder.
+function gpt2.files(folder)
     if host.exists(folder) ~= "folder" then
         diag.fail(folder, "is no folder, expected " .. gpt2.vocabulary, {})
     end
@@ -42,8 +30,8 @@ local function read(path)
     return text
 end
 
--- The ids of the tokens by name, as in encoder.json.
-local function read_ids(path)
+--- The ids of the tokens by name, as in encoder.json.
+function gpt2.ids(path)
     local ids, message = host.parse_json(read(path))
     if type(ids) ~= "table" then
         local line, what = (message or ""):match("^line (%d+): (.*)$")
@@ -113,8 +101,8 @@ local function encode(text, encoder, end_id)
 end
 
 function gpt2.run(o, text, path)
-    local ids_path, merges_path = find_files(o.vocab)
-    local ids = read_ids(ids_path)
+    local ids_path, merges_path = gpt2.files(o.vocab)
+    local ids = gpt2.ids(ids_path)
     local end_id = ids[END_OF_TEXT]
     if o.documents then
         if not end_id then

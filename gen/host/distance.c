@@ -1,6 +1,6 @@
 /* distance.c: host.distance(type, x, at_x, y, at_y, count): the largest difference of two runs of floats,
  * for `check --equiv`, whose tensors have hundreds of millions of elements. */
-#include "host.h"
+#include "numbers.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  * not change which Lua code runs: LUA_PATH, LUA_INIT and the current folder are ignored. */
 #include "host.h"
 #include "memory.h"
+#include "numbers.h"
 
 #include <lualib.h>
 #include <stdlib.h>
@@ -85,6 +86,9 @@ static const luaL_Reg host_functions[] = {
     { "byte_pairs", ga_byte_pairs },
     { "word_pieces", ga_word_pieces },
     { "distance", ga_distance },
+    { "floats", ga_floats },
+    { "transposed", ga_transposed },
+    { "checksums", ga_checksums },
     { "division", ga_division_host },
     { "run", ga_process_host },
     { "together", ga_together },

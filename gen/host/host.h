@@ -57,6 +57,7 @@
  *                          starts: first elements of tensors in whole buckets (runtime/ranks/shard.h)
  *   distance(type, x, at_x, y, at_y, count)   the largest |x - y| of `count` elements, "F32" or "F64", that lie in two
  *                          texts from bytes at_x and at_y on (from 1), NaN if one is; the largest |y| that is no NaN
+ *   floats, transposed, checksums   of tensors and their files (numbers.h)
  *   run { argv..., cwd=, quiet= }   exit status (128 + n for signal n) and, if quiet, what it
  *                          printed; nil, message if it could not be started; no shell. While it
  *                          runs, SIGINT is the program's alone and SIGTERM and SIGHUP go to it
@@ -143,7 +144,6 @@ int ga_csv_line(lua_State *L);
 int ga_csv_columns(lua_State *L);
 int ga_byte_pairs(lua_State *L);
 int ga_word_pieces(lua_State *L);
-int ga_distance(lua_State *L);
 int ga_division_host(lua_State *L);
 int ga_box_evaluate(lua_State *L);
 

@@ -18,7 +18,7 @@ FORMATS:set("--csv", function(o, folder)
         return nil
     end
     written(o.arguments[2], text)
-    return o.arguments[2]
+    return diag.escape(o.arguments[2])
 end)
 
 -- The name is that of the run's start: another export of the run replaces the file, and curves of several runs in one
@@ -31,8 +31,41 @@ FORMATS:set("--tensorboard", function(o, folder)
     if not made then diag.fail(o.tensorboard, message, { kind = "environment" }) end
     local path = ("%s/events.out.tfevents.%010d.gagen"):format(o.tensorboard, start)
     written(path, bytes)
-    return path
+    return diag.escape(path)
 end)
+
+-- The model of the run, with the checkpoint that --checkpoint names.
+local function model_of(o, folder) return require "command.export.model".open(folder, o.checkpoint) end
+
+FORMATS:set("--hf", function(o, folder)
+    local write = require "command.export.hf"
+    return write(model_of(o, folder), o.hf, o.vocab)
+end)
+
+FORMATS:set("--onnx", function(o, folder)
+    local write = require "command.export.onnx"
+    return write(model_of(o, folder), o.onnx)
+end)
+
+FORMATS:set("--gguf", function(o, folder)
+    local write = require "command.export.gguf"
+    return write(model_of(o, folder), o.gguf, o.precision or "f32", o.vocab)
+end)
+
+-- The formats that options belong to.
+local BELONGS = { ["--checkpoint"] = { "--hf", "--onnx", "--gguf" }, ["--vocab"] = { "--hf", "--gguf" },
+    ["--precision"] = { "--gguf" } }
+
+local function check_others(o, format)
+    for name, formats in ordered.each(BELONGS) do
+        if o.given:has(name) and not ordered.find(formats, format) then
+            diag.fail("export", ("%s: %s takes none, but %s"):format(name, format, table.concat(formats, ", ")), {})
+        end
+    end
+    if o.precision and o.precision ~= "f32" and o.precision ~= "f16" then
+        diag.fail("export", ("--precision: '%s', expected f32 or f16"):format(o.precision), {})
+    end
+end
 
 -- The option that says the format.
 local function format_of(o)
@@ -44,14 +77,15 @@ local function format_of(o)
     if o.arguments[2] and given[1] ~= "--csv" then
         diag.fail("export", ("unexpected word '%s': only --csv takes a FILE behind it"):format(o.arguments[2]), {})
     end
+    check_others(o, given[1])
     return given[1]
 end
 
 --- Runs the command; o: its options, o.arguments = { RUN, FILE of --csv or nil }.
 function export.run(o)
     local format = format_of(o)
-    local path = FORMATS:get(format)(o, run_folder(o.arguments[1]))
-    if path then io.stderr:write(("wrote %s\n"):format(diag.escape(path))) end
+    local said = FORMATS:get(format)(o, run_folder(o.arguments[1]))
+    if said then io.stderr:write("wrote ", said, "\n") end
 end
 
 return export

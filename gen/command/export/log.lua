@@ -26,7 +26,13 @@ function log.events(folder)
         if whole and (type(event) ~= "table" or type(event.event) ~= "string") then
             diag.fail(("%s:%d"):format(path, number), "no event, expected a JSON object with the field event", {})
         end
-        if whole and SHOWN[event.event] then list[#list + 1] = fields_of(line) end
+        if whole and SHOWN[event.event] then
+            if math.type(event.cycle) ~= "integer" then
+                diag.fail(("%s:%d"):format(path, number), ("'%s' without a cycle, expected a whole number"):format(
+                    event.event), {})
+            end
+            list[#list + 1] = fields_of(line)
+        end
     end
     file:close()
     if #list == 0 then
