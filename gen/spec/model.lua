@@ -383,7 +383,8 @@ function PLAY.op(self, event)
     if not entry then
         diag.fail(at, ("'%s' of tensors is not available"):format(event.op), {})
     end
-    self.values[event.out] = self:pointwise(entry, {}, operands, at)
+    local fields = check.fields(entry.fields, {}, context(self, event, event.op))
+    self.values[event.out] = self:pointwise(entry, fields, operands, at)
 end
 
 function PLAY.enter(self, event)

@@ -10,12 +10,16 @@ train      { updates = 4 }
 
 local tests = {}
 
-local function check(t, command, text)
+local function run(t, text, ...)
     local folder = t.temp()
     t.write(folder .. "/spec.lua", text)
     assert(host.link(t.root .. "/specs/data", folder .. "/data"))
-    return t.run { t.root .. "/" .. t.gagen, command, "spec.lua", cwd = folder }
+    local words = { t.root .. "/" .. t.gagen, ... }
+    words.cwd = folder
+    return t.run(words)
 end
+
+local function check(t, command, text) return run(t, text, command, "spec.lua") end
 
 for _, snippet in ipairs(dofile("tests/box/snippets.lua")) do
     if snippet.checked then
@@ -51,5 +55,24 @@ tests[#tests + 1] = { "a loss that is a function may come before the model", fun
     words[3], words[4] = words[4], words[3]
     t.equal(kernels("words_order"), first)
 end }
+
+for _, name in ipairs { "abs", "elu", "exp", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "sqrt", "square",
+    "tanh" } do
+    tests[#tests + 1] = { name .. " of a tensor has the defaults of the layer", function(t)
+        local function graph(call)
+            local result = run(t, ([[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16 }
+batch      (4)
+model(function(batch) return linear "b" { 10 } (%s(linear "a" { 4 } (batch.input))) end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 1 }
+]]):format(call), "spec.lua", "--stop-after", "autodiff")
+            t.equal(result.status, 0, result.err)
+            return result.out
+        end
+        t.equal(graph(name), graph(name .. " {} "))
+    end }
+end
 
 return tests
