@@ -3,6 +3,7 @@
  * not change which Lua code runs: LUA_PATH, LUA_INIT and the current folder are ignored. */
 #include "host.h"
 #include "memory.h"
+#include "nvrtc.h"
 
 #include <lualib.h>
 #include <stdlib.h>
@@ -90,6 +91,7 @@ static const luaL_Reg host_functions[] = {
     { "together", ga_together },
     { "free_port", ga_free_port },
     { "cpu", ga_cpu_features },
+    { "nvrtc", ga_nvrtc },
     { "terminal", host_terminal },
     { NULL, NULL },
 };
