@@ -97,9 +97,11 @@ function COMMANDS.lr(o)
 end
 
 function COMMANDS.kernels(o)
+    if o.json and not o.arch then diag.fail("gagen", "kernels: --json needs --arch", {}) end
     local g, c = compile(o.spec, o)
-    local files = program.render(g, c)
-    io.write(files:get(targets.of(c).kernels_file))
+    local files, facts = program.render(g, c)
+    local text = files:get(targets.of(c).kernels_file)
+    io.write(o.arch and require "command.machine_code".text(o.arch, text, facts, o.json) or text)
     return 0
 end
 

@@ -86,6 +86,7 @@ commands.options = {
         doc = "of --gguf: type of its matrices, f32 (default) or f16" },
     { name = "--checkpoint", key = "checkpoint", value = "NAME",
         doc = "the checkpoint to take: newest (default), best, or its name" },
+    { name = "--arch", key = "arch", value = "NAME", doc = "of kernels: compile for this device, sm_80 or sm_90a" },
     { name = "--json", key = "json", doc = "output for programs" },
     { name = "--why", key = "why", doc = "also what passes decided, and the reasons" },
     { name = "--dev", key = "dev", value = "DIR", doc = "use gagen's scripts and templates from a checkout" },
@@ -170,8 +171,15 @@ commands.list = {
             .. "most, from 5 updates before to 5 behind, up to its least; exit 1 if it falls by no more than its "
             .. "noise. A schedule that is a function of the spec cannot be replaced. OPTIONS go to the program.",
         example = "gagen fit specs/digits_mlp.lua --lr" },
-    { name = "kernels", arguments = { "SPEC" }, options = with(),
-        doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua" },
+    { name = "kernels", arguments = { "SPEC" }, options = with("--arch", "--json"),
+        doc = "the kernels, as C or CUDA", example = "gagen kernels specs/digits_mlp.lua",
+        details = "With --arch NVRTC compiles those of a device for it, and a table has a row for each, by the time of "
+            .. "its calls in an update: registers of a thread, bytes of static shared memory and of spilled registers; "
+            .. "FLOP and bytes of a call; its least time by the rates of a device like an H200, and the predicted "
+            .. "one, with the time between two nodes of a graph; instructions, those of tensor cores, and accesses of "
+            .. "16 bytes among those to global memory, where cuobjdump or nvdisasm is in PATH or CUDA_HOME/bin. "
+            .. "--json has the same numbers. GAGEN_NVRTC names another library than libnvrtc.so.13 or .12; without "
+            .. "one the exit code is 3." },
     { name = "show", arguments = { "SPEC", "[NAME]" }, options = with(),
         doc = "one file or kernel of the program; step.c if none is named",
         example = "gagen show specs/digits_mlp.lua fc1_forward" },

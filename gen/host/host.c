@@ -4,6 +4,7 @@
 #include "host.h"
 #include "memory.h"
 #include "numbers.h"
+#include "nvrtc.h"
 
 #include <lualib.h>
 #include <stdlib.h>
@@ -94,6 +95,7 @@ static const luaL_Reg host_functions[] = {
     { "together", ga_together },
     { "free_port", ga_free_port },
     { "cpu", ga_cpu_features },
+    { "nvrtc", ga_nvrtc },
     { "terminal", host_terminal },
     { NULL, NULL },
 };

@@ -43,6 +43,7 @@ typedef struct {
     const char *const *names;   /* kernels to look up */
     const char *const *options; /* for NVRTC, besides architecture and language */
     int name_count, option_count;
+    const char *modules; /* folder of what ga_kernels_compile has made, which may be missing */
 } ga_kernel_source;
 
 typedef struct {
@@ -65,6 +66,10 @@ const ga_device_counters *ga_device_get_counters(const ga_device *d);
  * text that does not compile is GA_BUG, or GA_INPUT if it came from GAGEN_KERNELS, with the first lines
  * of the log. Called once per device. */
 int ga_device_load_kernels(ga_device *d, const ga_kernel_source *s, ga_kernel *kernels, ga_err *e);
+/* Compiles the source for the devices of an architecture, "sm_90" or "sm_90a", and puts the module into the folder
+ * s->modules, where ga_device_load_kernels finds it, if text and options are still the same; it then needs no
+ * NVRTC. Needs no device. */
+int ga_kernels_compile(const ga_kernel_source *s, const char *architecture, ga_err *e);
 /* Allows launches of a kernel with up to `bytes` of dynamic shared memory. */
 int ga_device_allow_shared(ga_device *d, ga_kernel k, size_t bytes, ga_err *e);
 

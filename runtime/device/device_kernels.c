@@ -2,6 +2,8 @@
  * stored in the cache. */
 #include "device/device_private.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,9 +204,84 @@ static int load_module(ga_device *d, build *b, const char *file, ga_err *e) {
     return code;
 }
 
-static int prepare(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
+/* === modules compiled before a start ======================================================================== */
+
+/* Sets architecture, options and key of a module for all devices of an architecture, whatever NVRTC made it. */
+static int describe_module(build *b, const ga_kernel_source *s, int arch, ga_err *e) {
+    ga_cache_part parts[OPTIONS_MAX + 1];
+    int n = 0;
+    snprintf(b->architecture, sizeof b->architecture, "--gpu-architecture=sm_%d%s", arch,
+             arch >= 90 && is_specific(b) ? "a" : "");
+    b->option_count = 0;
+    GA_TRY(set_options(b, s, e));
+    parts[n++] = (ga_cache_part){b->text, b->bytes};
+    for (int i = 0; i < b->option_count; i++)
+        parts[n++] = (ga_cache_part){b->options[i], strlen(b->options[i])};
+    b->key = ga_cache_key_of(parts, n);
+    return 0;
+}
+
+static int open_modules(const char *path) {
+    return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Loads the device's module from the folder of the source, if there is one that the driver takes. */
+static int load_made(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
+    const int folder = s->modules ? open_modules(s->modules) : -1;
+    if (folder < 0) return 0;
+    const int code = describe_module(b, s, d->facts.arch, e);
+    if (code == 0) b->image = ga_cache_read(folder, &b->key, &b->image_bytes);
+    close(folder);
+    if (b->image && d->cuda.cuModuleLoadData(&d->module, b->image) != CUDA_SUCCESS) d->module = NULL;
+    if (!d->module) free(b->image);
+    if (!d->module) b->image = NULL;
+    b->option_count = 0;
+    return code;
+}
+
+/* Puts a module into the folder, which is made if it is missing, and reads it back. */
+static int keep_module(const build *b, const char *path, ga_err *e) {
+    size_t bytes = 0;
+    if (mkdir(path, 0755) != 0 && errno != EEXIST)
+        return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be made: %s", path, strerror(errno));
+    const int folder = open_modules(path);
+    if (folder < 0) return ga_fail(e, GA_ENVIRONMENT, "%s: cannot be opened: %s", path, strerror(errno));
+    ga_cache_write(folder, &b->key, b->image, b->image_bytes);
+    void *read = ga_cache_read(folder, &b->key, &bytes);
+    close(folder);
+    if (!read) return ga_fail(e, GA_ENVIRONMENT, "%s: the module cannot be written there", path);
+    free(read);
+    ga_say("kernels for %s: %s/%s.cubin", strchr(b->architecture, '=') + 1, path, b->key.text);
+    return 0;
+}
+
+static int make_module(ga_device *d, build *b, const ga_kernel_source *s, int arch, ga_err *e) {
     GA_TRY(open_nvrtc(d, e));
     GA_TRY(get_text(b, s, e));
+    GA_TRY(describe_module(b, s, arch, e));
+    GA_TRY(compile(d, b, s->file, e));
+    return keep_module(b, s->modules, e);
+}
+
+int ga_kernels_compile(const ga_kernel_source *s, const char *architecture, ga_err *e) {
+    ga_device any = {.facts = {.driver_version = 13000}}; /* no device: any NVRTC will do */
+    build b = {0};
+    char *end = NULL;
+    const long arch = strncmp(architecture, "sm_", 3) == 0 ? strtol(architecture + 3, &end, 10) : 0;
+    if (arch < 50 || arch > 999 || (*end && strcmp(end, "a") != 0))
+        return ga_fail(e, GA_INPUT, "--offline: \"%s\", expected an architecture such as sm_80 or sm_90a",
+                       architecture);
+    const int code = make_module(&any, &b, s, (int)arch, e);
+    free(b.text);
+    free(b.image);
+    return code;
+}
+
+static int prepare(ga_device *d, build *b, const ga_kernel_source *s, ga_err *e) {
+    GA_TRY(get_text(b, s, e));
+    GA_TRY(load_made(d, b, s, e));
+    if (d->module) return 0;
+    GA_TRY(open_nvrtc(d, e));
     GA_TRY(choose_architecture(d, b, e));
     GA_TRY(set_options(b, s, e));
     set_key(d, b);

@@ -46,6 +46,8 @@ static const option options[] = {
     {"stop-micro", "K", "save and stop once K micro-steps are done", NUMBER, AT(stop_micro), 1,
      INT64_MAX},
     {"no-graph", NULL, "on a device: send kernels one by one, without graphs", FLAG, AT(no_graph), 0, 0},
+    {"offline", "ARCH", "on a device: compile the kernels for sm_90a or the like into modules, and end", TEXT,
+     AT(offline), 0, 0},
     {"sample", "N", "write N tokens of the model's own instead of training", NUMBER, AT(sample), 1,
      INT64_MAX},
     {"prompt", "TEXT|FILE", "of --sample: what the tokens follow; default: the first token of the data", TEXT,

@@ -19,6 +19,7 @@ typedef struct ga_options {
     int watch_count;        /* elements to show, 1..1000000 */
     const char *dump;       /* folder for the tensors at the end */
     const char *save_init;  /* file for the initial parameters */
+    const char *offline;    /* architecture to compile the device's kernels for, instead of training */
     int threads;            /* [0] 1..1024 */
     int64_t seed;           /* [-1] 0..2^63-1 */
     int64_t stop_micro;     /* [0] save and stop after this micro-step */

@@ -304,6 +304,16 @@ int main(int argc, char **argv) {
         ga_options_help("$name");
         return 0;
     }
+    if (o.offline) {
+//% if device then
+        const int made = $(name)_model_compile_kernels(o.offline, &e);
+        if (made < 0) ga_say("$name: %s", e.msg);
+        return -made;
+//% else
+        ga_say("$name: --offline: the kernels of this program are not those of a device");
+        return 1;
+//% end
+    }
 //% if tests_cpu then
     if (missing_feature()) {
         ga_say("$name: built for CPUs with %s, which this one has not: generate with --march generic",

@@ -245,6 +245,7 @@ int $(name)_model_exchange(model *m, ga_err *e);       /* averages and parameter
 //% end
 //% if device then
 int $(name)_model_load_kernels(model *m, ga_err *e);
+int $(name)_model_compile_kernels(const char *architecture, ga_err *e); /* for --offline */
 int $(name)_model_push_step(model *m, ga_err *e);      /* counters and sums to the device */
 int $(name)_model_download(model *m, ga_err *e);       /* the flat space to the host */
 //% else

@@ -467,11 +467,22 @@ __asm__(".section .rodata\n"
         ".previous\n");
 extern const char kernels_begin[], kernels_end[];
 
-int $(name)_model_load_kernels(model *m, ga_err *e) {
+/* The text, its options and the folder of modules that were compiled before (make offline). */
+static int kernel_source(ga_kernel_source *source, char *modules, size_t size, ga_err *e) {
     static const char *const OPTIONS[] = {"--fmad=false"}; /* fused where a kernel says fma */
-    const ga_kernel_source source = {
+    GA_TRY(ga_program_folder(modules, size - sizeof "/modules", e));
+    strcat(modules, "/modules");
+    *source = (ga_kernel_source){
         .file = "kernels.cu", .text = kernels_begin, .bytes = (size_t)(kernels_end - kernels_begin),
-        .names = KERNEL_NAMES, .name_count = KERNELS, .options = OPTIONS, .option_count = 1};
+        .names = KERNEL_NAMES, .name_count = KERNELS, .options = OPTIONS, .option_count = 1,
+        .modules = modules};
+    return 0;
+}
+
+int $(name)_model_load_kernels(model *m, ga_err *e) {
+    char modules[4096];
+    ga_kernel_source source;
+    GA_TRY(kernel_source(&source, modules, sizeof modules, e));
 //% if sharing then
     static const unsigned SHARED_BYTES[KERNELS] = {
         $sharing
@@ -483,4 +494,11 @@ int $(name)_model_load_kernels(model *m, ga_err *e) {
 //% else
     return ga_device_load_kernels(m->device, &source, m->kernels, e);
 //% end
+}
+
+int $(name)_model_compile_kernels(const char *architecture, ga_err *e) {
+    char modules[4096];
+    ga_kernel_source source;
+    GA_TRY(kernel_source(&source, modules, sizeof modules, e));
+    return ga_kernels_compile(&source, architecture, e);
 }

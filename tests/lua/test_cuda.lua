@@ -347,6 +347,39 @@ add("NVRTC compiles the kernels for sm_80 and sm_90a without spills", function(t
     end
 end)
 
+-- The cache gets what NVRTC compiles, and nothing else.
+add("kernels compiled before the start need no NVRTC, for their text and architecture alone", function(t)
+    needs_library(t)
+    local programs, environment = open(t)
+    local p = programs.build("cuda_offline", digits():gsub("seed = 1 }", "seed = 11 }") .. CUDA)
+    local function run(...)     -- the folder of the dump, and how many modules NVRTC has made
+        local cache, env = t.temp(), environment { ... }
+        env[#env + 1] = "GAGEN_KERNEL_CACHE=" .. cache
+        local folder = programs.dump(p, { "--cycles", 2, env = env })
+        return folder, #host.list(cache)
+    end
+    t.shell("rm -rf " .. p.folder .. "/modules")
+    local right, made = run()
+    t.equal(made, 1)
+    local result = t.run { p.train, "--offline", "sm_90a", env = environment() }
+    t.equal(result.status, 0, result.err)
+    t.match(result.err, "kernels for sm_90: .*/modules/%x+%.cubin")
+    local found
+    found, made = run()
+    t.equal(made, 0)
+    programs.identical(found, right, { "parameters", "gradients", "state" })
+    t.equal(select(2, run "GAGEN_DEVICE_ARCH=80"), 1)
+    local edited = t.temp()
+    t.write(edited .. "/kernels.cu", host.read(p.folder .. "/kernels.cu") .. "// edited\n")
+    t.equal(select(2, run("GAGEN_KERNELS=" .. edited)), 1)
+    result = t.run { p.train, "--offline", "h100", env = environment() }
+    t.equal(result.status, 1)
+    t.contains(result.err, '--offline: "h100", expected an architecture such as sm_80 or sm_90a')
+    result = t.run { programs.build("cuda_digits_c", digits()).train, "--offline", "sm_90" }
+    t.equal(result.status, 1)
+    t.contains(result.err, "--offline: the kernels of this program are not those of a device")
+end)
+
 add("a device older than the spec allows is refused", function(t)
     needs_library(t)
     local programs, environment = open(t)

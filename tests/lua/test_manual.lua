@@ -91,7 +91,7 @@ add("bash completes commands, options, values and words", function(t)
     end
     offers("plan", "pla")
     offers("--json", "plan", "--js")
-    offers("", "kernels", "--js")
+    offers("", "lr", "--js")
     offers("spec.lua", "plan", "")
     offers("spec.lua", "check", "--target", "c", "sp")
     offers("c cuda", "plan", "spec.lua", "--target", "")
