@@ -57,6 +57,8 @@ fields.graph = {
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
     longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
+    one_row = "{ row, position }: bodies of the forward pass for the first row, and for one position of it or false "
+        .. "(emit/program/one_row.lua)",
     arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
         .. "of which a rank has only a part (memory)",
 }
@@ -107,6 +109,8 @@ fields.node = {
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
+    steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
+    starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
 }
 

@@ -67,29 +67,44 @@ local function update_text(g, config, context, found, header)
     })
 end
 
-local function step_text(g, config, context, header)
+local function step_text(g, config, context, bodies, header)
     local p, name, chunked = step.passes(g, config, context), text.ident(config.name), g.head ~= nil
     return sections.render(context.template("program/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward and the cycles of \"%s\""):format(config.name))) } },
+            ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil } },
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
             buckets = #g.collectives } },
-        { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", { chunked = chunked } },
+        { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false } } or false,
-        { "evaluations", { name = name, chunked = chunked } },
+        { "evaluations", { name = name } },
+        bodies and { "row", { name = name } } or false,
+        bodies and bodies.position and { "position", { name = name } } or false,
+        { "library", { name = name } },
+    })
+end
+
+-- one_row.c: the forward pass for one row and, with its keys and values, for one position.
+local function one_row_text(context, bodies, header)
+    local function lines(body) return step.lines(body, context.target) end
+    return sections.render(context.template("program/one_row.c"), {
+        { "row", { header = text.block(header("one_row.c", "the forward pass for one row, for --sample")),
+            calls = lines(bodies.row) } },
+        bodies.position and { "position", { calls = lines(bodies.position) } } or false,
     })
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
 function c_step.render(g, config, context, _, found, header, files)
+    local bodies = g.one_row
     local kernel_texts = kernels_text(g, context, found)
     local shared = math_file.render(kernel_texts, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
     files:set("update.c", update_text(g, config, context, found, header))
-    files:set("step.c", step_text(g, config, context, header))
+    if bodies then files:set("one_row.c", one_row_text(context, bodies, header)) end
+    files:set("step.c", step_text(g, config, context, bodies, header))
 end
 
 return c_step
