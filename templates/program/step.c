@@ -152,30 +152,5 @@ int $(name)_model_exchange(model *m, ga_err *e) { return run_team(m, exchange_st
 //@ evaluations(name)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run_team(m, evaluate_step, m, e); }
 
-//@ row(name)
-static void row_step(ga_worker *w, void *arg) {
-    model *m = arg;
-    const batch b = batch_of(m->eval_batch);
-    forward_row(w, m, &b);
-}
-
-int $(name)_model_forward_row(model *m, ga_err *e) { return run_team(m, row_step, m, e); }
-
-//@ position(name)
-typedef struct position_call {
-    model *m;
-    size_t position;
-} position_call;
-
-static void position_step(ga_worker *w, void *arg) {
-    const position_call *call = arg;
-    const batch b = batch_of(call->m->eval_batch);
-    forward_position(w, call->m, &b, call->position);
-}
-
-int $(name)_model_forward_position(model *m, size_t position, ga_err *e) {
-    return run_team(m, position_step, &(position_call){m, position}, e);
-}
-
 //@ library(name)
 #include "library.c" /* `make lib`: $(name).h; else nothing */

@@ -267,8 +267,9 @@ local function make_kernels(body, context)
     end)
 end
 
---- Makes the kernels of g.one_row.
+--- Makes the kernels of g.one_row; the functions from context.own_functions on are theirs alone.
 function one_row.kernels(g, context)
+    context.own_functions = #context.functions.list + 1
     make_kernels(g.one_row.row, context)
     if g.one_row.position then make_kernels(g.one_row.position, context) end
 end
