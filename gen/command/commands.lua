@@ -62,6 +62,9 @@ commands.options = {
     { name = "--documents", key = "documents",
         doc = "gpt2: <|endoftext|> before the text and after each empty line" },
     { name = "--raw", key = "raw", doc = "gpt2: the tokens alone, without a header" },
+    { name = "--ids", key = "ids", doc = "gpt2: the tokens as numbers, for --prompt of a program of tokens" },
+    { name = "--decode", key = "decode",
+        doc = "gpt2: TEXT has tokens as numbers, as --sample prints them; write their text" },
     { name = "--first", key = "first", value = "N", most = MOST_TOKENS, doc = "at most N rows or tokens" },
     { name = "--skip", key = "skip", value = "N", most = MOST_TOKENS, doc = "leave out the first N rows or tokens" },
     { name = "--force", key = "force",
@@ -244,11 +247,12 @@ commands.list = {
         doc = "list all that a spec may use: words, layers, ops, losses, optimizers, schedules, data, warnings",
         example = "gagen list layers" },
     { name = "tokenize", arguments = { "METHOD", "TEXT", "FILE" }, options = { "--vocab", "--first", "--skip",
-        "--documents", "--raw", "--length", "--text", "--pair", "--class", "--types" },
+        "--documents", "--raw", "--ids", "--decode", "--length", "--text", "--pair", "--class", "--types" },
         doc = "turn a text into the ids of its tokens for training; METHOD: gpt2 or bert",
         example = "gagen tokenize bert sst2/dev.tsv sst2_dev.safetensors --vocab vocab.txt --length 64",
         details = "gpt2 writes the tokens of a text in the format of llm.c's token files, for data { \"tokens\" }. "
-            .. "<|endoftext|> in the text becomes that token. bert reads the rows of a TSV file, whose first line "
+            .. "<|endoftext|> in the text becomes that token. --ids writes a prompt for a program of tokens, --decode "
+            .. "turns what --sample prints into text. bert reads the rows of a TSV file, whose first line "
             .. "names the columns, and writes a safetensors file for data { \"tensors\" }: ids = [CLS] text "
             .. "[SEP], padded with [PAD]; mask = 0 for padding, else 1; types; the class under the name of "
             .. "its column. The ids are those of Hugging Face's tokenizers for uncased BERT; [CLS], [SEP], "

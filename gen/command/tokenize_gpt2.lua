@@ -1,11 +1,12 @@
--- tokenize_gpt2: turns a text into GPT-2's tokens, 16 bits each, behind the header of llm.c's token files.
+-- tokenize_gpt2: turns a text into GPT-2's tokens, 16 bits each, behind the header of llm.c's token files, or as
+-- numbers; and such numbers into a text.
 local byte_names = require "command.byte_names"
 local diag = require "base.diag"
 local ordered = require "base.ordered"
 local lines = require "base.lines"
 local text_of = require "base.text"
 
-local gpt2 = { options = { "--documents", "--raw" },
+local gpt2 = { options = { "--documents", "--raw", "--ids", "--decode" },
     vocabulary = "a folder with encoder.json and vocab.bpe, or vocab.json and merges.txt" }
 
 local MAGIC, VERSION, HEADER = 20240520, 1, 256          -- of a token file of llm.c; HEADER: integers
@@ -100,9 +101,54 @@ local function encode(text, encoder, end_id)
     return table.concat(parts)
 end
 
+-- The bytes that a token stands for, by its id.
+local function bytes_of(ids)
+    local byte_of, names, list = {}, byte_names(), {}
+    for byte = 0, 255 do byte_of[names[byte]] = string.char(byte) end
+    for name, id in ordered.each(ids) do
+        list[id] = name:gsub(utf8.charpattern, function(character) return byte_of[character] or character end)
+    end
+    return list
+end
+
+-- The text of tokens that are given as numbers.
+local function decode(text, path, ids, ids_path)
+    local list, parts = bytes_of(ids), {}
+    for number, line in ipairs(lines.split(text)) do
+        for word in line:gmatch "%S+" do
+            local id = word:match "^%d+$" and math.tointeger(tonumber(word))
+            local bytes = id and list[id]
+            if not bytes then
+                diag.fail(("%s:%d"):format(path, number), id and ("id %s is not in %s"):format(word, ids_path)
+                    or ("'%s', expected ids of tokens"):format(word), {})
+            end
+            parts[#parts + 1] = bytes
+        end
+    end
+    return table.concat(parts), ("the text of %s token%s"):format(text_of.commas(#parts), #parts == 1 and "" or "s")
+end
+
+-- Packed tokens as numbers with spaces between them.
+local function numbers_of(tokens)
+    local list = {}
+    for at = 1, #tokens, 2 do list[#list + 1] = ("%d"):format((string.unpack("<I2", tokens, at))) end
+    return table.concat(list, " ") .. "\n"
+end
+
+local function check_together(o)
+    for _, pair in ipairs { { "--decode", "--documents" }, { "--decode", "--raw" }, { "--decode", "--ids" },
+        { "--decode", "--first" }, { "--decode", "--skip" }, { "--ids", "--raw" } } do
+        if o.given:has(pair[1]) and o.given:has(pair[2]) then
+            diag.fail("tokenize gpt2", ("%s and %s, expected one of them"):format(pair[1], pair[2]), {})
+        end
+    end
+end
+
 function gpt2.run(o, text, path)
+    check_together(o)
     local ids_path, merges_path = gpt2.files(o.vocab)
     local ids = gpt2.ids(ids_path)
+    if o.decode then return decode(text, path, ids, ids_path) end
     local end_id = ids[END_OF_TEXT]
     if o.documents then
         if not end_id then
@@ -120,7 +166,7 @@ function gpt2.run(o, text, path)
     tokens = tokens:sub(2 * first - 1, 2 * last)
     local count = last - first + 1
     local header = o.raw and "" or string.pack("<i4i4i4", MAGIC, VERSION, count) .. ("\0"):rep(4 * (HEADER - 3))
-    return header .. tokens, ("%s tokens%s"):format(text_of.commas(count),
+    return o.ids and numbers_of(tokens) or header .. tokens, ("%s tokens%s"):format(text_of.commas(count),
         count < all and (" from %s of %s"):format(text_of.commas(first), text_of.commas(all)) or "")
 end
 

@@ -56,14 +56,14 @@ local function check_dtype(self, node, name, wanted, tensor)
 end
 
 -- Unifies one shape with a pattern such as "..., K"; fills letters and lead. "*" is any shape.
-local function unify(self, node, name, pattern, shape, seen)
+local function unify(node, name, pattern, shape, seen)
     if pattern == "*" then return end
     local tokens = tokens_of(pattern)
     local ellipsis = tokens[1] == "..."
     local fixed = ellipsis and #tokens - 1 or #tokens
     local lead_rank = #shape - fixed
     local function refuse(found, expected)
-        diag.fail(self.at, ("%s: '%s' has shape %s: %s, expected %s"):format(
+        diag.fail(node.at, ("%s: '%s' has shape %s: %s, expected %s"):format(
             node.op, name, graph.shape_text(shape), found, expected), {})
     end
     if lead_rank < 0 or (lead_rank > 0 and not ellipsis) then
@@ -134,23 +134,31 @@ local function set_range(node, out)
     end
 end
 
+--- What the letters of an op's shapes stand for in a node with these inputs; refuses inputs that do not fit.
+function build.sizes(node, entry)
+    local seen = {}
+    for _, name in ipairs(entry.signature.ins) do
+        local tensor = node.ins[name]
+        if tensor then unify(node, name, entry.signature.shape[name], tensor.shape, seen) end
+    end
+    if entry.letters then entry.letters(node, seen) end
+    return seen
+end
+
 --- Appends a node. ins: name -> tensor, attrs: plain values, names: out name -> tensor name.
 -- Returns the node; node.outs[x].tensor are its results.
 function build:node(op, ins, attrs, names)
     local entry = self.ops[op] or error("no op '" .. tostring(op) .. "' in the catalog")
     local node = { op = op, ins = ins, outs = {}, attrs = attrs or {}, at = self.at,
         scope = self.scope, signature = entry.signature, path = self:full_name(), keep_full = self.keep_full }
-    local seen = {}
     for _, name in ipairs(entry.signature.ins) do
-        local tensor = ins[name]
-        if tensor then
-            check_dtype(self, node, name, entry.signature.dtype[name], tensor)
-            unify(self, node, name, entry.signature.shape[name], tensor.shape, seen)
+        if ins[name] then
+            check_dtype(self, node, name, entry.signature.dtype[name], ins[name])
         elseif not entry.signature.optional[name] then
             error(op .. ": missing input '" .. name .. "'")
         end
     end
-    if entry.letters then entry.letters(node, seen) end
+    local seen = build.sizes(node, entry)
     node.size = seen
     if entry.view then
         local v, x = entry.view(node), expr.var "x"

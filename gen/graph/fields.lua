@@ -59,6 +59,8 @@ fields.graph = {
     longest_tail = "most micro-steps of a shorter last cycle; nil: there is none (roles)",
     timeline = "{ name, offset, size, from, to }: blocks of the arena `activations`, and the first and last step that "
         .. "touches each: nodes of forward, evaluation, backward, boundary, from 1 on (memory)",
+    one_row = "{ row, position }: bodies of the forward pass for the first row, and for one position of it or false "
+        .. "(emit/program/one_row.lua)",
     arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
         .. "of which a rank has only a part (memory)",
 }
@@ -109,6 +111,8 @@ fields.node = {
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
+    steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
+    starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
 }
 

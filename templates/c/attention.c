@@ -107,6 +107,58 @@ for (int i = 0; i < n; i++) {
         for (int c = 0; c < D; c++) sum[i * WIDE + c] *= shrink[i];
 }
 
+//@ attend_position(fn, params, source, shape, tile, visible, softmax, dropout, type, result)
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v of one query, $(shape.heads) heads of $(shape.d), over keys 0 to position
+ * A score larger than all before scales the sums down, as in attend. lse: the log of the sum of the exponentials.
+ * $source */
+static void $fn($params) {
+    enum { HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d), K_ROW = $(shape.k_row) };
+    enum { KEYS = $(tile.keys) };
+//% if not tile.direct then
+    enum { WIDE = $(tile.wide) }; /* elements of a row of a tile */
+//% end
+    for (ga_tiles t = ga_tiles_begin(w, HEADS); ga_tile_next(&t);) {
+        const int h = (int)t.index, end = $(visible.stop);
+        _Alignas(64) real sum[D] = {0}, score[KEYS];
+        real total = 0, largest = -INFINITY;
+//% if tile.direct then
+        const real *q = query + h * D;
+//% else
+        _Alignas(64) real q[WIDE], rows[KEYS * WIDE];
+        tile_widen(q, WIDE, query + h * D, D, 1, D);
+//% end
+        for (int j0 = 0; j0 < end; j0 += KEYS) {
+            const int m = j0 + KEYS < end ? KEYS : end - j0;
+            const size_t at = (size_t)j0 * K_ROW + h / GROUP * D;
+//% if tile.direct then
+            for (int j = 0; j < m; j++) score[j] = row_dot(q, key + at + j * K_ROW, D);
+//% else
+            tile_widen(rows, WIDE, key + at, K_ROW, m, D);
+            for (int j = 0; j < m; j++) score[j] = row_dot(q, rows + j * WIDE, D);
+//% end
+            const int seen = tile_hide(score, KEYS, $(visible.last), NULL);
+            const real top = row_greatest(score, seen, largest), from = top * $(softmax.scale);
+            const real shrink = $(softmax.exp)(largest * $(softmax.scale) - from);
+            largest = top;
+            rows_exp(score, KEYS, 1, &seen, $(softmax.scale), &from);
+            total = total * shrink + row_sum(score, KEYS);
+            for (int c = 0; c < D; c++) sum[c] *= shrink;
+//% if not tile.direct then
+            tile_widen(rows, WIDE, value + at, K_ROW, m, D);
+//% end
+            for (int j = 0; j < m; j++)
+//% if tile.direct then
+                for (int c = 0; c < D; c++) sum[c] += score[j] * value[at + j * K_ROW + c];
+//% else
+                for (int c = 0; c < D; c++) sum[c] += score[j] * rows[j * WIDE + c];
+//% end
+        }
+        const real factor = 1 / total;
+        for (int c = 0; c < D; c++) y[h * D + c] = $result;
+        lse[h] = largest * $(softmax.scale) + $(softmax.log)(total);
+    }
+}
+
 //@ attend_delta(fn, params, source, half, rows, heads, d)
 /* $fn: dy . y for each of $heads heads of $d elements
  * $source */
@@ -291,7 +343,7 @@ for (int i = 0; i < n; i++) {
     for (int j = seen[i]; j < KEYS; j++) dsi[j] = 0;
 }
 
-//@ rotary(fn, params, source, shape, base, sign, load, store)
+//@ rotary(fn, params, source, shape, base, sign, place, load, store)
 /* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,
  * turned by the angle $(sign)t $base^(-2i / $(shape.d)) at position t
  * Angles are computed in double, once for a tile of positions.
@@ -305,8 +357,8 @@ static void $fn($params) {
         for (int c = 0; c < HALF; c++) {
             const double step = $(sign)pow($base, -2.0 * c / D);
             for (int p = from; p < to; p++) {
-                cosine[p - from][c] = (real)cos(p * step);
-                sine[p - from][c] = (real)sin(p * step);
+                cosine[p - from][c] = (real)cos($place * step);
+                sine[p - from][c] = (real)sin($place * step);
             }
         }
         for (int i = 0; i < B * (to - from) * HEADS; i++) {

@@ -227,7 +227,7 @@ typedef struct model {
 //% end
 } model;
 
-//@ functions(name, chunked, ema, device, ranks, plateau, sample)
+//@ functions(name, chunked, ema, device, ranks, plateau, sample, row, position)
 /* step.c: all of training. 0 or a negative ga_status. */
 int $(name)_model_cycle(model *m, int r, ga_err *e);   /* r micro-steps and the boundary */
 int $(name)_model_micro(model *m, int k, ga_err *e);   /* batch k, in a cycle of m->count.a */
@@ -237,8 +237,14 @@ int $(name)_model_refresh(model *m, ga_err *e);        /* views, after parameter
 void $(name)_model_cut(model *m);                      /* ranges, at the ends of this rank's pieces */
 //% end
 int $(name)_model_evaluate_batch(model *m, ga_err *e); /* adds to m->sums */
-//% if chunked then
+//% if chunked and device then
 int $(name)_model_forward_batch(model *m, ga_err *e);  /* the same, up to what the last layer reads */
+//% end
+//% if row then
+int $(name)_model_forward_row(model *m, ga_err *e);    /* row 0 of the same, up to what --sample reads */
+//% end
+//% if position then
+int $(name)_model_forward_position(model *m, size_t position, ga_err *e); /* one position, behind those before it */
 //% end
 //% if ema then
 int $(name)_model_exchange(model *m, ga_err *e);       /* averages and parameters change places */

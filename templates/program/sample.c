@@ -78,14 +78,17 @@ static bool ends(ending *end, int32_t id) {
     return memcmp(end->drawn, end->stop, (size_t)end->n * sizeof id) == 0;
 }
 
-/* The last tokens, at most POSITIONS. */
+/* The last tokens, at most POSITIONS. The model has computed the first `done` of them where they stand. */
 typedef struct window {
     int32_t *ids;
-    int n;
+    int n, done;
 } window;
 
 static void push(window *w, int32_t id) {
-    if (w->n == POSITIONS) memmove(w->ids, w->ids + 1, (size_t)--w->n * sizeof *w->ids);
+    if (w->n == POSITIONS) {
+        memmove(w->ids, w->ids + 1, (size_t)--w->n * sizeof *w->ids);
+        w->done = 0;
+    }
     w->ids[w->n++] = id;
     write_token(id);
 }
@@ -219,6 +222,21 @@ static int read_output(model *m, int p, real *x, ga_err *e) {
     return 0;
 }
 
+//@ forward(name, batch, row, position)
+/* Computes the output at the last token. */
+static int forward_window(model *m, window *w, ga_err *e) {
+//% if position then
+    if (w->done == w->n - 1) GA_TRY($(name)_model_forward_position(m, (size_t)w->n - 1, e));
+    else GA_TRY($(name)_model_forward_row(m, e));
+//% elseif row then
+    GA_TRY($(name)_model_forward_row(m, e));
+//% else
+    GA_TRY($(name)_model_$batch(m, e));
+//% end
+    w->done = w->n;
+    return 0;
+}
+
 //@ sample(name, chunked, device)
 /* The first token of the training data. */
 static int first_token(model *m, window *w, ga_err *e) {
@@ -233,7 +251,7 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
     static real x[OUTPUT_WIDTH];
     static ending end;
     int32_t *input = (int32_t *)(m->eval_batch + AT_INPUT), *target = (int32_t *)(m->eval_batch + AT_TARGET);
-    window w = {input, 0};
+    window w = {input, 0, 0};
     if (ga_comm_rank(m->comm) != 0) return 0;
 //% if chunked and device then
     GA_TRY($(name)_model_download(m, e)); /* the weights of the last layer */
@@ -244,11 +262,7 @@ int $(name)_model_sample(model *m, const ga_options *o, ga_err *e) {
     if (o->stop) GA_TRY(read_ending(o, &end, e));
     GA_TRY(o->prompt ? read_prompt(o, &w, e) : first_token(m, &w, e));
     for (int64_t i = 0; i < o->sample && !ga_stop_requested(); i++) {
-//% if chunked then
-        GA_TRY($(name)_model_forward_batch(m, e));
-//% else
-        GA_TRY($(name)_model_evaluate_batch(m, e));
-//% end
+        GA_TRY(forward_window(m, &w, e));
         GA_TRY(read_output(m, w.n - 1, x, e));
         const int32_t id = draw(x, o, m->seed, i);
         push(&w, id);

@@ -1,12 +1,15 @@
 // step: step.c, where the program calls kernels on a team of workers.
 
-//@ head(header)
+//@ head(header, sample)
 $header
 #include "model.h"
 
 #include <math.h>
 
 #include "kernels.c" /* one translation unit: the compiler sees every size */
+//% if sample then
+#include "one_row.c" /* the forward pass for --sample */
+//% end
 #include "probes.c" /* `make probe`: a look at what each call below writes; else nothing */
 #include "update.c"
 
@@ -69,7 +72,7 @@ static void micro(ga_worker *w, model *m, int k, ga_role role) {
 
 $functions
 
-//@ bodies(chunked)
+//@ bodies()
 typedef struct micro_call {
     model *m;
     int k;
@@ -91,14 +94,6 @@ static void evaluate_step(ga_worker *w, void *arg) {
     evaluate(w, m, &b);
 }
 
-//% if chunked then
-static void forward_step(ga_worker *w, void *arg) {
-    model *m = arg;
-    const batch b = batch_of(m->eval_batch);
-    forward(w, m, &b);
-}
-
-//% end
 
 //@ run_team()
 /* Runs body on the team; an error of worker 0 is in m->error. */
@@ -154,11 +149,8 @@ static void exchange_step(ga_worker *w, void *arg) {
 int $(name)_model_exchange(model *m, ga_err *e) { return run_team(m, exchange_step, m, e); }
 
 
-//@ evaluations(name, chunked)
+//@ evaluations(name)
 int $(name)_model_evaluate_batch(model *m, ga_err *e) { return run_team(m, evaluate_step, m, e); }
-//% if chunked then
 
-int $(name)_model_forward_batch(model *m, ga_err *e) { return run_team(m, forward_step, m, e); }
-//% end
-
+//@ library(name)
 #include "library.c" /* `make lib`: $(name).h; else nothing */

@@ -192,6 +192,27 @@ add("a prompt is what the tokens follow, as text or as a file; --stop ends behin
         ". the quick brown fox jumps over the lazy dog")
 end)
 
+-- The tokens are 0 to 6, again and again; the last layer has numbers for 12, the table of embeddings rows for 8.
+add("tokens that are numbers: prompts, --stop, and only such as can be read again", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local list = {}
+    for i = 1, 600 do list[i] = (i - 1) % 7 end
+    t.write(programs.folder() .. "/data/seven.bin", string.pack(("<" .. ("I2"):rep(600)), table.unpack(list)))
+    local text = spec():gsub('"text", train = "line.txt"', '"tokens", train = "seven.bin"'):gsub("28, 24", "8, 24")
+        :gsub("28 }", "12 }")
+    local p = programs.build("sample_tokens", text)
+    local checkpoint = programs.train(p, {}).checkpoint
+    t.equal(written(programs, p, checkpoint, 20, "--temperature", 0, "--prompt", "2 3\n4"),
+        "2 3 4 5 6 0 1 2 3 4 5 6 0 1 2 3 4 5 6 0 1 2 3 \n")
+    t.equal(written(programs, p, checkpoint, 20, "--temperature", 0, "--prompt", "2", "--stop", "6 0"), "2 3 4 5 6 0 \n")
+    local drawn = written(programs, p, checkpoint, 500, "--temperature", 1e5)
+    for id in drawn:gmatch "%d+" do assert(tonumber(id) < 8, "a token that cannot be read: " .. id) end
+    t.contains(programs.train(p, { "--sample", 5, "--checkpoint", checkpoint, "--prompt", "2 8", status = 1 }).err,
+        "--prompt: byte 3: expected numbers of tokens, each from 0 to 7")
+    t.contains(programs.train(p, { "--sample", 5, "--checkpoint", checkpoint, "--prompt", "the", status = 1 }).err,
+        "--prompt: byte 0: expected numbers of tokens, each from 0 to 7")
+end)
+
 -- With this rate the loss rises and falls, so that the last evaluation is not the best.
 add("the best checkpoint is sampled from, or else the newest, or none", function(t)
     local programs, p = build(t, "sample_best", (spec('eval { every = 4 }\n'

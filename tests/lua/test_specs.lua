@@ -44,9 +44,10 @@ for _, spec in ipairs(shipped.list) do
     end)
 end
 
--- Files of the library and the probes only.
+-- Files of the library, the probes and --sample only.
 local function beside(file, name)
     return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
+        or file == "one_row.c" or file == "sample.c"
 end
 
 -- Lines of the files that `train` is made of, and of step.c alone; the runtime is not written for a spec.

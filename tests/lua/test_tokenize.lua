@@ -206,6 +206,31 @@ add("tokens of a small vocabulary", function(t)
     t.match(said, ": 2 tokens from 2 of 5\n$")
 end)
 
+add("tokens as numbers, and their text again", function(t)
+    local folder = small_gpt2(t)
+    local text = "abc ab\u{e9}\n\0aabb<|endoftext|> ab\u{1f600}"
+    local function run(from, to, ...)
+        tokenize(t, "gpt2", folder .. "/" .. from, folder .. "/" .. to, "--vocab", folder, ...)
+        return host.read(folder .. "/" .. to)
+    end
+    t.write(folder .. "/text.txt", text)
+    t.equal(run("text.txt", "ids.txt", "--ids", "--first", 3), "257 32 256\n")
+    run("text.txt", "ids.txt", "--ids")
+    t.equal(run("ids.txt", "again.txt", "--decode"), text)
+    t.write(folder .. "/ids.txt", "257 32\n\n 260 255 ")
+    t.equal(run("ids.txt", "again.txt", "--decode"), "abc <|endoftext|>\xff")
+    t.write(folder .. "/ids.txt", "257 \n261\n")
+    for _, case in ipairs { { "ids.txt:2: id 261 is not in ", "--decode" },
+        { "text.txt:1: 'abc', expected ids of tokens", "--decode", from = "text.txt" },
+        { "--decode and --raw, expected one of them", "--decode", "--raw" },
+        { "--ids and --raw, expected one of them", "--raw", "--ids" } } do
+        local result = t.load("tests/lua/programs.lua")(t).gagen { "tokenize", "gpt2", folder .. "/"
+            .. (case.from or "ids.txt"), folder .. "/out", "--vocab", folder, table.unpack(case, 2) }
+        t.equal({ result.status, host.exists(folder .. "/out") }, { 1, false }, result.err)
+        t.contains(result.err, case[1])
+    end
+end)
+
 add("a word of a million letters", function(t)
     local folder = small_gpt2(t)
     t.write(folder .. "/text.txt", ("ab"):rep(500000))

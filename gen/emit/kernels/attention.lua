@@ -27,6 +27,7 @@ end
 --   stop     the end of the keys that queries i0 .. i0 + n - 1 see
 --   first    the first query that sees a key from j0 on
 local function visible_in(attrs, size)
+    if attrs.position then return { stop = text.block("(int)position + 1"), first = text.block("0") } end
     if not attrs.causal then
         return { stop = text.block(size.S == size.T and "T" or "S"), first = text.block("0") }
     end

@@ -193,6 +193,7 @@ local function parameters(kernel, node, target)
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
     if kernel.ends then list[#list + 1] = "bool last" end
+    if node.attrs.position then list[#list + 1] = "size_t position" end
     return list
 end
 
@@ -355,10 +356,18 @@ function kernels.make(node, section, context)
     return kernel
 end
 
+-- What is added to the address of a tensor for one position.
+local function position_offset(node, name, tensor)
+    local start, step = node.starts and node.starts[name] or 0, node.steps and node.steps[tensor] or 0
+    return (start > 0 and " + " .. start or "") .. (step > 1 and " + position * " .. step or step > 0 and " + position"
+        or "")
+end
+
 -- The address of the part of a tensor that a node uses.
 local function address(node, name, tensor, target)
     local _, some = graph.seen(node, name, tensor)
     return target.pointer(tensor) .. (some and target.run_offset(tensor, node.run) or "")
+        .. position_offset(node, name, tensor)
 end
 
 -- The call of a kernel, and its comment: the shape of the result, the place in the spec, and node.why, if set.
@@ -373,7 +382,8 @@ local function call_text(kernel, pad, target, behind)
     end
     for _, operand in ipairs(operands(node)) do
         local t = operand[1]
-        list[#list + 1] = node.statements and target.pointer(t) or address(node, operand[3], t, target)
+        list[#list + 1] = node.statements and target.pointer(t) .. position_offset(node, operand[3], t)
+            or address(node, operand[3], t, target)
     end
     if kernel.draws then list[#list + 1] = c_text.layer(node.scope) end
     if kernel.can_add then
@@ -383,6 +393,7 @@ local function call_text(kernel, pad, target, behind)
         end
     end
     if kernel.ends then list[#list + 1] = "reduces" end
+    if node.attrs.position then list[#list + 1] = "position" end
     local comment = ("%s %s%s"):format(shape, node.at:gsub("^.*/", ""), node.why and "; " .. node.why or "")
     local call = target.wrap(pad, kernel.fn.name .. "(", list, ");" .. behind)
     return c_text.commented(pad, call, text.comment(comment).text)

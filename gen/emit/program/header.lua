@@ -129,10 +129,11 @@ local function model_section(g, config, own, has_views, rows)
         own = own.device_fields } }
 end
 
-local function function_section(g, config, own)
+local function function_section(g, config, own, row)
     return { "functions", { name = text.ident(config.name), chunked = g.head ~= nil,
         ema = config.optimizer.own.ema ~= nil, device = own.device, ranks = g.ranks,
-        plateau = config.schedule.rule.plateau or false, sample = sample.possible(g, config) } }
+        plateau = config.schedule.rule.plateau or false, sample = sample.possible(g, config),
+        row = row ~= nil, position = row ~= nil and row.position ~= false } }
 end
 
 --- model.h.
@@ -159,7 +160,7 @@ function model_header.render(g, config, facts, context, updates, header)
         step_section(g, config, updates, own),
         { "saved", { gradients = save.gradient_arrays(g) } },
         model_section(g, config, own, #views > 0, context.ranges),
-        function_section(g, config, own),
+        function_section(g, config, own, g.one_row),
     })
 end
 

@@ -112,7 +112,9 @@ function names.set(g)
             p.distance = distance(wanted_name(t, prefix), p.stride * each)
         end
     end
-    for _, body in ipairs { g.views, g.forward, g.evaluation, g.backward, g.boundary } do
+    local one_row = g.one_row or {}
+    for _, body in ipairs { g.views, g.forward, g.evaluation, g.backward, g.boundary, one_row.row or {},
+        one_row.position or {} } do
         graph.walk(body, function(node)
             name_loop(node)
             for _, name in ipairs(node.signature and node.signature.outs or {}) do

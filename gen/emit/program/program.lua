@@ -11,6 +11,7 @@ local memory = require "emit.program.memory"
 local model = require "emit.program.model"
 local model_header = require "emit.program.header"
 local names = require "emit.program.names"
+local one_row = require "emit.program.one_row"
 local ordered = require "base.ordered"
 local plan = require "emit.program.plan"
 local probe = require "emit.program.probe"
@@ -102,11 +103,15 @@ end
 
 -- The kernels of a program and the plan's facts.
 local function planned(g, config)
+    local target = targets.of(config)
+    if target.runs and not target.device and sample.possible(g, config) then
+        one_row.add(g, sample.source(g), config.ops)
+    end
     local distances, loops = names.set(g)
     local context = { ops = config.ops, real = g.real, half = g.half, template = template_of, names = {}, helpers = {},
         functions = kernels.functions(),
         profile = profile.get(config.profile), slices = profile.slices(config), arch = config.arch,
-        target = targets.of(config), distances = distances, loops = loops, ranges = ranges.rows(g),
+        target = target, distances = distances, loops = loops, ranges = ranges.rows(g),
         embedded = function(name) return host.embedded("templates/" .. name) end }
     local all = step.kernels(g, context)
     local found = boundary.kernels(g, config, context)
@@ -122,6 +127,7 @@ function program.render(g, config)
     local facts, context, all, found = planned(g, config)
     local target = context.target
     context.kernels = target.kernels(g, config, context, found)
+    if g.one_row then one_row.kernels(g, context) end
     local header = header_of(config, facts, "/* ", " * ", " */")
     local files = ordered.map()
     if not target.runs then

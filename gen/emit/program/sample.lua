@@ -13,6 +13,9 @@ local function source_of(g)
     return head.x, { head.shape[1], head.shape[2] or 0, head.classes }
 end
 
+--- The tensor that a token is chosen by.
+function sample.source(g) return (source_of(g)) end
+
 --- Whether the program can write tokens: input (B, T), output (B, T, V) with a place for every token.
 function sample.possible(g, config)
     local kind, source, shape = config.data.kind, source_of(g)
@@ -52,6 +55,7 @@ end
 function sample.render(g, config, context, header, files)
     if not sample.possible(g, config) then return end
     local source, shape = source_of(g)
+    local name, row = text.ident(config.name), g.one_row
     local device, head, kind = context.target.device, g.head, config.data.kind
     files:set("sample.c", sections.render(context.template("program/sample.c"), {
         { "head", { header = text.block(header("sample.c", "tokens of the model's own: --sample")),
@@ -61,7 +65,9 @@ function sample.render(g, config, context, header, files)
         head and { "features", { features = head.x.shape[#head.x.shape] } } or false,
         read_section(g, context, source, device),
         head and head_section(head) or false,
-        { "sample", { name = text.ident(config.name), chunked = head ~= nil, device = device } },
+        { "forward", { name = name, batch = text.ident(head and "forward_batch" or "evaluate_batch"),
+            row = row ~= nil, position = row ~= nil and row.position ~= false } },
+        { "sample", { name = name, chunked = head ~= nil, device = device } },
     }))
 end
 

@@ -139,6 +139,9 @@ end
 
 local function block_of(lines) return text.block(table.concat(lines, "\n")) end
 
+--- The lines of a body that is a function of its own.
+function step.lines(body, target) return block_of(lines_of(body, nil, "", {}, target)) end
+
 --- The lines of a backward pass: `body` is the graph's, or a part of it.
 function step.backward_lines(g, body, target)
     local exchanges, reduces = g.ranks and g.collectives or nil, g.residues

@@ -11,6 +11,7 @@ local matrix = require "emit.targets.c.matrix"
 local norm = require "emit.kernels.norm"
 local of_planes = require "emit.targets.c.ops_conv"
 local ops = require "emit.targets.ops"
+local ordered = require "base.ordered"
 local pool = require "emit.kernels.pool"
 local shape = require "emit.kernels.shape"
 local text = require "base.text"
@@ -103,14 +104,19 @@ end
 
 add("attend", function(arguments, node, kernel, _, dtype)
     add_tiles(arguments, node, kernel, dtype)
-    arguments.result = text.block(c_text.stored(node.outs.y.tensor, "sum[i * WIDE + c] * factor"))
+    kernel.position = node.attrs.position and not kernel.matrix
+    local sum = kernel.position and "sum[c]" or "sum[i * WIDE + c]"
+    arguments.result = text.block(c_text.stored(node.outs.y.tensor, sum .. " * factor"))
 end)
+list.attend.block = function(kernel) return kernel.position and "attend_position" or "attend" end
+list.attend.blocks = { "attend", "attend_position" }
 add("attend_dx", function(arguments, node, kernel, _, dtype) add_tiles(arguments, node, kernel, dtype) end)
 list.attend_dx.block = function(kernel) return kernel.matrix and "attend_dx_matrix" or "attend_dx" end
 list.attend_dx.blocks = { "attend_dx", "attend_dx_matrix" }
 add("attend_delta", function(arguments, node) arguments.half = graph.is_half(node.ins.y) end)
 set("rotary", { arguments = function(kernel, node)
-    return attention.rotary(kernel, node, "at + c", "at + HALF + c")
+    return ordered.copy(attention.rotary(kernel, node, "at + c", "at + HALF + c"), {
+        place = text.block(node.attrs.position and "((double)position + p)" or "p") })
 end })
 help(tile_helpers, "attend", "attend_dx")
 help("row_sums", "attend_delta")

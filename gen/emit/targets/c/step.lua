@@ -38,7 +38,9 @@ function c_step.calls(all, found)
 end
 
 local function kernels_text(g, context, found)
-    local list = ordered.collect(context.functions.list, function(f) return f.text end)
+    local list = ordered.collect(context.functions.list, function(f, i)
+        return i < (context.own_functions or math.huge) and f.text or nil
+    end)
     list[#list + 1] = found.measure.text
     for _, kernel in ipairs(boundary.functions(found)) do list[#list + 1] = kernel.text end
     if g.residues then
@@ -67,29 +69,46 @@ local function update_text(g, config, context, found, header)
     })
 end
 
-local function step_text(g, config, context, header)
+local function step_text(g, config, context, bodies, header)
     local p, name, chunked = step.passes(g, config, context), text.ident(config.name), g.head ~= nil
     return sections.render(context.template("program/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward and the cycles of \"%s\""):format(config.name))) } },
+            ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil } },
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
             buckets = #g.collectives } },
-        { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", { chunked = chunked } },
+        { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
         config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false } } or false,
-        { "evaluations", { name = name, chunked = chunked } },
+        { "evaluations", { name = name } },
+        { "library", { name = name } },
+    })
+end
+
+-- one_row.c: the forward pass for one row and, with its keys and values, for one position.
+local function one_row_text(config, context, bodies, own, header)
+    local name = text.ident(config.name)
+    local function lines(body) return step.lines(body, context.target) end
+    return sections.render(context.template("program/one_row.c"), {
+        { "row", { header = text.block(header("one_row.c", "the forward pass for one row, for --sample")),
+            name = name, functions = text.block(own), calls = lines(bodies.row) } },
+        bodies.position and { "position", { name = name, calls = lines(bodies.position) } } or false,
     })
 end
 
 --- kernels.c, update.c and step.c, in a map of files.
 function c_step.render(g, config, context, _, found, header, files)
+    local bodies = g.one_row
     local kernel_texts = kernels_text(g, context, found)
-    local shared = math_file.render(kernel_texts, context, header)
+    local own = table.concat(ordered.collect(context.functions.list, function(f, i)
+        return bodies and i >= context.own_functions and f.text or nil
+    end), "\n")
+    local shared = math_file.render(kernel_texts .. own, context, header)
     if shared then files:set("math.c", shared) end
     files:set("kernels.c", header("kernels.c", "a function for each op and shape; step.c calls them")
         .. (shared and "#include \"math.c\"\n\n" or "\n") .. kernel_texts)
     files:set("update.c", update_text(g, config, context, found, header))
-    files:set("step.c", step_text(g, config, context, header))
+    if bodies then files:set("one_row.c", one_row_text(config, context, bodies, own, header)) end
+    files:set("step.c", step_text(g, config, context, bodies, header))
 end
 
 return c_step
