@@ -261,8 +261,7 @@ function Player:apply(id, ins, applied_at)
     if not layer then
         local entry = self.catalog.pointwise:get(event.kind)
         local fields = check.fields(entry.fields, event.args, context(self, event, what))
-        local y = self:pointwise(entry, fields, ins, at)
-        return y
+        return self:pointwise(entry, fields, ins, at)
     end
     if layer.named then check_name(self, event) end
     self.b.at = at

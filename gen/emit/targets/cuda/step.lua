@@ -288,8 +288,7 @@ local function step_text(g, config, context, header)
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
-        { "load", { name = name, sharing = sharing } },
-    })
+    }) .. sections.render(context.template("program_cuda/load.c"), { { "load", { name = name, sharing = sharing } } })
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.
