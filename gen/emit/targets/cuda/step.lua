@@ -288,7 +288,9 @@ local function step_text(g, config, context, header)
         { "memory", { name = name, by_epoch = config.schedule.fields.by == "epoch", uploads = transfers(g, true),
             downloads = transfers(g, false), parallel = ranks,
             split = ranks and clip.writes(config) } },
-    }) .. sections.render(context.template("program_cuda/load.c"), { { "load", { name = name, sharing = sharing } } })
+    }) .. "\n" .. sections.render(context.template("program_cuda/load.c"), {
+        { "load", { name = name, sharing = sharing } },
+    })
 end
 
 --- kernels.cu, launch.c and step.c, in a map of files.
