@@ -97,6 +97,7 @@ fields.node = {
     behind = "of a product: { statements, both }: a pointwise node in its kernel, over `value`, its result, and x_1, "
         .. "..., elements of the inputs with_1, ...; both: its own result is written too (fusion)",
     views = "of pointwise nodes: name of an input -> how its elements are found (graph/view.lua)",
+    shapes = "of other nodes: name of an input that has another shape in memory -> the shape that is read (copies)",
     parts = "of a convolution: the parts that its places are cut into",
     at = "path:line of the spec", path = "the block of the model that it belongs to",
     scope = "the region it stands in", keep_full = "results are never stored in 16 bits",

@@ -101,7 +101,10 @@ return function(g)
     local known, lies = look(g), {}
     for _, body in ipairs { g.forward, g.evaluation, g.backward } do take_out(g, body, lies, known) end
     each_input(g, function(node, name, t)
-        if lies[t] then node.ins = ordered.copy(node.ins, { [name] = lies[t] }) end
+        if lies[t] then
+            node.ins = ordered.copy(node.ins, { [name] = lies[t] })
+            if not node.statements then node.shapes = ordered.copy(node.shapes or {}, { [name] = t.shape }) end
+        end
     end)
     read_parts(g)
 end

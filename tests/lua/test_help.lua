@@ -138,7 +138,8 @@ end)
 add("the examples of the commands run", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     local long = { run = true, check = true, generate = true, doctor = true, new = true,
-        tokenize = true, fit = true, plot = true, compare = true, report = true }    -- the last three: test_plot.lua
+        tokenize = true, fit = true, plot = true, compare = true, report = true,
+        export = true }    -- those of runs: test_plot.lua, test_export.lua
     for _, command in ipairs(commands.list) do
         if not long[command.name] then
             local words = {}

@@ -60,6 +60,13 @@ model(function(batch)
     return linear "head" { 28 } (x + reshape { 1, 24 } (mean { axis = 2 } (x)))
 end)]]
 
+-- A product reads ids that lie in memory under another shape.
+local RESHAPED = [[
+model(function(batch)
+    local x = reshape { 9, 1 } (batch.input * 0.05)
+    return linear "head" { 28 } (tanh {} (linear "fc" { 12 } (x)))
+end)]]
+
 local CHECK = [[
         GA_TRY(read_output(m, w.n - 1, x, e));
         static real full[OUTPUT_WIDTH];
@@ -120,6 +127,7 @@ local CASES = {
     { "llama_f64", spec(15, 4, LLAMA, 'precision "f64"\n'), 1e-13, true },
     { "llama_bf16", spec(15, 4, LLAMA, 'precision "bf16"\n'), 1e-2, true },
     { "mixed", spec(9, 3, MIXED), 1e-5, false },
+    { "reshaped", (spec(9, 3, RESHAPED):gsub("init [^\n]*\n", "")), 1e-5, false },
     { "gpt_recompute", spec(11, 3, GPT, 'memory { recompute = { "*" } }\n'), 1e-5, true },
 }
 

@@ -262,7 +262,7 @@ add("the examples of the commands for runs", function(t)
             .. '{"event":"eval","cycle":3,"split":"eval","rows":9,"loss":1,"accuracy":0.5}\n')
     end
     for _, command in ipairs(require "command.commands".list) do
-        if command.arguments[1] and command.arguments[1]:find "^RUN" then
+        if command.arguments[1] and command.arguments[1]:find "^RUN" and command.name ~= "export" then
             local words = {}
             for word in command.example:gsub("^gagen ", ""):gmatch "%S+" do words[#words + 1] = word end
             local result = gagen(table.unpack(words))

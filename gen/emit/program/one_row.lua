@@ -40,6 +40,15 @@ local function shadow_of(made, t, shape, caches)
     return made[t]
 end
 
+-- The sizes of an op for one row; an input may lie in memory under another shape than the one that is read.
+local function sizes_of(node, copy, entry)
+    local ins = ordered.copy(copy.ins)
+    for name, shape in ordered.each(node.shapes or {}) do
+        ins[name] = ordered.copy(ins[name], { shape = { 1, table.unpack(shape, 2) } })
+    end
+    return build.sizes(ordered.copy(copy, { ins = ins }), entry)
+end
+
 -- The nodes of a body with `tensor_of` in the place of their tensors, changed by `change`; false if one cannot be.
 local function copied(body, tensor_of, change, ops)
     local list = {}
@@ -58,7 +67,7 @@ local function copied(body, tensor_of, change, ops)
                 copy.outs[name] = out and ordered.copy(out, { tensor = tensor_of(out.tensor) })
             end
             if change and not change(node, copy) then return false end
-            if not node.statements then copy.size = build.sizes(copy, ops[node.op]) end
+            if not node.statements then copy.size = sizes_of(node, copy, ops[node.op]) end
             list[i] = copy
         end
     end
@@ -178,6 +187,7 @@ end
 -- positions. False if its result at a position needs more than the position.
 local function change_position(node, copy, shape, caches, ops)
     local B, T = shape.B, shape.T
+    if node.shapes then return false end
     copy.steps = {}
     if node.views then copy.views = ordered.copy(node.views) end
     for _, out in ipairs(graph.writes(node)) do
