@@ -67,6 +67,14 @@ model(function(batch)
     return linear "head" { 28 } (tanh {} (linear "fc" { 12 } (x)))
 end)]]
 
+-- Planes of images, whose statistics are those of training; the rows of a group are no longer those of a micro-batch.
+local PLANES = [[
+model(function(batch)
+    local x = reshape { 1, 9, 8 } (embedding "wte" { 28, 8 } (batch.input))
+    x = relu(batchnorm "bn" {} (conv2d "c" { 4, 3, padding = 1 } (x)))
+    return linear "head" { 28 } (reshape { 9, 32 } (transpose { 1, 3, 2, 4 } (x)))
+end)]]
+
 local CHECK = [[
         GA_TRY(read_output(m, w.n - 1, x, e));
         static real full[OUTPUT_WIDTH];
@@ -128,6 +136,7 @@ local CASES = {
     { "llama_bf16", spec(15, 4, LLAMA, 'precision "bf16"\n'), 1e-2, true },
     { "mixed", spec(9, 3, MIXED), 1e-5, false },
     { "reshaped", (spec(9, 3, RESHAPED):gsub("init [^\n]*\n", "")), 1e-5, false },
+    { "planes", spec(9, 3, PLANES), 1e-5, false },
     { "gpt_recompute", spec(11, 3, GPT, 'memory { recompute = { "*" } }\n'), 1e-5, true },
 }
 

@@ -49,7 +49,8 @@ local function sizes_of(node, copy, entry)
     return build.sizes(ordered.copy(copy, { ins = ins }), entry)
 end
 
--- The nodes of a body with `tensor_of` in the place of their tensors, changed by `change`; false if one cannot be.
+-- The nodes of a body with `tensor_of` in the place of their tensors, changed by `change`; false if one cannot be. A
+-- group of batchnorm is one row.
 local function copied(body, tensor_of, change, ops)
     local list = {}
     for i, node in ipairs(body) do
@@ -66,6 +67,7 @@ local function copied(body, tensor_of, change, ops)
                 local out = node.outs[name]
                 copy.outs[name] = out and ordered.copy(out, { tensor = tensor_of(out.tensor) })
             end
+            if node.op and node.op:find "^batchnorm" then copy.attrs = ordered.copy(node.attrs, { rows = 1 }) end
             if change and not change(node, copy) then return false end
             if not node.statements then copy.size = sizes_of(node, copy, ops[node.op]) end
             list[i] = copy
