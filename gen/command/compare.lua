@@ -23,7 +23,7 @@ local function run_of(path)
     diag.fail(path, ("the log holds %d runs, expected one"):format(#list), {})
 end
 
--- What is known of the specs: { changes = lines, settings = differences, equal = whether the hashes are, or nil }.
+-- The specs of both: { changes = lines, settings = differences, equal = whether their hashes are, nil: unknown }.
 local function specs_of(a, b)
     local x, y = run_paths.record(a), run_paths.record(b)
     local hash_a, hash_b = a.start.spec_sha256, b.start.spec_sha256

@@ -10,7 +10,8 @@ local machine_code = {}
 -- As a program compiles its kernels (templates/program_cuda/step.c), with what ptxas says of each.
 local OPTIONS = { "--std=c++17", "--fmad=false", "--ptxas-options=-v" }
 
--- What ptxas says, by the name of the kernel: { registers, shared, stack, spilled }, in bytes but for the first.
+-- The needs of each kernel by name, as ptxas says them: { registers, shared, stack, spilled }, in bytes but for the
+-- first.
 local function needs_of(log)
     local list, name, now = {}, nil, {}
     for line in log:gmatch "[^\n]+" do
@@ -78,14 +79,15 @@ end
 -- === the table ===================================================================================
 
 -- The kernels of a program in the order of their time in an update: { fn, calls, flops, bytes of a call, floor_us,
--- predicted_us }. A call adds the time between two nodes of a graph to its floor.
+-- predicted_us, ring = shared memory of a block beside that in the text }. A call adds the time between two nodes of a
+-- graph to its floor.
 local function rows_of(facts)
     local list, by_name = {}, {}
     for _, k in ipairs(facts.kernels) do
         local row = by_name[k.fn]
         if not row then
             row = { fn = k.fn, calls = 0, flops = k.flops, bytes = k.bytes, floor_us = k.predicted_us,
-                predicted_us = k.predicted_us + facts.device.call_us }
+                predicted_us = k.predicted_us + facts.device.call_us, ring = k.shared_bytes or 0 }
             by_name[k.fn], list[#list + 1] = row, row
         end
         row.calls = row.calls + k.calls
@@ -132,8 +134,7 @@ function machine_code.text(arch, text, facts, json)
     options[#options + 1] = "--gpu-architecture=" .. arch
     local module, log, version = host.nvrtc(text, "kernels.cu", options)
     if module == nil then
-        diag.fail("gagen", "--arch: libnvrtc.so.13 and libnvrtc.so.12 were not found: install NVRTC of the CUDA "
-            .. "toolkit, or name the library in GAGEN_NVRTC", { kind = "environment" })
+        diag.fail("gagen", "--arch: " .. log, { kind = "environment" })
     elseif not module then
         diag.fail("kernels.cu", ("NVRTC %s does not compile it for %s\n%s"):format(version, arch, log), {})
     end
@@ -141,9 +142,11 @@ function machine_code.text(arch, text, facts, json)
     local found = { arch = arch, nvrtc = version, device = facts.device.like, disassembled = mixes ~= nil,
         kernels = {} }
     for _, row in ipairs(rows_of(facts)) do
-        if needs[row.fn] then
-            found.kernels[#found.kernels + 1] = ordered.copy(ordered.copy(row, needs[row.fn]),
-                { instructions = mixes and mixes[row.fn] })
+        local own, ring = needs[row.fn], row.ring
+        if own then
+            row.ring = nil
+            found.kernels[#found.kernels + 1] = ordered.copy(ordered.copy(row, own),
+                { shared = own.shared + ring, instructions = mixes and mixes[row.fn] })
         end
     end
     return json and host.json(found) .. "\n" or text_of(found)

@@ -7,6 +7,7 @@ local ordered = require "base.ordered"
 local picture = require "report.picture"
 local run_paths = require "command.run_paths"
 local series = require "report.series"
+local written = require "command.written"
 
 local plot = {}
 
@@ -65,12 +66,6 @@ local function text_of(curves, name, o)
     return table.concat(out, "\n") .. "\n"
 end
 
-local function write(path, content)
-    local folder, name = path:match "^(.*)/([^/]+)$"
-    local done, message = host.write(folder or ".", name or path, content)
-    if not done then diag.fail(path, message, { kind = "environment" }) end
-end
-
 -- The curves as an SVG, with a line of its legend for each run.
 local function svg_of(runs, name, o)
     local curves = curve_svg.curves(runs, name)
@@ -89,7 +84,7 @@ function plot.run(o)
     run_paths.say_notes(runs)
     local name = series.find(runs, o.metric or "loss")
     if o.svg then
-        write(o.svg, svg_of(runs, name, o))
+        written(o.svg, svg_of(runs, name, o))
         io.stderr:write(("wrote %s\n"):format(diag.escape(o.svg)))
         return
     end

@@ -1,12 +1,12 @@
 -- report: `gagen report`: one page of HTML about a spec, a program or runs.
 local compile = require "command.compile"
 local diag = require "base.diag"
-local ordered = require "base.ordered"
 local page = require "report.page"
 local program = require "emit.program.program"
 local run_paths = require "command.run_paths"
 local runs = require "command.runs"
 local text = require "base.text"
+local written = require "command.written"
 
 local report = {}
 
@@ -23,7 +23,7 @@ local function unquoted(word)
     return (word:gsub("\\(%d%d%d)", function(digits) return string.char(tonumber(digits, 8)) end))
 end
 
--- What is known of the program in a folder: { folder, facts, profile, command, spec_sha256 }.
+-- The program in a folder: { folder, facts, profile, command, spec_sha256 }.
 local function program_in(folder)
     local facts = read_json(folder .. "/plan.json")
     if not facts or facts.format ~= 1 or type(facts.totals) ~= "table" or type(facts.kernels) ~= "table" then
@@ -66,9 +66,7 @@ local function read(o)
     local known, list = nil, {}
     local function add_program(folder)
         known = known or program_in(folder)
-        local own = ordered.collect(runs.of(folder), function(run)
-            return host.exists(run.folder .. "/log.jsonl") == "file" and run.folder or nil
-        end)
+        local own = runs.folders(folder, "log.jsonl")
         for i = math.max(#own - MOST_RUNS + 1, 1), #own do list[#list + 1] = own[i] end
     end
     for _, path in ipairs(o.arguments) do
@@ -96,9 +94,7 @@ local function write(path, content)
     if host.exists(path) == "file" and not (host.read(path) or ""):find("<footer>Made by gagen ", 1, true) then
         diag.fail(path, "is there already and no report of gagen: --html names another file", {})
     end
-    local folder, name = path:match "^(.*)/([^/]+)$"
-    local done, message = host.write(folder or ".", name or path, content)
-    if not done then diag.fail(path, message, { kind = "environment" }) end
+    written(path, content)
 end
 
 --- The command.

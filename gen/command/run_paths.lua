@@ -15,7 +15,7 @@ local function program_of(folder)
     return program and host.exists(program .. "/plan.json") == "file" and program or nil
 end
 
--- What a run is called: PROGRAM/RUN, or the last part of its path.
+-- The label of a run: PROGRAM/RUN, or the last part of its path.
 local function label_of(path)
     local whole = host.absolute(path):gsub("/log%.jsonl$", "")
     local program, run = whole:match "([^/]+)/runs/([^/]+)$"
@@ -34,15 +34,10 @@ end
 
 -- The folder of a run, that of the newest run for a program's folder.
 local function folder_of(path)
-    if host.exists(path .. "/log.jsonl") == "file" then return path end
-    if host.exists(path .. "/runs") ~= "folder" then
-        diag.fail(path, "the folder has no log.jsonl, " .. EXPECTED, {})
-    end
-    local own = runs.of(path)
-    for i = #own, 1, -1 do
-        if host.exists(own[i].folder .. "/log.jsonl") == "file" then return own[i].folder end
-    end
-    diag.fail(path, "the program has no run with a log yet: train it first", {})
+    local folder = runs.folder(path, "log.jsonl")
+    if folder then return folder end
+    diag.fail(path, host.exists(path .. "/runs") == "folder" and "the program has no run with a log yet: train it first"
+        or "the folder has no log.jsonl, " .. EXPECTED, {})
 end
 
 -- Labels that are not unique become the paths that were given.
@@ -76,17 +71,11 @@ function run_paths.read(words)
     return make_unique(list)
 end
 
-local function read_json(path)
-    local content = host.exists(path) == "file" and host.read(path)
-    local value = content and host.parse_json(content)
-    return type(value) == "table" and value or {}
-end
-
---- What a run's folder keeps: { facts = run.json, settings = those of it, spec = text or nil }, empty where it has
+--- The record in a run's folder: { facts = run.json, settings = those of it, spec = text or nil }, empty where there is
 --- none.
 function run_paths.record(run)
     if not run.folder then return { facts = {}, settings = {} } end
-    local facts = read_json(run.folder .. "/run.json")
+    local facts = runs.facts(run.folder)
     local path = run.folder .. "/spec.lua"
     return { facts = facts, settings = type(facts.settings) == "table" and facts.settings or {},
         spec = host.exists(path) == "file" and host.read(path) or nil }

@@ -59,7 +59,7 @@ local function read_log(path)
     return found
 end
 
---- What run.json in the folder of a run says; an empty table: nothing.
+--- The content of run.json in the folder of a run; an empty table where there is none.
 function runs.facts(folder)
     local path = folder .. "/run.json"
     local text = host.exists(path) == "file" and host.read(path, MOST_FACTS)
@@ -82,25 +82,35 @@ local function read_run(program, name)
 end
 
 -- Runs begin one after the other; where that is unknown, 2 comes before 10.
-local function order_of(run)
-    local name = run.run:gsub("%d+", function(digits) return ("0"):rep(20 - #digits) .. digits end)
-    return (run.started or "~") .. "\0" .. name
+local function order_of(started, name)
+    local digits = name:gsub("%d+", function(digits) return ("0"):rep(20 - #digits) .. digits end)
+    return (started or "~") .. "\0" .. digits
 end
 
---- The runs of the program in `folder`, in order: an array of { folder, program = last part of its folder, run = name,
---- started = UTC or nil, differs = array of texts, updates, last_loss, best_loss, metrics = the others of the last
---- evaluation by name, bytes, state = "running", "done", "stopped" or "failed", reason }; updates, losses, metrics,
---- bytes and reason may be nil.
-function runs.of(folder)
+-- The runs of the program in `folder`, in order.
+local function runs_of(folder)
     local own = ordered.collect(names_of(folder), function(run) return read_run(folder, run) end)
-    table.sort(own, function(a, b) return order_of(a) < order_of(b) end)
+    table.sort(own, function(a, b) return order_of(a.started, a.run) < order_of(b.started, b.run) end)
     return own
 end
 
---- The folder of the newest run of the program in `folder`, or nil.
-function runs.newest(folder)
-    local own = runs.of(folder)
-    return own[1] and own[#own].folder
+--- The folders of the runs of a program that have the file `name`, in order.
+function runs.folders(program, name)
+    local own = ordered.collect(names_of(program), function(run)
+        local folder = program .. "/runs/" .. run
+        return host.exists(folder .. "/" .. name) == "file"
+            and { folder = folder, order = order_of(text_or_nil(runs.facts(folder).started), run) } or nil
+    end)
+    table.sort(own, function(a, b) return a.order < b.order end)
+    return ordered.collect(own, function(run) return run.folder end)
+end
+
+--- The folder with the file `name` of the run that `path` names: itself, or that of the program's newest run that has
+--- the file. nil: there is none.
+function runs.folder(path, name)
+    if host.exists(path .. "/" .. name) == "file" then return path end
+    local own = runs.folders(path, name)
+    return own[#own]
 end
 
 --- Seconds since 1970 of a time in UTC, 2026-11-22T18:30:00Z, or nil.
@@ -119,13 +129,15 @@ function runs.started(folder)
     return started and runs.seconds_of(started) or 0
 end
 
---- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil: those of each as
---- runs.of() gives them.
+--- The runs of the programs out/NAME and out/NAME--..., or of all below out if `name` is nil, in order: an array of
+--- { folder, program = last part of its folder, run = name, started = UTC or nil, differs = array of texts, updates,
+--- last_loss, best_loss, metrics = the others of the last evaluation by name, bytes, state = "running", "done",
+--- "stopped" or "failed", reason }; updates, losses, metrics, bytes and reason may be nil.
 function runs.list(name)
     local list = {}
     for _, program in ipairs(host.list "out" or {}) do
         if not name or program == name or program:sub(1, #name + 2) == name .. "--" then
-            local own = runs.of("out/" .. program)
+            local own = runs_of("out/" .. program)
             table.move(own, 1, #own, #list + 1, list)
         end
     end

@@ -134,7 +134,7 @@ local function set_range(node, out)
     end
 end
 
---- What the letters of an op's shapes stand for in a node with these inputs; refuses inputs that do not fit.
+--- The extents of the letters of an op's shapes in a node with these inputs; refuses inputs that do not fit.
 function build.sizes(node, entry)
     local seen = {}
     for _, name in ipairs(entry.signature.ins) do

@@ -95,7 +95,7 @@ static const luaL_Reg host_functions[] = {
     { "together", ga_together },
     { "free_port", ga_free_port },
     { "cpu", ga_cpu_features },
-    { "nvrtc", ga_nvrtc },
+    { "nvrtc", ga_nvrtc_compile },
     { "terminal", host_terminal },
     { NULL, NULL },
 };

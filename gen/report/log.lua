@@ -181,7 +181,7 @@ local function add_wrong(wrong, line, reason)
     found.count = found.count + 1
 end
 
--- What a version of the log's program means for its reader.
+-- The notes for a reader about the version of the log's program.
 local function note_version(run)
     local version = run.start.version
     if version ~= nil and version ~= host.version then

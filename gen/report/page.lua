@@ -50,7 +50,7 @@ end
 
 local SETTINGS = { { title = "setting" }, { title = "first run", wrap = true }, { title = "other run", wrap = true } }
 
--- What differs between the first run and each other one.
+-- The differences between the first run and each other one.
 local function differences(runs)
     local list = {}
     for i = 2, #runs do

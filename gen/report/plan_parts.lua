@@ -85,7 +85,7 @@ function plan_parts.network(facts, runs)
         parts.table(COUNTED, counted, "planned and counted; an update of fewer micro-steps may have fewer") }
 end
 
---- What is planned but not what the runs have counted: sentences.
+--- A sentence for each run with an update of more collectives than planned.
 function plan_parts.network_warnings(facts, runs)
     local calls = 0
     for _, x in ipairs(facts.collectives) do calls = calls + x.calls end

@@ -103,7 +103,7 @@ function series.points(run, name)
     return points_of_updates(run, run.columns[name] or {})
 end
 
---- What the points have: { count, bad = how many are not finite, least, most, first, last = finite ones or nil,
+--- The figures of the points: { count, bad = how many are not finite, least, most, first, last = finite ones or nil,
 --- at_least, at_most, at_first, at_last = their cycles }.
 function series.summary(points)
     local found = { count = #points.values, bad = 0 }

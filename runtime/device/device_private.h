@@ -1,4 +1,4 @@
-/* device_private.h: shared by the device*.c files only. */
+/* device_private.h: shared by the device*.c files, and gen/host/nvrtc.c for NVRTC. */
 #ifndef GA_DEVICE_PRIVATE_H
 #define GA_DEVICE_PRIVATE_H
 #include "device/cuda_abi.h"

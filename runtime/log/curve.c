@@ -16,8 +16,8 @@ static ga_curve_bin joined(ga_curve_bin a, ga_curve_bin b) {
 }
 
 void ga_curve_add(ga_curve *c, double value) {
-    const ga_curve_bin one = isfinite(value) ? (ga_curve_bin){(float)value, (float)value}
-                                             : (ga_curve_bin){INFINITY, -INFINITY};
+    const float x = (float)value;
+    const ga_curve_bin one = isfinite(x) ? (ga_curve_bin){x, x} : (ga_curve_bin){INFINITY, -INFINITY};
     if (c->each == 0) c->each = 1;
     if (c->count > 0 && c->inside < c->each) {
         c->bins[c->count - 1] = joined(c->bins[c->count - 1], one);

@@ -22,12 +22,17 @@ template <int LANES> GA_DEVICE ga_int64 ga_row() {
     return LANES == GA_LANES ? ga_thread_first() / GA_LANES : blockIdx.x;
 }
 
-/* The sum (greatest value) over the threads of a row, the same in each; scratch is shared memory for 32 values. */
+/* The sum over the threads of a row, the same in each; scratch is shared memory for 32 values. */
 template <int LANES> GA_DEVICE real ga_row_sum(real v, real *scratch) {
     return LANES == GA_LANES ? ga_warp_sum(v) : ga_block_sum(v, scratch);
 }
-template <int LANES> GA_DEVICE real ga_row_max(real v, real *scratch) {
-    return LANES == GA_LANES ? ga_warp_max(v) : ga_block_max(v, scratch);
+
+/* The greatest element of a row, likewise. */
+template <int LANES, int EACH> GA_DEVICE real ga_row_largest(const real (&v)[EACH], real *scratch) {
+    real largest = -ga_infinity((real)0);
+#pragma unroll
+    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
+    return LANES == GA_LANES ? ga_warp_max(largest) : ga_block_max(largest, scratch);
 }
 
 /* Where in the row a thread's element k is. */

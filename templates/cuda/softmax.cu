@@ -9,11 +9,9 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = ga_row<LANES>();
     if (i >= ROWS) return;
-    real v[EACH], largest = -ga_infinity((real)0), sum = 0;
-    ga_read_row<C, LANES, FEW>(v, x + i * C, largest);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
-    largest = ga_row_max<LANES>(largest, scratch);
+    real v[EACH], sum = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C, -ga_infinity((real)0));
+    const real largest = ga_row_largest<LANES>(v, scratch);
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         v[k] = $exp(v[k] - largest);
@@ -52,11 +50,9 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     __shared__ real scratch[GA_LANES];
     const ga_int64 i = ga_row<LANES>();
     if (i >= ROWS) return;
-    real v[EACH], largest = -ga_infinity((real)0), sum = 0;
-    ga_read_row<C, LANES, FEW>(v, x + i * C, largest);
-#pragma unroll
-    for (int k = 0; k < EACH; k++) largest = v[k] > largest || v[k] != v[k] ? v[k] : largest;
-    largest = ga_row_max<LANES>(largest, scratch);
+    real v[EACH], sum = 0;
+    ga_read_row<C, LANES, FEW>(v, x + i * C, -ga_infinity((real)0));
+    const real largest = ga_row_largest<LANES>(v, scratch);
 #pragma unroll
     for (int k = 0; k < EACH; k++) sum += $exp(v[k] - largest);
     sum = $log(ga_row_sum<LANES>(sum, scratch));

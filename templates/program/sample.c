@@ -132,7 +132,7 @@ static void take_first(const real *x, int32_t *heap, int n) {
     sink(x, heap, n - 1, 0);
 }
 
-/* What a token is drawn in proportion to. */
+/* A token is drawn in proportion to this. */
 static double share(const real *x, int32_t id, int32_t best, double temperature) {
     return exp((x[id] - x[best]) / temperature);
 }

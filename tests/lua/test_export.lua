@@ -1,5 +1,7 @@
 -- `gagen export RUN --csv | --tensorboard`: the numbers of the log, read back by readers of the test's own, and by the
 -- package tensorboard where python3 has it (tests/reference/tensorboard_files.py).
+local fields = dofile "tests/lua/protobuf.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -84,31 +86,6 @@ local function records(t, bytes)
         t.equal(#message, size)
         t.equal(string.unpack("<I4", bytes, at + 12 + size), masked(message))
         list[#list + 1], at = message, at + 16 + size
-    end
-    return list
-end
-
--- The fields of a message: { number, value } each; numbers of 4 and 8 bytes as floats.
-local function fields(message)
-    local list, at = {}, 1
-    local function varint()
-        local n, shift, byte = 0, 0, nil
-        repeat
-            byte, at = message:byte(at), at + 1
-            n, shift = n | byte % 128 << shift, shift + 7
-        until byte < 128
-        return n
-    end
-    while at <= #message do
-        local key, value = varint(), nil
-        local kind = key % 8
-        if kind == 0 then
-            value = varint()
-        else
-            local format = kind == 2 and "c" .. varint() or assert(({ "<d", [5] = "<f" })[kind])
-            value, at = string.unpack(format, message, at)
-        end
-        list[#list + 1] = { key // 8, value }
     end
     return list
 end

@@ -3,7 +3,7 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
-local exported = dofile "tests/lua/exported.lua"
+local exported, fields = dofile "tests/lua/exported.lua", dofile "tests/lua/protobuf.lua"
 local SPECS, reference = exported.specs, exported.reference
 
 local function made(t, spec, tensors, option, name, ...)
@@ -23,28 +23,12 @@ end
 
 -- The fields of a protobuf message: number -> array of values.
 local function message(text)
-    local fields, at = {}, 1
-    local function varint()
-        local n, shift, byte = 0, 0, nil
-        repeat
-            byte, at = text:byte(at), at + 1
-            n, shift = n | byte % 128 << shift, shift + 7
-        until byte < 128
-        return n
+    local by_number = {}
+    for _, field in ipairs(fields(text)) do
+        by_number[field[1]] = by_number[field[1]] or {}
+        table.insert(by_number[field[1]], field[2])
     end
-    while at <= #text do
-        local key, value = varint(), nil
-        local kind = key % 8
-        if kind == 0 then
-            value = varint()
-        else
-            local format = kind == 2 and "c" .. varint() or assert(({ "<d", [5] = "<f" })[kind])
-            value, at = string.unpack(format, text, at)
-        end
-        fields[key // 8] = fields[key // 8] or {}
-        table.insert(fields[key // 8], value)
-    end
-    return fields
+    return by_number
 end
 
 -- { inputs = names, output, op } of each node; the tensors by name: { dtype, shape, bytes }; the graph's fields.
@@ -191,7 +175,7 @@ local function rows_in_order(tensor, order)
     return { shape = tensor.shape, values = values }
 end
 
--- What llama.cpp calls the tensors of the reference, and the order of its rows: in heads of 4 rows 0, 2, 1, 3.
+-- Names of llama.cpp for the tensors of the reference, and the order of its rows: in heads of 4 rows 0, 2, 1, 3.
 local function llama_tensors()
     local own, list = reference "llama", {}
     list["token_embd.weight"], list["output.weight"] = own["model.embed_tokens.weight"], own["lm_head.weight"]

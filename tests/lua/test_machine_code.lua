@@ -75,7 +75,7 @@ end)
 add("without NVRTC, for another architecture or target the message says what to do", function(t)
     local result = kernels(t, { "GAGEN_NVRTC=/nowhere/libnvrtc.so" }, "--target", "cuda", "--arch", "sm_80")
     t.equal(result.status, 3)
-    t.contains(result.err, "libnvrtc.so.13 and libnvrtc.so.12 were not found: install NVRTC")
+    t.match(result.err, "%-%-arch: /nowhere/libnvrtc%.so: not found .*; install NVRTC of the CUDA toolkit, or name")
     for _, case in ipairs {
         { { "--arch", "h200", "--target", "cuda" }, "'h200', expected an architecture such as sm_80 or sm_90a" },
         { { "--arch", "sm_80" }, "choose another target, --target" }, { { "--json" }, "--json needs --arch" } } do

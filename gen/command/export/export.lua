@@ -2,7 +2,6 @@
 local diag = require "base.diag"
 local log = require "command.export.log"
 local ordered = require "base.ordered"
-local run_folder = require "command.export.run_folder"
 local runs = require "command.runs"
 local written = require "command.written"
 
@@ -79,6 +78,14 @@ local function format_of(o)
     end
     check_others(o, given[1])
     return given[1]
+end
+
+-- The folder of the run: `path` itself, or that of the newest run of the program in the folder `path`.
+local function run_folder(path)
+    local folder = runs.folder(#path > 1 and path:gsub("/+$", "") or path, "run.json")
+    if folder then return folder end
+    diag.fail(path, "no run: expected the folder of a run, such as out/NAME/runs/001, or of a program that has one",
+        { notes = { "gagen ls lists the runs" } })
 end
 
 --- Runs the command; o: its options, o.arguments = { RUN, FILE of --csv or nil }.

@@ -15,7 +15,7 @@ local function by_heads(file, value, shape, turned)
     return file:node("Transpose", { apart }, { perm = turned and { 0, 2, 3, 4, 1 } or { 0, 2, 3, 1, 4 } })
 end
 
--- Which keys (…, S) each query (T, …) sees, as a boolean value; nil: all of them.
+-- A boolean value for pairs of a query and a key: the query sees the key. nil: all see all.
 local function visible(file, node, places, keys, mask)
     local seen
     if node.attrs.causal then

@@ -356,7 +356,7 @@ function kernels.make(node, section, context)
     return kernel
 end
 
--- What is added to the address of a tensor for one position.
+-- The distance from the address of a tensor to that of one position, as a sum.
 local function position_offset(node, name, tensor)
     local start, step = node.starts and node.starts[name] or 0, node.steps and node.steps[tensor] or 0
     return (start > 0 and " + " .. start or "") .. (step > 1 and " + position * " .. step or step > 0 and " + position"

@@ -16,7 +16,7 @@ local view = require "graph.view"
 
 local one_row = {}
 
--- What the source follows from, of a body: nodes in their order. needed: a set of tensors, which grows.
+-- The nodes of a body that the source follows from, in their order. needed: a set of tensors; it grows.
 local function needed_nodes(body, needed)
     local list = {}
     for _, node in ipairs(ordered.reversed(body)) do

@@ -156,7 +156,7 @@ function plan.facts(g, config, kernel_list)
         facts.kernels[#facts.kernels + 1] = { name = kernel.name, fn = kernel.fn.name, at = kernel.node.at,
             kind = kind.of(kernel.node), role = kernel.section, calls = n, flops = kernel.flops, bytes = kernel.bytes,
             predicted_us = predicted(config, device, kernel.flops, kernel.bytes, kernel.matrix),
-            why = kernel.node.why or kernel.node.op }
+            shared_bytes = kernel.launch and kernel.launch.shared, why = kernel.node.why or kernel.node.op }
     end
     for _, work in ipairs(boundary.work(g)) do
         facts.kernels[#facts.kernels + 1] = { name = work.name, fn = work.name, at = work.at, role = "boundary",
