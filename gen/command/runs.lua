@@ -105,12 +105,11 @@ function runs.folders(program, name)
     return ordered.collect(own, function(run) return run.folder end)
 end
 
---- The folder with the file `name` of the run that `path` names: itself, or that of the program's newest run that has
---- the file. nil: there is none.
+--- The folder with the file `name` of the run that `path` names: that of the program's newest run that has the file,
+--- else itself. A program's folder may have such a file too, as --log says where it lies. nil: there is none.
 function runs.folder(path, name)
-    if host.exists(path .. "/" .. name) == "file" then return path end
     local own = runs.folders(path, name)
-    return own[#own]
+    return own[#own] or host.exists(path .. "/" .. name) == "file" and path or nil
 end
 
 --- Seconds since 1970 of a time in UTC, 2026-11-22T18:30:00Z, or nil.

@@ -59,7 +59,7 @@ typedef struct ending {
 } ending;
 
 static int read_ending(const ga_options *o, ending *end, ga_err *e) {
-    int32_t id;
+    int32_t id = 0;
     int code;
     FILE *f = fmemopen((void *)o->stop, strlen(o->stop), "r");
     if (!f) return ga_fail(e, GA_ENVIRONMENT, "--stop: %s", strerror(errno));
@@ -95,7 +95,7 @@ static void push(window *w, int32_t id) {
 
 /* --prompt is the name of a file, or else the text itself. */
 static int read_prompt(const ga_options *o, window *w, ga_err *e) {
-    int32_t id;
+    int32_t id = 0;
     int code;
     const bool file = access(o->prompt, F_OK) == 0;
     FILE *f = file ? fopen(o->prompt, "re") : fmemopen((void *)o->prompt, strlen(o->prompt), "r");
