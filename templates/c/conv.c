@@ -139,9 +139,11 @@ static void $fn($params) {
                 const size_t row = DEPTH;
                 matrix_part_rows(rows, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
 //% end
-                for (int j = 0; j < columns; j += 32)
-                    matrix_block(sums + (i - i0) * WIDE + 32 * j, 32, k > 0, block, row, panel + j * SLICES * DEPTH,
-                                 (depth + 31) / 32 * 32);
+                for (int j = 0; j < columns; j += 32) {
+                    float *block_sums = sums + (i - i0) * WIDE + 32 * j;
+                    matrix_block(block_sums, 32, k > 0 ? block_sums : NULL, 32, block, row,
+                                 panel + j * SLICES * DEPTH, (depth + 31) / 32 * 32);
+                }
             }
         }
         conv_results(to, part, j0, columns, $(s.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));
@@ -356,7 +358,8 @@ static void $fn($params) {
 //% end
                 for (int j = 0; j < columns; j += 32) {
                     float *block = RUN > DEPTH ? sums + (i - i0) * WIDE + 32 * j : sums;
-                    matrix_block(block, 32, p > p0, $(tile.rows), DEPTH, panel + j * SLICES * DEPTH, whole);
+                    matrix_block(block, 32, p > p0 ? block : NULL, 32, $(tile.rows), DEPTH,
+                                 panel + j * SLICES * DEPTH, whole);
                     if (p + DEPTH < p1) continue;
                     for (int r = i; r < i1 && r < i + 32; r++)
                         memcpy(c + (size_t)r * OUT + j, block + 32 * (r - i),

@@ -275,52 +275,66 @@ static void $fn($params) {
     }
 }
 
-//@ linear_matrix(fn, params, source, shape, tile, a, b, begin, more, store)
-/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of $(a.type)
- * Sums are of 32 bits.
+//@ linear_matrix(fn, params, source, shape, tile, a, b, sums, ahead, store)
+/* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), of $(a.type), sums of f32
  * $source */
 static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], part[SLICES * 32 * DEPTH];
-    _Alignas(64) float sums[TALL * WIDE];
+//% if a.part then
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], part[SLICES * $(a.part) * DEPTH];
+//% else
+    _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE];
+//% end
+//% if sums.size then
+    _Alignas(64) float sums[$(sums.size)];
+//% end
 //% if tile.registers then
     matrix_begin();
 //% end
     for (ga_tiles t = ga_tiles_begin(w, DOWN * ACROSS); ga_tile_next(&t);) {
         const int i0 = (int)(t.index / ACROSS) * TALL, i1 = i0 + TALL < M ? i0 + TALL : M;
         const int j = (int)(t.index % ACROSS) * WIDE, columns = at_most(N - j, WIDE);
-//% if begin then
-        $begin
+//% if sums.begin then
+        $(sums.begin)
 //% end
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = at_most(K - k, DEPTH);
             $(b.pack)(panel, DEPTH, columns, depth, b + $(b.at), $(b.stride));
+//% if a.columns then
+            $(a.pack)(part, DEPTH, i1 - i0, depth, a + $(a.at), $(a.stride));
+//% end
             for (int i = i0; i < i1; i += 32) {
-//% if a.direct then
+//% if a.direct and a.part then
                 const bool whole = i + 32 <= i1;
                 const bf16 *block = whole ? a + $(a.at) : part;
                 const size_t row = whole ? $(a.stride) : DEPTH;
                 if (!whole) $(a.pack)(part, DEPTH, i1 - i, depth, a + $(a.at), $(a.stride));
-//% else
+//% elseif not a.direct and not a.columns then
                 $(a.pack)(part, DEPTH, at_most(i1 - i, 32), depth, a + $(a.at), $(a.stride));
 //% end
                 for (int x = 0; x < columns; x += 32) {
-                    float *block_sums = sums + (i - i0) * WIDE + x * 32;
-//% if a.direct then
-                    matrix_block(block_sums, 32, $more, block, row, panel + x * SLICES * DEPTH, depth);
-//% else
-                    matrix_block(block_sums, 32, $more, part, DEPTH, panel + x * SLICES * DEPTH, depth);
+//% if ahead then
+                    $ahead
 //% end
+//%     if sums.place then
+                    float *block_sums = $(sums.place);
+//%     end
+                    matrix_block($(sums.block), $(sums.row), $(sums.start), $(sums.start_row),
+                                 $(a.block), $(a.row), panel + x * SLICES * DEPTH, depth);
+//% if store then
+//%     if sums.chunks then
                     if (k + DEPTH < K) continue;
-                    for (int r = 0; r < at_most(i1 - i, 32); r++) {
-                        INDEPENDENT for (int n = 0; n < at_most(columns - x, 32); n++) {
+//%     end
+                    for (int r = 0; r < $(sums.rows); r++) {
+                        INDEPENDENT for (int n = 0; n < $(sums.columns); n++) {
                             const size_t at = (size_t)(i + r) * N + j + x + n;
-                            const real value = block_sums[32 * r + n];
+                            const real value = $(sums.block)[32 * r + n];
                             $store
                         }
                     }
+//% end
                 }
             }
         }

@@ -19,11 +19,11 @@ static inline void matrix_begin(void) {
 static inline void matrix_end(void) { _tile_release(); }
 
 //@ sums()
-/* Sums (32 x 32) in the registers: those of memory if `more`, else zeros. Rows in memory have `row` elements. */
-static inline void matrix_load(const float *sums, int row, bool more) {
+/* Sums (32 x 32) in the registers: those of memory, or zeros if it is NULL. Rows lie `row` elements apart. */
+static inline void matrix_load(const float *sums, int row) {
     const size_t bytes = sizeof(float) * (size_t)row;
-    const float *below = sums + 16 * row;
-    if (more) {
+    if (sums) {
+        const float *below = sums + 16 * row;
         _tile_loadd(0, sums, bytes);
         _tile_loadd(1, sums + 16, bytes);
         _tile_loadd(2, below, bytes);
@@ -100,19 +100,20 @@ static inline void matrix_terms(const bf16 *a, size_t a_row, const bf16 *b, int 
 }
 
 //@ block()
-/* sums (32 x 32) = a b, or added to them if `more`. */
-static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
-                                int depth) {
-    matrix_load(sums, sums_row, more);
+/* sums (32 x 32) = start + a b; start NULL: 0. Rows of sums and of start lie so many elements apart. */
+static inline void matrix_block(float *sums, int sums_row, const float *start, int start_row, const bf16 *a,
+                                size_t a_row, const bf16 *b, int depth) {
+    matrix_load(start, start_row);
     matrix_terms(a, a_row, b, depth);
     matrix_store(sums, sums_row);
 }
 
 //@ block_of_parts()
-/* As matrix_block, of an a that is the sum of `parts` operands, 32 * SLICES * a_row elements apart. */
+/* sums (32 x 32) = a b, or added to them if `more`, of an a that is the sum of `parts` operands, 32 * SLICES * a_row
+ * elements apart. */
 static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
                                          const bf16 *b, int depth) {
-    matrix_load(sums, sums_row, more);
+    matrix_load(more ? sums : NULL, sums_row);
     for (int part = 0; part < parts; part++) matrix_terms(a + part * 32 * SLICES * a_row, a_row, b, depth);
     matrix_store(sums, sums_row);
 }
@@ -138,17 +139,17 @@ static inline void store_pairs(bf16 *to, const bf16_pairs x[SLICES], size_t dist
 }
 
 //@ block_of_vectors()
-/* sums (32 x 32) = a (32 x depth) b (depth x 32), or added to them if `more`; depth is a multiple of 32. Rows of sums
- * and of a have that many elements. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k.
+/* sums (32 x 32) = start + a (32 x depth) b (depth x 32); start NULL: 0; depth is a multiple of 32. Rows of sums, of
+ * start and of a lie so many elements apart. b has rows of 32 pairs: b(k, j) beside b(k + 1, j) for an even k.
  * VDPBF16PS adds the product of odd k, then that of even k, each exact until the sum is rounded to nearest; denormals
  * are zeros. The sums of 8 rows stay in 16 registers. */
-static inline void matrix_block(float *sums, int sums_row, bool more, const bf16 *a, size_t a_row, const bf16 *b,
-                                int depth) {
+static inline void matrix_block(float *sums, int sums_row, const float *start, int start_row, const bf16 *a,
+                                size_t a_row, const bf16 *b, int depth) {
     for (int i = 0; i < 32; i += 8, sums += 8 * sums_row, a += 8 * a_row) {
         __m512 sum[8][2] = {{{0}}};
         UNROLL for (int r = 0; r < 8; r++) {
-            if (more) memcpy(&sum[r][0], sums + r * sums_row, sizeof(__m512));
-            if (more) memcpy(&sum[r][1], sums + r * sums_row + 16, sizeof(__m512));
+            if (start) memcpy(&sum[r][0], start + (i + r) * start_row, sizeof(__m512));
+            if (start) memcpy(&sum[r][1], start + (i + r) * start_row + 16, sizeof(__m512));
         }
         for (int k = 0; k < depth; k += 2) {
             __m512bh left, right;
@@ -170,11 +171,13 @@ static inline void matrix_block(float *sums, int sums_row, bool more, const bf16
 }
 
 //@ blocks_of_parts()
-/* As matrix_block, of an a that is the sum of `parts` operands, 32 * SLICES * a_row elements apart. */
+/* sums (32 x 32) = a b, or added to them if `more`, of an a that is the sum of `parts` operands, 32 * SLICES * a_row
+ * elements apart. */
 static inline void matrix_block_of_parts(float *sums, int sums_row, bool more, const bf16 *a, int parts, size_t a_row,
                                          const bf16 *b, int depth) {
     for (int part = 0; part < parts; part++)
-        matrix_block(sums, sums_row, more || part > 0, a + part * 32 * SLICES * a_row, a_row, b, depth);
+        matrix_block(sums, sums_row, more || part > 0 ? sums : NULL, sums_row, a + part * 32 * SLICES * a_row, a_row,
+                     b, depth);
 }
 
 //@ pairs_along()
@@ -299,14 +302,19 @@ static inline void matrix_start(float *sums, int wide, int rows, int columns, co
 
 //@ matrix_pack_rows(type)
 /* A panel of B in blocks of 32 columns, in each its slices with rows of 32 pairs: B(k, j) = b[k * stride + j]; zeros
- * behind the columns and the depth up to a multiple of 32. `most`: the depth of a whole panel. */
+ * behind the columns and the depth up to a multiple of 32. `most`: the depth of a whole panel. Rows AHEAD are asked
+ * for. */
 static inline void matrix_pack_rows(bf16 *panel, int most, int columns, int depth, const $type *b, size_t stride) {
-    for (int k = 0; k < (depth + 31) / 32 * 32; k += 2, b += 2 * stride)
+    enum { AHEAD = 16 };
+    for (int k = 0; k < (depth + 31) / 32 * 32; k += 2, b += 2 * stride) {
+        for (int r = AHEAD; r < AHEAD + 2 && k + r < depth; r++)
+            fetch_row(b + r * stride, (size_t)columns * sizeof *b);
         for (int j = 0; j < (columns + 31) / 32 * 32; j += 16) {
             bf16_pairs x[SLICES];
             pairs_across(x, b + j, stride, at_most(depth - k, 2), at_most(columns - j, 16));
             store_pairs(panel + j / 32 * 32 * SLICES * most + 32 * k + 2 * (j % 32), x, 32 * (size_t)most);
         }
+    }
 }
 
 //@ matrix_pack_columns(type)
@@ -360,9 +368,10 @@ static inline void matrix_part_rows(bf16 *part, int most, int rows, int depth, c
 }
 
 //@ matrix_part_columns(type)
-/* As matrix_part_rows, of A(i, k) = a[k * stride + i]. */
+/* As matrix_part_rows, of A(i, k) = a[k * stride + i]. The next 32 terms are asked for. */
 static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const $type *a, size_t stride) {
-    for (int k = 0; k < depth; k += 32, a += 32 * stride)
+    for (int k = 0; k < depth; k += 32, a += 32 * stride) {
+        for (int r = 32; r < 64 && k + r < depth; r++) fetch_row(a + r * stride, (size_t)rows * sizeof *a);
         for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
             bf16_pairs x[16][SLICES];
             for (int r = 0; r < 16; r++)
@@ -371,12 +380,14 @@ static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth
             bf16 *to = part + (i / 32 * 32 * SLICES + i % 32) * most + k;
             store_turned(to, (size_t)most, 32 * (size_t)most, x);
         }
+    }
 }
 
 //@ matrix_part_columns_in_slices()
-/* As matrix_part_rows, of A(i, k) = a[k * stride + i]. */
+/* As matrix_part_rows, of A(i, k) = a[k * stride + i]. The next 32 terms are asked for. */
 static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth, const float *a, size_t stride) {
-    for (int k = 0; k < depth; k += 32, a += 32 * stride)
+    for (int k = 0; k < depth; k += 32, a += 32 * stride) {
+        for (int r = 32; r < 64 && k + r < depth; r++) fetch_row(a + r * stride, (size_t)rows * sizeof *a);
         for (int i = 0; i < (rows + 31) / 32 * 32; i += 16) {
             vec even[16], odd[16];
             turned_rows(even, a + i, stride, depth - k, at_most(rows - i, 16));
@@ -388,6 +399,7 @@ static inline void matrix_part_columns(bf16 *part, int most, int rows, int depth
                 store_pairs(to + r * most, pairs, 32 * (size_t)most);
             }
         }
+    }
 }
 
 //@ split_pairs()

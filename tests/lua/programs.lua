@@ -338,9 +338,10 @@ return function(t)
         return json.lines(host.read(file))
     end
 
-    --- The result of `gagen plan --json` for a spec; more arguments as text.
+    --- The result of `gagen plan --json` for a spec, as it is built here; more arguments as text.
     function programs.plan(p, ...)
-        return json.read(check_run(programs.gagen { "plan", "--json", p.spec, ... }, p.name).out)
+        local words = marches.words({ ... }, host.read(p.spec))
+        return json.read(check_run(programs.gagen { "plan", "--json", p.spec, table.unpack(words) }, p.name).out)
     end
 
     --- The tensors of a safetensors file, by name: { dtype, count, values }.

@@ -19,6 +19,8 @@ local MOST_INSIDE = 6
 -- Columns of a line in the innermost loop of a product.
 local COLUMNS = 72
 
+local LINE = 64         -- bytes of a line of memory
+
 -- Lines that load the element `at` of each further input that the statements read.
 local function loads_of(node, list)
     local lines = {}
@@ -35,15 +37,16 @@ local function loads_of(node, list)
     return lines
 end
 
---- The lines that ask for a strip's elements of further inputs, `out` being its place in the result; false if none is
---- read where the result's elements lie.
-function behind.ahead(node)
+--- The lines that ask for the elements of further inputs that a part of the result needs, in `rows` rows; false if none
+--- is read where the result's elements lie. place: the part's place in the result; columns: of a row, nil: in one line.
+function behind.ahead(node, place, rows, columns)
     local lines = {}
     for _, name in ipairs(statements.inputs(node.behind.statements)) do
         local key = name:gsub("^x_", "with_")
         local t = name:match("^x_%d+$") and node.ins[key]
         if t and t.kind ~= "scalar" and not node.views[key] then
-            lines[#lines + 1] = ("fetch_lines(%s + (out - c), N * sizeof *%s, ROWS, 0, ROWS);"):format(key, key)
+            local count = columns and rows * (columns * graph.bytes(t) // LINE) or rows
+            lines[#lines + 1] = ("fetch_lines(%s + %s, N * sizeof *%s, %s, 0, %s);"):format(key, place, key, rows, count)
         end
     end
     return #lines > 0 and text.block(table.concat(lines, "\n"))

@@ -205,7 +205,7 @@ function matmul.product(g, kernel, has_bias, dtype)
     local list = arguments_of(g, s, kernel, ("%s ? out : %s"):format(again, start), size)
     list.start_row = text.block(start_row)
     list.behind = kernel.node.behind and behind.store(kernel, dtype, true) or false
-    list.ahead = kernel.node.behind and behind.ahead(kernel.node) or false
+    list.ahead = kernel.node.behind and behind.ahead(kernel.node, "(out - c)", "ROWS") or false
     return list
 end
 

@@ -1,7 +1,8 @@
 -- matrix: the sizes of a product in blocks, on matrix registers or vectors (templates/c/matrix.c).
 --
---   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A stay in the
---   L1 cache while they run over the panel, 32 columns at a time. A tile has `tall` rows and `wide` columns.
+--   A panel (depth x wide of B) is copied once, in pairs of rows, and stays in the L2 cache. 32 rows of A run over the
+--   panel, 32 columns at a time. A tile has `tall` rows and `wide` columns. Its sums are those of the result itself,
+--   those of one block where a panel has all terms, else those of the tile.
 --
 -- The registers multiply numbers of bf16. An operand of f32 is the sum of three of them, its slices. Each slice is the
 -- rest after those before it, rounded: 24 binary digits are three times eight. Of the nine products of slices six are
@@ -19,12 +20,18 @@ local matrix = {}
 matrix.BLOCK = 32           -- rows, columns and terms of one step
 
 local BLOCK = matrix.BLOCK
-local SIDE_MAX = 256        -- rows and columns of a tile: its sums take 256 KiB
-local SIDE_MIN = 64
-local DEPTH_MAX = 384       -- terms of a panel, of one slice: 32 rows of A take 24 KiB
+-- The most rows, columns and terms (of one slice) of a tile, where A is read by rows and where it is copied by columns.
+-- Registers read panels of up to 1.2 MB from the L2 cache as fast as 32 rows of A, so that most sums take one panel;
+-- vectors are fastest with rows of A in the L1 cache.
+local MOST = {
+    registers = { rows = { tall = 512, wide = 384, depth = 1536 }, columns = { tall = 256, wide = 384, depth = 384 },
+        tiles = 6 },
+    vectors = { rows = { tall = 256, wide = 256, depth = 384 }, columns = { tall = 256, wide = 256, depth = 384 },
+        tiles = 12 },
+}
+local TALL, SIDE_MIN = 128, 64      -- a tile of this height gets narrower, not lower; the least height and width
 local MOST_PADDING = 1.5    -- the most multiplications, per one that the product has, that blocks of BLOCK need
 local MOST_IN_ATTENTION = 2 -- the same for the products of attention: their strips are slower
-local TILES = 12            -- a product has about this many tiles, unless they get too small
 
 local function ceil(a, b) return (a + b - 1) // b end
 local function whole(n) return ceil(n, BLOCK) * BLOCK end
@@ -85,14 +92,16 @@ function matrix.cut(half)
     return { rows = text.ident(name .. "rows"), columns = text.ident(name .. "columns") }
 end
 
---- The sizes of a product M x N with K terms of operands that have `slices` slices.
-function matrix.sizes(M, N, K, slices)
-    local tall, wide = side(M, SIDE_MAX), side(N, SIDE_MAX)
-    while ceil(M, tall) * ceil(N, wide) < TILES and math.max(tall, wide) > SIDE_MIN do
-        if tall > wide then tall = side(M, math.max(SIDE_MIN, tall // 2))
+--- The sizes of a product M x N with K terms of operands that have `slices` slices. A product has about as many tiles
+--- as MOST says, unless they get too small. by: how A lies, "rows" or "columns".
+function matrix.sizes(M, N, K, slices, profile, by)
+    local most = MOST[profile.matrix]
+    local tall, wide = side(M, most[by].tall), side(N, most[by].wide)
+    while ceil(M, tall) * ceil(N, wide) < most.tiles and math.max(tall, wide) > SIDE_MIN do
+        if tall > TALL or wide <= SIDE_MIN then tall = side(M, math.max(SIDE_MIN, tall // 2))
         else wide = side(N, math.max(SIDE_MIN, wide // 2)) end
     end
-    return { tall = tall, wide = wide, depth = side(K, DEPTH_MAX // slices // BLOCK * BLOCK) }
+    return { tall = tall, wide = wide, depth = side(K, most[by].depth // slices // BLOCK * BLOCK) }
 end
 
 -- The statements that store a complete sum.
@@ -102,17 +111,46 @@ local function store_of(kernel)
     return text.block("c[at] = value;")
 end
 
--- The statement that sets the values which the sums of a tile begin with, and the C condition that there are any. A
--- result of 16 bits is added at the end.
-local function beginning(kernel, has_bias)
+-- Where the sums of a block lie, and how they begin. in_result: the block of the result holds them; whole: each side is
+-- one of whole blocks. Sums begin with those so far (`again`), with the bias or with 0. Where blocks are not whole, the
+-- sums of a tile are set before.
+local function sums_of(kernel, g, tile, has_bias, whole)
     local adds = kernel.can_add and not graph.is_half(graph.result(kernel.node))
-    local function start(from, stride)
+    local in_result = whole and not kernel.node.behind and not graph.is_half(graph.result(kernel.node))
+    local chunks, again = g.K > tile.depth, {}
+    if chunks then again[1] = "k > 0" end
+    if adds then again[#again + 1] = "add" end
+    local function begin(from, stride)
         return ("matrix_start(sums, WIDE, i1 - i0, columns, %s, %s);"):format(from, stride)
     end
-    local bias, sums = start("bias + j", "0"), start("c + (size_t)i0 * N + j", "N")
-    if not adds then return has_bias and text.block(bias), has_bias and "true" or "k > 0" end
-    if has_bias then return text.block(("if (add) %s\nelse %s"):format(sums, bias)), "true" end
-    return text.block("if (add) " .. sums), "k > 0 || add"
+    local s = { chunks = chunks, block = "block_sums", place = "sums + (i - i0) * WIDE + x * 32",
+        size = "TALL * WIDE", row = "32", rows = whole and "32" or "at_most(i1 - i, 32)",
+        columns = whole and "32" or "at_most(columns - x, 32)" }
+    local first, first_row = "NULL", s.row
+    if in_result then
+        s.place, s.row, s.size = "c + (size_t)i * N + j + x", "N", nil
+    elseif whole and not chunks and not adds then
+        s.block, s.place, s.size = "sums", nil, "32 * 32"
+    end
+    local early = adds and not in_result        -- the result's values are needed before its blocks are computed
+    if whole and has_bias and not early then
+        first, first_row = "bias + j + x", "0"
+    elseif has_bias or early then
+        local old, bias = begin("c + (size_t)i0 * N + j", "N"), has_bias and begin("bias + j", "0")
+        s.begin = text.block(not adds and bias or "if (add) " .. old .. (bias and "\nelse " .. bias or ""))
+        if has_bias then again = { "true" } end
+    end
+    local condition = table.concat(again, " || ")
+    if condition == "" or condition == "true" then
+        s.start = condition == "" and first or "block_sums"
+        s.start_row = condition == "" and first_row or s.row
+    else
+        s.start = ("%s ? block_sums : %s"):format(condition, first)
+        s.start_row = first == "NULL" and s.row or ("%s ? %s : %s"):format(condition, s.row, first_row)
+    end
+    for key, value in pairs(s) do s[key] = type(value) == "string" and text.block(value) or value end
+    s.size, s.begin, s.place = s.size or false, s.begin or false, s.place or false
+    return s, in_result
 end
 
 --- The arguments of the template for a product with these strides (op.gemm's table), of operands that have `slices`
@@ -122,25 +160,40 @@ end
 ---   tile.depth                    terms that go over one panel
 ---   tile.registers                whether the thread opens the matrix registers
 ---   a.at, b.at                    the places of A's row i and term k, of B's term k and column j
----   a.direct                      whether blocks of A are read where they are, the last one apart
+---   a.direct                      whether blocks of A are read where they are, the last one apart if it is not whole
+---   a.columns                     whether all rows of a tile are copied at once, as they lie by columns
+---   a.part                        rows of A that are copied, or false
 ---   a.pack, b.pack                the functions that copy rows of A, a panel of B
 ---   a.stride, b.stride            elements between the rows that they read
----   begin, more                   how sums begin; whether a block is added to them
+---   a.block, a.row                where the blocks of A are read, and elements between their rows
+---   sums                          where sums lie and begin (sums_of)
+---   ahead                         what asks for further inputs of a block; store: what stores it, false: it is there
 function matrix.product(g, kernel, has_bias, slices)
     local a_rows, b_rows = g.a_col == 1, g.b_col == 1
     local direct = a_rows and g.K % BLOCK == 0 and slices == 1
+    local whole = g.M % BLOCK == 0 and g.N % BLOCK == 0
     local a_row, a_col = matmul.stride(g.a_row, g.K, "K"), matmul.stride(g.a_col, g.M, "M")
     local b_row, b_col = matmul.stride(g.b_row, g.N, "N"), matmul.stride(g.b_col, g.K, "K")
-    local begin, more = beginning(kernel, has_bias)
-    local tile = matrix.sizes(g.M, g.N, g.K, slices)
+    local tile = matrix.sizes(g.M, g.N, g.K, slices, kernel.profile, a_rows and "rows" or "columns")
     tile.registers = matrix.has_registers(kernel)
+    local sums, in_result = sums_of(kernel, g, tile, has_bias, whole)
+    local a_at = matmul.index(a_rows and "i" or "i0", a_row, "k", a_col)
+    local block, row, part = "part", "DEPTH", "32"
+    if direct then
+        block, row = "block", "row"
+        if g.M % BLOCK == 0 then block, row, part = "a + " .. tostring(a_at), a_row, nil end
+    elseif not a_rows then
+        block, part = "part + (i - i0) * SLICES * DEPTH", "TALL"
+    end
+    local ahead = kernel.node.behind and behind.ahead(kernel.node, "(size_t)i * N + j + x", BLOCK, BLOCK) or false
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
-        a = { at = matmul.index("i", a_row, "k", a_col), direct = direct,
+        a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
             type = text.ident(slices == 1 and "bf16" or "f32"), stride = text.block(a_rows and a_row or a_col),
-            pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")) },
+            pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
+            row = text.block(row) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
             pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")) },
-        begin = begin or false, more = text.block(more), store = store_of(kernel) }
+        sums = sums, ahead = ahead, store = not in_result and store_of(kernel) }
 end
 
 return matrix
