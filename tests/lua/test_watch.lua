@@ -18,7 +18,7 @@ eval       { every = 1000000, metrics = { "loss", "accuracy" } }
 -- Starts train-watch, waits for its first update, takes each step and waits until the log has its answer, asks the run
 -- to stop. step[i]: a command that edits kernels.c.
 local DRIVER = [[
-    $1/train-watch --watch-kernels --quiet --threads 2 --cycles 100000000 --log $2/log --checkpoint $2/c 2> $2/said &
+    $1/train-watch --watch-kernels --threads 2 --cycles 100000000 --log $2/log --checkpoint $2/c > /dev/null 2> $2/said &
     run=$!
     await() {
         for i in $(seq 3000); do
@@ -92,7 +92,8 @@ add("right edits are taken without a restart, and the bits are those of a run wi
         t.equal({ e.taken, e.result, e.sha256 }, { true, "equal", host.sha256(changed) })
         t.equal({ e.kernel, e.element, e.reason }, {})
     end
-    t.match(said, "^ready\nwatched: stopped; it goes on with: %S+/train%-watch %-%-checkpoint [^\n]+\n$")
+    local taken = "\nwatched: cycle %d+: the edited kernels%.c is taken: all bits are equal"
+    t.match(said, "^run %d+: [^\n]+\nready" .. taken .. taken .. "\ncheckpoint ")
     untouched(t, programs, p, events.cycles, place)
     for _, name in ipairs(host.list(folder .. "/built")) do assert(not name:find "module", name) end
 end)
@@ -138,6 +139,7 @@ add("a difference of rounding is taken and said, against the kernels in use", fu
         assert(e.before ~= e.after and math.abs(e.after - e.before) <= e.most)
     end
     t.equal({ events[3].taken, events[3].result }, { false, "differs" })
+    t.contains(said, "the edited kernels.c is taken: 2 results differ by rounding, most of all d_fc2.bias[")
     t.contains(said, "the edited kernels.c is refused: d_fc2.bias[")
 end)
 
