@@ -138,7 +138,8 @@ int $(name)_watch_open(ga_err *e) {
     GA_TRY(ga_program_folder(folder, sizeof folder, e));
     GA_TRY(ga_edits_open(&edits, folder, e));
     if (!ga_edits_found(&edits)) return ga_fail(e, GA_INPUT, "%.900s/kernels.c: cannot be read", folder);
-    GA_TRY(load(&module, &used, e));
+    ga_err why;
+    if (load(&module, &used, &why) < 0) return ga_fail(e, (ga_status)why.code, "kernels.c: %.400s", why.msg);
     ga_edits_use(&edits);
     return 0;
 }

@@ -164,6 +164,9 @@ add("texts that do not compile, other functions, a crash: refused with a sentenc
     end
     t.match(said, "kernels%.c:%d+:%d+: [^\n]*error: ")
     untouched(t, programs, p, events.cycles, place)
+    t.write(folder .. "/kernels.c", text .. "int wrong = ;\n")       -- before a start
+    local result = programs.train({ train = folder .. "/train-watch" }, { "--watch-kernels", "--cycles", 1, status = 1 })
+    t.contains(result.err, "\nwatched: kernels.c: the compiler's error, shown above\n")
 end)
 
 add("an edit that never ends: a stop ends the comparison, and the run with a checkpoint", function(t)
