@@ -133,24 +133,30 @@ local MOST_CAPTURES = 32
 
 -- A reader of lines that are written as `line` is, the text of an update: read(run, line) adds one, and returns whether
 -- the line is so, and the reason if it is left out. A log has many of them, and a reader of all JSON takes much longer.
+-- The cycle and the figures are captured; other counters are only passed.
 local function reader_like(line, event)
-    local names, pattern, cycle, rows = {}, {}, nil, nil
+    local names, pattern, figures, cycle, rows = 0, {}, {}, nil, nil
     for name in line:gmatch '[{,]"([%w_]+)":' do
-        names[#names + 1], pattern[#pattern + 1] = name, ('"%s":([^,}]+)'):format(name)
-        cycle, rows = name == "cycle" and #names or cycle, name == "rows" and #names or rows
+        local captured = name == "cycle" or not COUNTERS[name]
+        names = names + 1
+        pattern[names] = name == "event" and '"event":"update"'
+            or ('"%s":%s'):format(name, captured and "([^,}]+)" or "[^,}]+")
+        if captured then figures[#figures + 1] = name end
+        cycle, rows = name == "cycle" and #figures or cycle, name == "rows" and #figures or rows
     end
-    if #names > MOST_CAPTURES or #names ~= #ordered.keys(event) or not (cycle and rows) then
+    if #figures > MOST_CAPTURES or names ~= #ordered.keys(event) or not (cycle and rows) then
         return function() return false end
     end
     local whole = "^{" .. table.concat(pattern, ",") .. "}$"
-    local figures = ordered.collect(names, function(name) return not COUNTERS[name] and name or nil end)
-    local places = ordered.collect(names, function(name, i) return not COUNTERS[name] and i or nil end)
+    table.remove(figures, cycle)
+    rows = rows > cycle and rows - 1 or rows
     return function(run, other)
-        local words, values = { other:match(whole) }, {}
-        local at, n = math.tointeger(tonumber(words[cycle])), tonumber(words[rows])
-        if words[1] ~= '"update"' or not is_cycle(at) or not n or n < 0 then return false end
-        for i = 1, #places do
-            local word = words[places[i]]
+        local values = { other:match(whole) }
+        if not values[1] then return false end
+        local at, n = math.tointeger(tonumber(table.remove(values, cycle))), tonumber(values[rows])
+        if not is_cycle(at) or not n or n < 0 then return false end
+        for i = 1, #figures do
+            local word = values[i]
             local value = tonumber(word) or SPECIAL[word:match '^"(.*)"$']
             if not value then return false end
             values[i] = value + 0.0

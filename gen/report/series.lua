@@ -18,8 +18,6 @@ series.figures = {
 
 local EVALUATION = "^eval%.(.+)$"
 
-local function finite(value) return value and value - value == 0 end
-
 -- The metrics of a run's evaluations, sorted.
 local function evaluated(run, into)
     for _, event in ipairs(run.evals) do
@@ -106,18 +104,20 @@ end
 --- The figures of the points: { count, bad = how many are not finite, least, most, first, last = finite ones or nil,
 --- at_least, at_most, at_first, at_last = their cycles }.
 function series.summary(points)
-    local found = { count = #points.values, bad = 0 }
+    local found, cycles = { count = #points.values, bad = 0 }, points.cycles
+    local least, most, first, last
     for i, value in ipairs(points.values) do
-        local cycle = points.cycles[i]
-        if not finite(value) then
+        if value - value ~= 0 then
             found.bad = found.bad + 1
         else
-            if not found.first then found.first, found.at_first = value, cycle end
-            found.last, found.at_last = value, cycle
-            if not found.least or value < found.least then found.least, found.at_least = value, cycle end
-            if not found.most or value > found.most then found.most, found.at_most = value, cycle end
+            first, last = first or i, i
+            if not least or value < least then least, found.at_least = value, cycles[i] end
+            if not most or value > most then most, found.at_most = value, cycles[i] end
         end
     end
+    found.least, found.most = least, most
+    found.first, found.at_first, found.last, found.at_last = points.values[first], cycles[first], points.values[last],
+        cycles[last]
     return found
 end
 
@@ -125,23 +125,26 @@ end
 --- is long: { cycle, rows = of the point in the middle, least, mean, most = of the finite values, bad = how many are
 --- not }. A part without finite values has no least.
 function series.thinned(points, count)
-    local n, list = #points.values, {}
-    local first = points.cycles[1] or 0
-    local width = math.max((points.cycles[n] or 0) - first + 1, 1)
+    local values, cycles, n, list = points.values, points.cycles, #points.values, {}
+    local first = cycles[1] or 0
+    local width = math.max((cycles[n] or 0) - first + 1, 1)
     local at = 1
     while at <= n do
-        local part = n <= count and -1 or (points.cycles[at] - first) * count // width
+        -- the first cycle behind the part: ceil((part + 1) * width / count) from the first one
+        local part = (cycles[at] - first) * count // width
+        local behind = n <= count and cycles[at] or first + ((part + 1) * width + count - 1) // count
         local to, sum, good, least, most = at, 0, 0, nil, nil
-        while to <= n and (to == at or part >= 0 and (points.cycles[to] - first) * count // width == part) do
-            local value = points.values[to]
-            if finite(value) then
+        while to <= n and (to == at or cycles[to] < behind) do
+            local value = values[to]
+            if value - value == 0 then
                 sum, good = sum + value, good + 1
-                least, most = least and math.min(least, value) or value, most and math.max(most, value) or value
+                if not least or value < least then least = value end
+                if not most or value > most then most = value end
             end
             to = to + 1
         end
         local middle = (at + to - 1) // 2
-        list[#list + 1] = { cycle = points.cycles[middle], rows = points.rows[middle], least = least,
+        list[#list + 1] = { cycle = cycles[middle], rows = points.rows[middle], least = least,
             mean = good > 0 and sum / good or nil, most = most, bad = to - at - good }
         at = to
     end

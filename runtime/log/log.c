@@ -129,6 +129,24 @@ void ga_log_start(ga_log *l, const ga_start_event *v) {
     send(&l->json, &t);
 }
 
+void ga_log_kernels(ga_log *l, const ga_kernels_event *v) {
+    ga_text t = begin(l);
+    ga_text_add(&t, "{\"event\":\"kernels\"");
+    add_int(&t, "cycle", v->cycle);
+    add_int(&t, "update", v->update);
+    add_text(&t, "sha256", v->sha256);
+    ga_text_add(&t, ",\"taken\":%s", v->taken ? "true" : "false");
+    add_text(&t, "result", v->result);
+    if (v->reason) add_text(&t, "reason", v->reason);
+    if (v->kernel) add_text(&t, "kernel", v->kernel);
+    if (v->kernel) add_text(&t, "element", v->element);
+    if (v->kernel) add_exact(&t, "before", v->before);
+    if (v->kernel) add_exact(&t, "after", v->after);
+    if (v->kernel) add_exact(&t, "most", v->most);
+    ga_text_add(&t, "}");
+    send(&l->json, &t);
+}
+
 void ga_log_device(ga_log *l, const ga_device_use *v) {
     ga_text t = begin(l);
     ga_text_add(&t, "{\"event\":\"device\"");

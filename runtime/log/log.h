@@ -53,6 +53,17 @@ typedef struct ga_eval_event {
     bool best; /* the best so far */
 } ga_eval_event;
 
+/* An edited kernels.c. */
+typedef struct ga_kernels_event {
+    int64_t cycle, update;
+    const char *sha256;     /* of its text */
+    bool taken;
+    const char *result;     /* "equal", "rounded", "differs" or "failed" */
+    const char *reason;     /* of "failed", else NULL */
+    const char *kernel, *element; /* of a difference, or NULL */
+    double before, after, most;
+} ga_kernels_event;
+
 /* Counters of a device at the end of a run. */
 typedef struct ga_device_use {
     const char *name;
@@ -79,6 +90,8 @@ void ga_log_eval(ga_log *l, const ga_eval_event *v);
 double ga_eval_value(const ga_eval_event *v, const char *name);
 
 void ga_log_checkpoint(ga_log *l, int64_t cycle, const char *path, double ms);
+
+void ga_log_kernels(ga_log *l, const ga_kernels_event *v);
 
 void ga_log_device(ga_log *l, const ga_device_use *v);
 

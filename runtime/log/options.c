@@ -37,6 +37,8 @@ static const option options[] = {
      0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
      0},
+    {"watch-kernels", NULL, "take an edited kernels.c at the next boundary if it computes the same", FLAG,
+     AT(watch_kernels), 0, 0},
     {"dump", "DIR", "at the end write parameters, state and the last gradients, over a full cycle's weight", TEXT,
      AT(dump), 0, 0},
     {"threads", "N", "worker threads", NUMBER, AT(threads), 1, 1024},
@@ -181,7 +183,8 @@ static bool given(const bool *seen, const char *name) {
 
 /* Refuses options that need another one, and options of training beside --eval or --sample. */
 static int check_together(const bool *seen, ga_err *e) {
-    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit", "plot"},
+    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit", "plot",
+                                         "watch-kernels"},
                      *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"},
                      *const of_sample[] = {"prompt", "temperature", "top-k", "top-p", "stop"};
     if (given(seen, "fresh") && !given(seen, "init"))
@@ -193,7 +196,7 @@ static int check_together(const bool *seen, ga_err *e) {
         return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
     if (given(seen, "run") && given(seen, "save-init"))
         return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 14; i++)
         if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
             return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
                            instead[i % 2]);

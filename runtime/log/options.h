@@ -17,6 +17,7 @@ typedef struct ga_options {
     const char *watch;      /* name of a parameter; not terminated: see watch_length */
     size_t watch_length;    /* bytes of that name */
     int watch_count;        /* elements to show, 1..1000000 */
+    bool watch_kernels;     /* look for an edited kernels.c at each boundary */
     const char *dump;       /* folder for the tensors at the end */
     const char *save_init;  /* file for the initial parameters */
     const char *offline;    /* architecture to compile the device's kernels for, instead of training */

@@ -1,11 +1,17 @@
-//@ head(header)
+//@ head(header, watched)
 $header
 #include "probes.h"
+//% if watched then
+#include "train_watch.h"
+//% end
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+//% if watched then
+#include "runtime/log/variant.h"
+//% end
 #include "runtime/loop/stop.h"
 
 enum { RUNNING, DONE, STOPPED, OUT_OF_PATIENCE };
@@ -125,13 +131,16 @@ static int reading_stopped(model *m, int code) {
     return code;
 }
 
-//@ one_cycle(name, stream)
+//@ one_cycle(name, stream, watched)
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
 //% if stream then
     if (batches < 0) return reading_stopped(m, batches);
 //% else
     if (batches < 0) return batches;
+//% end
+//% if watched then
+    GA_TRY($(name)_watch_kernels(m, o, batches, e));
 //% end
     if (PROBES || o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
     GA_TRY($(name)_model_cycle(m, batches, e));
@@ -225,12 +234,15 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
-//@ run(name, ranks, sample, ema, patience, uncounted)
+//@ run(name, ranks, sample, ema, patience, uncounted, watched)
 static int run(model *m, const ga_options *o, ga_err *e) {
 //% if not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
     if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
+//% if watched then
+    GA_TRY($(name)_watch_open(e));
+//% end
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
@@ -287,7 +299,25 @@ static void say_stopped(const model *m, const ga_options *o) {
         ga_say("$name: stopped; it goes on with: %s --resume %s", o->argv[0], m->run.name);
 }
 
-//@ main(name, tests_cpu, device, best)
+//@ start_watching(name)
+/* --watch-kernels: train-watch goes on in the place of this program. */
+static int start_watching(const ga_options *o) {
+    ga_err e;
+    const int code = ga_variant_start("train-watch", o->argv, &e);
+    ga_say("$name: --watch-kernels: %s", e.msg);
+    return -code;
+}
+
+//@ watched()
+if (o.watch_kernels && !WATCHES) return start_watching(&o);
+
+//@ not_watched(name, why)
+if (o.watch_kernels) {
+    ga_say("$name: --watch-kernels: $why");
+    return 1;
+}
+
+//@ main(name, tests_cpu, device, best, watching)
 int main(int argc, char **argv) {
     ga_open_streams();
     ga_err e = {0};
@@ -304,6 +334,7 @@ int main(int argc, char **argv) {
         ga_options_help("$name");
         return 0;
     }
+    $watching
     if (o.offline) {
 //% if device then
         const int made = $(name)_model_compile_kernels(o.offline, &e);

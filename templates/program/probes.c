@@ -1,7 +1,13 @@
-//@ head(header, kernels, calls, tensors, sizes)
+//@ head(header, kernels, calls, tensors, sizes, watched)
 $header
+//% if watched then
+#if defined GA_PROBES || defined GA_WATCH
+//% else
 #ifdef GA_PROBES
+//% end
 #include "probes.h"
+
+#include <string.h>
 
 #include "runtime/log/probe.h"
 
@@ -12,18 +18,33 @@ static const ga_probe_kernel KERNEL_PROBES[PROBED_KERNELS] = {
     $kernels
 };
 
+//% if watched then
+/* What they write; behind RESULT_COUNT, what only train-watch looks at. */
+static const ga_param RESULTS[ALL_RESULTS] = {
+//% else
 /* What they write; those of an evaluation alone at the end. */
 static const ga_param RESULTS[RESULT_COUNT] = {
+//% end
     $tensors
 };
 
+//% if watched then
+/* The calls in the order of the text of step.c: the place in KERNEL_PROBES, the function, its results: places in
+ * RESULTS, -1 for what is not looked at, whether each iteration of a loop has one of its own, and the place of all that
+ * the call may have written, for train-watch. */
+//% else
 /* The calls in the order of the text of step.c: the place in KERNEL_PROBES, the function, its results: places in
  * RESULTS, -1 for what is not looked at, and whether each iteration of a loop has one of its own. */
+//% end
 static const struct {
     int kernel;
     const char *function;
     int result_count;
+//% if watched then
+    struct { int tensor; bool each; int whole; } results[MOST_RESULTS];
+//% else
     struct { int tensor; bool each; } results[MOST_RESULTS];
+//% end
 } CALLS[CALL_COUNT] = {
     $calls
 };
@@ -51,6 +72,11 @@ static int check_call(int call, const char *function, ga_err *e) {
     return ga_fail(e, GA_INPUT, "step.c was edited: its call %d is of %s, probes.c expects other calls", call + 1,
                    function);
 }
+
+//@ watched()
+#ifdef GA_WATCH
+#include "compared.c"
+#else
 
 //@ device(half)
 
@@ -128,7 +154,7 @@ static void probe_results(ga_worker *w, model *m, int call, const char *function
      probe_results(w, m, __COUNTER__ - FIRST_CALL, function, l, (const void *const[]){__VA_ARGS__}))
 #define TIMED(kernel, call) (probe_begin(w, m), call, probe_end(w, m, kernel), ga_barrier(w))
 
-//@ functions(name, macros)
+//@ functions(name, macros, watched)
 int $(name)_probe_open(model *m, const ga_options *o, ga_err *e) {
     return ga_probe_open(&m->probe, &(ga_probe_config){
         .kernels = KERNEL_PROBES, .kernel_count = PROBED_KERNELS, .tensors = RESULTS,
@@ -144,6 +170,10 @@ void $(name)_probe_report(model *m) { if (m->probe) ga_probe_report(m->probe); }
 
 void $(name)_probe_close(model *m) { ga_probe_close(m->probe); }
 
+//% if watched then
+#endif
+
+//% end
 /* A call of a kernel in step.c becomes the same call with a look at what it wrote: __COUNTER__ is one more at each. l
  * is the iteration of the loop around it, 0 outside of loops. */
 enum { FIRST_CALL = __COUNTER__ + 1, l = 0 };

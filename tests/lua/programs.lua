@@ -134,8 +134,8 @@ local function sine_rows(rows, columns)
     return table.concat(list, "\n") .. "\n"
 end
 
--- Files of the runtime that train does not link: train-probe and the library add theirs.
-local ALONE = { probe = true, collect = true }
+-- Files of the runtime that train does not link: train-probe, train-watch and the library add theirs.
+local ALONE = { probe = true, collect = true, comparison = true, edits = true }
 
 return function(t)
     local store, marches = t.load("tests/lua/store.lua")(t), t.load("tests/lua/marches.lua")(t)
@@ -190,7 +190,8 @@ return function(t)
         for _, room in ipairs(host.list(folder .. "/runtime")) do
             for _, file in ipairs(host.list(folder .. "/runtime/" .. room)) do
                 local name = file:match("^(.*)%.c$")
-                if name and not name:find("^comm_") and not name:find("_exchange$") and not ALONE[name] then
+                local alone = ALONE[name] or name == "sha256" and host.exists(folder .. "/train_watch.c")
+                if name and not name:find("^comm_") and not name:find("_exchange$") and not alone then
                     objects[#objects + 1] = ("%s/runtime/%s/%s.o"):format(t.build, room, name)
                     content[#content + 1] = name
                 end
@@ -210,13 +211,14 @@ return function(t)
             ("CFLAGS=%s -Werror%s"):format(marches.level(how.level), headers), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
+        if how.watch then make[#make + 1] = "train-watch" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         make.env = environment()
         return make
     end
 
     local function is_made(file)
-        return file == "train" or file == "train-probe" or file == ".command" or file:match("^lib.*%.a$")
+        return file == "train" or file:match("^train%-%w+$") or file == ".command" or file:match("^lib.*%.a$")
     end
 
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
@@ -247,8 +249,8 @@ return function(t)
         end)
     end
 
-    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
-    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, options = words for gagen,
+    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe, watch, lib =
+    --- true (train-probe, train-watch, its library too), sources = more C files, ldflags, options = words for gagen,
     --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}

@@ -6,6 +6,7 @@ local scaler = require "emit.boundary.scaler"
 local schedule = require "spec.schedule"
 local sections = require "emit.program.sections"
 local text = require "base.text"
+local watch = require "emit.program.watch"
 
 local main = {}
 
@@ -100,27 +101,37 @@ local function feature_tests(config)
     end)
 end
 
+-- What --watch-kernels does, in main().
+local function watching(template, name, refusal)
+    if not refusal then return sections.block(template, "watched", {}) end
+    return sections.block(template, "not_watched", { name = name, why = text.block(refusal) })
+end
+
 --- main.c.
 function main.render(g, config, context, header)
     local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
     local plateau = config.schedule.rule.plateau
-    return sections.render(context.template("program/main.c"), {
-        { "head", { header = text.block(header("main.c", "command line and training loop")) } },
+    local refusal, template = watch.refusal(config, context.target), context.template("program/main.c")
+    return sections.render(template, {
+        { "head", { watched = not refusal, header = text.block(header("main.c", "command line and training loop")) } },
         own.device and { "device_counted", {} } or { "counted", {} },
         log_section(config),
         best_section(config, name),
         evaluate_section(config, name),
         { "cycle_by_steps", { name = name } },
         config.data.stream and { "reading_stopped", { name = name } },
-        { "one_cycle", { name = name, stream = config.data.stream } },
+        { "one_cycle", { name = name, stream = config.data.stream, watched = not refusal } },
         { "checkpoint", { name = name, kept = config.best ~= nil and config.best.kept } },
         train_section(config, name),
-        { "run", { name = name, ranks = config.mode.ranks or false, sample = sample.possible(g, config),
-            ema = config.optimizer.own.ema ~= nil, patience = config.best ~= nil and config.best.patience > 0,
+        { "run", { name = name, watched = not refusal, ranks = config.mode.ranks or false,
+            sample = sample.possible(g, config), ema = config.optimizer.own.ema ~= nil,
+            patience = config.best ~= nil and config.best.patience > 0,
             uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")) } },
         #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
         { "stopped", { name = name } },
-        { "main", { name = name, tests_cpu = #tests > 0, device = own.device, best = config.best ~= nil } },
+        not refusal and { "start_watching", { name = name } },
+        { "main", { name = name, tests_cpu = #tests > 0, device = own.device, best = config.best ~= nil,
+            watching = watching(template, name, refusal) } },
     })
 end
 

@@ -1,11 +1,12 @@
 -- probe: the text of probes.c: a table of the calls of kernels and their results, and for each function a macro that
 -- puts a look at its results around its calls. step.c reads the same with and without it: the compiler counts the
--- calls (__COUNTER__), and the table has them in the order of step.c.
+-- calls (__COUNTER__), and the table has them in the order of step.c. train-watch compares these results (watch.lua).
 local gradients = require "emit.program.gradients"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
 local text = require "base.text"
+local watch = require "emit.program.watch"
 
 local probe = {}
 
@@ -13,18 +14,20 @@ local block_of = sections.lines
 
 local NONE = {}
 
--- The results that are looked at: values of the program's type; not sums, not copies of weights. Rows of a
--- tensor that a kernel writes run by run are a result of their own. key: what they are known by.
+-- The results of a kernel. `seen`: train-probe shows values of the program's type; not sums, not copies of weights.
+-- Rows of a tensor that a kernel writes run by run are a result of their own. key: what they are known by. whole: the
+-- shape of the tensor that a result is some columns of.
 local function find_results(kernel, real)
     local list, node = {}, kernel.node
-    if not node or kernel.section == "views" or kernel.section == "boundary" then return NONE end
+    if not node or kernel.section == "boundary" then return NONE end
     for _, name in ipairs(node.signature.outs) do
         local t = node.outs[name] and node.outs[name].tensor
         if t then
             local shape, some = graph.seen(node, name, t)
-            list[#list + 1] = { tensor = t, seen = t.kind ~= "scalar" and (t.dtype == real or graph.is_half(t)),
-                shape = shape, key = some and node.run.first .. t.name or t, scope = some and node.scope or t.scope,
-                rest = some and node.run.rest }
+            list[#list + 1] = { tensor = t, shape = shape, key = some and node.run.first .. t.name or t,
+                seen = kernel.section ~= "views" and t.kind ~= "scalar" and (t.dtype == real or graph.is_half(t)),
+                scope = some and node.scope or t.scope, rest = some and node.run.rest,
+                whole = node.outs[name].columns and t.shape }
         end
     end
     return list
@@ -58,6 +61,22 @@ local function number_results(kernels, evaluation, found)
     end
 end
 
+-- Numbers the results as train-watch compares them, behind those that are seen: all others, and the whole of those that
+-- are columns.
+local function number_compared(kernels, found)
+    for _, kernel in ipairs(kernels) do
+        for _, result in ipairs(results_of(found, kernel)) do
+            if not found.compared[result.key] then
+                local number = not result.whole and found.number[result.key]
+                found.compared[result.key] = number or #found.list
+                if not number then
+                    found.list[#found.list + 1] = ordered.copy(result, { shape = result.whole or result.shape })
+                end
+            end
+        end
+    end
+end
+
 local function result_rows(found)
     local rows, offset = {}, 0
     for i, result in ipairs(found.list) do
@@ -72,7 +91,8 @@ local function result_rows(found)
 end
 
 -- The calls of functions of nodes in the order of step.c, as rows: which kernel, what of RESULTS each argument is that
--- it writes (-1: nothing) and whether there is one for each iteration. A twin's are those of the node that it repeats.
+-- it writes (-1: nothing), whether there is one for each iteration, and what of RESULTS train-watch compares. A twin's
+-- are those of the node that it repeats.
 local function call_rows(g, kernels, found)
     local number, rows = {}, {}
     for i, kernel in ipairs(kernels) do number[kernel.name] = i - 1 end
@@ -83,10 +103,11 @@ local function call_rows(g, kernels, found)
             if not (node.kernel and node.kernel.fn) then return end
             local seen = {}
             for _, result in ipairs(results_of(found, (node.twin or node).kernel)) do
-                seen[#seen + 1] = ("{%d, %s}"):format(result.seen and found.number[result.key] or -1,
-                    result.scope and "true" or "false")
+                seen[#seen + 1] = ("{%d, %s%s}"):format(result.seen and found.number[result.key] or -1,
+                    result.scope and "true" or "false",
+                    found.watched and ", " .. found.compared[result.key] or "")
             end
-            if #seen == 0 then seen[1] = "{-1, false}" end
+            if #seen == 0 then seen[1] = found.watched and "{-1, false, -1}" or "{-1, false}" end
             rows[#rows + 1] = ('{%d, "%s", %d, {%s}},'):format(number[node.kernel.name], node.kernel.fn.name, #seen,
                 table.concat(seen, ", "))
         end)
@@ -114,28 +135,32 @@ end
 -- probes.c. own: rows of kernels and calls, most results of a call, macros, how many results are dumped, the
 -- program's 16-bit type or false.
 local function probes_text(config, context, header, found, own)
-    local sizes = ("PROBED_KERNELS = %d, CALL_COUNT = %d, MOST_RESULTS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d")
-        :format(#own.kernels, #own.calls, own.most, #found.list, own.dumped)
-    local halves = ordered.collect(found.list, function(result)
-        return graph.is_half(result.tensor) and "true" or "false"
-    end)
+    local sizes = ("PROBED_KERNELS = %d, CALL_COUNT = %d, MOST_RESULTS = %d, RESULT_COUNT = %d, DUMPED_RESULTS = %d%s")
+        :format(#own.kernels, #own.calls, own.most, own.seen, own.dumped,
+            found.watched and ", ALL_RESULTS = " .. #found.list or "")
+    local halves = {}
+    for i = 1, own.seen do halves[i] = graph.is_half(found.list[i].tensor) and "true" or "false" end
     return sections.render(context.template("program/probes.c"), {
         { "head", { header = text.block(header("probes.c", "step.c includes it in train-probe: values and times")),
             kernels = block_of(own.kernels), calls = block_of(own.calls), tensors = result_rows(found),
-            sizes = text.block(sizes) } },
-        own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
+            sizes = text.block(sizes), watched = found.watched } },
         { "check", {} },
+        found.watched and { "watched", {} },
+        own.half and { "numbers", { half = own.half, halves = text.block(table.concat(halves, ", ")) } },
         { context.target.device and "device" or "host", { half = own.half } },
-        { "functions", { name = text.ident(config.name), macros = block_of(own.macros) } },
+        { "functions", { name = text.ident(config.name), macros = block_of(own.macros), watched = found.watched } },
     })
 end
 
 --- probes.h and probes.c, in a map of files. `kernels`: all that step.c calls, in its order.
 function probe.render(g, config, context, kernels, header, files)
-    local found = { real = g.real, list = {}, number = {}, results = {} }
+    local found = { real = g.real, list = {}, number = {}, compared = {}, results = {},
+        watched = watch.possible(config, context.target) }
     number_results(kernels, false, found)
     local dumped = #found.list
     number_results(kernels, true, found)
+    local seen = #found.list
+    if found.watched then number_compared(kernels, found) end
     local rows, macros, known, most = {}, {}, {}, 1
     for i, kernel in ipairs(kernels) do
         local at = kernel.at or kernel.node and kernel.node.at or "the boundary"
@@ -155,7 +180,8 @@ function probe.render(g, config, context, kernels, header, files)
         header = text.block(header("probes.h", "what train-probe has beyond train")) }).text)
     files:set("probes.c", probes_text(config, context, header, found, {
         kernels = rows, calls = call_rows(g, kernels, found), most = most, macros = macros, dumped = dumped,
-        half = half and text.ident(half) or false }))
+        seen = seen, half = half and text.ident(half) or false }))
+    if found.watched then watch.render(g, config, context, header, files, found.list) end
 end
 
 return probe

@@ -25,6 +25,7 @@ local step = require "emit.program.step"
 local targets = require "emit.targets.targets"
 local template = require "base.template"
 local text = require "base.text"
+local watch = require "emit.program.watch"
 
 local program = {}
 
@@ -51,7 +52,7 @@ local function header_of(config, facts, open, middle, close)
 end
 
 -- The program's own files that others include.
-local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c" }
+local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c", "train_watch.c", "compared.c" }
 
 local function included(files)
     return text.block(table.concat(ordered.collect(files.keys, function(name)
@@ -66,6 +67,7 @@ local function render_makefile(config, context, files, header)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
         comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
+        watched = watch.possible(config, context.target),
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text

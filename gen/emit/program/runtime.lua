@@ -4,6 +4,7 @@ local gradients = require "emit.program.gradients"
 local profile = require "emit.program.profile"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
+local watch = require "emit.program.watch"
 
 local runtime = {}
 
@@ -14,6 +15,9 @@ local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data",
     "files/safetensors_names", "files/shards", "files/shared", "log/curve", "log/log", "log/options", "log/progress",
     "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
 
+-- What train-watch has beyond it.
+local WATCHING = { "files/sha256", "log/comparison", "log/edits" }
+
 -- More of it for several ranks.
 local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous", "ranks/shard" }
 
@@ -23,7 +27,8 @@ function runtime.sources(config, target)
     if target.threads then table.move({ "base/cores", "base/team" }, 1, 2, #list + 1, list) end
     table.sort(list)
     for _, own in ipairs { data.runtime(config), config.schedule.rule.plateau and { "loop/plateau" } or {},
-        config.best and { "loop/best" } or {}, config.mode.ranks and RANKS or {},
+        config.best and { "loop/best" } or {}, watch.possible(config, target) and { "log/variant" } or {},
+        config.mode.ranks and RANKS or {},
         target.runtime(config) } do
         table.move(own, 1, #own, #list + 1, list)
     end
@@ -45,6 +50,7 @@ local function wants_header(config, target, name)
         return half == gradients.half_of(config) or config.mode.ranks
             or half == "bf16" and profile.slices(config) ~= nil
     end
+    if watch.possible(config, target) and ordered.find(WATCHING, name:match "^runtime/(.*)%.h$") then return true end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end
@@ -53,6 +59,9 @@ end
 function runtime.add(config, target, files)
     local function add(name) files:set(name, host.embedded(name)) end
     add "runtime/log/probe.c"
+    if watch.possible(config, target) then
+        for _, name in ipairs(WATCHING) do add(("runtime/%s.c"):format(name)) end
+    end
     if target.library then add "runtime/ranks/collect.c" end
     for _, name in ipairs(runtime.sources(config, target)) do add("runtime/" .. name .. ".c") end
     for _, name in ipairs(target.engines(config)) do
