@@ -230,7 +230,7 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% if not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
-    if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
+    if (!o->eval && !o->predict) GA_TRY(ga_stop_open(e)); /* these have nothing to save: a signal ends them at once */
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
@@ -248,6 +248,10 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         return DONE;
     }
 //% end
+    if (o->predict) {
+        GA_TRY($(name)_model_predict(m, o, e));
+        return DONE;
+    }
     if (o->eval) {
         GA_TRY(log_evaluation(m$uncounted, e));
         return DONE;

@@ -14,6 +14,7 @@ local names = require "emit.program.names"
 local one_row = require "emit.program.one_row"
 local ordered = require "base.ordered"
 local plan = require "emit.program.plan"
+local predictions = require "emit.program.predictions"
 local probe = require "emit.program.probe"
 local profile = require "emit.program.profile"
 local sample = require "emit.program.sample"
@@ -138,12 +139,14 @@ function program.render(g, config)
     target.render(g, config, context, all, found, header, files)
     probe.render(g, config, context, target.calls(all, found, context), header, files)
     files:set("memory.c", memory.render(g, config, facts, context, header))
+    files:set("rows.c", data.rows(config, context, header))
     files:set("data.c", data.render(config, context, header))
     files:set("save.c", save.render(g, config, facts, context, found.updates, header))
     files:set("model.c", model.render(g, config, facts, context, found.updates, header))
     files:set("main.c", main.render(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)
+    files:set("predictions.c", predictions.render(g, config, context, header))
     local script_header = header_of(config, facts, "# ", "# ", "")
     files:set("Makefile", render_makefile(config, context, files, script_header))
     launch.render(config, context, script_header, files)

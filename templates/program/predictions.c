@@ -1,0 +1,56 @@
+//@ head(header)
+$header
+#include "runtime/files/predictions.h"
+
+//@ refuse(name, why)
+int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
+    (void)m, (void)o;
+    return ga_fail(e, GA_INPUT, $why);
+}
+
+//@ predict(name, row, width, form, reason, type, element, output, device, ema)
+/* Adds the outputs of the first `rows` rows of the batch. */
+static int add_outputs(model *m, ga_predictions *p, int64_t rows, ga_err *e) {
+//% if device then
+    static _Alignas(8) char row[$width * $element];
+    for (int64_t i = 0; i < rows; i++) {
+        GA_TRY(ga_device_download(m->device, row, $output + (ga_address)i * sizeof row, sizeof row, e));
+        GA_TRY(ga_predictions_add(p, row, $type, 1, e));
+    }
+    return 0;
+//% else
+    return ga_predictions_add(p, $output, $type, rows, e);
+//% end
+}
+
+static int predict_rows(model *m, ga_rows *r, ga_predictions *p, ga_err *e) {
+    int64_t rows;
+    while ((rows = ga_rows_next(r, B, m->eval_batch, e)) > 0) {
+        GA_TRY($(name)_model_evaluate_batch(m, e));
+        GA_TRY(add_outputs(m, p, rows, e));
+    }
+    return (int)rows;
+}
+
+/* Writes the outputs for the rows of a file: those of an evaluation. */
+int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
+    static const int64_t SHAPE[] = {$(row.extents)};
+    static ga_predictions p;
+    ga_rows r;
+    if (ga_comm_rank(m->comm) != 0) return 0;
+//% if not form then
+    if (o->probabilities) return ga_fail(e, GA_INPUT, $reason);
+    const ga_output_form form = GA_LOGITS;
+//% else
+    const ga_output_form form = o->probabilities ? GA_$form : GA_LOGITS;
+//% end
+//% if ema then
+    GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
+//% end
+    int code = open_rows(&r, o->predict, e);
+    if (code == 0) code = ga_predictions_begin(&p, o->out, SHAPE, $(row.rank), form, e);
+    if (code == 0) code = ga_predictions_end(&p, predict_rows(m, &r, &p, e), e);
+    ga_rows_close(&r);
+    if (code == 0 && !o->quiet) ga_say("%s: the outputs for %lld rows of %s", o->out, (long long)p.rows, o->predict);
+    return code;
+}
