@@ -151,7 +151,7 @@ int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch) {
 
 /* -- predictions ------------------------------------------------------------------------------- */
 
-int64_t ga_rows_next(ga_rows *r, int64_t rows, void *batch, ga_err *e) {
+int64_t ga_predicted_next(ga_predicted *r, int64_t rows, void *batch, ga_err *e) {
     const ga_source *s = &r->source;
     const bool streamed = s->feed.next != NULL;
     const int target = s->fields - 1;
@@ -171,7 +171,7 @@ int64_t ga_rows_next(ga_rows *r, int64_t rows, void *batch, ga_err *e) {
     return n;
 }
 
-void ga_rows_close(ga_rows *r) {
+void ga_predicted_close(ga_predicted *r) {
     if (r->source.feed.close) r->source.feed.close(r->source.feed.self);
     ga_arena_close(&r->arena);
 }

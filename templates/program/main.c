@@ -248,6 +248,10 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         return DONE;
     }
 //% end
+    if (o->save_weights) {
+        GA_TRY($(name)_model_save_weights(m, o, e));
+        return DONE;
+    }
     if (o->predict) {
         GA_TRY($(name)_model_predict(m, o, e));
         return DONE;

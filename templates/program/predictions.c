@@ -1,6 +1,10 @@
-//@ head(header)
+//@ head(header, half)
 $header
+//% if half then
+#include "runtime/base/$half.h"
+//% end
 #include "runtime/files/predictions.h"
+#include "runtime/files/weights.h"
 
 //@ refuse(name, why)
 int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
@@ -23,9 +27,9 @@ static int add_outputs(model *m, ga_predictions *p, int64_t rows, ga_err *e) {
 //% end
 }
 
-static int predict_rows(model *m, ga_rows *r, ga_predictions *p, ga_err *e) {
+static int predict_rows(model *m, ga_predicted *r, ga_predictions *p, ga_err *e) {
     int64_t rows;
-    while ((rows = ga_rows_next(r, B, m->eval_batch, e)) > 0) {
+    while ((rows = ga_predicted_next(r, B, m->eval_batch, e)) > 0) {
         GA_TRY($(name)_model_evaluate_batch(m, e));
         GA_TRY(add_outputs(m, p, rows, e));
     }
@@ -36,7 +40,7 @@ static int predict_rows(model *m, ga_rows *r, ga_predictions *p, ga_err *e) {
 int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     static const int64_t SHAPE[] = {$(row.extents)};
     static ga_predictions p;
-    ga_rows r;
+    ga_predicted r;
     if (ga_comm_rank(m->comm) != 0) return 0;
 //% if not form then
     if (o->probabilities) return ga_fail(e, GA_INPUT, $reason);
@@ -50,7 +54,34 @@ int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     int code = open_rows(&r, o->predict, e);
     if (code == 0) code = ga_predictions_begin(&p, o->out, SHAPE, $(row.rank), form, e);
     if (code == 0) code = ga_predictions_end(&p, predict_rows(m, &r, &p, e), e);
-    ga_rows_close(&r);
+    ga_predicted_close(&r);
     if (code == 0 && !o->quiet) ga_say("%s: the outputs for %lld rows of %s", o->out, (long long)p.rows, o->predict);
     return code;
+}
+
+//@ no_weights(name, why)
+int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e) {
+    (void)m, (void)o;
+    return ga_fail(e, GA_INPUT, $why);
+}
+
+//@ weights(name, identity, bytes, rows, device, half, narrow, ema)
+//% if half then
+static uint16_t narrow(float x) { return $(half)_narrow(x).bits; }
+
+//% end
+/* Writes the weights of $(name)_predict.h. */
+int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e) {
+    static const ga_weight WEIGHTS[] = {
+        $rows
+    };
+    if (ga_comm_rank(m->comm) != 0) return 0;
+//% if ema then
+    GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
+//% end
+//% if device then
+    GA_TRY($(name)_model_download(m, e));
+//% end
+    return ga_weights_save(o->save_weights, &(ga_weights){.name = "$name", .model = $identity, .weight = WEIGHTS,
+        .count = sizeof WEIGHTS / sizeof *WEIGHTS, .bytes = $bytes, .flat = m->flat_w, .type = REAL, .narrow = $narrow}, e);
 }

@@ -57,21 +57,25 @@ end
 
 local DTYPE = { f32 = "GA_F32", f64 = "GA_F64", bf16 = "GA_BF16", f16 = "GA_F16" }
 
---- predictions.c.
-function predictions.render(g, config, context, header)
-    local name, template = text.ident(config.name), context.template("program/predictions.c")
-    local why = predictions.obstacle(g, config)
-    local head = { "head", { header = text.block(header("predictions.c", "--predict; part of model.c")) } }
-    if why then
-        return sections.render(template, { head, { "refuse", { name = name, why = text.string("--predict: " .. why) } } })
-    end
+-- The section that writes outputs.
+local function predict_section(g, config, context)
+    local name, why = text.ident(config.name), predictions.obstacle(g, config)
+    if why then return { "refuse", { name = name, why = text.string("--predict: " .. why) } } end
     local form, reason = predictions.form(config)
     local width = graph.elements(g.output.shape) // config.batch
-    return sections.render(template, { head, { "predict", { name = name, row = predictions.shape(g), width = width,
+    return { "predict", { name = name, row = predictions.shape(g), width = width,
         form = form and text.ident(form) or false, reason = text.string("--probabilities: " .. (reason or "")),
         type = text.ident(DTYPE[g.output.dtype]), element = graph.bytes(g.output),
         output = text.block(context.target.pointer(g.output)), device = context.target.device,
-        ema = config.optimizer.own.ema ~= nil } } })
+        ema = config.optimizer.own.ema ~= nil } }
+end
+
+--- predictions.c; saving: the section that writes weights (predictor.lua).
+function predictions.render(g, config, context, saving, header)
+    return sections.render(context.template("program/predictions.c"), {
+        { "head", { header = text.block(header("predictions.c", "--predict, --save-weights; part of model.c")),
+            half = g.half and text.ident(g.half) or false } },
+        predict_section(g, config, context), saving })
 end
 
 return predictions

@@ -15,6 +15,7 @@ local one_row = require "emit.program.one_row"
 local ordered = require "base.ordered"
 local plan = require "emit.program.plan"
 local predictions = require "emit.program.predictions"
+local predictor = require "emit.program.predictor"
 local probe = require "emit.program.probe"
 local profile = require "emit.program.profile"
 local sample = require "emit.program.sample"
@@ -52,7 +53,7 @@ local function header_of(config, facts, open, middle, close)
 end
 
 -- The program's own files that others include.
-local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c" }
+local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c", "predict.c" }
 
 local function included(files)
     return text.block(table.concat(ordered.collect(files.keys, function(name)
@@ -66,7 +67,7 @@ local function render_makefile(config, context, files, header)
     end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
-        comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
+        predicts = files:has "predict.c", comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -122,6 +123,15 @@ end
 --- The plan's facts of a graph that no program is written of.
 function program.plan(g, config) return (planned(g, config)) end
 
+-- predictions.c, and the program that only predicts.
+local function add_predictor(g, config, facts, context, header, files)
+    local own, why = predictor.plan(g, config)
+    facts.predict = own and predictor.facts(own) or nil
+    files:set("predictions.c", predictions.render(g, config, context,
+        predictor.saving(own, why, config, context.target), header))
+    if own then predictor.render(own, g, config, context, header, files) end
+end
+
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
     show_places(g, config)
@@ -146,7 +156,7 @@ function program.render(g, config)
     files:set("main.c", main.render(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)
-    files:set("predictions.c", predictions.render(g, config, context, header))
+    add_predictor(g, config, facts, context, header, files)
     local script_header = header_of(config, facts, "# ", "# ", "")
     files:set("Makefile", render_makefile(config, context, files, script_header))
     launch.render(config, context, script_header, files)
