@@ -1,6 +1,6 @@
 // predict: predict.c, a program around NAME_predict.h.
 
-//@ program(header, name, upper, real, ignore, fields, row, form, reason)
+//@ words(header, name, upper, real, ignore, form, reason)
 $header
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +51,7 @@ static int read_words(words *w, int argc, char **argv, ga_err *e) {
     return w->out ? GA_OK : usage(e);
 }
 
+//@ weights(name)
 /* Reads the weights; without --weights those beside the program. */
 static int read_weights(const char *path, ga_arena *a, ga_err *e) {
     char beside[8192], folder[4096];
@@ -75,6 +76,7 @@ static int read_weights(const char *path, ga_arena *a, ga_err *e) {
     return GA_OK;
 }
 
+//@ rows(name, upper, fields)
 /* Rows one by one, in the memory of one. */
 static int predict_all(ga_predicted *r, const ga_arena *weights, ga_predictions *p, ga_err *e) {
     static _Alignas(64) float memory[$(upper)_PREDICT_MEMORY / sizeof(float) + 1];
@@ -94,6 +96,7 @@ static int predict_all(ga_predicted *r, const ga_arena *weights, ga_predictions 
     return (int)found;
 }
 
+//@ main(name, row)
 int main(int argc, char **argv) {
     static const int64_t SHAPE[] = {$(row.extents)};
     static ga_predictions p;

@@ -8,7 +8,7 @@ $header
 
 //@ refuse(name, why)
 int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
-    (void)m, (void)o;
+    (void)m, (void)o, (void)open_rows;
     return ga_fail(e, GA_INPUT, $why);
 }
 

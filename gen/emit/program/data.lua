@@ -274,7 +274,8 @@ end
 -- The lines that describe a file like those of training, and the call that opens one to be predicted.
 local function predicted_lines(config)
     local d, source = config.data, config.data.sources[1]
-    local type, lines = SPEC[d.kind](config, ordered.copy(source, { files = { source.files[1] }, targets = false }), "train")
+    local one = ordered.copy(source, { files = { source.files[1] }, targets = false })
+    local type, lines = SPEC[d.kind](config, one, "train")
     return text.block(("const %s train = {\n    %s,\n};"):format(type, table.concat(lines, "\n    "))),
         text.block(("ga_%s_predicted(&r->source, %s&train, &r->arena, e)"):format(reader_of(d.kind),
             d.kind == "csv" and "path, " or ""))

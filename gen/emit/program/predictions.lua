@@ -1,5 +1,5 @@
--- predictions: the text of predictions.c, the part of model.c for --predict: the outputs of an evaluation for the rows of
--- a file.
+-- predictions: the text of predictions.c, the part of model.c for --predict: the outputs of an evaluation for the rows
+-- of a file.
 local graph = require "graph.graph"
 local sections = require "emit.program.sections"
 local text = require "base.text"
@@ -11,33 +11,13 @@ function predictions.is_plain(g)
     return g.output ~= nil and g.output.place ~= nil and g.output.place.arena == "activations"
 end
 
--- Whether the output follows from this input of the batch.
-local function follows(g, input)
-    local known = { [input] = true }
-    local function visit(body)
-        for _, node in ipairs(body) do
-            for _, c in ipairs(node.carries or {}) do known[c.arg] = known[c.arg] or known[c.init] end
-            if node.op == "times" then visit(node.body) end
-            for _, c in ipairs(node.carries or {}) do known[c.out] = known[c.out] or known[c.result] end
-            local read = false
-            for _, t in ipairs(graph.reads(node)) do read = read or known[t] end
-            for _, out in ipairs(graph.writes(node)) do known[out.tensor] = known[out.tensor] or read end
-        end
-    end
-    visit(g.forward)
-    return known[g.output]
-end
-
---- Why nothing can be predicted; nil: the output has a row for each row of a file.
-function predictions.obstacle(g, config)
+-- Why nothing can be predicted by an evaluation; nil: the output has a row for each row of a file.
+local function obstacle(g)
+    if type(g.forward_only) == "string" then return g.forward_only end
     if g.head then
-        return "the output is never whole in memory: generate the program with memory { logits = \"whole\" }"
+        return "the output is never whole in memory: use make predict, or memory { logits = \"whole\" }"
     end
-    if not g.output then return "the model gives several tensors, expected one" end
-    if not predictions.is_plain(g) or g.output.shape[1] ~= config.batch then
-        return "the model gives no row for each row of the batch"
-    end
-    if follows(g, g.inputs[#g.inputs]) then return "the model reads batch.target, which rows to predict do not have" end
+    if not predictions.is_plain(g) then return "the output is no value of its own" end
 end
 
 --- What makes probabilities of the output: "SOFTMAX", "SIGMOID", or nil and the reason.
@@ -59,7 +39,7 @@ local DTYPE = { f32 = "GA_F32", f64 = "GA_F64", bf16 = "GA_BF16", f16 = "GA_F16"
 
 -- The section that writes outputs.
 local function predict_section(g, config, context)
-    local name, why = text.ident(config.name), predictions.obstacle(g, config)
+    local name, why = text.ident(config.name), obstacle(g)
     if why then return { "refuse", { name = name, why = text.string("--predict: " .. why) } } end
     local form, reason = predictions.form(config)
     local width = graph.elements(g.output.shape) // config.batch

@@ -8,7 +8,6 @@ local fusion = require "passes.fusion"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
 local layout = require "passes.layout"
-local math_file = require "emit.targets.c.math"
 local memory = require "passes.memory"
 local names = require "emit.program.names"
 local ordered = require "base.ordered"
@@ -20,6 +19,7 @@ local sections = require "emit.program.sections"
 local step = require "emit.program.step"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
+local words = require "spec.words"
 
 local predictor = {}
 
@@ -27,6 +27,9 @@ local BYTES, TYPE = { f32 = 4, f64 = 8, i32 = 4 }, { f32 = "float", f64 = "doubl
 
 -- Bytes before the weights in their file: what they are of, and a checksum (runtime/files/weights.h).
 local HEAD = 64
+
+-- The target whose kernels it has, whatever that of the program is.
+local function host_target() return targets.get(words.default("target", "kind")) end
 
 -- === the plan ====================================================================================
 
@@ -84,7 +87,7 @@ end
 function predictor.plan(g, config)
     local own = g.forward_only
     if type(own) == "string" then return nil, own end
-    local c = ordered.copy(config, { builder = build.new(own, config.ops), behind = targets.get("c").behind })
+    local c = ordered.copy(config, { builder = build.new(own, config.ops), behind = host_target().behind })
     precision.run(own, c)
     if own.half then layout.narrow_views(own, c) end
     own.views = {}
@@ -174,7 +177,7 @@ local function row_words(config)
 end
 
 local function context_of(config, own)
-    local target = ordered.copy(targets.get "c", { barrier = false })
+    local target = ordered.copy(host_target(), { barrier = false })
     return { ops = config.ops, real = own.real, half = own.half, names = {}, helpers = {}, ranges = {},
         template = config.template, functions = kernels.functions(), profile = profile.portable(config.profile),
         target = target, embedded = function(name) return host.embedded("templates/" .. name) end }
@@ -198,7 +201,6 @@ local function library_text(plan, g, config, context, header)
     local mine = context_of(ordered.copy(config, { template = context.template }), own)
     local calls = forward_text(plan, config, mine)
     local functions = table.concat(ordered.collect(mine.functions.list, function(f) return f.text end), "\n")
-    local shared_text = math_file.render(functions, mine, function() return "" end) or ""
     local output, micro = own.output, reads_micro(own)
     local half = own.half and embedded(("runtime/base/%s.h"):format(own.half)) or text.block("")
     return sections.render(template, {
@@ -208,7 +210,8 @@ local function library_text(plan, g, config, context, header)
             values = plan.value_bytes, rows = text.comment(row_words(config)), bytes = HEAD + plan.weight_bytes }) },
         { "runtime", { upper = text.ident(config.name:upper()), real = text.ident(TYPE[own.real]), half = half,
             denormals = embedded "runtime/base/denormals.h", micro = micro } },
-        { "kernels", { functions = text.block((shared_text .. "\n" .. functions):gsub("^\n+", "")) } },
+        { "kernels", { functions = text.block((mine.target.alone(functions, mine) .. "\n" .. functions)
+            :gsub("^\n+", "")) } },
         { "forward", { sizes = loops_text(mine), weights = fields_of(plan.weights, weight_field),
             values = fields_of(program_memory.placed(own, "activations"), function(t)
                 return ("%s /* %s */"):format(mine.target.field(t, c_text.field(t) .. ";"), graph.shape_text(t.shape))
@@ -233,11 +236,13 @@ end
 local function program_text(plan, config, context, header)
     local own, form, reason = plan.g, predictions.form(config)
     return sections.render(context.template("program/predict.c"), {
-        { "program", named(config, { header = text.block(header("predict.c",
-            "outputs for the rows of a file: make predict")), real = text.ident(own.real == "f64" and "GA_F64"
-            or "GA_F32"), ignore = config.loss.fields.ignore or -100, fields = batch_fields(own),
-            row = predictions.shape(own), form = form and text.ident(form) or false,
+        { "words", named(config, { header = text.block(header("predict.c",
+            "outputs for the rows of a file: make predict")), real = text.ident("GA_" .. own.real:upper()),
+            ignore = config.loss.fields.ignore or -100, form = form and text.ident(form) or false,
             reason = text.string("--probabilities: " .. (reason or "")) }) },
+        { "weights", { name = text.ident(config.name) } },
+        { "rows", named(config, { fields = batch_fields(own) }) },
+        { "main", { name = text.ident(config.name), row = predictions.shape(own) } },
     })
 end
 

@@ -61,13 +61,13 @@ local function included(files)
     end), " "))
 end
 
-local function render_makefile(config, context, files, header)
+local function render_makefile(config, facts, context, files, header)
     local sources = ordered.collect(runtime.sources(config, context.target), function(name)
         return "runtime/" .. name .. ".c"
     end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
-        predicts = files:has "predict.c", comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
+        predicts = facts.predict ~= nil, comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -87,7 +87,7 @@ local function render_readme(g, config, facts, context)
         parameters = facts.totals.parameters,
         memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
-        table = sections.lines(rows), ranks = config.mode.ranks,
+        table = sections.lines(rows), ranks = config.mode.ranks, predicts = facts.predict ~= nil,
     })).text
 end
 
@@ -158,7 +158,7 @@ function program.render(g, config)
     sample.render(g, config, context, header, files)
     add_predictor(g, config, facts, context, header, files)
     local script_header = header_of(config, facts, "# ", "# ", "")
-    files:set("Makefile", render_makefile(config, context, files, script_header))
+    files:set("Makefile", render_makefile(config, facts, context, files, script_header))
     launch.render(config, context, script_header, files)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")
