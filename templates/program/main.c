@@ -225,8 +225,14 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
-//@ run(name, ranks, sample, ema, patience, uncounted)
+//@ run(name, ranks, sample, ema, patience, uncounted, no_outputs, no_weights)
 static int run(model *m, const ga_options *o, ga_err *e) {
+//% if no_outputs then
+    if (o->predict) return ga_fail(e, GA_INPUT, $no_outputs);
+//% end
+//% if no_weights then
+    if (o->save_weights) return ga_fail(e, GA_INPUT, $no_weights);
+//% end
 //% if not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
@@ -248,14 +254,18 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         return DONE;
     }
 //% end
+//% if not no_weights then
     if (o->save_weights) {
         GA_TRY($(name)_model_save_weights(m, o, e));
         return DONE;
     }
+//% end
+//% if not no_outputs then
     if (o->predict) {
         GA_TRY($(name)_model_predict(m, o, e));
         return DONE;
     }
+//% end
     if (o->eval) {
         GA_TRY(log_evaluation(m$uncounted, e));
         return DONE;

@@ -6,12 +6,6 @@ $header
 #include "runtime/files/predictions.h"
 #include "runtime/files/weights.h"
 
-//@ refuse(name, why)
-int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
-    (void)m, (void)o, (void)open_rows;
-    return ga_fail(e, GA_INPUT, $why);
-}
-
 //@ predict(name, row, width, form, reason, type, element, output, device, ema)
 /* Adds the outputs of the first `rows` rows of the batch. */
 static int add_outputs(model *m, ga_predictions *p, int64_t rows, ga_err *e) {
@@ -57,12 +51,6 @@ int $(name)_model_predict(model *m, const ga_options *o, ga_err *e) {
     ga_predicted_close(&r);
     if (code == 0 && !o->quiet) ga_say("%s: the outputs for %lld rows of %s", o->out, (long long)p.rows, o->predict);
     return code;
-}
-
-//@ no_weights(name, why)
-int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e) {
-    (void)m, (void)o;
-    return ga_fail(e, GA_INPUT, $why);
 }
 
 //@ weights(name, identity, bytes, rows, device, half, narrow, ema)

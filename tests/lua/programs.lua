@@ -210,6 +210,7 @@ return function(t)
             ("CFLAGS=%s -Werror%s"):format(marches.level(how.level), headers), "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
+        if how.predict then make[#make + 1] = "predict" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         make.env = environment()
         return make
@@ -217,6 +218,7 @@ return function(t)
 
     local function is_made(file)
         return file == "train" or file == "train-probe" or file == ".command" or file:match("^lib.*%.a$")
+            or file:match("_predict$")
     end
 
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
@@ -248,7 +250,7 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
-    --- (train-probe too), lib = true (its library too), sources = more C files, ldflags, options = words for gagen,
+    --- (train-probe too), lib = true (its library too), predict = true (make predict too), sources = more C files, ldflags, options = words for gagen,
     --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}

@@ -11,8 +11,8 @@ function predictions.is_plain(g)
     return g.output ~= nil and g.output.place ~= nil and g.output.place.arena == "activations"
 end
 
--- Why nothing can be predicted by an evaluation; nil: the output has a row for each row of a file.
-local function obstacle(g)
+--- Why an evaluation predicts nothing; nil: its output has a row for each row of a file.
+function predictions.obstacle(g)
     if type(g.forward_only) == "string" then return g.forward_only end
     if g.head then
         return "the output is never whole in memory: use make predict, or memory { logits = \"whole\" }"
@@ -39,8 +39,8 @@ local DTYPE = { f32 = "GA_F32", f64 = "GA_F64", bf16 = "GA_BF16", f16 = "GA_F16"
 
 -- The section that writes outputs.
 local function predict_section(g, config, context)
-    local name, why = text.ident(config.name), obstacle(g)
-    if why then return { "refuse", { name = name, why = text.string("--predict: " .. why) } } end
+    if predictions.obstacle(g) then return false end
+    local name = text.ident(config.name)
     local form, reason = predictions.form(config)
     local width = graph.elements(g.output.shape) // config.batch
     return { "predict", { name = name, row = predictions.shape(g), width = width,
@@ -50,7 +50,7 @@ local function predict_section(g, config, context)
         ema = config.optimizer.own.ema ~= nil } }
 end
 
---- predictions.c; saving: the section that writes weights (predictor.lua).
+--- predictions.c; saving: the section that writes weights (predictor.lua), or false.
 function predictions.render(g, config, context, saving, header)
     return sections.render(context.template("program/predictions.c"), {
         { "head", { header = text.block(header("predictions.c", "--predict, --save-weights; part of model.c")),

@@ -83,10 +83,10 @@ local function place_weights(own)
 end
 
 --- Lowers g.forward_only and plans it: { g, weights = tensors, rows of the table of weights, weight_bytes, value_bytes };
---- nil and the reason where nothing can be predicted.
+--- nil where nothing can be predicted.
 function predictor.plan(g, config)
     local own = g.forward_only
-    if type(own) == "string" then return nil, own end
+    if type(own) == "string" then return nil end
     local c = ordered.copy(config, { builder = build.new(own, config.ops), behind = host_target().behind })
     precision.run(own, c)
     if own.half then layout.narrow_views(own, c) end
@@ -254,12 +254,10 @@ local function table_rows(plan)
     end)
 end
 
---- The section of predictions.c that writes the weights; plan: of predictor.plan, or nil and why there is none.
-function predictor.saving(plan, why, config, target)
-    local name = text.ident(config.name)
-    if not plan then return { "no_weights", { name = name, why = text.string("--save-weights: " .. why) } } end
+--- The section of predictions.c that writes the weights.
+function predictor.saving(plan, config, target)
     local half = plan.g.half
-    return { "weights", { name = name, identity = identity(plan, config), bytes = plan.weight_bytes,
+    return { "weights", { name = text.ident(config.name), identity = identity(plan, config), bytes = plan.weight_bytes,
         rows = table_rows(plan), device = target.device, half = half and text.ident(half) or false,
         narrow = text.ident(half and "narrow" or "NULL"), ema = config.optimizer.own.ema ~= nil } }
 end

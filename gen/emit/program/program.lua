@@ -125,10 +125,10 @@ function program.plan(g, config) return (planned(g, config)) end
 
 -- predictions.c, and the program that only predicts.
 local function add_predictor(g, config, facts, context, header, files)
-    local own, why = predictor.plan(g, config)
+    local own = predictor.plan(g, config)
     facts.predict = own and predictor.facts(own) or nil
     files:set("predictions.c", predictions.render(g, config, context,
-        predictor.saving(own, why, config, context.target), header))
+        own and predictor.saving(own, config, context.target), header))
     if own then predictor.render(own, g, config, context, header, files) end
 end
 
