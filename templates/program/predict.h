@@ -7,15 +7,16 @@ $header
  *   #define $(upper)_PREDICT_IMPLEMENTATION         in one file of C11 that GCC or clang compile (cc -c)
  *   #include "$(name)_predict.h"
  *
- *   static float memory[$(upper)_PREDICT_MEMORY / sizeof(float)], output[$(upper)_PREDICT_OUTPUT];
+ *   static double memory[$(upper)_PREDICT_MEMORY / sizeof(double)];
+ *   static float output[$(upper)_PREDICT_OUTPUT];
  *   if ($(name)_predict_check(weights, bytes) < 0) ...    once
  *   $(name)_predict(weights, memory, &rows, 1, output);
  *
  * The weights are what `make weights` writes from the best checkpoint: $(name)_predict.bin for a file that is read or
  * mapped, or, by ./train --save-weights weights.h, an array of C, which a device may keep in its read-only memory. They
  * are never changed. Nothing is allocated, no file is read, no variable is kept from call to call; libc and libm are
- * needed, and a stack of some 64 KiB. Outputs are those of the program's evaluation: the same bits where this file is
- * compiled with the flags of the program's Makefile, and products are not computed on matrix registers. */
+ * needed. Outputs are those of the program's evaluation: the same bits where this file is compiled with the flags of
+ * the program's Makefile, and the program computes its products by multiply-adds, not in blocks of bf16. */
 #ifndef $(upper)_PREDICT_H
 #define $(upper)_PREDICT_H
 
@@ -39,8 +40,8 @@ typedef struct $(name)_predict_rows {
 /* Whether these are whole weights of this model: 0; -1: of another one, or of another size; -2: damaged. */
 int $(name)_predict_check(const void *weights, size_t bytes);
 
-/* Writes the outputs of n rows to output[n * $(upper)_PREDICT_OUTPUT]: logits, what the loss is given. weights, memory:
- * at multiples of 64 bytes. Several threads may call it, each with memory of its own. */
+/* Writes the outputs of n rows to output[n * $(upper)_PREDICT_OUTPUT]: what the loss is given, such as logits. weights
+ * and memory are aligned as a double is. Several threads may call it, each with memory of its own. */
 void $(name)_predict(const void *weights, void *memory, const $(name)_predict_rows *rows, size_t n, float *output);
 
 #ifdef __cplusplus

@@ -84,8 +84,7 @@ local function render_readme(g, config, facts, context)
     return context.template("program/README.md")("readme", ordered.copy(context.target.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
         command = text.comment(config.shown_command), version = text.comment(host.version),
-        parameters = facts.totals.parameters,
-        memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
+        totals = facts.totals,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
         table = sections.lines(rows), ranks = config.mode.ranks, predicts = facts.predict ~= nil,
     })).text
