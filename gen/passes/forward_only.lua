@@ -47,7 +47,8 @@ end
 -- The parameter that nodes of the copy read, with the members of a joint one.
 function Copier:param(param)
     if self.params[param] then return self.params[param] end
-    local copy = { of = param, name = param.name, shape = param.shape, region = param.region and self.regions[param.region],
+    local copy = { of = param, name = param.name, shape = param.shape,
+        region = param.region and self.regions[param.region],
         count = param.count, first = param.first, at = param.at, views = {}, state = {}, kept = {}, used = true }
     self.params[param] = copy
     copy.members = param.members and ordered.collect(param.members, function(member)
@@ -131,7 +132,7 @@ end
 local function obstacle(g, config, needed)
     if not g.output then return "the model gives several tensors, expected one" end
     if needed[g.inputs[#g.inputs]] then return "the model reads batch.target, which rows to predict do not have" end
-    if g.output.kind ~= "value" or g.output.shape[1] ~= config.batch then
+    if g.output.kind ~= "value" or graph.rowless(g.output) or g.output.shape[1] ~= config.batch then
         return "the model gives no row for each row of the batch"
     end
 end

@@ -121,8 +121,8 @@ typedef struct ga_predicted {
     int64_t done;     /* rows so far */
 } ga_predicted;
 
-/* Fills a batch of `rows` rows with the next ones of the file, targets 0. Returns the number of true rows, 0 at the end,
- * or a negative status. */
+/* Fills a batch of `rows` rows with the next ones of the file, targets 0. Returns the number of true rows, 0 at the
+ * end, or a negative status. */
 int64_t ga_predicted_next(ga_predicted *r, int64_t rows, void *batch, ga_err *e);
 void ga_predicted_close(ga_predicted *r); /* all zero is allowed */
 

@@ -103,7 +103,8 @@ static int put_header(ga_predictions *p, ga_err *e) {
     memcpy(text, "\x93NUMPY\x01\x00", 8);
     text[8] = (char)((HEADER - 10) & 0xff);
     text[9] = (HEADER - 10) >> 8;
-    n = (size_t)snprintf(text + 10, sizeof text - 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
+    n = (size_t)snprintf(text + 10, sizeof text - 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }",
+                         shape);
     memset(text + 10 + n, ' ', HEADER - 10 - n);
     text[HEADER - 1] = '\n';
     const int code = ga_file_write(p->file.fd, text, HEADER, 0);

@@ -38,8 +38,8 @@ static uint64_t checksum(const char *bytes, int64_t n) {
 /* The text of an array of n words at `to`; returns its length. */
 static int64_t write_words(char *to, const char *name, const uint64_t *word, int64_t n) {
     char *at = to;
-    at += sprintf(at, "/* The weights of %.100s, for %.100s_predict.h. */\n#include <stdint.h>\n\nstatic const uint64_t "
-                  "%.100s_predict_weights[] __attribute__((aligned(64))) = {\n", name, name, name);
+    at += sprintf(at, "/* The weights of %.100s, for %.100s_predict.h. */\n#include <stdint.h>\n\n", name, name);
+    at += sprintf(at, "static const uint64_t %.100s_predict_weights[] __attribute__((aligned(64))) = {\n", name);
     for (int64_t i = 0; i < n; i++)
         at += sprintf(at, "0x%016llx,%c", (unsigned long long)word[i], (i + 1) % WORDS_OF_LINE ? ' ' : '\n');
     at += sprintf(at, "};\n");

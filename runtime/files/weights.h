@@ -1,5 +1,5 @@
-/* weights.h: the weights of a program that only predicts, as a file: 64 bytes that say of which model they are, then each
- * weight once in the form that the forward pass reads, at the places of NAME_predict.h. */
+/* weights.h: the weights of a program that only predicts, as a file: 64 bytes that say of which model they are, then
+ * each weight once in the form that the forward pass reads, at the places of NAME_predict.h. */
 #ifndef GA_WEIGHTS_H
 #define GA_WEIGHTS_H
 
@@ -7,8 +7,8 @@
 
 enum { GA_WEIGHTS_HEAD = 64 };
 
-/* A parameter of `count` layers: n elements of the flat space from `from` on go to `at` bytes behind the head; from layer
- * to layer it is `from_next` elements, `next` bytes. half: they are stored in 16 bits. */
+/* A parameter of `count` layers: n elements of the flat space from `from` on go to `at` bytes behind the head; from
+ * layer to layer it is `from_next` elements, `next` bytes. half: they are stored in 16 bits. */
 typedef struct ga_weight {
     int64_t from, from_next, count, n, at, next;
     bool half;

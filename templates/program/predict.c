@@ -59,7 +59,8 @@ static int read_weights(const char *path, ga_arena *a, ga_err *e) {
         GA_TRY(ga_program_folder(folder, sizeof folder, e));
         snprintf(beside, sizeof beside, "%s/$(name)_predict.bin", folder);
         if (access(beside, F_OK) != 0)
-            return ga_fail(e, GA_INPUT, "%.400s: is not there: make weights writes it from the best checkpoint", beside);
+            return ga_fail(e, GA_INPUT, "%.400s: is not there: make weights writes it from the best checkpoint",
+                           beside);
         path = beside;
     }
     int64_t bytes;

@@ -71,5 +71,6 @@ int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_model_download(m, e));
 //% end
     return ga_weights_save(o->save_weights, &(ga_weights){.name = "$name", .model = $identity, .weight = WEIGHTS,
-        .count = sizeof WEIGHTS / sizeof *WEIGHTS, .bytes = $bytes, .flat = m->flat_w, .type = REAL, .narrow = $narrow}, e);
+        .count = sizeof WEIGHTS / sizeof *WEIGHTS, .bytes = $bytes, .flat = m->flat_w, .type = REAL,
+        .narrow = $narrow}, e);
 }

@@ -1,5 +1,5 @@
 /* Outputs of the program "looped" as a library, from predict_step:
- *   outputs CHECKPOINT ROWS COLUMNS OUT      ROWS: a file of floats, COLUMNS for each row; OUT gets the outputs as floats
+ *   outputs CHECKPOINT ROWS COLUMNS OUT      ROWS: a file of floats, COLUMNS for each row; OUT gets outputs as floats
  * Exit 0, or 1 with what was wrong. */
 #include "looped.h"
 

@@ -217,8 +217,8 @@ return function(t)
     end
 
     local function is_made(file)
-        return file == "train" or file == "train-probe" or file == ".command" or file:match("^lib.*%.a$")
-            or file:match("_predict$")
+        return file == "train" or file == "train-probe" or file == ".command" or file:match "^lib.*%.a$"
+            or file:match "_predict$"
     end
 
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
@@ -250,8 +250,8 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe = true
-    --- (train-probe too), lib = true (its library too), predict = true (make predict too), sources = more C files, ldflags, options = words for gagen,
-    --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
+    --- (train-probe too), lib = true (its library too), predict = true (make predict too), sources = more C files,
+    --- ldflags, options = words for gagen, level = "-O3" (else t.quick: to compile takes longer than most runs).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and has_mpi(t) == "no" then

@@ -82,8 +82,8 @@ local function place_weights(own)
     return list, rows, at * bytes
 end
 
---- Lowers g.forward_only and plans it: { g, weights = tensors, rows of the table of weights, weight_bytes, value_bytes };
---- nil where nothing can be predicted.
+--- Lowers g.forward_only and plans it: { g, weights = tensors, rows = those of the table of weights, weight_bytes,
+--- value_bytes }; nil where nothing can be predicted.
 function predictor.plan(g, config)
     local own = g.forward_only
     if type(own) == "string" then return nil end
@@ -176,10 +176,10 @@ local function row_words(config)
     return "what rows.c makes of a row of the data: scaled, standardised, categories as numbers"
 end
 
-local function context_of(config, own)
+local function context_of(config, own, template)
     local target = ordered.copy(host_target(), { barrier = false })
     return { ops = config.ops, real = own.real, half = own.half, names = {}, helpers = {}, ranges = {},
-        template = config.template, functions = kernels.functions(), profile = profile.portable(config.profile),
+        template = template, functions = kernels.functions(), profile = profile.portable(config.profile),
         target = target, embedded = function(name) return host.embedded("templates/" .. name) end }
 end
 
@@ -196,9 +196,9 @@ local function named(config, more)
     return ordered.copy({ name = text.ident(config.name), upper = text.ident(config.name:upper()) }, more)
 end
 
-local function library_text(plan, g, config, context, header)
+local function library_text(plan, config, context, header)
     local own, template = plan.g, context.template("program/predict.h")
-    local mine = context_of(ordered.copy(config, { template = context.template }), own)
+    local mine = context_of(config, own, context.template)
     local calls = forward_text(plan, config, mine)
     local functions = table.concat(ordered.collect(mine.functions.list, function(f) return f.text end), "\n")
     local output, micro = own.output, reads_micro(own)
@@ -216,7 +216,8 @@ local function library_text(plan, g, config, context, header)
             values = fields_of(program_memory.placed(own, "activations"), function(t)
                 return ("%s /* %s */"):format(mine.target.field(t, c_text.field(t) .. ";"), graph.shape_text(t.shape))
             end), rows = row_fields(own), micro = micro, calls = calls } },
-        { "predict", named(config, { head = HEAD, identity = identity(plan, config), bytes = plan.weight_bytes, weights = fields_of(plan.weights, weight_place),
+        { "predict", named(config, { head = HEAD, identity = identity(plan, config), bytes = plan.weight_bytes,
+            weights = fields_of(plan.weights, weight_place),
             values = fields_of(program_memory.placed(own, "activations"), function(t)
                 return mine.target.place(t, "v", t.place.offset)
             end), row = row_places(own), micro = micro, outputs = graph.elements(output.shape),
@@ -263,8 +264,8 @@ function predictor.saving(plan, config, target)
 end
 
 --- Adds NAME_predict.h and predict.c to a map of files.
-function predictor.render(plan, g, config, context, header, files)
-    files:set(config.name .. "_predict.h", library_text(plan, g, config, context, header))
+function predictor.render(plan, config, context, header, files)
+    files:set(config.name .. "_predict.h", library_text(plan, config, context, header))
     files:set("predict.c", program_text(plan, config, context, header))
 end
 

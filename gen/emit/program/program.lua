@@ -67,7 +67,8 @@ local function render_makefile(config, facts, context, files, header)
     end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
-        predicts = facts.predict ~= nil, comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
+        predicts = facts.predict ~= nil, comm = text.ident(runtime.engine(config, context.target)),
+        ranks = config.mode.ranks or false,
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -128,7 +129,7 @@ local function add_predictor(g, config, facts, context, header, files)
     facts.predict = own and predictor.facts(own) or nil
     files:set("predictions.c", predictions.render(g, config, context,
         own and predictor.saving(own, config, context.target), header))
-    if own then predictor.render(own, g, config, context, header, files) end
+    if own then predictor.render(own, config, context, header, files) end
 end
 
 --- All files of the program as an ordered map from name to text, and the plan's facts.
