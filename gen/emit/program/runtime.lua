@@ -12,7 +12,8 @@ local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data",
     "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder",
     "files/layout", "files/predictions", "files/safetensors", "files/safetensors_file", "files/safetensors_load",
     "files/safetensors_names", "files/shards", "files/shared", "files/weights", "log/curve", "log/log", "log/options",
-    "log/progress", "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
+    "log/progress", "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree",
+    "ranks/launcher" }
 
 -- More of it for several ranks.
 local RANKS = { "files/layout_shard", "log/start", "ranks/exchange", "ranks/pulse", "ranks/rendezvous", "ranks/shard" }
