@@ -11,7 +11,7 @@ local GPT = [[
 data       { "text", train = "predict/line.txt", context = 8, split = { eval = 4 } }
 batch      (5)
 model      { embedding "wte" { 28, 24 }, positions "wpe" { 8 },
-             times(2) "h" {
+             times(3) "h" {
                  residual { layernorm "ln" {}, linear "q" { 72 }, attend { heads = 2, causal = true, dropout = 0.2 },
                             linear "proj" { 24 } },
                  residual { layernorm "ln2" {}, linear "up" { 50 }, gelu { "tanh" }, dropout(0.1),
