@@ -61,6 +61,8 @@ fields.graph = {
         .. "touches each: nodes of forward, evaluation, backward, boundary, from 1 on (memory)",
     one_row = "{ row, position }: bodies of the forward pass for the first row, and for one position of it or false "
         .. "(emit/program/one_row.lua)",
+    forward_only = "the graph of a program that only predicts, for one row, or as text why there is none "
+        .. "(forward_only); it is lowered where its library is written (emit/program/predictor.lua)",
     arenas = "{ name, elements, state, sharded, dtype, doc }: arrays that the program allocates; sharded: the state "
         .. "of which a rank has only a part (memory)",
 }

@@ -254,8 +254,8 @@ local function note_views(g, config)
     end
 end
 
--- Makes 16-bit views of all other weights that products read.
-local function narrow_views(g, config)
+--- Makes 16-bit views of all other weights that products read.
+function layout.narrow_views(g, config)
     for _, name in ipairs(BODIES) do
         graph.walk(g[name], function(node)
             local op = config.ops[node.op]
@@ -281,7 +281,7 @@ function layout.run(g, config)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
     if not config.without:has("layout") then pack_views(g, config) end
-    if g.half then narrow_views(g, config) end
+    if g.half then layout.narrow_views(g, config) end
     note_views(g, config)
     return #g.views == 0
 end

@@ -174,10 +174,16 @@ local function name_of(key)
     return key.name
 end
 
-function memory.run(g)
-    local context = { carry = carry_of(g), kept = kept_values(g) }
-    local blocks, height = plan_timeline(g, context)
+--- Gives the values of a graph places in the arena of activations; returns their blocks on the timeline, and the
+--- elements of the arena.
+function memory.values(g)
+    local blocks, height = plan_timeline(g, { carry = carry_of(g), kept = kept_values(g) })
     place_all(blocks)
+    return blocks, height
+end
+
+function memory.run(g)
+    local blocks, height = memory.values(g)
     g.timeline = {}
     for i, block in ipairs(blocks) do
         g.timeline[i] = { name = name_of(block.key), offset = block.offset, size = block.size, from = block.from,

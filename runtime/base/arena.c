@@ -31,6 +31,10 @@ int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
     return GA_OK;
 }
 
+int ga_arena_open_for(ga_arena *a, const char *name, size_t bytes, ga_err *e) {
+    return ga_arena_open(a, name, (bytes + 4095) / 4096 * 4096, e);
+}
+
 void *ga_take(ga_arena *a, size_t bytes, size_t align, ga_err *e) {
     size_t start = (a->used + align - 1) / align * align;
     if (start > a->bytes || bytes > a->bytes - start) {

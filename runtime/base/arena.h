@@ -15,6 +15,9 @@ typedef struct ga_arena {
  * every page, so that a shortage of memory is found here: GA_ENVIRONMENT. Pages are huge where the system has them. */
 int ga_arena_open(ga_arena *a, const char *name, size_t bytes, ga_err *e);
 
+/* The same with `bytes` rounded up to whole pages. */
+int ga_arena_open_for(ga_arena *a, const char *name, size_t bytes, ga_err *e);
+
 /* The next `bytes` of the arena, zero-filled, at a multiple of `align` (a power of two <= 4096). NULL
  * with GA_BUG in e if the plan is too small. Memory is never given back. */
 void *ga_take(ga_arena *a, size_t bytes, size_t align, ga_err *e);

@@ -163,6 +163,23 @@ int ga_arrays_source(ga_source *out, const ga_arrays_spec *s, unsigned char *bas
     return GA_OK;
 }
 
+int ga_arrays_predicted(ga_source *out, const ga_arrays_spec *s, int64_t rows, unsigned char *base[GA_FIELDS],
+                        ga_arena *a, ga_err *e) {
+    const ga_part all = {.path = s->part[0].path, .count = rows};
+    const ga_arrays_spec read = {.field = s->field, .fields = s->fields - 1, .part = &all, .parts = 1, .real = s->real};
+    const ga_array_field *target = &s->field[read.fields];
+    size_t bytes = ga_padded(sizeof(record));
+    for (int k = 0; k < read.fields; k++) {
+        const ga_array_field *f = &s->field[k];
+        bytes += ga_padded((size_t)(rows * ga_row_width(f->shape, f->rank)) * (size_t)elements[f->element].bytes);
+    }
+    GA_TRY(ga_arena_open_for(a, "rows to predict", bytes, e));
+    GA_TRY(ga_arrays_source(out, &read, base, a, e));
+    out->field[out->fields++] = (ga_field){target->field, target->ids ? GA_I32 : s->real,
+                                           ga_row_width(target->shape, target->rank)};
+    return GA_OK;
+}
+
 size_t ga_arrays_bytes(const ga_scan *s) {
     size_t bytes = ga_padded(sizeof(record)), rows = 0;
     for (int i = 0; i < s->parts; i++) rows += (size_t)s->count[i];

@@ -68,6 +68,11 @@ int ga_tensors_scan(const char *const *path, int parts, ga_dtype real, ga_scan *
 int ga_npy_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
 int ga_tensors_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
 
+/* Rows to predict, of the first file of s->part, any number of them; the target, the last field, is not read. Open the
+ * arena. */
+int ga_npy_predicted(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
+int ga_tensors_predicted(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e);
+
 /* -- for the two readers ----------------------------------------------------------------------- */
 
 /* One array of one file, rows x shape, checked against its field. */
@@ -85,6 +90,10 @@ int ga_array_take(void *part, const unsigned char *bytes, int64_t count, int64_t
 /* Makes a source of the rows of s->part; the caller then reads field f to base[f]. */
 int ga_arrays_source(ga_source *out, const ga_arrays_spec *s, unsigned char *base[GA_FIELDS],
                      ga_arena *a, ga_err *e);
+
+/* The same for `rows` rows to predict, without the target; opens the arena. */
+int ga_arrays_predicted(ga_source *out, const ga_arrays_spec *s, int64_t rows, unsigned char *base[GA_FIELDS],
+                        ga_arena *a, ga_err *e);
 
 /* Bytes that ga_arrays_source takes from an arena for the fields of a scan. */
 size_t ga_arrays_bytes(const ga_scan *s);

@@ -56,6 +56,7 @@ int ga_cifar_scan(const char *const *images, int parts, ga_dtype real, ga_scan *
     return GA_OK;
 }
 
+/* classes: 0: labels are not checked. */
 static int read_file(const ga_part *part, int64_t classes, unsigned char *to, ga_err *e) {
     ga_stream s;
     labels l = {part->path, classes, NULL};
@@ -69,7 +70,7 @@ static int read_file(const ga_part *part, int64_t classes, unsigned char *to, ga
                        part->path, (long long)rows, (long long)part->count);
     else
         code = ga_stream_read(&s, to, rows * RECORD, "the records", e);
-    if (code == GA_OK) code = take_labels(&l, to, rows * RECORD, 0, e);
+    if (code == GA_OK && classes > 0) code = take_labels(&l, to, rows * RECORD, 0, e);
     ga_stream_close(&s);
     return code;
 }
@@ -82,5 +83,19 @@ int ga_cifar_open(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *
     for (int i = 0; i < s->parts; i++, to += s->images[i - 1].count * RECORD)
         GA_TRY(read_file(&s->images[i], s->classes, to, e));
     const ga_image_bytes all = {base + 1, base, rows, RECORD, RECORD};
+    return ga_images_source(out, s, &all, a, e);
+}
+
+int ga_cifar_predicted(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e) {
+    ga_part part = s->images[0];
+    ga_stream stream;
+    GA_TRY(open_file(&stream, part.path, &part.count, e));
+    ga_stream_close(&stream);
+    const size_t bytes = (size_t)part.count * RECORD;
+    GA_TRY(ga_arena_open_for(a, "rows to predict", ga_padded(bytes) + ga_images_bytes(s->channels, s->real), e));
+    unsigned char *base = ga_take(a, bytes, 64, e);
+    if (!base) return GA_BUG;
+    GA_TRY(read_file(&part, 0, base, e));
+    const ga_image_bytes all = {base + 1, base, part.count, RECORD, RECORD};
     return ga_images_source(out, s, &all, a, e);
 }

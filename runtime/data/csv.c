@@ -169,7 +169,7 @@ size_t ga_csv_bytes(const ga_csv_spec *s, int field) {
 
 int64_t ga_csv_inputs(const ga_csv_spec *s) {
     int64_t inputs = 0;
-    if (!s->column) return s->columns - 1;
+    if (!s->column) return s->columns - (s->target < s->columns);
     for (int64_t i = 0; i < s->columns; i++) inputs += s->column[i].input >= 0;
     return inputs;
 }

@@ -59,7 +59,7 @@ typedef struct ga_csv_column {
 
 typedef struct ga_csv_spec {
     int64_t rows, columns; /* expected; the file must have exactly these */
-    int64_t target;        /* column of the target, from 0 */
+    int64_t target;        /* column of the target, from 0; `columns`: the file has none */
     int64_t classes;       /* targets must be whole numbers in [0, classes); 0: targets are numbers of
                               `dtype`, not scaled */
     double scale;          /* inputs are multiplied by this, ids are not */
@@ -126,5 +126,9 @@ int ga_csv_open(ga_source *out, const ga_part *part, int parts, const ga_csv_spe
 /* The same rows streamed from the files, of any number; paths and spec are copied, spec->column is not. */
 int ga_csv_stream(ga_source *out, const ga_part *part, int parts, const ga_csv_spec *s, ga_arena *a,
                   ga_err *e);
+
+/* Rows to predict, streamed from one file with or without the column of the target, which is not read; spec->rows is
+ * ignored. Opens the arena. */
+int ga_csv_predicted(ga_source *out, const char *path, const ga_csv_spec *s, ga_arena *a, ga_err *e);
 
 #endif

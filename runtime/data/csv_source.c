@@ -139,3 +139,44 @@ int ga_csv_stream(ga_source *out, const ga_part *part, int parts, const ga_csv_s
     name_fields(out, s);
     return GA_OK;
 }
+
+/* -- rows to predict --------------------------------------------------------------------------- */
+
+/* How many columns the first line of a file has. */
+static int64_t count_columns(const char *path, ga_err *e) {
+    ga_csv_cells c;
+    GA_TRY(ga_csv_cells_open(&c, path, e));
+    int code;
+    do code = ga_csv_cell(&c, e);
+    while (code > 0 && c.more);
+    ga_csv_cells_close(&c);
+    GA_TRY(code);
+    return code == 0 ? ga_csv_refuse_empty(path, e) : c.column;
+}
+
+/* Column `at` of a file with all columns, or of one without the target, which is never an input. */
+static ga_csv_column column_to_predict(const ga_csv_spec *s, int64_t at) {
+    ga_csv_column c = {.input = at - (at > s->target)};
+    if (s->column) c = s->column[at];
+    if (at != s->target) return c;
+    return (ga_csv_column){.name = c.name, .input = -1};
+}
+
+int ga_csv_predicted(ga_source *out, const char *path, const ga_csv_spec *s, ga_arena *a, ga_err *e) {
+    const int64_t found = count_columns(path, e);
+    if (found < 0) return (int)found;
+    if (found != s->columns && found != s->columns - 1)
+        return ga_fail(e, GA_INPUT, "%s: %lld columns found, expected %lld, or %lld without the target", path,
+                       (long long)found, (long long)s->columns, (long long)s->columns - 1);
+    const size_t table = (size_t)found * sizeof(ga_csv_column);
+    GA_TRY(ga_arena_open_for(a, "rows to predict", ga_padded(sizeof(streamed)) + ga_paths_bytes(1) + table, e));
+    const ga_part part = {.path = path};
+    GA_TRY(ga_csv_stream(out, &part, 1, s, a, e));
+    streamed *p = out->feed.self;
+    ga_csv_column *column = ga_take(a, table, 64, e);
+    if (!column) return GA_BUG;
+    for (int64_t i = 0; i < found; i++) column[i] = column_to_predict(s, i + (found < s->columns && i >= s->target));
+    p->spec.columns = p->spec.target = found;
+    p->spec.column = column;
+    return out->feed.rewind(p, e);
+}

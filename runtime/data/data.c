@@ -148,3 +148,30 @@ int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch) {
     fill_rest(c->data.source, c->batch, batch, micro->rows);
     return micro->rows;
 }
+
+/* -- predictions ------------------------------------------------------------------------------- */
+
+int64_t ga_predicted_next(ga_predicted *r, int64_t rows, void *batch, ga_err *e) {
+    const ga_source *s = &r->source;
+    const bool streamed = s->feed.next != NULL;
+    const int target = s->fields - 1;
+    int64_t n = 0;
+    void *out[GA_FIELDS];
+    for (; n < rows && (streamed || r->done + n < s->rows); n++) {
+        row_places(s, rows, batch, n, out);
+        const int code = streamed ? s->feed.next(s->feed.self, out, e) : 1;
+        GA_TRY(code);
+        if (code == 0) break;
+        if (!streamed) s->decode(s, r->done + n, NULL, out);
+    }
+    memset((char *)batch + ga_batch_offset(s, target, rows), 0, field_bytes(s, target, rows));
+    begin_batch(s, rows, batch, n, 0);
+    fill_rest(s, rows, batch, n);
+    r->done += n;
+    return n;
+}
+
+void ga_predicted_close(ga_predicted *r) {
+    if (r->source.feed.close) r->source.feed.close(r->source.feed.self);
+    ga_arena_close(&r->arena);
+}

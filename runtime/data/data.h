@@ -114,4 +114,16 @@ ga_place ga_loader_place(ga_loader *l);
 int64_t ga_eval_batches(const ga_loader_config *c);
 int64_t ga_eval_batch(const ga_loader_config *c, int64_t k, void *batch);
 
+/* Rows of a file that are predicted, in their order. */
+typedef struct ga_predicted {
+    ga_source source; /* its last field, the target, is not read */
+    ga_arena arena;   /* what the source keeps */
+    int64_t done;     /* rows so far */
+} ga_predicted;
+
+/* Fills a batch of `rows` rows with the next ones of the file, targets 0. Returns the number of true rows, 0 at the
+ * end, or a negative status. */
+int64_t ga_predicted_next(ga_predicted *r, int64_t rows, void *batch, ga_err *e);
+void ga_predicted_close(ga_predicted *r); /* all zero is allowed */
+
 #endif

@@ -179,3 +179,21 @@ int ga_idx_open(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e)
     }
     return ga_images_source(out, s, &all, a, e);
 }
+
+int ga_idx_predicted(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e) {
+    const int64_t shape[3] = {s->channels, s->height, s->width}, size = shape[0] * shape[1] * shape[2];
+    ga_part part = s->images[0];
+    ga_stream stream;
+    header h;
+    GA_TRY(open_file(&stream, part.path, 3, 4, &h, e));
+    ga_stream_close(&stream);
+    part.count = h.extent[0];
+    GA_TRY(ga_arena_open_for(a, "rows to predict", ga_padded((size_t)(part.count * h.row)) + 64 +
+                             ga_images_bytes(s->channels, s->real), e));
+    unsigned char *pixels = ga_take(a, (size_t)(part.count * h.row), 64, e);
+    unsigned char *label = pixels ? ga_take(a, 1, 64, e) : NULL; /* of all images */
+    if (!label) return GA_BUG;
+    GA_TRY(read_file(&part, 3, 4, shape, pixels, e));
+    const ga_image_bytes all = {pixels, label, part.count, size, 0};
+    return ga_images_source(out, s, &all, a, e);
+}

@@ -34,6 +34,10 @@ int ga_cifar_scan(const char *const *images, int parts, ga_dtype real, ga_scan *
 int ga_idx_open(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e);
 int ga_cifar_open(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e);
 
+/* Images to predict, of the first file of s->images, any number of them; labels are not read. Open the arena. */
+int ga_idx_predicted(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e);
+int ga_cifar_predicted(ga_source *out, const ga_images_spec *s, ga_arena *a, ga_err *e);
+
 /* Bytes of the images, from either reader: the pixels of row i begin at pixels + i * pixel_step, its label
  * is labels[i * label_step]. The source keeps using them. */
 typedef struct ga_image_bytes {

@@ -247,3 +247,16 @@ int ga_npy_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e)
         }
     return GA_OK;
 }
+
+int ga_npy_predicted(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e) {
+    unsigned char *base[GA_FIELDS];
+    ga_part part = s->part[0];
+    ga_stream stream;
+    header h;
+    int64_t bytes;
+    GA_TRY(open_file(&stream, part.path, &h, e));
+    ga_stream_close(&stream);
+    part.count = h.shape[0];
+    GA_TRY(ga_arrays_predicted(out, s, part.count, base, a, e));
+    return read_part(&part, s, 0, base[0], &bytes, e);
+}

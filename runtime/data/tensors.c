@@ -194,3 +194,25 @@ int ga_tensors_open(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err
     }
     return GA_OK;
 }
+
+/* Reads all fields but the target, with as many rows as the first one has. */
+static int read_predicted(ga_source *out, ga_tensors_file *f, const ga_arrays_spec *s, ga_arena *a) {
+    unsigned char *base[GA_FIELDS];
+    tensor first;
+    const char *name = s->field[0].name;
+    const json_t *entry = json_object_get(f->root, name);
+    if (!entry) return ga_fail(f->e, GA_INPUT, "%s: has no tensor '%s', which the model reads", f->path, name);
+    GA_TRY(read_entry(f, name, entry, &first));
+    GA_TRY(ga_arrays_predicted(out, s, first.shape[0], base, a, f->e));
+    for (int k = 0; k < s->fields - 1; k++)
+        GA_TRY(read_tensor(f, &s->field[k], first.shape[0], s->real, &base[k]));
+    return GA_OK;
+}
+
+int ga_tensors_predicted(ga_source *out, const ga_arrays_spec *s, ga_arena *a, ga_err *e) {
+    ga_tensors_file f;
+    GA_TRY(ga_tensors_file_open(&f, s->part[0].path, NULL, e));
+    const int code = read_predicted(out, &f, s, a);
+    ga_tensors_file_close(&f);
+    return code;
+}

@@ -328,6 +328,50 @@ int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err 
     return GA_OK;
 }
 
+/* -- windows to predict ------------------------------------------------------------------------ */
+
+/* Makes a source of the windows of `part`. One id more is there, which stands behind the last window. */
+static int make_predicted(ga_source *out, const ga_part *part, int64_t context, int width, record **r, ga_arena *a,
+                          ga_err *e) {
+    const ga_part more = {part->path, part->count + 1};
+    const int64_t rest = part->count % context;
+    if (part->count < context)
+        return ga_fail(e, GA_INPUT, "%s: %lld ids give no window of %lld", part->path, (long long)part->count,
+                       (long long)context);
+    if (rest > 0)
+        ga_say("%s: the last %lld ids fill no window of %lld, and are left out", part->path, (long long)rest,
+               (long long)context);
+    GA_TRY(ga_arena_open_for(a, "rows to predict", ga_padded(sizeof **r) + ga_padded((size_t)(more.count * width)), e));
+    return make_source(out, &more, 1, context, width, r, a, e);
+}
+
+int ga_text_predicted(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e) {
+    record *r;
+    bool allowed[256] = {false};
+    ga_part part = s->part[0];
+    ga_stream stream;
+    GA_TRY(open_text(&stream, part.path, e));
+    part.count = stream.bytes;
+    ga_stream_close(&stream);
+    GA_TRY(make_predicted(out, &part, s->context, 1, &r, a, e));
+    out->decode = decode_text;
+    number_bytes(s, r->id, allowed);
+    return read_text(&part, allowed, r->base, e);
+}
+
+int ga_tokens_predicted(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e) {
+    record *r;
+    ga_part part = s->part[0];
+    ga_stream stream;
+    layout l;
+    GA_TRY(open_tokens(&stream, part.path, &l, e));
+    part.count = l.tokens;
+    ga_stream_close(&stream);
+    GA_TRY(make_predicted(out, &part, s->context, s->width, &r, a, e));
+    out->decode = decode_tokens;
+    return read_tokens(&part, s, r->base, e);
+}
+
 /* -- streamed rows ----------------------------------------------------------------------------- */
 
 static void close_stream(void *self) {

@@ -40,4 +40,9 @@ int ga_tokens_open(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err 
 int ga_text_stream(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e);
 int ga_tokens_stream(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e);
 
+/* Windows to predict, of the first file of s->part: its ids in runs of T, without the one behind each; those that fill
+ * no window are left out, which is said. Open the arena. */
+int ga_text_predicted(ga_source *out, const ga_text_spec *s, ga_arena *a, ga_err *e);
+int ga_tokens_predicted(ga_source *out, const ga_tokens_spec *s, ga_arena *a, ga_err *e);
+
 #endif

@@ -59,6 +59,12 @@ static const option options[] = {
     {"top-p", "P", "of --sample: only the likeliest tokens that have P of the probability, 0 < P <= 1", SHARE,
      AT(top_p), 0, 0},
     {"stop", "TEXT", "of --sample: end behind this text", TEXT, AT(stop), 0, 0},
+    {"predict", "FILE", "write the outputs for each row of FILE to --out instead of training; targets are not read",
+     TEXT, AT(predict), 0, 0},
+    {"out", "FILE.npy|FILE.csv", "of --predict: the file of the outputs", TEXT, AT(out), 0, 0},
+    {"probabilities", NULL, "of --predict: what softmax or sigmoid make of the outputs", FLAG, AT(probabilities), 0, 0},
+    {"save-weights", "FILE", "write what NAME_predict reads: weights of the best checkpoint; FILE.h: as an array of C",
+     TEXT, AT(save_weights), 0, 0},
     {"check-finite", NULL, "train-probe: stop at the first value that is not finite", FLAG,
      AT(check_finite), 0, 0},
     {"profile", NULL, "train-probe: time, GFLOP/s and GB/s of each kernel", FLAG, AT(profile), 0, 0},
@@ -181,25 +187,47 @@ static bool given(const bool *seen, const char *name) {
     return false;
 }
 
-/* Refuses options that need another one, and options of training beside --eval or --sample. */
+typedef struct dependence {
+    const char *option, *of;
+} dependence;
+
+/* Refuses options that need another one. */
+static int check_owners(const bool *seen, ga_err *e) {
+    static const dependence needs[] = {{"fresh", "init"}, {"prompt", "sample"}, {"temperature", "sample"},
+        {"top-k", "sample"}, {"top-p", "sample"}, {"stop", "sample"}, {"out", "predict"}, {"probabilities", "predict"},
+        {"predict", "out"}};
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (given(seen, needs[i].option) && !given(seen, needs[i].of))
+            return ga_fail(e, GA_INPUT, "--%s: given without --%s, expected both", needs[i].option, needs[i].of);
+    return GA_OK;
+}
+
+enum { INSTEAD = 4, TRAINING = 7 };
+
+/* Refuses options of training beside one that does not train, and two of those. */
+static int check_training(const bool *seen, ga_err *e) {
+    static const char *const training[TRAINING] = {"watch", "dump", "stop-micro", "run", "overfit", "plot"},
+                     *const instead[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
+    const char *first = NULL;
+    for (int i = 0; i < INSTEAD; i++) {
+        if (!given(seen, instead[i])) continue;
+        if (first)
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, one of the two expected", instead[i], first);
+        first = instead[i];
+    }
+    for (int i = 0; first && i < TRAINING; i++)
+        if (given(seen, training[i]))
+            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i], first);
+    return GA_OK;
+}
+
+/* Refuses options that exclude each other. */
 static int check_together(const bool *seen, ga_err *e) {
-    static const char *const training[] = {"watch", "dump", "stop-micro", "run", "overfit", "plot",
-                                         "watch-kernels"},
-                     *const instead[] = {"eval", "sample"}, *const saved[] = {"resume", "checkpoint"},
-                     *const of_sample[] = {"prompt", "temperature", "top-k", "top-p", "stop"};
-    if (given(seen, "fresh") && !given(seen, "init"))
-        return ga_fail(e, GA_INPUT, "--fresh: given without --init, expected both");
-    for (int i = 0; i < 5; i++)
-        if (given(seen, of_sample[i]) && !given(seen, "sample"))
-            return ga_fail(e, GA_INPUT, "--%s: given without --sample, expected both", of_sample[i]);
-    if (given(seen, "eval") && given(seen, "sample"))
-        return ga_fail(e, GA_INPUT, "--sample: given beside --eval, one of the two expected");
+    static const char *const saved[] = {"resume", "checkpoint"};
+    GA_TRY(check_owners(seen, e));
     if (given(seen, "run") && given(seen, "save-init"))
         return ga_fail(e, GA_INPUT, "--run: given beside --save-init, which makes no run");
-    for (int i = 0; i < 14; i++)
-        if (given(seen, training[i / 2]) && given(seen, instead[i % 2]))
-            return ga_fail(e, GA_INPUT, "--%s: given beside --%s, which does not train", training[i / 2],
-                           instead[i % 2]);
+    GA_TRY(check_training(seen, e));
     if (given(seen, "plot") && given(seen, "quiet"))
         return ga_fail(e, GA_INPUT, "--plot: given beside --quiet, which shows no progress");
     for (int i = 0; i < 2; i++)
@@ -237,6 +265,11 @@ int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e) {
         GA_TRY(set_option(o, p, value, e));
     }
     return check_together(seen, e);
+}
+
+const char *ga_options_instead(const ga_options *o) {
+    return o->eval ? "--eval" : o->sample ? "--sample" : o->predict ? "--predict"
+        : o->save_weights ? "--save-weights" : NULL;
 }
 
 void ga_options_help(const char *program) {

@@ -31,6 +31,10 @@ typedef struct ga_options {
     double temperature;     /* [1] of --sample; 0: always the likeliest token */
     int64_t top_k;          /* [0] of --sample: only so many of the likeliest tokens */
     double top_p;           /* [1] of --sample: only the likeliest tokens that have this share of the probability */
+    const char *predict;    /* file of rows whose outputs are wanted, instead of training */
+    const char *out;        /* of --predict: file of the outputs, .npy or .csv */
+    bool probabilities;     /* of --predict: what softmax or sigmoid make of them */
+    const char *save_weights; /* file of weights for NAME_predict, instead of training */
     bool check_finite;      /* train-probe: stop at the first value that is not finite */
     bool profile;           /* train-probe: measure the time of each kernel */
     bool no_graph;          /* launch the device's kernels one by one, without a graph */
@@ -42,6 +46,9 @@ typedef struct ga_options {
 
 /* Fills o from the command line. GA_INPUT: the message names the option, its value and its range. */
 int ga_options_parse(ga_options *o, int argc, char *const *argv, ga_err *e);
+
+/* The option by which a program does not train, such as "--eval"; NULL: it trains. */
+const char *ga_options_instead(const ga_options *o);
 
 /* Prints the text of --help to stdout. */
 void ga_options_help(const char *program);

@@ -48,6 +48,24 @@ static inline __attribute__((always_inline)) void vec_store(real *p, vec x, cons
 //@ fmaf(value)
 static inline float ga_fmaf(float a, float b, float c) { return $value; }
 
+//@ portable_fma(scalar)
+/* a b + c, rounded once where the processor has an instruction for that, as where the program was trained. */
+#if defined __FMA__ || defined __FP_FAST_FMAF || defined __ARM_FEATURE_FMA
+#define PORTABLE_FMA(a, b, c) $scalar(a, b, c)
+#else
+#define PORTABLE_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
+//@ portable_vec_fma(builtin, each)
+#if defined __FMA__
+#define PORTABLE_VEC_FMA(a, b, c) (vec) $builtin(a, b, c)
+#elif defined __FP_FAST_FMAF || defined __ARM_FEATURE_FMA
+#define PORTABLE_VEC_FMA(a, b, c) \
+    ((vec){$each})
+#else
+#define PORTABLE_VEC_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
 //@ bits()
 static inline uint32_t ga_bits(float x) {
     uint32_t bits;

@@ -1,11 +1,13 @@
-//@ head(header, reader, accumulate, tables)
+//@ head(header, accumulate, files)
 $header
-#include "runtime/data/$reader"
+#include "rows.c" /* how rows look */
 
 /* {from, n}: from cycle `from` on a full cycle has n micro-steps. */
 static const ga_accumulate ACCUMULATE[] = {$accumulate};
 
-$tables
+static const char *const FILES[DATA_FILES] = {
+    $files
+};
 
 //@ open(sources, split, serving, evaluation, shift)
 static int open_data(model *m, const ga_options *o, ga_err *e) {

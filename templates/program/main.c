@@ -234,12 +234,18 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
-//@ run(name, ranks, sample, ema, patience, uncounted, watched)
+//@ run(name, ranks, sample, ema, patience, uncounted, watched, no_outputs, no_weights)
 static int run(model *m, const ga_options *o, ga_err *e) {
+//% if no_outputs then
+    if (o->predict) return ga_fail(e, GA_INPUT, $no_outputs);
+//% end
+//% if no_weights then
+    if (o->save_weights) return ga_fail(e, GA_INPUT, $no_weights);
+//% end
 //% if not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
-    if (!o->eval) GA_TRY(ga_stop_open(e)); /* an evaluation has nothing to save: a signal ends it at once */
+    if (!o->eval && !o->predict) GA_TRY(ga_stop_open(e)); /* these have nothing to save: a signal ends them at once */
 //% if watched then
     GA_TRY($(name)_watch_open(e));
 //% end
@@ -257,6 +263,18 @@ static int run(model *m, const ga_options *o, ga_err *e) {
         GA_TRY($(name)_model_exchange(m, e)); /* nothing else is done with the parameters */
 //% end
         GA_TRY($(name)_model_sample(m, o, e));
+        return DONE;
+    }
+//% end
+//% if not no_weights then
+    if (o->save_weights) {
+        GA_TRY($(name)_model_save_weights(m, o, e));
+        return DONE;
+    }
+//% end
+//% if not no_outputs then
+    if (o->predict) {
+        GA_TRY($(name)_model_predict(m, o, e));
         return DONE;
     }
 //% end

@@ -119,7 +119,7 @@ int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
 //@ open_run(name)
 /* A resumed run must have something to do, or just be done. */
 static int check_end(const model *m, const ga_options *o, const char *resumed, ga_err *e) {
-    if (!o->eval && !o->sample && m->count.cycle > m->cycles)
+    if (!ga_options_instead(o) && m->count.cycle > m->cycles)
         return ga_fail(e, GA_INPUT, "%s: of cycle %lld, but training ends at cycle %lld", resumed,
                        (long long)m->count.cycle, (long long)m->cycles);
     if (o->stop_micro && o->stop_micro <= m->count.micro)
@@ -131,24 +131,25 @@ static int check_end(const model *m, const ga_options *o, const char *resumed, g
 /* The checkpoint to begin with, the folder of the run, the files that are written. Only training makes a run. */
 static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
-    const bool trains = !o->eval && !o->sample;
+    const char *instead = ga_options_instead(o);
+    const bool trains = !instead, uses = instead && !o->eval; /* uses: what was learned, of any seed */
     if (o->resume) {
-        GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !o->sample, resumed, e));
+        GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !uses, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));
-    } else if (o->sample && !o->init) {
+    } else if (uses && !o->init) {
         ga_err why = {0};
         const int code = $(name)_model_load(m, o->checkpoint, NULL, false, resumed, &why);
         if (code < 0)
-            return ga_fail(e, (ga_status)code, "--sample: %.400s; train first, or name parameters with --init",
+            return ga_fail(e, (ga_status)code, "%s: %.400s; train first, or name parameters with --init", instead,
                            why.msg);
-        if (!o->quiet && ga_comm_rank(m->comm) == 0) ga_say("--sample: %s", resumed);
+        if (!o->quiet && ga_comm_rank(m->comm) == 0) ga_say("%s: %s", instead, resumed);
     }
     if (trains)
         GA_TRY(ga_run_open(&m->run, &(ga_run_start){
             .folder = m->folder, .program = "$name", .command = SPEC_COMMAND, .spec_sha256 = SPEC_SHA256,
             .resumed = resumed, .cycle = m->count.cycle, .seed = m->seed, .options = o}, m->comm, e));
     const bool in_run = *m->run.name != 0;
-    GA_TRY(ga_log_open(&m->log, o->log ? o->log : in_run ? m->run.log : NULL, o->quiet || o->sample,
+    GA_TRY(ga_log_open(&m->log, o->log ? o->log : in_run ? m->run.log : NULL, o->quiet || uses,
                        ga_comm_rank(m->comm), runtime, e));
     if (o->plot) ga_log_plot(m->log);
     ga_ckpt_config c = checkpoint_config(m, o->checkpoint ? o->checkpoint : m->run.checkpoints);
@@ -269,6 +270,9 @@ void $(name)_model_close(model *m) {
     for (int i = 0; i < ARENAS; i++) ga_arena_close(&m->memory[i]);
 //% end
 }
+
+//@ predictions()
+#include "predictions.c"
 
 //@ sample()
 #include "sample.c"

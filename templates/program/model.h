@@ -270,6 +270,8 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e);
 int $(name)_model_load(model *m, const char *folder, const char *what, bool goes_on, char *path, ga_err *e);
 int $(name)_model_dump(model *m, const char *folder, ga_err *e);
 int $(name)_model_watch(model *m, const ga_options *o, ga_err *e);
+int $(name)_model_predict(model *m, const ga_options *o, ga_err *e); /* predictions.c */
+int $(name)_model_save_weights(model *m, const ga_options *o, ga_err *e);
 //% if sample then
 int $(name)_model_sample(model *m, const ga_options *o, ga_err *e); /* sample.c */
 //% end

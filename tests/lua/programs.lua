@@ -212,13 +212,15 @@ return function(t)
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
         if how.watch then make[#make + 1] = "train-watch" end
+        if how.predict then make[#make + 1] = "predict" end
         if how.comm then make[#make + 1] = "COMM=" .. how.comm end
         make.env = environment()
         return make
     end
 
     local function is_made(file)
-        return file == "train" or file:match("^train%-%w+$") or file == ".command" or file:match("^lib.*%.a$")
+        return file == "train" or file:match "^train%-%w+$" or file == ".command" or file:match "^lib.*%.a$"
+            or file:match "_predict$"
     end
 
     -- Compiles the program in `folder`, or takes the same from the store. The program's three files are compiled as one,
@@ -249,9 +251,9 @@ return function(t)
         end)
     end
 
-    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe, watch, lib =
-    --- true (train-probe, train-watch, its library too), sources = more C files, ldflags, options = words for gagen,
-    --- level = "-O3" (else t.quick: to compile takes longer than most programs run).
+    --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe, watch, lib,
+    --- predict = true (train-probe, train-watch, its library, make predict too), sources = more C files, ldflags,
+    --- options = words for gagen, level = "-O3" (else t.quick: to compile takes longer than most programs run).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and has_mpi(t) == "no" then

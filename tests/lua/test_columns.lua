@@ -63,7 +63,7 @@ add("names, a byte order mark, CR LF and quotes, from memory and streamed", func
     end
     local p = formats.build("columns_order", spec(NAMED .. 'columns = { "rooms", "area, m2" }, shuffle = false'))
     check_rows(t, formats, formats.run(p), { rooms, area })
-    t.contains(host.read(p.folder .. "/data.c"), [[
+    t.contains(host.read(p.folder .. "/rows.c"), [[
     {.name = "id", .input = -1},
     {.name = "area, m2", .input = 1},
 ]])
@@ -168,7 +168,7 @@ add("categories and standardized numbers of the training rows, from memory and s
         check_towns(formats, seen.train, rows, function(k, i) return 4 * k + i end)
         check_towns(formats, seen.eval, rows, function(k, i) return 20 + 4 * k + i end, { [22] = true, [25] = true })
     end
-    local data = host.read(formats.programs.folder() .. "/data_columns_city_kept/data.c")
+    local data = host.read(formats.programs.folder() .. "/data_columns_city_kept/rows.c")
     local mean, std = t.match(data, "%.mean = ([%d.]+), %.std = ([%d.]+)}")
     local by_hand, deviation = moments(rows, area)
     t.near(tonumber(mean), by_hand, 1e-14)
@@ -210,7 +210,7 @@ add("a split: rows for evaluation teach nothing", function(t, formats)
     local text = classes(CLASSES:gsub("towns", "split") .. "unknown = true, split = { fold = 2, of = 5, seed = 3 }")
     local p = formats.build("columns_split", text)
     local seen, places = formats.run(p), {}
-    local mean, std = t.match(host.read(p.folder .. "/data.c"), "%.mean = ([%d.]+), %.std = ([%d.]+)}")
+    local mean, std = t.match(host.read(p.folder .. "/rows.c"), "%.mean = ([%d.]+), %.std = ([%d.]+)}")
     for k = 0, 3 do
         for i = 0, 3 do places[#places + 1] = row_of(seen.train[k], i, mean, std) end
     end
@@ -316,7 +316,7 @@ add("a newcomer's table, as the documentation says", function(t, formats)
     end
     t.equal(#losses, 60)
     assert(losses[60] < losses[1] / 10, ("%g, then %g"):format(losses[1], losses[60]))
-    local data = host.read(folder .. "/data.c")
+    local data = host.read(folder .. "/rows.c")
     t.contains(data, '    {.name = "id", .input = -1},\n    {.name = "size, m2", .input = 0, .mean = ')
     t.contains(data, '    {"K\\303\\266ln", ')
 end)

@@ -194,7 +194,7 @@ add("text: windows of ids, the target one byte further, the last rows for evalua
     end
     t.equal(seen.eval[0].input.rows, 3)
     formats.check(seen.eval[0], 0, "input", 0, function(row, i) return id_at((24 + row) * 9 + i) end)
-    local source = host.read(p.folder .. "/data.c")
+    local source = host.read(p.folder .. "/rows.c")
     t.contains(source, ("VOCABULARY[%d] = {\n    32, 44, 46, 58, 97, 98,"):format(#ids))
 end)
 

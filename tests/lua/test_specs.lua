@@ -44,10 +44,11 @@ for _, spec in ipairs(shipped.list) do
     end)
 end
 
--- Files of the library, the probes and --sample only.
+-- Files of the library, the probes, --sample, --predict and make predict only.
 local function beside(file, name)
     return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
-        or file == "one_row.c" or file == "sample.c"
+        or file == "one_row.c" or file == "sample.c" or file == "predictions.c" or file == "predict.c"
+        or file == name .. "_predict.h"
 end
 
 -- Lines of the files that `train` is made of, and of step.c alone; the runtime is not written for a spec.

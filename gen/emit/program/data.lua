@@ -1,4 +1,5 @@
--- data: the text of data.c, the part of model.c that finds the data files and opens them as sources of rows.
+-- data: the text of data.c, the part of model.c that finds the data files and opens them as sources of rows, and of
+-- rows.c, its part that says how rows look, which predictions need too.
 local csv = require "spec.csv"
 local expr = require "base.expr"
 local metrics = require "spec.metrics"
@@ -82,9 +83,6 @@ local TABLES = {}
 local function tables_of(config)
     local d, out = config.data, {}
     local function add(line) out[#out + 1] = line end
-    add "static const char *const FILES[DATA_FILES] = {"
-    for _, file in ipairs(files_of(config)) do add("    " .. text.string(file.name).text .. ",") end
-    add "};"
     if d.norm and d.norm.mean then
         add "/* of the scaled inputs, for each channel */"
         add(constants("MEAN", d.norm.mean))
@@ -196,6 +194,9 @@ SPEC.npy, SPEC.tensors = array_spec, array_spec
 
 local OPEN = { cifar10 = "cifar" }
 
+-- What the functions of a reader are called after.
+local function reader_of(kind) return OPEN[kind] or kind end
+
 -- "const ga_part train_files[] = {{path[0], 60000}, ...};" from place `first` of FILES on; without the
 -- numbers for a stream.
 local function parts_line(name, files, first, stream)
@@ -224,7 +225,7 @@ local function source_lines(config)
         local type, lines = SPEC[d.kind](config, source, name)
         out[#out + 1] = ("const %s %s = {\n    %s,\n};"):format(type, name, table.concat(lines, "\n    "))
         local parts = d.kind == "csv" and ("%s_files, %d, "):format(name, #files) or ""
-        out[#out + 1] = ("GA_TRY(ga_%s_%s(&m->%s, %s&%s, arena, e));"):format(OPEN[d.kind] or d.kind,
+        out[#out + 1] = ("GA_TRY(ga_%s_%s(&m->%s, %s&%s, arena, e));"):format(reader_of(d.kind),
             source.stream and "stream" or "open", name, parts, name)
     end
     return text.block(table.concat(out, "\n"))
@@ -270,12 +271,32 @@ local function shift_of(config)
     return metrics.adds(config, "shift") and text.ident(target.dtype == "i32" and "int32_t" or "real")
 end
 
+-- The lines that describe a file like those of training, and the call that opens one to be predicted.
+local function predicted_lines(config)
+    local d, source = config.data, config.data.sources[1]
+    local one = ordered.copy(source, { files = { source.files[1] }, targets = false })
+    local type, lines = SPEC[d.kind](config, one, "train")
+    return text.block(("const %s train = {\n    %s,\n};"):format(type, table.concat(lines, "\n    "))),
+        text.block(("ga_%s_predicted(&r->source, %s&train, &r->arena, e)"):format(reader_of(d.kind),
+            d.kind == "csv" and "path, " or ""))
+end
+
+--- rows.c.
+function data.rows(config, context, header)
+    local spec, opening = predicted_lines(config)
+    return sections.render(context.template("program/rows.c"), {
+        { "head", { header = text.block(header("rows.c", "how rows of the data look; part of data.c")),
+            reader = text.block(NEEDS[config.data.kind][1]), tables = sections.lines(tables_of(config)) } },
+        { "open", { spec = spec, opening = opening, parts = config.data.kind ~= "csv" } },
+    })
+end
+
 --- data.c.
 function data.render(config, context, header)
+    local files = ordered.collect(files_of(config), function(file) return text.string(file.name).text .. "," end)
     return sections.render(context.template("program/data.c"), {
         { "head", { header = text.block(header("data.c", "the rows of the data files; part of model.c")),
-            reader = text.block(NEEDS[config.data.kind][1]), accumulate = accumulate_rows(config),
-            tables = sections.lines(tables_of(config)) } },
+            accumulate = accumulate_rows(config), files = sections.lines(files) } },
         { "open", { sources = source_lines(config), split = split_of(config), serving = serving(config),
             evaluation = evaluation_line(config), shift = shift_of(config) } },
     })

@@ -10,6 +10,7 @@ local graph = require "graph.graph"
 local measured = require "emit.program.measured"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
+local predictions = require "emit.program.predictions"
 local scaler = require "emit.boundary.scaler"
 local sections = require "emit.program.sections"
 local step = require "emit.program.step"
@@ -74,10 +75,6 @@ local function scales(g)
     return table.concat(out, ", "), count
 end
 
-local function has_plain_output(g)
-    return g.output ~= nil and g.output.place ~= nil and g.output.place.arena == "activations"
-end
-
 -- How many tensors the parameters are, each iteration of a region apart.
 local function tensor_count(g)
     local n = 0
@@ -101,7 +98,7 @@ end
 
 -- The sizes of library.c.
 local function sizes_text(g)
-    local outputs = has_plain_output(g) and graph.elements(g.output.shape) or 0
+    local outputs = predictions.is_plain(g) and graph.elements(g.output.shape) or 0
     if not handles(g) then return ("enum { OUTPUT = %d }; /* elements of the model's output */"):format(outputs) end
     return ("enum { OUTPUT = %d, TENSORS = %d }; /* elements of the model's output; parameters, by layer */"):format(
         outputs, tensor_count(g))
@@ -134,7 +131,7 @@ end
 
 -- backward_by_grad, and what it starts where the gradient of the output is a place of its own.
 local function by_grad_sections(g, config, target, name)
-    local nodes = g.d_output and has_plain_output(g) and behind_output(g)
+    local nodes = g.d_output and predictions.is_plain(g) and behind_output(g)
     if not nodes then return false, { "no_backward_by_grad", { name = name, chunked = g.head ~= nil } } end
     return { "backward_from", { name = name, by_grad = step.backward_lines(g, nodes, target),
         half_gradient = graph.is_half(g.d_output) and text.ident(g.half) or false,
@@ -175,7 +172,7 @@ end
 
 -- The output as the caller gets it, and what predict says where it is never whole.
 local function output_sections(g, target, name)
-    if not has_plain_output(g) then return false, { "no_forward", { name = name, chunked = g.head ~= nil } } end
+    if not predictions.is_plain(g) then return false, { "no_forward", { name = name, chunked = g.head ~= nil } } end
     return { "copy_output", { type = text.ident(graph.is_half(g.output) and g.half or "real"),
         output = text.block(target.pointer(g.output)), number = text.block(c_text.load(g.output, "output[i]")) } },
         { "forward", { name = name } }

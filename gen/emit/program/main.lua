@@ -1,6 +1,7 @@
 -- main: the text of main.c: the command line and the training loop.
 local expr = require "base.expr"
 local ordered = require "base.ordered"
+local predictions = require "emit.program.predictions"
 local sample = require "emit.program.sample"
 local scaler = require "emit.boundary.scaler"
 local schedule = require "spec.schedule"
@@ -85,6 +86,13 @@ local function evaluate_section(config, name)
         plateau_metric = text.ident(config.schedule.fields.metric or "loss") } }
 end
 
+-- What cannot be predicted, as messages.
+local function refusals(g)
+    local outputs, weights = predictions.obstacle(g), type(g.forward_only) == "string" and g.forward_only
+    return outputs and text.string("--predict: " .. outputs) or false,
+        weights and text.string("--save-weights: " .. weights) or false
+end
+
 -- The settings of runtime/loop/best.h.
 local function best_section(config, name)
     local best = config.best
@@ -110,7 +118,7 @@ end
 --- main.c.
 function main.render(g, config, context, header)
     local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
-    local plateau = config.schedule.rule.plateau
+    local plateau, no_outputs, no_weights = config.schedule.rule.plateau, refusals(g)
     local refusal, template = watch.refusal(config, context.target), context.template("program/main.c")
     return sections.render(template, {
         { "head", { watched = not refusal, header = text.block(header("main.c", "command line and training loop")) } },
@@ -126,7 +134,8 @@ function main.render(g, config, context, header)
         { "run", { name = name, watched = not refusal, ranks = config.mode.ranks or false,
             sample = sample.possible(g, config), ema = config.optimizer.own.ema ~= nil,
             patience = config.best ~= nil and config.best.patience > 0,
-            uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")) } },
+            uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")),
+            no_outputs = no_outputs, no_weights = no_weights } },
         #tests > 0 and { "missing_feature", { tests = sections.lines(tests) } },
         { "stopped", { name = name } },
         not refusal and { "start_watching", { name = name } },

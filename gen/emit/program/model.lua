@@ -144,7 +144,7 @@ function model.render(g, config, facts, context, updates, header)
         { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),
             target = text.ident(context.target.name) } },
         { "close", { name = name, device = own.device, parallel = own.parallel, divided = division.closing(g) } },
-        sample.possible(g, config) and { "sample", {} },
+        { "predictions", {} }, sample.possible(g, config) and { "sample", {} },
     })
 end
 

@@ -270,6 +270,10 @@ function plan.text(facts, prediction, width)
     line("%-12s%s bytes, all allocated at start, nothing afterwards", "memory",
         commas(facts.totals.bytes))
     add_table(ordered.collect(facts.arenas, function(a) return { a.name, commas(a.bytes), a.what } end), ARENAS)
+    if facts.predict then
+        line("%-12s%s bytes of weights and %s of values predict a row: make predict", "alone",
+            commas(facts.predict.weight_bytes), commas(facts.predict.value_bytes))
+    end
     line("%-12s%s FLOP per update", "work", commas(facts.totals.flops_per_cycle))
     if facts.busy then line("%-12s%s", "threads", threads.text(facts.threads, facts.busy)) end
     line("%-12s%.3g ms of an update predicted%s: %s", "time", update_ms(facts.kernels, prediction.us),

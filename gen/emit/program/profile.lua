@@ -1,6 +1,7 @@
 -- profile: all that gagen knows of a machine. Output depends on the profile's name, never on the
 -- machine that generates; "native" is resolved once, by the driver.
 local diag = require "base.diag"
+local ordered = require "base.ordered"
 local targets = require "emit.targets.targets"
 
 local profile = {}
@@ -43,6 +44,12 @@ local PROFILES = {
 --- Compiler flags, the CPU features that the program checks at start, those that it asks the system for (`system`), and
 --- the sizes of a profile.
 function profile.get(name) return PROFILES[name] end
+
+--- The sizes of a file for any processor, for a program of the profile of this name: multiply-adds are one instruction
+--- where both processors have it.
+function profile.portable(name)
+    return ordered.copy(PROFILES.generic, { fma = PROFILES[name].fma and "portable" })
+end
 
 --- Whether a CPU with these features (host.cpu()) runs programs of a profile.
 function profile.runs(name, features)

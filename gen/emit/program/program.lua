@@ -14,6 +14,8 @@ local names = require "emit.program.names"
 local one_row = require "emit.program.one_row"
 local ordered = require "base.ordered"
 local plan = require "emit.program.plan"
+local predictions = require "emit.program.predictions"
+local predictor = require "emit.program.predictor"
 local probe = require "emit.program.probe"
 local profile = require "emit.program.profile"
 local sample = require "emit.program.sample"
@@ -52,7 +54,8 @@ local function header_of(config, facts, open, middle, close)
 end
 
 -- The program's own files that others include.
-local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c", "train_watch.c", "compared.c" }
+local INCLUDES_OTHERS = { "main.c", "model.c", "step.c", "probes.c", "example.c", "predict.c", "train_watch.c",
+    "compared.c" }
 
 local function included(files)
     return text.block(table.concat(ordered.collect(files.keys, function(name)
@@ -60,14 +63,14 @@ local function included(files)
     end), " "))
 end
 
-local function render_makefile(config, context, files, header)
+local function render_makefile(config, facts, context, files, header)
     local sources = ordered.collect(runtime.sources(config, context.target), function(name)
         return "runtime/" .. name .. ".c"
     end)
     return context.template("program/Makefile")("makefile", ordered.copy(context.target.makefile(config), {
         files = included(files), header = text.block(header("Makefile", "builds train")),
+        predicts = facts.predict ~= nil, watched = watch.possible(config, context.target),
         comm = text.ident(runtime.engine(config, context.target)), ranks = config.mode.ranks or false,
-        watched = watch.possible(config, context.target),
         name = text.ident(config.name), flags = text.block(table.concat(config.compiler_flags, " ")),
         sources = text.block(table.concat(sources, " \\\n    ")),
     })).text
@@ -84,10 +87,9 @@ local function render_readme(g, config, facts, context)
     return context.template("program/README.md")("readme", ordered.copy(context.target.main(config), {
         name = text.ident(config.name), spec = text.comment(config.shown_path),
         command = text.comment(config.shown_command), version = text.comment(host.version),
-        parameters = facts.totals.parameters,
-        memory = facts.totals.bytes, flops = facts.totals.flops_per_cycle,
+        totals = facts.totals,
         cycle = text.comment(("%d micro-steps of %d rows"):format(cycle.accumulate, cycle.rows)),
-        table = sections.lines(rows), ranks = config.mode.ranks,
+        table = sections.lines(rows), ranks = config.mode.ranks, predicts = facts.predict ~= nil,
     })).text
 end
 
@@ -123,6 +125,15 @@ end
 --- The plan's facts of a graph that no program is written of.
 function program.plan(g, config) return (planned(g, config)) end
 
+-- predictions.c, and the program that only predicts.
+local function add_predictor(g, config, facts, context, header, files)
+    local own = predictor.plan(g, config)
+    facts.predict = own and predictor.facts(own) or nil
+    files:set("predictions.c", predictions.render(g, config, context,
+        own and predictor.saving(own, config, context.target), header))
+    if own then predictor.render(own, config, context, header, files) end
+end
+
 --- All files of the program as an ordered map from name to text, and the plan's facts.
 function program.render(g, config)
     show_places(g, config)
@@ -140,14 +151,16 @@ function program.render(g, config)
     target.render(g, config, context, all, found, header, files)
     probe.render(g, config, context, target.calls(all, found, context), header, files)
     files:set("memory.c", memory.render(g, config, facts, context, header))
+    files:set("rows.c", data.rows(config, context, header))
     files:set("data.c", data.render(config, context, header))
     files:set("save.c", save.render(g, config, facts, context, found.updates, header))
     files:set("model.c", model.render(g, config, facts, context, found.updates, header))
     files:set("main.c", main.render(g, config, context, header))
     library.render(g, config, context, header, files)
     sample.render(g, config, context, header, files)
+    add_predictor(g, config, facts, context, header, files)
     local script_header = header_of(config, facts, "# ", "# ", "")
-    files:set("Makefile", render_makefile(config, context, files, script_header))
+    files:set("Makefile", render_makefile(config, facts, context, files, script_header))
     launch.render(config, context, script_header, files)
     files:set("README.md", render_readme(g, config, facts, context))
     files:set("plan.json", host.json(facts) .. "\n")

@@ -11,9 +11,10 @@ local runtime = {}
 -- The runtime that every program has.
 local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data", "data/loader", "files/ckpt",
     "files/ckpt_load", "files/ckpt_manifest", "files/ckpt_resume", "files/ckpt_retain", "files/file", "files/folder",
-    "files/layout", "files/safetensors", "files/safetensors_file", "files/safetensors_load",
-    "files/safetensors_names", "files/shards", "files/shared", "log/curve", "log/log", "log/options", "log/progress",
-    "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree", "ranks/launcher" }
+    "files/layout", "files/predictions", "files/safetensors", "files/safetensors_file", "files/safetensors_load",
+    "files/safetensors_names", "files/shards", "files/shared", "files/weights", "log/curve", "log/log", "log/options",
+    "log/progress", "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree",
+    "ranks/launcher" }
 
 -- What train-watch has beyond it.
 local WATCHING = { "files/sha256", "log/comparison", "log/edits" }

@@ -102,6 +102,8 @@ interface.fields = {
     field("model", "function", "(config, facts): more arguments of model.c"),
     field("flat_places", "function", "(g): more assignments where model.c places the flat space"),
     field("constants", "function", "(config, context): more constants of model.c, { name, value }"),
+    field("alone", "function", "(functions, context): what these texts of kernels share, in a file of C that needs "
+        .. "nothing else; nil: there are no such files", true),
     field("makefile", "function", "(config): more arguments of the Makefile"),
     field("runtime", "function", "(config): files of the runtime that are its own"),
     field("wants_header", "function", "(name): whether a header of the runtime belongs to the program"),

@@ -14,6 +14,7 @@ local VECTOR_FMA = {
     avx2 = { f32 = "__builtin_ia32_vfmaddps256(a, b, c)", f64 = "__builtin_ia32_vfmaddpd256(a, b, c)" },
     avx512 = { f32 = "_mm512_fmadd_ps(a, b, c)", f64 = "_mm512_fmadd_pd(a, b, c)",
         include = "<immintrin.h>" },
+    portable = { f32 = "PORTABLE_VEC_FMA(a, b, c)", f64 = "PORTABLE_VEC_FMA(a, b, c)" },
     neon = { f32 = "vfmaq_f32(c, a, b)", f64 = "vfmaq_f64(c, a, b)", include = "<arm_neon.h>" },
 }
 
@@ -23,7 +24,22 @@ local function vectors(context)
 end
 
 local function scalar_fma(context)
-    return { value = text.block(context.profile.fma and "__builtin_fmaf(a, b, c)" or "a * b + c") }
+    local fma = context.profile.fma
+    return { value = text.block(fma == "portable" and "PORTABLE_FMA(a, b, c)" or fma and "__builtin_fmaf(a, b, c)"
+        or "a * b + c") }
+end
+
+-- The multiply-add of a file for processors with and without one.
+local function portable_fma() return { scalar = text.ident "__builtin_fmaf" } end
+
+local function portable_vec_fma(context)
+    local f32 = context.real == "f32"
+    local lanes, each = f32 and 4 or 2, {}
+    for i = 0, lanes - 1 do
+        each[#each + 1] = ("__builtin_fma%s((a)[%d], (b)[%d], (c)[%d])"):format(f32 and "f" or "", i, i, i)
+    end
+    return { builtin = text.ident(f32 and "__builtin_ia32_vfmaddps" or "__builtin_ia32_vfmaddpd"),
+        each = text.block(table.concat(each, ", ")) }
 end
 
 -- The header that declares the multiply-add, or the products of bf16.
@@ -74,8 +90,10 @@ local function nothing() return {} end
 local PIECES = {
     { file = "math", block = "unroll", arguments = nothing, names = { "UNROLL" } },
     { file = "math", block = "independent", arguments = nothing, names = { "INDEPENDENT" } },
+    { file = "math", block = "portable_vec_fma", arguments = portable_vec_fma, names = { "PORTABLE_VEC_FMA" } },
     { file = "math", block = "vectors", arguments = vectors, include = fma_header,
         names = { "vec", "vec_load", "vec_fma", "VEC_LANES" } },
+    { file = "math", block = "portable_fma", arguments = portable_fma, names = { "PORTABLE_FMA" } },
     { file = "math", block = "fmaf", arguments = scalar_fma, names = { "ga_fmaf" } },
     { file = "math", block = "bits", arguments = nothing, names = { "ga_bits", "ga_from_bits" } },
     { file = "math", block = "grown", arguments = nothing, names = { "ga_grown", "ga_less_ln2" } },

@@ -84,6 +84,11 @@ local function step_text(g, config, context, bodies, header)
     })
 end
 
+--- What kernels of these texts share, for a file that stands alone.
+function c_step.alone(functions, context)
+    return math_file.render(functions, context, function() return "" end) or ""
+end
+
 -- one_row.c: the forward pass for one row and, with its keys and values, for one position.
 local function one_row_text(config, context, bodies, own, header)
     local name = text.ident(config.name)

@@ -14,5 +14,6 @@ return ordered.copy(ordered.copy(c, c_files), {
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true },
     turns = matmul.turns,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
+    alone = c_step.alone,
     ranks_library = "MPI", launcher = "mpirun",
 })
