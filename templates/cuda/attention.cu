@@ -85,7 +85,7 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
+//@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type, out)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * The first blocks compute a tile of keys each, over the queries that use it; the others a tile of queries,
  * over the keys. p is computed again from lse.
@@ -103,7 +103,7 @@ GA_KERNEL($threads) $fn($params) {
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
-    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+    $out *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
     for (int u = 0; u < TALL; u++) ones[u] = 1;
@@ -198,7 +198,7 @@ ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query
  * products of those that are there; a score larger than all before scales the sums down (Milakov and Gimelshein,
  * 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TALL = $(tile.tall), OWN = 16 * TALL * GA_OWN_WARPS, ROWS = $(tile.rows), KEYS = ROWS };
@@ -265,7 +265,7 @@ GA_KERNEL($threads) $fn($params) {
  * The first blocks compute OWN keys each, over the queries that use them, ROWS at a time; the others OWN queries, over
  * the keys. p is computed again from lse; ds lacks the factor of the scores, which the sums get in the end.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row), Y_ROW = HEADS * D };
     enum { TALL = $(tile.tall), OWN = 16 * TALL * GA_OWN_WARPS, ROWS = $(tile.rows), BYTES = ga_rows<D>::BYTES };

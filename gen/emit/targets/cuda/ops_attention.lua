@@ -57,8 +57,8 @@ end
 
 -- === on tensor cores =============================================================================
 
--- As in attention_tensor.cu: warps of a block; rows of its own that a warp has at least.
-local WARPS, TALL = 4, 16
+-- As in attention_tensor.cu: warps of a block; rows of one of their blocks.
+local WARPS, ROW_BLOCK = 4, 16
 
 -- Heads whose elements are whole chunks of 16 bytes, up to those whose sums fit the registers; the least rows: fewer
 -- would be a tile of zeros for the most part.
@@ -73,18 +73,30 @@ end
 -- The bytes of a row in shared memory.
 local function row_bytes(d) return 2 * ceil(d, 16) * 16 + 16 end
 
---   tile.tall         blocks of 16 rows of a warp: own queries, or keys
---   tile.rows         of the other side at once
+-- Blocks of 16 rows of a warp, rows of the other side at once, blocks of a multiprocessor at least: so that the sums
+-- and scores of heads of d elements, and what draws need, fit the registers of a thread.
+local function forward_tile(node)
+    local d, T, draws = node.attrs.d, node.size.T, node.ins.micro ~= nil
+    local side = 2 * ROW_BLOCK * WARPS
+    local pads = ceil(T, side) * 2 > ceil(T, side // 2)
+    local tall = d <= 64 and not draws and not pads and blocks_of(node, side) >= tensor.ENOUGH
+    return { tall = tall and 2 or 1, rows = d <= 64 and 64 or 32, blocks = (tall or draws) and 2 or 3 }
+end
+
+local function backward_tile(node) return { tall = 1, rows = node.attrs.d <= 96 and 32 or 16, blocks = 2 } end
+
+-- tile: as above, and
 --   tile.of_keys      name of the number of tiles of keys, in C
 local function on_tensor_cores(arguments, node, kernel)
-    local d, backward = node.attrs.d, node.op == "attend_dx"
-    local tall = not backward and d <= 64 and blocks_of(node, 2 * TALL * WARPS) >= tensor.ENOUGH and 2 or 1
-    local own, rows = tall * TALL * WARPS, (backward or d > 64) and 32 or 64
+    local backward = node.op == "attend_dx"
+    local tile = backward and backward_tile(node) or forward_tile(node)
+    local own, bytes = tile.tall * ROW_BLOCK * WARPS, row_bytes(node.attrs.d)
     local queries, keys = blocks_of(node, own)
     kernel.matrix = true
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = 32 * WARPS, arch = tensor.ARCH,
-        shared = backward and 2 * (own + 2 * rows) * row_bytes(d) + 16 * rows or (own + 4 * rows) * row_bytes(d) }
-    arguments.tile = { tall = tall, rows = rows, of_keys = of_keys(arguments.shape) }
+        shared = backward and 2 * (own + 2 * tile.rows) * bytes + 16 * tile.rows or (own + 4 * tile.rows) * bytes }
+    tile.of_keys = of_keys(arguments.shape)
+    arguments.tile = tile
 end
 
 local function add_form(arguments, node, kernel, _, dtype)
