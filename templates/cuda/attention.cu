@@ -1,4 +1,5 @@
-// attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block.
+// attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block,
+// whose threads have some scores each, or on tensor cores.
 
 //@ attend(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
 /* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over)

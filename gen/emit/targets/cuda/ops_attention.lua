@@ -75,22 +75,24 @@ local function row_bytes(d) return 2 * ceil(d, 16) * 16 + 16 end
 
 -- Blocks of 16 rows of a warp, rows of the other side at once, blocks of a multiprocessor at least: so that the sums
 -- and scores of heads of d elements, and what draws need, fit the registers of a thread.
-local function forward_tile(node)
-    local d, T, draws = node.attrs.d, node.size.T, node.ins.micro ~= nil
-    local side = 2 * ROW_BLOCK * WARPS
+local function forward_tile(node, d, draws)
+    local T, side = node.size.T, 2 * ROW_BLOCK * WARPS
     local pads = ceil(T, side) * 2 > ceil(T, side // 2)
     local tall = d <= 64 and not draws and not pads and blocks_of(node, side) >= tensor.ENOUGH
     return { tall = tall and 2 or 1, rows = d <= 64 and 64 or 32, blocks = (tall or draws) and 2 or 3 }
 end
 
-local function backward_tile(node) return { tall = 1, rows = node.attrs.d <= 96 and 32 or 16, blocks = 2 } end
+local function backward_tile(_, d, draws)
+    return { tall = 1, rows = d <= 96 and 32 or 16, blocks = d <= 64 and not draws and 3 or 2 }
+end
 
 -- tile: as above, and
 --   tile.of_keys      name of the number of tiles of keys, in C
 local function on_tensor_cores(arguments, node, kernel)
     local backward = node.op == "attend_dx"
-    local tile = backward and backward_tile(node) or forward_tile(node)
-    local own, bytes = tile.tall * ROW_BLOCK * WARPS, row_bytes(node.attrs.d)
+    local d = node.attrs.d
+    local tile = (backward and backward_tile or forward_tile)(node, d, node.ins.micro ~= nil)
+    local own, bytes = tile.tall * ROW_BLOCK * WARPS, row_bytes(d)
     local queries, keys = blocks_of(node, own)
     kernel.matrix = true
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = 32 * WARPS, arch = tensor.ARCH,
