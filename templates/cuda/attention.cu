@@ -6,7 +6,7 @@
  * One block computes a tile of queries. Keys come tile by tile; a score larger than all before scales the sums
  * down (Milakov and Gimelshein, 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
@@ -91,7 +91,7 @@ GA_KERNEL($threads) $fn($params) {
  * The first blocks compute a tile of keys each, over the queries that use it; the others a tile of queries,
  * over the keys. p is computed again from lse.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };

@@ -48,11 +48,14 @@ end
 --   tile.side         queries, and keys
 --   tile.depth        elements of a head at once
 --   tile.of_keys      name of the number of tiles of keys, in C
+--   tile.blocks       of a multiprocessor at least: draws, f64 and gradients need more registers
 local function by_threads(arguments, node, kernel, dtype)
-    local shape, side = arguments.shape, side_of(node, dtype)
+    local shape, side, backward = arguments.shape, side_of(node, dtype), node.op == "attend_dx"
     local queries, keys = blocks_of(node, side)
-    arguments.tile = { side = side, depth = shape.d <= SIDE and SIDE or 2 * SIDE, of_keys = of_keys(shape) }
-    kernel.launch = { blocks = queries + (node.op == "attend_dx" and keys or 0), threads = launches.THREADS }
+    local few = (node.ins.micro or dtype == "f64") and 2 or 4
+    arguments.tile = { side = side, depth = shape.d <= SIDE and SIDE or 2 * SIDE, of_keys = of_keys(shape),
+        blocks = backward and few // 2 or few }
+    kernel.launch = { blocks = queries + (backward and keys or 0), threads = launches.THREADS }
 end
 
 -- === on tensor cores =============================================================================
