@@ -54,7 +54,7 @@ local function lower(path, o, sets, choice)
     profile.f32(c)
     local facts = profile.get(c.profile)
     local target = targets.of(c)
-    c.behind, c.parts = target.behind or {}, target.parts or {}
+    c.behind, c.parts, c.writes_half = target.behind or {}, target.parts or {}, target.writes_half or {}
     c.turned_rows = target.turns and target.turns(c) or math.huge
     c.compiler_flags, c.cpu_features = facts.flags, facts.features
     c.without, c.stop_after = ordered.map(), not choice.trial and o.stop_after or nil

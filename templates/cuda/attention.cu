@@ -1,11 +1,12 @@
-// attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block.
+// attention: gen/catalog/ops/attention.lua has the formulas. A tile is computed by one block,
+// whose threads have some scores each, or on tensor cores.
 
 //@ attend(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
 /* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over)
  * One block computes a tile of queries. Keys come tile by tile; a score larger than all before scales the sums
  * down (Milakov and Gimelshein, 2018). lse: the log of the sum of the exponentials of a query's scores.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
@@ -85,12 +86,12 @@ GA_KERNEL($threads) $fn($params) {
     }
 }
 
-//@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
+//@ attend_dx(fn, params, source, threads, shape, tile, visible, softmax, dropout, type, out)
 /* $fn: the gradients of attention with respect to queries, keys and values
  * The first blocks compute a tile of keys each, over the queries that use it; the others a tile of queries,
  * over the keys. p is computed again from lse.
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
     enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
     enum { TILE = $(tile.side), DEPTH = $(tile.depth), SLICES = (D + DEPTH - 1) / DEPTH, TALL = TILE / GA_SIDE };
@@ -103,7 +104,7 @@ GA_KERNEL($threads) $fn($params) {
     const int down = threadIdx.x / GA_SIDE, across = threadIdx.x % GA_SIDE;
 //% if shape.packed then
     const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
-    real *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+    $out *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
 //% end
     real p[TALL][TALL], ds[TALL][TALL], ones[TALL];
     for (int u = 0; u < TALL; u++) ones[u] = 1;
@@ -191,6 +192,222 @@ for (int j0 = 0; j0 < $(visible.stop); j0 += TILE) {
     ga_tile_add<TILE, DEPTH, D>(d_query, weight, key + at, K_ROW, m, b_tile);
 }
 ga_tile_store<TILE, DEPTH, D>(dq + (row + i0) * Q_ROW + h * D, Q_ROW, n, d_query, ones);
+
+//@ attend_tensor(fn, params, source, threads, shape, tile, visible, softmax, dropout, type)
+/* $fn: softmax(q k^T / sqrt($(shape.d))) v, $(shape.heads) heads of $(shape.d) over $(shape.over), on tensor cores
+ * One block computes OWN queries, those with the most keys first. Keys and values come ROWS at a time, beside the
+ * products of those that are there; a score larger than all before scales the sums down (Milakov and Gimelshein,
+ * 2018). lse: the log of the sum of the exponentials of a query's scores.
+ * $source */
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
+    enum { T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row) };
+    enum { TALL = $(tile.tall), OWN = 16 * TALL * GA_OWN_WARPS, ROWS = $(tile.rows), KEYS = ROWS };
+    enum { TILES = (T + OWN - 1) / OWN, BYTES = ga_rows<D>::BYTES };
+//% if shape.S then
+    enum { S = $(shape.S) };  // keys; T: queries
+//% end
+    extern __shared__ __align__(128) ga_byte shared[];
+    const int lane = threadIdx.x % GA_LANES, own = threadIdx.x / GA_LANES * (16 * TALL);
+    const int i0 = (TILES - 1 - (int)(blockIdx.x % TILES)) * OWN, h = blockIdx.x / TILES % HEADS;
+    const ga_int64 row = (ga_int64)(blockIdx.x / TILES / HEADS) * T;  // the first of the sequence
+//% if shape.S then
+    const ga_int64 key_row = row / T * S;  // its first key
+//% end
+    const int n = i0 + OWN < T ? (int)OWN : T - i0, stop = $(visible.stop);
+//% if shape.packed then
+    const $type *key = query + HEADS * D, *value = key + HEADS / GROUP * D;
+//% end
+//% if dropout then
+    const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+    auto stage_of = [&](int j0) { return shared + (OWN + j0 / ROWS % 2 * 2 * ROWS) * BYTES; };
+    auto begin = [&](int j0) {
+        const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
+        ga_rows_begin<ROWS, D>(stage_of(j0), key + at, K_ROW, $(shape.keys) - j0);
+        ga_rows_begin<ROWS, D>(stage_of(j0) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+    };
+    const float scale = $(softmax.scale) * GA_LOG2_E;
+    float sum[TALL][ga_rows<D>::CHUNKS][4] = {}, total[TALL][2] = {}, largest[TALL][2];
+    for (int u = 0; u < TALL; u++) largest[u][0] = largest[u][1] = -ga_infinity((real)0);
+    ga_rows_begin<OWN, D>(shared, query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
+    begin(0);
+    ga_copy_commit();
+    for (int j0 = 0; j0 < stop; j0 += ROWS) {
+        ga_copy_wait<0>();
+        __syncthreads(); /* all have the keys from j0 on, and none needs the place of those before any more */
+        if (j0 + ROWS < stop) begin(j0 + ROWS);
+        ga_copy_commit();
+        float score[TALL][ROWS / 8][4];
+        ga_row_dots<TALL, ROWS, D>(score, shared + own * BYTES, stage_of(j0), lane);
+        if ($(visible.edge))
+            ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+                const int i = i0 + own + down, j = j0 + across;
+                if ($(visible.hidden)) score[u][v][e] = -ga_infinity((real)0);
+            });
+        ga_softmax_step(score, sum, largest, total, scale);
+//% if dropout then
+        ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+            const int i = i0 + own + down, j = j0 + across;
+            score[u][v][e] *= ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        });
+//% end
+        ga_row_sums<TALL, ROWS, D>(sum, score, stage_of(j0) + ROWS * BYTES, lane);
+    }
+    ga_softmax_end(sum, largest, total, $(softmax.scale), lane, [&](int down, float x) {
+        if (own + down < n) lse[(row + i0 + own + down) * HEADS + h] = x;
+    });
+    __syncthreads(); /* the tiles are free */
+    ga_rows_store<D>(shared, sum, own, lane, y + ((row + i0) * HEADS + h) * D, HEADS * D, n);
+}
+
+//@ attend_dx_tensor(fn, params, source, threads, shape, tile, visible, softmax, dropout, type, out)
+/* $fn: the gradients of attention with respect to queries, keys and values, on tensor cores
+ * The first blocks compute OWN keys each, over the queries that use them, ROWS at a time; the others OWN queries, over
+ * the keys. p is computed again from lse; ds lacks the factor of the scores, which the sums get in the end.
+ * $source */
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
+    enum { B = $(shape.B), T = $(shape.T), HEADS = $(shape.heads), GROUP = $(shape.group), D = $(shape.d) };
+    enum { Q_ROW = $(shape.q_row), K_ROW = $(shape.k_row), Y_ROW = HEADS * D };
+    enum { TALL = $(tile.tall), OWN = 16 * TALL * GA_OWN_WARPS, ROWS = $(tile.rows), BYTES = ga_rows<D>::BYTES };
+//% if shape.S then
+    enum { S = $(shape.S), KEY_TILES = (S + OWN - 1) / OWN };  // keys; T: queries
+//% end
+    enum { TILES = (T + OWN - 1) / OWN, KEY_HEADS = HEADS / GROUP, KEY_BLOCKS = B * KEY_HEADS * $(tile.of_keys) };
+    extern __shared__ __align__(128) ga_byte shared[];
+    const int lane = threadIdx.x % GA_LANES, own = threadIdx.x / GA_LANES * (16 * TALL);
+    const float scale = $(softmax.scale) * GA_LOG2_E;
+//% if shape.packed then
+    const $type *key = query + HEADS * D, *value = key + KEY_HEADS * D;
+    $out *dk = dq + HEADS * D, *dv = dk + KEY_HEADS * D;
+//% end
+    auto stage_of = [&](int number) { return shared + (OWN + number % 2 * ROWS) * (2 * BYTES); };
+    if (blockIdx.x < KEY_BLOCKS) {
+        $(tensor_gradients_of_keys { shape = shape, tile = tile, visible = visible, softmax = softmax, dropout = dropout, type = type })
+    } else {
+        $(tensor_gradients_of_queries { shape = shape, visible = visible, softmax = softmax, dropout = dropout, type = type })
+    }
+}
+
+//@ tensor_gradients_of_keys(shape, tile, visible, softmax, dropout, type)
+//% -- In attend_dx_tensor: the gradients of OWN keys and values, summed over the queries of all heads that use them.
+enum { KEYS = OWN };
+const int j0 = blockIdx.x % $(tile.of_keys) * OWN, shared_head = blockIdx.x / $(tile.of_keys) % KEY_HEADS;
+const ga_int64 row = (ga_int64)(blockIdx.x / $(tile.of_keys) / KEY_HEADS) * T;  // the first of the sequence
+//% if shape.S then
+const ga_int64 key_row = row / T * S;  // its first key
+//% end
+const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + shared_head * D;
+const int m = j0 + OWN < $(shape.keys) ? (int)OWN : $(shape.keys) - j0;
+const int first = $(visible.first), of_head = first < T ? (T - first + ROWS - 1) / ROWS : 0, steps = GROUP * of_head;
+//% if dropout then
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+float2 *of_query = (float2 *)(shared + (OWN + 2 * ROWS) * (2 * BYTES)), held; /* ROWS of lse, delta, twice; those of the next step */
+auto begin = [&](int step) {
+    const int h = shared_head * GROUP + step / of_head, i0 = first + step % of_head * ROWS, n = T - i0;
+    ga_rows_begin<ROWS, D>(stage_of(step), query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
+    ga_rows_begin<ROWS, D>(stage_of(step) + ROWS * BYTES, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n);
+    const ga_int64 head = (row + i0 + (ga_int64)threadIdx.x) * HEADS + h;
+    held = (int)threadIdx.x < ROWS && (int)threadIdx.x < n ? make_float2(lse[head] * GA_LOG2_E, delta[head])
+                                                           : make_float2(0, 0);
+};
+auto end = [&](int step) {
+    if (threadIdx.x < ROWS) of_query[step % 2 * ROWS + threadIdx.x] = held;
+};
+float d_key[TALL][ga_rows<D>::CHUNKS][4] = {}, d_value[TALL][ga_rows<D>::CHUNKS][4] = {};
+if (steps > 0) {
+    ga_rows_begin<OWN, D>(shared, key + at, K_ROW, m);
+    ga_rows_begin<OWN, D>(shared + OWN * BYTES, value + at, K_ROW, m);
+    begin(0), end(0);
+}
+ga_copy_commit();
+for (int step = 0; step < steps; step++) {
+    ga_copy_wait<0>();
+    __syncthreads(); /* all have the queries of this step, and none needs the place of those before any more */
+    if (step + 1 < steps) begin(step + 1);
+    ga_copy_commit();
+    const int h = shared_head * GROUP + step / of_head, i0 = first + step % of_head * ROWS;
+    const ga_byte *queries = stage_of(step), *d_outs = queries + ROWS * BYTES;
+    const float2 *facts = of_query + step % 2 * ROWS;
+    float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
+    ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, queries, lane);
+    ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, d_outs, lane);
+    ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+        const int j = j0 + own + down, i = i0 + across;
+        const bool hidden = $(visible.edge) && $(visible.hidden);
+        p[u][v][e] = hidden ? 0 : ga_exp2(p[u][v][e] * scale - facts[across].x);
+//% if dropout then
+        const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        ds[u][v][e] = p[u][v][e] * (kept * ds[u][v][e] - facts[across].y);
+        p[u][v][e] *= kept;
+//% else
+        ds[u][v][e] = p[u][v][e] * (ds[u][v][e] - facts[across].y);
+//% end
+    });
+    ga_row_sums<TALL, ROWS, D>(d_value, p, d_outs, lane);
+    ga_row_sums<TALL, ROWS, D>(d_key, ds, queries, lane);
+    if (step + 1 < steps) end(step + 1);
+}
+__syncthreads(); /* the tiles are free */
+ga_scale(d_key, $(softmax.scale));
+ga_rows_store<D>(shared, d_key, own, lane, dk + at, K_ROW, m);
+ga_rows_store<D>(shared, d_value, own, lane, dv + at, K_ROW, m);
+
+//@ tensor_gradients_of_queries(shape, visible, softmax, dropout, type)
+//% -- In attend_dx_tensor: the gradients of OWN queries, summed over the keys; those with the most keys come first.
+enum { KEYS = ROWS };
+const int tile = blockIdx.x - KEY_BLOCKS, i0 = (TILES - 1 - tile % TILES) * OWN, h = tile / TILES % HEADS;
+const ga_int64 row = (ga_int64)(tile / TILES / HEADS) * T;  // the first of the sequence
+//% if shape.S then
+const ga_int64 key_row = row / T * S;  // its first key
+//% end
+const int n = i0 + OWN < T ? (int)OWN : T - i0, stop = $(visible.stop);
+//% if dropout then
+const ga_draws z = ga_draws_of(micro, ga_rng_stream($(dropout.name)), iteration, row / T, $(dropout.p));
+//% end
+auto begin = [&](int j0) {
+    const ga_int64 at = ($(shape.key_row) + j0) * K_ROW + h / GROUP * D;
+    ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS), key + at, K_ROW, $(shape.keys) - j0);
+    ga_rows_begin<ROWS, D>(stage_of(j0 / ROWS) + ROWS * BYTES, value + at, K_ROW, $(shape.keys) - j0);
+};
+ga_rows_begin<OWN, D>(shared, query + (row + i0) * Q_ROW + h * D, Q_ROW, n);
+ga_rows_begin<OWN, D>(shared + OWN * BYTES, dy + (row + i0) * Y_ROW + h * D, Y_ROW, n);
+begin(0);
+ga_copy_commit();
+float2 facts[TALL][2]; /* lse, delta of this thread's rows */
+for (int u = 0; u < TALL; u++)
+    for (int r = 0; r < 2; r++) {
+        const int i = own + u * 16 + lane / 4 + r * 8;
+        const ga_int64 head = (row + i0 + i) * HEADS + h;
+        facts[u][r] = i < n ? make_float2(lse[head] * GA_LOG2_E, delta[head]) : make_float2(0, 0);
+    }
+float d_query[TALL][ga_rows<D>::CHUNKS][4] = {};
+for (int j0 = 0; j0 < stop; j0 += ROWS) {
+    ga_copy_wait<0>();
+    __syncthreads(); /* all have the keys from j0 on, and none needs the place of those before any more */
+    if (j0 + ROWS < stop) begin(j0 + ROWS);
+    ga_copy_commit();
+    const ga_byte *keys = stage_of(j0 / ROWS);
+    float p[TALL][ROWS / 8][4], ds[TALL][ROWS / 8][4];
+    ga_row_dots<TALL, ROWS, D>(p, shared + own * BYTES, keys, lane);
+    ga_row_dots<TALL, ROWS, D>(ds, shared + (OWN + own) * BYTES, keys + ROWS * BYTES, lane);
+    ga_each_score<TALL, ROWS>(lane, [&](int u, int v, int e, int down, int across) {
+        const int i = i0 + own + down, j = j0 + across;
+        const bool hidden = $(visible.edge) && $(visible.hidden);
+        const float x = hidden ? 0 : ga_exp2(p[u][v][e] * scale - facts[u][e / 2].x);
+//% if dropout then
+        const real kept = ga_draw(z, ((ga_int64)h * T + i) * $(shape.keys) + j);
+        ds[u][v][e] = x * (kept * ds[u][v][e] - facts[u][e / 2].y);
+//% else
+        ds[u][v][e] = x * (ds[u][v][e] - facts[u][e / 2].y);
+//% end
+    });
+    ga_row_sums<TALL, ROWS, D>(d_query, ds, keys, lane);
+}
+__syncthreads(); /* the tiles are free */
+ga_scale(d_query, $(softmax.scale));
+ga_rows_store<D>(shared, d_query, own, lane, dq + (row + i0) * Q_ROW + h * D, Q_ROW, n);
 
 //@ rotary(fn, params, source, threads, shape, base, sign, load, store)
 /* $fn: pairs (i, i + $(shape.d) / 2) of each of $(shape.heads) heads,

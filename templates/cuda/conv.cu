@@ -5,7 +5,7 @@
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, 2) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };

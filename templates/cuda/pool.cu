@@ -29,7 +29,7 @@ GA_KERNEL($threads) $fn($params) {
 /* $fn: dy added where the greatest value of its window was, 0 elsewhere:
  * $(shape.planes) planes of ($(shape.rows), $(shape.columns)) to ($(shape.height), $(shape.width))
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, 4) $fn($params) {
     enum { H = $(shape.height), W = $(shape.width), P = $(shape.rows), Q = $(shape.columns) };
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)$(shape.planes) * H * W; i += ga_thread_count()) {
         const int h = (int)(i / W % H), v = (int)(i % W), end_row = $(seen.end_row), end_column = $(seen.end_column);

@@ -53,3 +53,10 @@ GA_DEVICE ga_uint32 ga_narrow_pair(float low, float high) {
     asm("cvt.rn.$(half)x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+
+/* 2^x; 0 below 2^-126. */
+GA_DEVICE float ga_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}

@@ -20,6 +20,9 @@ static inline void ptx_cvt_rn_f16x2_f32(unsigned &d, float high, float low) {
     d = dev_narrow_f16(low) | dev_narrow_f16(high) << 16;
 }
 
+// -- 2^x of a float, within 2^-22 of its size on a device; results below 2^-126 are 0
+static inline void ptx_ex2_approx_ftz_f32(float &y, float x) { y = x < -126 ? 0 : exp2f(x); }
+
 // -- of a whole warp: four matrices of 8 x 8 from shared memory; d (16 x 8) = a (16 x 16) b (16 x 8) + c
 #define DEV_MATRICES_OF(name, operation, serve)                                                            \
     static inline void ptx_ldmatrix_sync_aligned_m8n8_x4_##name(unsigned &r0, unsigned &r1, unsigned &r2,  \

@@ -205,10 +205,10 @@ add("each tile gives the same bits", function(t)
     local dev = t.temp()
     t.shell(("cp -r gen templates runtime %s"):format(dev))
     local file = dev .. "/gen/emit/targets/cuda/tensor.lua"
-    for name, from in next, { largest = "local ENOUGH = 96", middle = "local TILES = {\n[^\n]*\n" } do
-        local to = name == "largest" and "local ENOUGH = 1" or "local TILES = {\n"
+    for name, from in next, { largest = "tensor.ENOUGH = 96", middle = "local TILES = {\n[^\n]*\n" } do
+        local to = name == "largest" and "tensor.ENOUGH = 1" or "local TILES = {\n"
         local changed, count = host.read("gen/emit/targets/cuda/tensor.lua"):gsub(from, to)
-        changed = changed:gsub("local ENOUGH = 96", "local ENOUGH = 1")
+        changed = changed:gsub("tensor.ENOUGH = 96", "tensor.ENOUGH = 1")
         t.equal(count, 1)
         t.write(file, changed)
         local other = programs.build("tensor_" .. name, text, { options = { "--dev", dev } })

@@ -31,6 +31,8 @@ interface.fields = {
         .. "one", true),
     field("parts", "table", "by op that sums over rows: (node): in how many parts of the rows (passes/parts.lua); nil: "
         .. "none", true),
+    field("writes_half", "table", "by op: the results that its kernel writes in 16 bits beside those of the catalog "
+        .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "

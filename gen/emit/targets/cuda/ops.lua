@@ -10,6 +10,7 @@ local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
 local norm = require "emit.kernels.norm"
+local of_attention = require "emit.targets.cuda.ops_attention"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
@@ -20,7 +21,6 @@ local tensor = require "emit.targets.cuda.tensor"
 local text = require "base.text"
 
 local THREADS = launches.THREADS
-local SIDE = 16      -- a tile of attention is square and has 256 threads (attention_tiles.cu)
 
 local list = ops.shared(shape, attention, conv, pool, batchnorm, norm, loss)
 local function add(name, more) ops.add(list, name, more) end
@@ -57,50 +57,7 @@ end
 set("pack_in_out", { arguments = function(_, node) return shape.pack_in_out(node, "tile[lane][i]") end,
     launch = function(node) return { blocks = ceil(node.size.N, 32) * ceil(node.size.K, 32), threads = THREADS } end })
 
--- === attention ===================================================================================
-
--- Side of a tile: 64 if it fits 48 KiB of shared memory, smaller for short sequences.
-local function tile_of(node, dtype)
-    local largest, longest = dtype == "f64" and 32 or 64, math.max(node.size.T, node.size.S)
-    return math.min(largest, longest <= SIDE and SIDE or longest <= 32 and 32 or 64)
-end
-
--- Adds the tile, and how single pairs are hidden.
---   tile.side         queries, and keys
---   tile.depth        elements of a head at once
---   tile.of_keys      name of the number of tiles of keys, in C
---   visible.hidden    whether query i does not see key j, in C
-local function add_tiles(arguments, node, _, _, dtype)
-    local shape = arguments.shape
-    arguments.tile = { side = tile_of(node, dtype), depth = shape.d <= SIDE and SIDE or 2 * SIDE,
-        of_keys = text.ident(shape.S and "KEY_TILES" or "TILES") }
-    local hidden = { "j >= " .. shape.keys.text }
-    if node.attrs.causal then hidden[#hidden + 1] = "j > i" end
-    if node.ins.mask then hidden[#hidden + 1] = ("mask[%s + j] == 0"):format(shape.key_row.text) end
-    arguments.visible.hidden = text.block("(" .. table.concat(hidden, " || ") .. ")")
-end
-
-local function tile_helpers(node)
-    return "attention_tiles:half" .. (node.ins.micro and " attention_draws" or "")
-end
-
-add("attend", add_tiles)
-add("attend_dx", add_tiles)
-add("attend_delta", function(arguments, node)
-    arguments.x, arguments.dy = element(node.ins.y, "y[c]"), element(node.ins.dy, "dy[c]")
-end)
-set("rotary", { arguments = function(kernel, node) return attention.rotary(kernel, node, "at", "at + HALF") end })
-list.attend.helper, list.attend_dx.helper = tile_helpers, tile_helpers
-
-launch(function(node, dtype)
-    return { blocks = node.size.B * node.attrs.heads * ceil(node.size.T, tile_of(node, dtype)), threads = THREADS }
-end, "attend")
-launch(function(node, dtype)
-    local s, a, side = node.size, node.attrs, tile_of(node, dtype)
-    return { blocks = s.B * (a.heads * ceil(s.T, side) + a.kv_heads * ceil(s.S, side)), threads = THREADS }
-end, "attend_dx")
-launch(function(node) return over(graph.elements(node.outs.delta.tensor.shape)) end, "attend_delta")
-launch(function(node) return over(node.size.T * node.attrs.d // 2) end, "rotary")
+of_attention(list)
 
 -- === norms =======================================================================================
 

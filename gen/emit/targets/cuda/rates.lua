@@ -2,9 +2,9 @@
 -- gagen chooses by them.
 --
 -- flops      of an H200 (SXM) by its data sheet, in multiply-adds of each type; types of 16 bits are computed in f32
--- matrix     of products on tensor cores: 40 % of the 989e12 of its data sheet. The instructions of sm_80 reach about
---            60 % of that rate there. At that speed tiles of 128 x 256 would ask the cache for 7e12 bytes per second,
---            more than the 5.5e12 that it gives.
+-- matrix     of products and attention on tensor cores: 40 % of the 989e12 of its data sheet. The instructions of sm_80
+--            reach about 60 % of that rate there. At that speed tiles of 128 x 256 would ask the cache for 7e12 bytes
+--            per second, more than the 5.5e12 that it gives.
 -- bytes      per second: 90 % of the 4.8e12 of its data sheet, as copies reach
 -- call_us    between two nodes of a graph
 local RATES = { f32 = 67e12, f64 = 34e12, matrix = 400e12, bytes = 4.3e12, call_us = 1.2 }

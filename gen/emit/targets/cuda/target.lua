@@ -16,6 +16,7 @@ return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
     ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
+    writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
     parts = { column_sum = columns.parts, norm_dw = columns.parts }, launch = launches.described,
     load = c_text.load, store = c_text.store,
     loader_memory = "pinned", turns = tensor.turns,

@@ -8,8 +8,8 @@ local tensor = {}
 
 local ceil = launches.ceil
 
--- The least compute capability with these instructions.
-local ARCH = 80
+--- The least compute capability with these instructions.
+tensor.ARCH = 80
 
 -- The least rows, columns and terms of a product: below half a tile, most of the multiplications would be by zeros.
 local LEAST = 32
@@ -25,13 +25,17 @@ local TILES = {
     { rows = 64, columns = 64, down = 2, across = 2 },
 }
 
--- Blocks that keep a device with 100 or so multiprocessors busy.
-local ENOUGH = 96
+--- Blocks that keep a device with 100 or so multiprocessors busy.
+tensor.ENOUGH = 96
 
 -- As in tensor_slices.cu: terms of a slice, slices in shared memory.
 local DEPTH, STAGES = 32, 4
 
-local function takes(half, arch) return half and (arch or ARCH) >= ARCH end
+local function takes(half, arch) return half and (arch or tensor.ARCH) >= tensor.ARCH end
+
+--- Whether a kernel may use these instructions: one of 16-bit operands in a program that is not for older devices too
+--- (target { arch }).
+function tensor.takes(kernel) return takes(kernel.half, kernel.arch) end
 
 --- The rows of a product from which on its weight is read as it lies: that costs tensor cores nothing.
 function tensor.turns(config)
@@ -43,7 +47,7 @@ local function blocks_of(tile, g) return ceil(g.M, tile.rows) * ceil(g.N, tile.c
 -- The largest tile of which there are enough, else the smallest one. odd: whether an operand has odd rows.
 local function tile_of(g, odd)
     for _, tile in ipairs(TILES) do
-        if blocks_of(tile, g) >= ENOUGH and not (odd and tile.whole) then return tile end
+        if blocks_of(tile, g) >= tensor.ENOUGH and not (odd and tile.whole) then return tile end
     end
     return TILES[#TILES]
 end
@@ -57,10 +61,9 @@ local function operand(side, side_extent, term, term_extent)
         odd = stride % CHUNK > 0 or extent % CHUNK > 0 }
 end
 
---- Whether a product (op.gemm's table) is computed on tensor cores: one of 16-bit operands and of 32 rows, columns and
---- terms or more, in a program that is not for older devices too (target { arch }).
+--- Whether a product (op.gemm's table) is computed on tensor cores: one of 32 rows, columns and terms or more.
 function tensor.computes(g, kernel)
-    return takes(kernel.half, kernel.arch) and math.min(g.M, g.N, g.K) >= LEAST
+    return tensor.takes(kernel) and math.min(g.M, g.N, g.K) >= LEAST
 end
 
 local function truth(is) return text.ident(tostring(is)) end
@@ -79,7 +82,7 @@ function tensor.product(g, kernel, has_bias)
     local tile = tile_of(g, a.odd or b.odd)
     local y = graph.result(kernel.node)
     kernel.matrix = true
-    kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = ARCH,
+    kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
         out = { type = text.ident(graph.is_half(y) and y.dtype or "real"),
@@ -88,6 +91,6 @@ function tensor.product(g, kernel, has_bias)
 end
 
 --- The blocks of functions that its kernel calls.
-tensor.HELPERS = "tensor:half eights:half tensor_slices:half tensor_tile:half tensor_product:half"
+tensor.HELPERS = "tensor:half eights:half tensor_strips:half tensor_slices:half tensor_tile:half tensor_product:half"
 
 return tensor
