@@ -1,6 +1,6 @@
 -- Walks a page of Markdown as its reader would: every command of its blocks runs in a fresh clone, every printed
 -- result is compared, every spec is written under its name or compared with its file.
---   ```console    `$ command`, `> ` its further lines, then what it prints; nothing shown, nothing but status 0 expected
+--   ```console    `$ command`, `> ` its further lines, then what it prints, unless that is of no interest; status 0
 --   ```sh         a command on each line, and after two spaces or # what it is for
 --   ```lua        a spec whose first line is a comment with its file's name
 --   ```python     a program of another system, quoted
@@ -15,14 +15,15 @@
 --   skip TEXT: REASON         its lines with TEXT are not run; without TEXT none is
 --   run COMMAND               no block: a command of the text around it
 --   omit COMMAND: REASON      no block: a command of the text around it that is not run
--- Invariant: a block or line that is none of these is an error, and so is a command in the text, `make ...`, `tools/...`,
--- `bench/...` or `out/gagen ...`, that none of the commands contains: nothing is passed over in silence.
+-- Invariant: a block or line that is none of these is an error, and so is a command in the text, `make ...`,
+-- `tools/...`, `bench/...` or `out/gagen ...`, that no command contains: nothing is passed over in silence.
 local walk = {}
 
 local TOLERANCE = 0.05
 
 -- -- reading: a list of steps { line, kind, ... }
---   kind "run": command, expected (lines) or nil; "file": name, text; "excerpt": file, lines; "options": command, options
+--   kind "run": command, expected (lines) or nil; "file": name, text; "excerpt": file, lines; "options": command, lines;
+--   "quote": command, its first line
 --   any of them with `reason`: not run; with `data`: a folder that it needs
 
 local function fail(page, line, message) error(("%s:%d: %s"):format(page, line, message), 0) end
@@ -270,11 +271,8 @@ local STEPS = {}
 
 function STEPS.run(w, step)
     local result = w.sh(step.command)
-    if not step.expected or #step.expected == 0 then
-        if result.status ~= 0 then return ("status %d\n%s"):format(result.status, result.out) end
-    else
-        return walk.differs(step.expected, result.out, w.tolerance)
-    end
+    if result.status ~= 0 then return ("status %d\n%s"):format(result.status, result.out) end
+    if step.expected and #step.expected > 0 then return walk.differs(step.expected, result.out, w.tolerance) end
 end
 
 -- A file of the tree is as the page has it but for comments; another one is written.
