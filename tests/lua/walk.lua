@@ -19,7 +19,7 @@
 -- `tools/...`, `bench/...` or `out/gagen ...`, that no command contains: nothing is passed over in silence.
 local walk = {}
 
-local TOLERANCE = 0.05
+local TOLERANCE = 0.02
 
 -- -- reading: a list of steps { line, kind, ... }
 --   kind "run": command, expected (lines) or nil; "file": name, text; "excerpt": file, lines; "options": command, lines;
