@@ -206,7 +206,8 @@ enum { INSTEAD = 4, TRAINING = 7 };
 
 /* Refuses options of training beside one that does not train, and two of those. */
 static int check_training(const bool *seen, ga_err *e) {
-    static const char *const training[TRAINING] = {"watch", "dump", "stop-micro", "run", "overfit", "plot"},
+    static const char *const training[TRAINING] = {"watch", "dump", "stop-micro", "run", "overfit", "plot",
+                                                        "watch-kernels"},
                      *const instead[INSTEAD] = {"eval", "sample", "predict", "save-weights"};
     const char *first = NULL;
     for (int i = 0; i < INSTEAD; i++) {

@@ -90,8 +90,7 @@ static void $fn($params) {
 //@ conv2d_matrix(fn, params, source, shape, step, parts, tile, x, type, bias, store, adds)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns))
- * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups), of $type
- * Sums are of 32 bits; one that is complete is rounded, or added.
+ * from ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, groups: $(s.groups), of $type; sums of f32
  * $source */
 static void $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out), TAPS = $(shape.taps) };
@@ -139,11 +138,10 @@ static void $fn($params) {
                 const size_t row = DEPTH;
                 matrix_part_rows(rows, DEPTH, at_most(i1 - i, 32), depth, a + (size_t)i * K + k, K);
 //% end
-                for (int j = 0; j < columns; j += 32) {
-                    float *block_sums = sums + (i - i0) * WIDE + 32 * j;
-                    matrix_block(block_sums, 32, k > 0 ? block_sums : NULL, 32, block, row,
+                float *row_sums = sums + (i - i0) * WIDE;
+                for (int j = 0; j < columns; j += 32)
+                    matrix_block(row_sums + 32 * j, 32, k > 0 ? row_sums + 32 * j : NULL, 32, block, row,
                                  panel + j * SLICES * DEPTH, (depth + 31) / 32 * 32);
-                }
             }
         }
         conv_results(to, part, j0, columns, $(s.columns), GROUPS * OUT * RESULTS, $(step.place_h), $(step.place_w));

@@ -48,15 +48,15 @@ end
 local function beside(file, name)
     return file:match("^probes") or file:match("^library") or file == "example.c" or file == name .. ".h"
         or file == "one_row.c" or file == "sample.c" or file == "predictions.c" or file == "predict.c"
-        or file == name .. "_predict.h"
+        or file:match "^train_watch" or file == "compared.c" or file == name .. "_predict.h"
 end
 
 -- Lines of the files that `train` is made of, and of step.c alone; the runtime is not written for a spec.
-local function written(programs, text, name)
+local function written(programs, text, name, march)
     local spec = programs.folder() .. "/" .. name .. ".lua"
     local folder = programs.folder() .. "/" .. name
     host.write(programs.folder(), name .. ".lua", text)
-    local result = programs.gagen { spec, "-o", folder, "--force" }
+    local result = programs.gagen { spec, "-o", folder, "--force", "--march", march }
     if result.status ~= 0 then error(result.err, 0) end
     local sum = 0
     for _, file in ipairs(host.list(folder)) do
@@ -65,16 +65,21 @@ local function written(programs, text, name)
     return sum, count_lines(host.read(folder .. "/step.c"))
 end
 
-add("gpt2_124m: 48 layers give as many lines as 12, less than 3,000, step.c at most 250", function(t)
-    local programs = shipped.open(t, "gpt2tokens")
-    local text = shipped.text(t, "gpt2_124m")
-    local all, step = written(programs, text, "lines_of_12")
-    assert(step <= 250, ("step.c has %d lines"):format(step))
-    assert(all < 3000, ("%d lines"):format(all))
-    local deep, count = text:gsub("times%(12%)", "times(48)")
-    t.equal(count, 1)
-    local deep_all, deep_step = written(programs, deep, "lines_of_48")
-    t.equal({ deep_all, deep_step }, { all, step })
-end)
+-- Products on matrix registers need 230 lines more in math.c than those on vectors.
+for _, bound in ipairs { { "x86-64-v3", 3000 }, { "sapphirerapids", 3100 } } do
+    local march, most = bound[1], bound[2]
+    add(("gpt2_124m: 48 layers give as many lines as 12, %s: less than %d, step.c at most 250"):format(march, most),
+        function(t)
+            local programs = shipped.open(t, "gpt2tokens")
+            local text = shipped.text(t, "gpt2_124m")
+            local all, step = written(programs, text, "lines_of_12", march)
+            assert(step <= 250, ("step.c has %d lines"):format(step))
+            assert(all < most, ("%d lines"):format(all))
+            local deep, count = text:gsub("times%(12%)", "times(48)")
+            t.equal(count, 1)
+            local deep_all, deep_step = written(programs, deep, "lines_of_48", march)
+            t.equal({ deep_all, deep_step }, { all, step })
+        end)
+end
 
 return tests

@@ -46,7 +46,8 @@ function behind.ahead(node, place, rows, columns)
         local t = name:match("^x_%d+$") and node.ins[key]
         if t and t.kind ~= "scalar" and not node.views[key] then
             local count = columns and rows * (columns * graph.bytes(t) // LINE) or rows
-            lines[#lines + 1] = ("fetch_lines(%s + %s, N * sizeof *%s, %s, 0, %s);"):format(key, place, key, rows, count)
+            lines[#lines + 1] = ("fetch_lines(%s + %s, N * sizeof *%s, %s, 0, %s);"):format(key, place, key, rows,
+                count)
         end
     end
     return #lines > 0 and text.block(table.concat(lines, "\n"))

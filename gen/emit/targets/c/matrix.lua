@@ -137,7 +137,7 @@ local function sums_of(kernel, g, tile, has_bias, whole)
         first, first_row = "bias + j + x", "0"
     elseif has_bias or early then
         local old, bias = begin("c + (size_t)i0 * N + j", "N"), has_bias and begin("bias + j", "0")
-        s.begin = text.block(not adds and bias or "if (add) " .. old .. (bias and "\nelse " .. bias or ""))
+        s.begin = not adds and bias or "if (add) " .. old .. (bias and "\nelse " .. bias or "")
         if has_bias then again = { "true" } end
     end
     local condition = table.concat(again, " || ")
@@ -148,8 +148,9 @@ local function sums_of(kernel, g, tile, has_bias, whole)
         s.start = ("%s ? block_sums : %s"):format(condition, first)
         s.start_row = first == "NULL" and s.row or ("%s ? %s : %s"):format(condition, s.row, first_row)
     end
-    for key, value in pairs(s) do s[key] = type(value) == "string" and text.block(value) or value end
-    s.size, s.begin, s.place = s.size or false, s.begin or false, s.place or false
+    for _, key in ipairs { "block", "place", "size", "row", "rows", "columns", "begin", "start", "start_row" } do
+        s[key] = s[key] and text.block(s[key]) or false
+    end
     return s, in_result
 end
 
