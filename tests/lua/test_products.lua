@@ -14,6 +14,8 @@ local SHAPES = {
     { 1, 1, 1 }, { 1, 10, 64 }, { 2, 3, 5 }, { 3, 8, 300 }, { 5, 16, 7 }, { 6, 17, 33 }, { 7, 7, 7 },
     { 10, 64, 128 }, { 11, 15, 600 }, { 12, 32, 256 }, { 13, 33, 257 }, { 16, 65, 64 }, { 23, 48, 513 },
     { 64, 10, 784 }, { 65, 49, 31 }, { 97, 100, 1000 }, { 193, 24, 40 }, { 200, 130, 64 }, { 385, 47, 9 },
+    -- whole blocks, and more terms than a panel of matrix registers has
+    { 32, 64, 3100 }, { 64, 32, 3136 }, { 70, 40, 3136 }, { 544, 416, 40 },
 }
 
 -- Layouts of the operands: strides of rows and columns of a and b for a shape.
