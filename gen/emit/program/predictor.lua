@@ -183,12 +183,18 @@ local function context_of(config, own, template)
         target = target, embedded = function(name) return host.embedded("templates/" .. name) end }
 end
 
--- The number that a file of weights must begin with: that of the spec and of their places.
-local function identity(plan, config)
+--- Lowers the forward pass to C. The number that a file of weights must begin with follows from the text of the forward
+--- pass, without comments, and the places of the weights: whatever else the spec says of training, they fit.
+function predictor.lower(plan, config, context)
+    local mine = context_of(config, plan.g, context.template)
+    local calls = forward_text(plan, config, mine)
+    local functions = table.concat(ordered.collect(mine.functions.list, function(f) return f.text end), "\n")
     local lines = ordered.collect(plan.rows, function(r)
         return ("%d %d %d %d %s"):format(r.at, r.stride, r.count, r.n, tostring(r.half))
     end)
-    return text.block("0x" .. host.sha256(config.sha256 .. table.concat(lines, "\n")):sub(1, 16) .. "ull")
+    local whole = (functions .. calls.text .. table.concat(lines, "\n")):gsub("//[^\n]*", ""):gsub("/%*.-%*/", "")
+    plan.identity = text.block("0x" .. host.sha256((whole:gsub("%s+", " "))):sub(1, 16) .. "ull")
+    plan.context, plan.calls, plan.functions = mine, calls, functions
 end
 
 -- The names of the program in its files.
@@ -198,9 +204,7 @@ end
 
 local function library_text(plan, config, context, header)
     local own, template = plan.g, context.template("program/predict.h")
-    local mine = context_of(config, own, context.template)
-    local calls = forward_text(plan, config, mine)
-    local functions = table.concat(ordered.collect(mine.functions.list, function(f) return f.text end), "\n")
+    local mine, calls, functions = plan.context, plan.calls, plan.functions
     local output, micro = own.output, reads_micro(own)
     local half = own.half and embedded(("runtime/base/%s.h"):format(own.half)) or text.block("")
     return sections.render(template, {
@@ -216,7 +220,7 @@ local function library_text(plan, config, context, header)
             values = fields_of(program_memory.placed(own, "activations"), function(t)
                 return ("%s /* %s */"):format(mine.target.field(t, c_text.field(t) .. ";"), graph.shape_text(t.shape))
             end), rows = row_fields(own), micro = micro, calls = calls } },
-        { "predict", named(config, { head = HEAD, identity = identity(plan, config), bytes = plan.weight_bytes,
+        { "predict", named(config, { head = HEAD, identity = plan.identity, bytes = plan.weight_bytes,
             weights = fields_of(plan.weights, weight_place),
             values = fields_of(program_memory.placed(own, "activations"), function(t)
                 return mine.target.place(t, "v", t.place.offset)
@@ -258,7 +262,7 @@ end
 --- The section of predictions.c that writes the weights.
 function predictor.saving(plan, config, target)
     local half = plan.g.half
-    return { "weights", { name = text.ident(config.name), identity = identity(plan, config), bytes = plan.weight_bytes,
+    return { "weights", { name = text.ident(config.name), identity = plan.identity, bytes = plan.weight_bytes,
         rows = table_rows(plan), device = target.device, half = half and text.ident(half) or false,
         narrow = text.ident(half and "narrow" or "NULL"), ema = config.optimizer.own.ema ~= nil } }
 end

@@ -128,6 +128,7 @@ function program.plan(g, config) return (planned(g, config)) end
 -- predictions.c, and the program that only predicts.
 local function add_predictor(g, config, facts, context, header, files)
     local own = predictor.plan(g, config)
+    if own then predictor.lower(own, config, context) end
     facts.predict = own and predictor.facts(own) or nil
     files:set("predictions.c", predictions.render(g, config, context,
         own and predictor.saving(own, config, context.target), header))
