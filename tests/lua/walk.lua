@@ -302,7 +302,9 @@ function STEPS.options(w, step)
     local help = w.sh(step.command).out
     for _, line in ipairs(step.lines) do
         local option = line:match "^(%-%-[%w-]+)"
-        if option and not help:find(option:gsub("%-", "%%-") .. "%f[^%w-]") then return ("%s has no %s"):format(step.command, option) end
+        if option and not help:find(option:gsub("%-", "%%-") .. "%f[^%w-]") then
+            return ("%s has no %s"):format(step.command, option)
+        end
     end
 end
 
