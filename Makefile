@@ -194,4 +194,4 @@ FORCE:
 .PHONY: mutants same-bits bench bench-products all docs install uninstall dist demo test test-all for-demo for-test for-test-all gpu-check run-demo run-test run-test-all clean FORCE
 .DELETE_ON_ERROR:
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) \( -path '*/tests/tmp' -o -path '*/tests/worker*' \) -prune -o -name '*.d' -type f -print 2>/dev/null)
