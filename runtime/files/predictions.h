@@ -7,7 +7,7 @@
 
 enum { GA_OUTPUT_RANK = 6, GA_PREDICTIONS_PIECE = 1 << 16 };
 
-/* What is made of the outputs: nothing; softmax over the last axis; 1 / (1 + e^-x) of each. */
+/* Outputs are written as they are, as softmax over the last axis, or as 1 / (1 + e^-x) of each. */
 typedef enum ga_output_form { GA_LOGITS, GA_SOFTMAX, GA_SIGMOID } ga_output_form;
 
 typedef struct ga_predictions {

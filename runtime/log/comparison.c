@@ -27,7 +27,7 @@ struct ga_comparison {
     size_t size;
 };
 
-/* What goes before values in the pipe. */
+/* The head of values in the pipe. */
 typedef struct {
     const ga_param *tensor;
     int64_t n;
@@ -149,7 +149,7 @@ void ga_compare_element(ga_comparison *c, const ga_found *of, const char *kernel
     see(c, &v, of->element, 1);
 }
 
-/* What a child does. */
+/* The work of a child. */
 static _Noreturn void work(const ga_comparing *job, ga_comparison *c) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}; /* the parent decides about these */
     for (int i = 0; i < 5; i++) signal(numbers[i], SIG_IGN);

@@ -315,7 +315,11 @@ static void $fn($params) {
                 $(a.pack)(part, DEPTH, at_most(i1 - i, 32), depth, a + $(a.at), $(a.stride));
 //% end
                 for (int x = 0; x < columns; x += 32) {
-//% if ahead then
+//% if ahead and sums.chunks then
+                    if (k + DEPTH >= K) {
+                        $ahead
+                    }
+//% elseif ahead then
                     $ahead
 //% end
 //%     if sums.place then

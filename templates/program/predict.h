@@ -122,7 +122,7 @@ static void forward(const model *m, const batch *b) {
 }
 
 //@ predict(name, upper, identity, bytes, head, weights, values, row, micro, outputs, number)
-/* What stands before the weights. */
+/* The head of the weights. */
 typedef struct weights_head {
     uint64_t model, bytes, checksum;
 } weights_head;

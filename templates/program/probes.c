@@ -19,10 +19,10 @@ static const ga_probe_kernel KERNEL_PROBES[PROBED_KERNELS] = {
 };
 
 //% if watched then
-/* What they write; behind RESULT_COUNT, what only train-watch looks at. */
+/* The results of kernels; behind RESULT_COUNT those that only train-watch looks at. */
 static const ga_param RESULTS[ALL_RESULTS] = {
 //% else
-/* What they write; those of an evaluation alone at the end. */
+/* The results of kernels; those of an evaluation alone at the end. */
 static const ga_param RESULTS[RESULT_COUNT] = {
 //% end
     $tensors

@@ -11,7 +11,8 @@ $header
 
 #include "runtime/log/comparison.h"
 
-/* What step.c gives to the rest of the program: a module of train-watch is step.c with one text of kernels.c. */
+/* The functions that step.c gives to the rest of the program: a module of train-watch is step.c with one text of
+ * kernels.c. */
 typedef struct step_functions {
     $fields
     void (*compare)(ga_comparison *c, const ga_found *element); /* behind each call from now on */
@@ -80,8 +81,8 @@ static int work(void *arg, ga_comparison *c, bool edited, ga_err *e) {
     return s->evaluate_batch(m, e);
 }
 
-/* What the edited kernels do on the first two micro-batches of the coming cycle, the first of which writes gradients
- * and the second adds to them. */
+/* Compares the edited kernels on the first two micro-batches of the coming cycle: the first one writes gradients, the
+ * second one adds to them. */
 static int compare(model *m, const step_functions *edited, int batches, ga_found *found, ga_err *e) {
     comparing x = {.m = m, .edited = edited, .batches = batches < 2 ? batches : 2};
     const ga_comparing job = {.run = work, .arg = &x, .arenas = m->memory, .arena_count = ARENAS, .real = REAL};

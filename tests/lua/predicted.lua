@@ -16,7 +16,7 @@ train      { updates = 12, seed = 3 }
 eval       { every = 12, metrics = { "loss", "accuracy" } }
 ]]
 
-    --- What .npy holds: the shape as text, and the numbers.
+    --- The content of a .npy file: the shape as text, and the numbers.
     function predicted.read_npy(path)
         local text = assert(host.read(path))
         t.equal(text:sub(1, 8), "\x93NUMPY\1\0")

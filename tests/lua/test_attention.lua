@@ -4,25 +4,8 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
-local ROWS, CLASSES = 3, 3
-
--- A data file of rows with numbers in -1 .. 1, a class, and for each of `masks` { keys, visible } a mask of keys.
-local function data_file(t, masks)
-    local input, class = {}, {}
-    for r = 1, ROWS do
-        for k = 1, 4 do input[#input + 1] = math.sin(3.7 * r + 1.3 * k * k) end
-        class[r] = r % CLASSES
-    end
-    local list = { { "input", "F64", { ROWS, 4 }, input }, { "class", "I32", { ROWS }, class } }
-    for _, case in ipairs(masks) do
-        local mask = {}
-        for r = 1, ROWS do
-            for j = 1, case.keys do mask[#mask + 1] = case.visible(r, j) and 1 or 0 end
-        end
-        list[#list + 1] = { "mask" .. case.keys, "I32", { ROWS, case.keys }, mask }
-    end
-    return t.load("tests/numeric/rows.lua").file(list)
-end
+local attended = dofile "tests/lua/attended.lua"
+local ROWS = attended.ROWS
 
 -- The values of the f64 tensors of a safetensors file, by name, read when asked for.
 local function values_in(t, path)
@@ -42,29 +25,13 @@ local function values_in(t, path)
 end
 
 -- Builds a model of `outputs`, tensors of the rows of the batch, runs one cycle, and returns the values of every
--- tensor by name, and `parameters`. of(name, positions, width): an input of an output. masks: as for data_file.
+-- tensor by name, and `parameters`. outputs, masks: as attended has them.
 local function values_of(t, name, outputs, masks)
     local programs = t.load("tests/lua/programs.lua")(t)
     local file = name .. ".safetensors"
-    t.write(programs.folder() .. "/data/" .. file, data_file(t, masks or {}))
-    local p = programs.build("attend_" .. name, ([[
-data      { "tensors", train = "%s", target = "class" }
-batch     (%d)
-model     (function(batch)
-    local function of(name, T, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
-    local sum
-    for i, y in ipairs { %s } do
-        local part = linear("out" .. i) { %d } (flatten {} (y))
-        sum = sum and sum + part or part
-    end
-    return sum * 0.02
-end)
-loss      "cross_entropy"
-optimizer { "sgd", lr = 0.1 }
-init      { { "*", uniform = 0.9 } }
-precision "f64"
-train     { updates = 1, seed = 3 }
-]]):format(file, ROWS, table.concat(outputs, ",\n        "), CLASSES),
+    t.write(programs.folder() .. "/data/" .. file, attended.data(t, "F64", masks or {}))
+    local p = programs.build("attend_" .. name,
+        attended.spec(file, outputs, 'precision "f64"\ntrain     { updates = 1, seed = 3 }'),
         { probe = true, options = { "--without", "fusion" } })
     p.train = p.probe
     local start = t.temp() .. "/start.safetensors"

@@ -2,14 +2,13 @@
 -- PTX describes them; its copies land as late as they may.
 local devices = dofile "tests/lua/devices.lua"
 local open, checked = devices.open, devices.checked
+local attended = dofile "tests/lua/attended.lua"
 
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
 -- The part of a number by which a rounding changes it at most.
 local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
-
-local ROWS, CLASSES = 3, 3
 
 -- Forms of attention: all positions are of more than one tile, those of the first two of more than two rings; heads are
 -- padded (40, 72), whole (16) and the largest (128); 96 blocks take the tall tile. Keys that no query sees, queries that
@@ -36,23 +35,8 @@ local OTHERS = {
     { "large heads", T = 40, heads = 1, d = 136 },
 }
 
--- A data file of rows with numbers in -1 .. 1, a class, and masks of `positions` keys each.
-local function data_file(t, positions)
-    local input, class = {}, {}
-    for r = 1, ROWS do
-        for k = 1, 4 do input[#input + 1] = math.sin(3.7 * r + 1.3 * k * k) end
-        class[r] = r % CLASSES
-    end
-    local list = { { "input", "F32", { ROWS, 4 }, input }, { "class", "I32", { ROWS }, class } }
-    for _, S in ipairs(positions) do
-        local mask = {}
-        for r = 1, ROWS do
-            for j = 1, S do mask[#mask + 1] = r == 1 and 1 or r == 2 and j * j % 5 < 3 and 1 or 0 end
-        end
-        list[#list + 1] = { "mask" .. S, "I32", { ROWS, S }, mask }
-    end
-    return t.load("tests/numeric/rows.lua").file(list)
-end
+-- Row 1 sees all keys, row 2 some, row 3 none.
+local function visible(r, j) return r == 1 or r == 2 and j * j % 5 < 3 end
 
 -- The attention of case i, of linear layers q1, k1, v1, or qkv1.
 local function attention(i, o)
@@ -69,32 +53,16 @@ end
 
 -- Builds a model whose logits are a sum over the cases.
 local function build(t, programs, name, cases, precision, target)
-    local outputs, positions = {}, {}
+    local outputs, masks = {}, {}
     for i, case in ipairs(cases) do
         outputs[i] = attention(i, case)
-        if case.mask then positions[#positions + 1] = case.S or case.T end
+        if case.mask then masks[#masks + 1] = { keys = case.S or case.T, visible = visible } end
     end
     local file = "attention_" .. name .. ".safetensors"
-    t.write(programs.folder() .. "/data/" .. file, data_file(t, positions))
-    return programs.build(("attention_%s_%s_%s"):format(name, precision, target:gsub("%W", "")), ([[
-data      { "tensors", train = "%s", target = "class" }
-batch     (%d)
-model     (function(batch)
-    local function of(name, T, width) return reshape { T, width } (linear(name) { T * width } (batch.input)) end
-    local sum
-    for i, y in ipairs { %s } do
-        local part = linear("out" .. i) { %d } (flatten {} (y))
-        sum = sum and sum + part or part
-    end
-    return sum * 0.02
-end)
-loss      "cross_entropy"
-optimizer { "sgd", lr = 0.1 }
-init      { { "*", uniform = 0.9 } }
-precision "%s"
-train     { updates = 2, seed = 3 }
-target    %s
-]]):format(file, ROWS, table.concat(outputs, ",\n        "), CLASSES, precision, target))
+    t.write(programs.folder() .. "/data/" .. file, attended.data(t, "F32", masks))
+    return programs.build(("attention_%s_%s_%s"):format(name, precision, target:gsub("%W", "")),
+        attended.spec(file, outputs, ('precision "%s"\ntrain     { updates = 2, seed = 3 }\ntarget    %s')
+            :format(precision, target)))
 end
 
 -- How many kernels of attention a text has on tensor cores, and by threads.

@@ -194,7 +194,7 @@ SPEC.npy, SPEC.tensors = array_spec, array_spec
 
 local OPEN = { cifar10 = "cifar" }
 
--- What the functions of a reader are called after.
+-- The name in the functions of a reader: ga_NAME_open.
 local function reader_of(kind) return OPEN[kind] or kind end
 
 -- "const ga_part train_files[] = {{path[0], 60000}, ...};" from place `first` of FILES on; without the

@@ -86,7 +86,7 @@ local function evaluate_section(config, name)
         plateau_metric = text.ident(config.schedule.fields.metric or "loss") } }
 end
 
--- What cannot be predicted, as messages.
+-- The messages that refuse --predict and --save-weights; false: the program takes them.
 local function refusals(g)
     local outputs, weights = predictions.obstacle(g), type(g.forward_only) == "string" and g.forward_only
     return outputs and text.string("--predict: " .. outputs) or false,
@@ -109,7 +109,7 @@ local function feature_tests(config)
     end)
 end
 
--- What --watch-kernels does, in main().
+-- The statements of main() for --watch-kernels.
 local function watching(template, name, refusal)
     if not refusal then return sections.block(template, "watched", {}) end
     return sections.block(template, "not_watched", { name = name, why = text.block(refusal) })

@@ -20,7 +20,7 @@ function predictions.obstacle(g)
     if not predictions.is_plain(g) then return "the output is no value of its own" end
 end
 
---- What makes probabilities of the output: "SOFTMAX", "SIGMOID", or nil and the reason.
+--- The function that makes probabilities of the output: "SOFTMAX", "SIGMOID", or nil and why there is none.
 function predictions.form(config)
     local rule = config.loss.rule
     if not rule then return nil, "the loss is a function of the spec, so nobody knows what the outputs mean" end

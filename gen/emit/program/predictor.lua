@@ -100,7 +100,7 @@ function predictor.plan(g, config)
     return { g = own, weights = weights, rows = rows, weight_bytes = bytes, value_bytes = height * BYTES[own.real] }
 end
 
---- What plan.json says of it.
+--- The field `predict` of plan.json: bytes of weights and of values.
 function predictor.facts(plan)
     return { rows = 1, weight_bytes = plan.weight_bytes, value_bytes = plan.value_bytes }
 end
@@ -131,7 +131,7 @@ local function inputs_of(own)
     return ordered.collect(own.inputs, function(t) return t ~= own.inputs[#own.inputs] and t or nil end)
 end
 
--- What the library takes for a row, as declarations with their shapes.
+-- The fields of a row for the library, as declarations with their shapes.
 local function row_fields(own)
     return fields_of(inputs_of(own), function(t)
         return ("const %s *%s; /* %s */"):format(TYPE[t.dtype], t.name,

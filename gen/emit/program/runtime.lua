@@ -16,7 +16,7 @@ local RUNTIME = { "base/arena", "base/ga", "base/rng", "base/text", "data/data",
     "log/progress", "log/run", "log/run_record", "loop/cycle", "loop/epochs", "loop/stop", "ranks/agree",
     "ranks/launcher" }
 
--- What train-watch has beyond it.
+-- The runtime's files that only train-watch is made of.
 local WATCHING = { "files/sha256", "log/comparison", "log/edits" }
 
 -- More of it for several ranks.

@@ -84,7 +84,7 @@ local function step_text(g, config, context, bodies, header)
     })
 end
 
---- What kernels of these texts share, for a file that stands alone.
+--- The functions that kernels of these texts share, for a file that stands alone.
 function c_step.alone(functions, context)
     return math_file.render(functions, context, function() return "" end) or ""
 end

@@ -10,7 +10,8 @@ local text = require "base.text"
 
 local ceil = launches.ceil
 
--- Which pairs are hidden, in C, in a tile of keys from j0 on that has some beyond the last: `of_keys` names its extent.
+-- The C condition that hides pairs in a tile of keys from j0 on; the tile may reach beyond the last key. of_keys: the
+-- name of its extent.
 --   visible.hidden    whether query i does not see key j
 --   visible.edge      whether a tile with queries from i0 on and KEYS keys from j0 on has pairs that are hidden
 local function add_hidden(arguments, node)
