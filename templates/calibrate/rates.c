@@ -55,7 +55,8 @@ static double multiply_adds(worker *w) {
     enum { ROUNDS = 20000 };
     vec sum[CHAINS];
     vec factor = (vec){0} + 0.999f, term = (vec){0} + 0.001f;
-    for (int i = 0; i < CHAINS; i++) sum[i] = (vec){0} + (float)i;
+    /* A compiler that knew where chains begin would leave out the one that stays at 1. */
+    for (int i = 0; i < CHAINS; i++) sum[i] = (vec){0} + (float)i + w->used;
     for (int k = 0; k < ROUNDS; k++) {
 #pragma GCC unroll 24
         for (int i = 0; i < CHAINS; i++) sum[i] = sum[i] * factor + term;
