@@ -10,7 +10,9 @@
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
--- products read 16 bits, views have 16 bits, and all other weights of products get views too.
+-- products read 16 bits, views have 16 bits, and all other weights of products get views too. Where products copy panels
+-- of a weight (config.panels), views are these panels: one for the products that read the rows of the weight, one for
+-- those that read its columns.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -194,6 +196,7 @@ end
 local function view_of(g, builder, param, kind)
     local view = param.views[kind]
     if not view then
+        local panels = kind == "panels" or kind == "turned_panels"
         builder.at, builder.path = param.at, {}
         builder.body, builder.scope = g.views, nil
         local region = param.region and
@@ -202,6 +205,7 @@ local function view_of(g, builder, param, kind)
         view = kind == "narrow" and builder:cast(param.value, g.half, name)
             or builder:value("pack_" .. kind, { x = param.value }, nil, name)
         view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.half or g.real
+        view.panels = panels or nil
         if region then
             view.def.scope = region
             builder:close_region(region)
@@ -223,12 +227,20 @@ local function each_product(g, bodies, fn)
     end
 end
 
+-- The kind of the view whose panels a product reads; nil: it has none.
+local function panels_of(config, node)
+    local gemm = config.ops[node.op].gemm
+    local product = config.panels and not config.without:has "layout" and gemm and gemm(node)
+    if not product or product.N % config.panels > 0 or product.K % config.panels > 0 then return nil end
+    return product.b_col == 1 and "panels" or "turned_panels"
+end
+
 -- Gives the weights of forward products of fewer than config.turned_rows rows in a micro-step a transposed view.
 local function pack_views(g, config)
     local packed = {}
     each_product(g, { "forward", "backward" }, function(node, param)
         local rows = node.run and node.run.whole or graph.elements(node.size.lead)
-        if rows < config.turned_rows then packed[param] = true end
+        if rows < config.turned_rows and not panels_of(config, node) then packed[param] = true end
     end)
     each_product(g, BODIES, function(node, param)
         if not packed[param] then return end
@@ -244,6 +256,8 @@ local function note_views(g, config)
         if param.used and #param.shape > 1 then
             if param.views.in_out then
                 graph.decide(g, param.name, "transposed view", "a product of each micro-step reads it by columns")
+            elseif param.views.panels or param.views.turned_panels then
+                graph.decide(g, param.name, "views", "products of each micro-step read panels")
             elseif param.views.narrow then
                 graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
             else
@@ -254,7 +268,7 @@ local function note_views(g, config)
     end
 end
 
---- Makes 16-bit views of all other weights that products read.
+--- Makes 16-bit views of all other weights that products read: panels, or copies.
 function layout.narrow_views(g, config)
     for _, name in ipairs(BODIES) do
         graph.walk(g[name], function(node)
@@ -262,8 +276,10 @@ function layout.narrow_views(g, config)
             for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
                 local t = node.ins[key]
                 if t and t.kind == "param" and op.half[key] then
+                    local kind = panels_of(config, node)
                     node.ins = ordered.copy(node.ins,
-                        { [key] = view_of(g, config.builder, t.param, "narrow") })
+                        { [key] = view_of(g, config.builder, t.param, kind or "narrow") })
+                    if kind then node.why = "panels packed once per update" end
                 end
             end
         end)

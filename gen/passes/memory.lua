@@ -155,7 +155,7 @@ local function place_flat(g)
         for _, name in ipairs(g.state_names) do
             if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
-        for _, name in ipairs { "in_out", "narrow" } do
+        for _, name in ipairs { "in_out", "panels", "turned_panels", "narrow" } do
             local view = param.views[name]
             if view then
                 view.place = { arena = "views", offset = views, stride = size_of(view),

@@ -282,9 +282,11 @@ static void $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DEPTH = $(tile.depth) };
     enum { DOWN = (M + TALL - 1) / TALL, ACROSS = (N + WIDE - 1) / WIDE };
-//% if a.part then
+//% if b.panels and a.part then
+    _Alignas(64) bf16 part[SLICES * $(a.part) * DEPTH];
+//% elseif a.part then
     _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE], part[SLICES * $(a.part) * DEPTH];
-//% else
+//% elseif not b.panels then
     _Alignas(64) bf16 panel[SLICES * DEPTH * WIDE];
 //% end
 //% if sums.size then
@@ -301,7 +303,11 @@ static void $fn($params) {
 //% end
         for (int k = 0; k < K; k += DEPTH) {
             const int depth = at_most(K - k, DEPTH);
+//% if b.panels then
+            const bf16 *panel = b + (size_t)k * N + (size_t)j * depth;
+//% else
             $(b.pack)(panel, DEPTH, columns, depth, b + $(b.at), $(b.stride));
+//% end
 //% if a.columns then
             $(a.pack)(part, DEPTH, i1 - i0, depth, a + $(a.at), $(a.stride));
 //% end
@@ -326,7 +332,7 @@ static void $fn($params) {
                     float *block_sums = $(sums.place);
 //%     end
                     matrix_block($(sums.block), $(sums.row), $(sums.start), $(sums.start_row),
-                                 $(a.block), $(a.row), panel + x * SLICES * DEPTH, depth);
+                                 $(a.block), $(a.row), panel + x * $(b.block), depth);
 //% if store then
 //%     if sums.chunks then
                     if (k + DEPTH < K) continue;

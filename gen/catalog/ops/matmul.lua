@@ -100,3 +100,17 @@ op "pack_in_out" {
     internal = true, lower = "layout", half = "y",
     cost = function(n) return { flops = 0, elements = 2 * n.size.N * n.size.K } end,
 }
+
+op "pack_panels" {
+    doc = "a weight as panels of the products that read its rows, made once per update",
+    ins = { "x (K, N)" }, outs = { "y (K, N)" },
+    internal = true, needs = "panels", lower = "layout", half = "y",
+    cost = function(n) return { flops = 0, elements = 2 * n.size.N * n.size.K } end,
+}
+
+op "pack_turned_panels" {
+    doc = "a weight as panels of the products that read its columns, made once per update",
+    ins = { "x (N, K)" }, outs = { "y (N, K)" },
+    internal = true, needs = "panels", lower = "layout", half = "y",
+    cost = function(n) return { flops = 0, elements = 2 * n.size.N * n.size.K } end,
+}

@@ -88,6 +88,7 @@ function predictor.plan(g, config)
     local own = g.forward_only
     if type(own) == "string" then return nil end
     local c = ordered.copy(config, { builder = build.new(own, config.ops), behind = host_target().behind })
+    c.panels = nil      -- a weight is there once
     precision.run(own, c)
     if own.half then layout.narrow_views(own, c) end
     own.views = {}

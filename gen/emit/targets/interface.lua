@@ -35,6 +35,8 @@ interface.fields = {
         .. "(passes/precision.lua), as keys; nil: none", true),
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
+    field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
+        .. "are multiples of this number; nil: none", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

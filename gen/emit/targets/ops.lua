@@ -76,11 +76,12 @@ local function check(op, entry, target, found)
     if target.launch and not entry.launch then missing(op, target, "launch", where) end
 end
 
---- Completes target.ops by the entries of the catalog, and refuses an op that the target cannot emit.
+--- Completes target.ops by the entries of the catalog, and refuses an op that the target cannot emit. An op that needs
+--- a field of the interface is for targets with that field.
 function ops.complete(target, catalog_ops)
     local found, all = blocks_of(target), ordered.copy(target.ops)
     for name, op in catalog_ops:each() do
-        if op.lower ~= "pointwise" then
+        if op.lower ~= "pointwise" and (not op.needs or target[op.needs]) then
             all[name] = ordered.copy(of_catalog(op, target), target.ops[name])
             check(op, all[name], target, found)
         end

@@ -11,6 +11,7 @@
 local behind = require "emit.targets.c.behind"
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
+local machine = require "emit.program.profile"
 local matmul = require "emit.targets.c.matmul"
 local ordered = require "base.ordered"
 local text = require "base.text"
@@ -50,6 +51,12 @@ matrix.ORDER = {
 
 --- Whether the products of a kernel of bf16 are computed in blocks.
 function matrix.takes(kernel) return kernel.half == "bf16" and kernel.profile.matrix ~= nil end
+
+--- The number that both axes of a weight are multiples of, so that an update packs it into the panels of its products;
+--- nil: it packs none. Weights of f32 would take six bytes for each of their elements.
+function matrix.panels(config)
+    return config.precision == "bf16" and machine.get(config.profile).matrix and BLOCK or nil
+end
 
 --- Whether they are computed on matrix registers, for all threads to open.
 function matrix.has_registers(kernel) return kernel.profile.matrix == "registers" end
@@ -92,6 +99,11 @@ function matrix.cut(half)
     return { rows = text.ident(name .. "rows"), columns = text.ident(name .. "columns") }
 end
 
+-- The terms of a panel, of a sum with K terms.
+local function depth_of(K, slices, profile, by)
+    return side(K, MOST[profile.matrix][by].depth // slices // BLOCK * BLOCK)
+end
+
 --- The sizes of a product M x N with K terms of operands that have `slices` slices. A product has about as many tiles
 --- as MOST says, unless they get too small. by: how A lies, "rows" or "columns".
 function matrix.sizes(M, N, K, slices, profile, by)
@@ -101,7 +113,14 @@ function matrix.sizes(M, N, K, slices, profile, by)
         if tall > TALL or wide <= SIDE_MIN then tall = side(M, math.max(SIDE_MIN, tall // 2))
         else wide = side(N, math.max(SIDE_MIN, wide // 2)) end
     end
-    return { tall = tall, wide = wide, depth = side(K, most[by].depth // slices // BLOCK * BLOCK) }
+    return { tall = tall, wide = wide, depth = depth_of(K, slices, profile, by) }
+end
+
+--- The arguments of the template that packs a weight for products with N columns and K terms.
+---   turned     whether columns of a product are rows of the weight
+---   depth      terms of a panel
+function matrix.packed(N, K, profile, turned)
+    return { N = N, K = K, depth = depth_of(K, 1, profile, "rows"), turned = turned }
 end
 
 -- The statements that store a complete sum.
@@ -165,6 +184,7 @@ end
 ---   a.columns                     whether all rows of a tile are copied at once, as they lie by columns
 ---   a.part                        rows of A that are copied, or false
 ---   a.pack, b.pack                the functions that copy rows of A, a panel of B
+---   b.panels                      whether B is panels already; b.block: elements between the blocks of a panel
 ---   a.stride, b.stride            elements between the rows that they read
 ---   a.block, a.row                where the blocks of A are read, and elements between their rows
 ---   sums                          where sums lie and begin (sums_of)
@@ -186,6 +206,7 @@ function matrix.product(g, kernel, has_bias, slices)
     elseif not a_rows then
         block, part = "part + (i - i0) * SLICES * DEPTH", "TALL"
     end
+    local panels = kernel.panels or false
     local ahead = kernel.node.behind and behind.ahead(kernel.node, "(size_t)i * N + j + x", BLOCK, BLOCK) or false
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile,
         a = { at = a_at, direct = direct, columns = not a_rows, part = part and text.block(part) or false,
@@ -193,7 +214,8 @@ function matrix.product(g, kernel, has_bias, slices)
             pack = text.ident("matrix_part_" .. (a_rows and "rows" or "columns")), block = text.block(block),
             row = text.block(row) },
         b = { at = matmul.index("k", b_row, "j", b_col), stride = text.block(b_rows and b_row or b_col),
-            pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")) },
+            pack = text.ident("matrix_pack_" .. (b_rows and "rows" or "columns")), panels = panels,
+            block = text.block(panels and "depth" or "SLICES * DEPTH") },
         sums = sums, ahead = ahead, store = not in_result and store_of(kernel) }
 end
 

@@ -42,7 +42,7 @@ for _, name in ipairs { "linear", "linear_dx", "linear_dw", "linear_in_out", "li
     "linear_in_out_dw" } do
     set(name, { arguments = function(kernel, node, op, dtype)
         local slices = dtype ~= "f64" and matrix.slices(kernel, node, op)
-        kernel.matrix = slices or false
+        kernel.matrix, kernel.panels = slices or false, node.ins.weight and node.ins.weight.panels
         if slices then return matrix.product(op.gemm(node), kernel, node.ins.bias ~= nil, slices) end
         return matmul.product(op.gemm(node), kernel, node.ins.bias ~= nil, dtype)
     end, block = function(kernel)
@@ -58,6 +58,12 @@ set("pack_in_out", { arguments = function(kernel, node, _, dtype)
     return arguments
 end, block = function(kernel) return kernel.turned and "pack_in_out_turned" or "pack_in_out" end,
     blocks = { "pack_in_out", "pack_in_out_turned" } })
+
+for name, turned in pairs { pack_panels = false, pack_turned_panels = true } do
+    set(name, { arguments = function(kernel, node)
+        return matrix.packed(node.size.N, node.size.K, kernel.profile, turned)
+    end, block = function() return "pack_panels" end, blocks = { "pack_panels" } })
+end
 
 -- === attention ===================================================================================
 

@@ -5,6 +5,7 @@ local c_ops = require "emit.targets.c.ops"
 local c_step = require "emit.targets.c.step"
 local c_text = require "emit.targets.c_text"
 local matmul = require "emit.targets.c.matmul"
+local matrix = require "emit.targets.c.matrix"
 local ordered = require "base.ordered"
 
 return ordered.copy(ordered.copy(c, c_files), {
@@ -12,7 +13,7 @@ return ordered.copy(ordered.copy(c, c_files), {
     runs = true, device = false, threads = true, library = true, narrow_wire = true,
     ops = c_ops, load = c_text.load, store = c_text.store,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true },
-    turns = matmul.turns,
+    turns = matmul.turns, panels = matrix.panels,
     kernels_file = "kernels.c", kernels = c_step.kernels, calls = c_step.calls, render = c_step.render,
     alone = c_step.alone,
     ranks_library = "MPI", launcher = "mpirun",

@@ -1,0 +1,79 @@
+-- Weights that an update packs into the panels of its products, on the processor's instructions for bf16 or on these in
+-- plain C (tests/matrix): the bits are those of products that copy their panels (--without layout).
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- Sums of more terms than a panel has on registers (1,600) and on vectors (448), a joint weight (q, k, v), one stored
+-- as (in, out), a head that shares its table, and axes of 40, which are no blocks of 32.
+local SPEC = [[
+data       { "text", train = "panels.txt", context = 12 }
+batch      (3)
+accumulate (2)
+model(function(batch)
+    local x = positions "wpe" { 12 } (embedding "wte" { 32, 64 } (batch.input))
+    x = times(2) "h" { residual { layernorm "norm" {}, linear "up" { 448 }, gelu {}, linear "down" { 64 } } } (x)
+    local function of(name) return linear(name) { 64 } (x) end
+    x = x + linear "out" { 64, store = "in_out" } (attend { heads = 2, causal = true } (of "q", of "k", of "v"))
+    x = x + linear "odd_out" { 64 } (tanh(linear "odd" { 40 } (x)))
+    x = x + linear "far_out" { 64 } (tanh(linear "far" { 1600 } (x)))
+    return unembed { "wte" } (layernorm "last" {} (x))
+end)
+init       { { "*norm.weight", value = 1 }, { "last.weight", value = 1 }, { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 3, seed = 5 }
+precision  "bf16"
+]]
+
+local function letters()
+    local bytes = {}
+    for i = 1, 300 do bytes[i] = string.char(97 + (i * i + i // 5) % 26) end
+    for byte = 0, 5 do bytes[#bytes + 1] = string.char(65 + byte) end
+    return table.concat(bytes)
+end
+
+local function build(t, march, more, options)
+    local programs, level = t.load("tests/lua/programs.lua")(t), t.load("tests/lua/marches.lua")(t).options(march)
+    t.write(programs.folder() .. "/data/panels.txt", letters())
+    local p = programs.build("panels_" .. march:gsub("%-", "_"), SPEC .. (more or ""),
+        { options = { "--march", march, table.unpack(options or {}) }, level = t.quick .. " " .. level })
+    return programs, p
+end
+
+local function bits(t, march, more, options)
+    local programs, p = build(t, march, more, options)
+    return programs.dump(p, { "--cycles", 3 }), p, programs
+end
+
+for _, march in ipairs { "sapphirerapids", "x86-64-v4-bf16" } do
+    add(march .. ": the bits are those of products that copy their panels", function(t)
+        local found, p, programs = bits(t, march)
+        local step = host.read(p.folder .. "/step.c")
+        for _, view in ipairs { "up_weight_turned_panels", "up_weight_panels", "wte_weight_turned_panels",
+            "wte_weight_panels", "out_weight_panels", "out_weight_turned_panels", "far_out_weight_turned_panels",
+            "odd_weight_in_out" } do
+            t.contains(step, "m->v." .. (view:find "^up" and "h_" or "") .. view)
+        end
+        t.equal(step:find "odd_weight_%w*_?panels", nil)
+        local copied, other = bits(t, march, nil, { "--without", "layout" })
+        t.equal(host.read(other.folder .. "/step.c"):find "weight_%w*_?panels", nil)
+        programs.identical(found, copied, { "parameters", "state", "gradients" })
+    end)
+
+    add(march .. ": with logits in runs of rows and layers computed again, too", function(t)
+        local more = 'memory { logits = "chunked", recompute = { "h.*" } }\n'
+        local found, _, programs = bits(t, march, more)
+        programs.identical(found, (bits(t, march, more, { "--without", "layout" })),
+            { "parameters", "state", "gradients" })
+    end)
+end
+
+add("the plan says which weights are panels", function(t)
+    local _, p = build(t, "sapphirerapids")
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local told = programs.gagen { "plan", p.spec, "--march", "sapphirerapids", "--why" }
+    t.equal(told.status, 0, told.err)
+    t.match(told.out, "\n  far.weight +views +products of each micro%-step read panels")
+end)
+
+return tests
