@@ -10,9 +10,9 @@
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
--- products read 16 bits, views have 16 bits, and all other weights of products get views too. Where products copy panels
--- of a weight (config.panels), views are these panels: one for the products that read the rows of the weight, one for
--- those that read its columns.
+-- products read 16 bits, views have 16 bits, and all other weights of products get views too. Where products copy
+-- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
+-- for those that read its columns.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
