@@ -87,7 +87,8 @@ interface.fields = {
     field("gradient_place", "function", "(name, offset): its value"),
 
     -- memory
-    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded), "
+    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
+        .. "by_rank), "
         .. "memory nil, \"pinned\" or \"device\""),
     field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
