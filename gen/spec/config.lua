@@ -155,8 +155,8 @@ local function ranks_of(c, given, path, option)
     end
     c.sync_batchnorm = parallel.sync_batchnorm
     if c.sync_batchnorm and not c.mode.ranks then
-        diag.fail(diag.field(at, "sync_batchnorm"), ('parallel: sync_batchnorm is given, but the mode is "%s", expected '
-            .. "%s"):format(c.parallel, modes_with_ranks(c.catalog)), {})
+        diag.fail(diag.field(at, "sync_batchnorm"), ('parallel: sync_batchnorm is given, but the mode is "%s", '
+            .. "expected %s"):format(c.parallel, modes_with_ranks(c.catalog)), {})
     end
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
@@ -417,10 +417,6 @@ function config.read(path, events, catalog, default_name, choice)
     local target = simple(given, path, "target")
     c.target, c.march, c.threads = target.kind, target.march, target.threads
     c.arch = target.arch
-    if c.sync_batchnorm and c.target ~= "c" then
-        diag.fail(diag.field(c.parallel_at, "sync_batchnorm"), ('parallel: sync_batchnorm with the target "%s" is not '
-            .. 'there yet, expected the target "c"'):format(c.target), {})
-    end
     sums.check(c, precision_at)
     return c
 end

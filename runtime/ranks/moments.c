@@ -13,7 +13,8 @@ void ga_moments_merge(double *all, int ranks, int channels) {
         for (int c = 0; c < channels; c++) {
             const double apart = its[1 + c] - mean[c];
             mean[c] += apart * share;
-            variance[c] = (before * variance[c] + its[0] * its[1 + channels + c]) / n + apart * apart * (before / n) * share;
+            variance[c] = (before * variance[c] + its[0] * its[1 + channels + c]) / n;
+            variance[c] += apart * apart * (before / n) * share;
         }
         all[0] = n;
     }

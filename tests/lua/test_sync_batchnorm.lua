@@ -139,15 +139,18 @@ end)
 
 add("--overfit and --eval end with several ranks", function(t)
     local programs, p = with_ranks(t, "of_2_ddp_3", { rows = 120, accumulate = 3, mode = "ddp" })
-    programs.train(p, { ranks = 2, "--threads", 1, "--overfit", 4, "--cycles", 2 })
+    local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", p.train,
+        "--data", t.root .. "/" .. programs.folder() .. "/data", "--quiet", "--overfit", "4", "--cycles", "2",
+        "--save-init", t.temp() .. "/init.safetensors", env = { "GAGEN_TIMEOUT=60" } }
+    t.equal(result.status, 0, result.err)
     local losses = evaluated(programs, p, { ranks = 2, "--threads", 1, "--eval" })
     t.equal(#losses, 1)
 end)
 
-add("no word: no byte of a program's text speaks of it", function(t)
+add("without the word: no byte of a program's text speaks of it", function(t)
     local _, p = build(t, "plain_f64", { rows = 80, accumulate = 3, more = 'parallel "ddp"\n' })
-    local found = t.run { "grep", "-rlE", "moments|STATISTICS|batchnorm_join", p.folder, "--include=*.c", "--include=*.h",
-        "--include=Makefile" }
+    local found = t.run { "grep", "-rlE", "moments|STATISTICS|batchnorm_join", p.folder, "--include=*.c",
+        "--include=*.h", "--include=Makefile" }
     t.equal(found.out, "")
 end)
 

@@ -4,9 +4,9 @@
 -- the running ones.
 -- With N = (x - mean) rstd, g = dy weight and averages over the group:
 --   dx = rstd (g - average(g) - N average(g N)),  dweight = sum of dy N,  dbias = sum of dy
--- With sync_batchnorm (pass statistics) averages are over the groups of all ranks: a rank gives (count, mean, var), then
--- the sums of its group, and all ranks merge those of all in the order of the ranks. dweight and dbias are sums over the
--- own rows, as other gradients are.
+-- With sync_batchnorm (pass statistics) averages are over the groups of all ranks: a rank gives (count, mean, var),
+-- then the sums of its group, and all ranks merge those of all in the order of the ranks. dweight and dbias are sums
+-- over the own rows, as other gradients are.
 local graph = require "graph.graph"
 
 local function sizes(n, size)
@@ -75,8 +75,8 @@ op "batchnorm_dx" {
 }
 
 op "batchnorm_join" {
-    doc = "average, variance and 1 / sqrt(variance + eps) over the rows of all ranks, and the count of their values; in "
-        .. "evaluation the own ones, which are the running ones",
+    doc = "average, variance and 1 / sqrt(variance + eps) over the rows of all ranks, and the count of their values; "
+        .. "in evaluation the own ones, which are the running ones",
     ins = { "own_mean (G, C)", "own_var (G, C)", "micro micro (1)" },
     outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)", "count full (1)" },
     internal = true, lower = "batchnorm", computed_once = true,

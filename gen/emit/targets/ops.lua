@@ -80,7 +80,7 @@ end
 function ops.complete(target, catalog_ops)
     local found, all = blocks_of(target), ordered.copy(target.ops)
     for name, op in catalog_ops:each() do
-        if op.lower ~= "pointwise" then
+        if op.lower ~= "pointwise" and not (op.exchanges and not target.gathers) then
             all[name] = ordered.copy(of_catalog(op, target), target.ops[name])
             check(op, all[name], target, found)
         end

@@ -1,4 +1,4 @@
--- expect: 10: parallel: sync_batchnorm with the target "cuda" is not there yet, expected the target "c"
+-- expect: 10: parallel: sync_batchnorm, and the target "cuda" exchanges nothing inside the forward pass: expected no sync_batchnorm
 data      { "csv", train = "digits/digits.csv.gz", target = "last" }
 batch     (16)
 model {
