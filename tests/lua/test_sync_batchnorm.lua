@@ -124,6 +124,21 @@ add("collectives of each cycle are those of the plan; an evaluation has none", f
     end
 end)
 
+add("values computed again gather nothing", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local function gathered(more)
+        local path = programs.folder() .. "/sync_again.lua"
+        t.write(path, spec { rows = 120, accumulate = 1, more = sync() .. more })
+        local plan, calls = programs.plan { name = "sync_again", spec = path }, 0
+        for _, c in ipairs(plan.collectives) do calls = calls + (c.kind == "statistics" and c.calls or 0) end
+        return calls, #plan.kernels
+    end
+    local calls, kernels = gathered ""
+    local again, more = gathered 'memory { recompute = { "*" } }\n'
+    t.equal({ calls, again }, { 12, 12 })
+    assert(more > kernels, "nothing is computed again")
+end)
+
 add("stopped inside a cycle and resumed: the same bits", function(t)
     local programs, p = with_ranks(t, "of_2_ddp_3", { rows = 120, accumulate = 3, mode = "ddp" })
     local straight = programs.dump(p, { ranks = 2, "--threads", 1 })
