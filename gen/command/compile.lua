@@ -40,6 +40,10 @@ local function check_target(c)
         diag.fail(diag.field(c.parallel_at, "comm"), ('parallel: comm is "%s", and the target "%s" sums in f32: '
             .. 'expected no comm'):format(c.wire, c.target), {})
     end
+    if c.sync_batchnorm and not targets.of(c).gathers then
+        diag.fail(diag.field(c.parallel_at, "sync_batchnorm"), ('parallel: sync_batchnorm, and the target "%s" '
+            .. "exchanges nothing inside the forward pass: expected no sync_batchnorm"):format(c.target), {})
+    end
 end
 
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.

@@ -16,6 +16,7 @@ passes.list = {
     require "passes.split",        -- frozen parameters; runs of layers of one form
     require "passes.merge",        -- linear layers of one input become one product (optional)
     require "passes.forward_only", -- a copy of the forward pass for one row, for programs that only predict
+    require "passes.statistics",   -- batchnorm over the rows of all ranks
     require "passes.autodiff",     -- backward nodes and gradient tensors
     require "passes.head_by_rows", -- the last layer and its loss over some rows at a time (optional)
     require "passes.accumulate",   -- sums over micro-steps that kernels do not compute

@@ -153,6 +153,11 @@ local function ranks_of(c, given, path, option)
         diag.fail(diag.field(at, "comm"), ('parallel: comm is "%s", and the precision is "f64": expected no comm')
             :format(c.wire), {})
     end
+    c.sync_batchnorm = parallel.sync_batchnorm
+    if c.sync_batchnorm and not c.mode.ranks then
+        diag.fail(diag.field(at, "sync_batchnorm"), ('parallel: sync_batchnorm is given, but the mode is "%s", '
+            .. "expected %s"):format(c.parallel, modes_with_ranks(c.catalog)), {})
+    end
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end

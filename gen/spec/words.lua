@@ -201,8 +201,9 @@ words.list = {
             .. "pass" }),
         field("force_outputs_fp32", "bool", { default = false,
             doc = "the model's output is f32 even if precision is bf16 or f16" }),
-      }, foreign = { sync_batchnorm = 'batchnorm { running = "cycle" } sums the statistics of a cycle over the ranks, '
-        .. "and the groups of a rank are rows of its own" },
+        field("sync_batchnorm", "bool", { default = false, doc = "batchnorm normalises over the rows that all "
+            .. "processes have in a micro-step, as torch's SyncBatchNorm: two exchanges in it for each layer" }),
+      },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',
       doc = "which values are kept in memory for the backward pass", fields = {

@@ -17,7 +17,7 @@ enum {
 };
 
 /* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
- * ga_comm_all_reduce and ga_comm_start; small counts ga_comm_small. Broadcast, barrier, agree and
+ * ga_comm_all_reduce, ga_comm_gather and ga_comm_start; small counts ga_comm_small. Broadcast, barrier, agree and
  * handshake are not counted. */
 typedef struct ga_comm_counts {
     int64_t collectives, bytes, small;
@@ -35,6 +35,10 @@ int ga_comm_local_size(const ga_comm *c); /* ranks on this host whose cores are 
 
 /* Sums over the ranks in place: GA_F32, GA_F64, GA_I32 or GA_I64. All ranks get the same bits. */
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e);
+
+/* Gathers n doubles of each rank, in the order of the ranks: all has them, and this rank's own are in their place.
+ * Programs of comm_nccl.c do not gather; it has no such function. */
+int ga_comm_gather(ga_comm *c, double *all, size_t n, ga_err *e);
 
 /* Starts an exchange: its values and shard must not be used before ga_comm_wait of the same request number. Exchanges
  * begin in the order in which they are started, several are under way at once. The number is free again after its

@@ -298,6 +298,24 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
     return code;
 }
 
+/* n doubles of each rank; this rank's own are in their place. */
+static int gather(ga_comm *c, double *all, size_t n, const char *operation, ga_err *e) {
+    MPI_Request call;
+    begin_wait(c, operation);
+    const int rc = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)n, MPI_DOUBLE, c->group, &call);
+    const int code = finish(c, rc, &call, operation, e);
+    end_wait(c);
+    return code;
+}
+
+int ga_comm_gather(ga_comm *c, double *all, size_t n, ga_err *e) {
+    if (n > INT_MAX)
+        return ga_fail(e, GA_BUG, "gather of %zu numbers: at most %d expected", n, INT_MAX);
+    c->counts.collectives++;
+    c->counts.bytes += (int64_t)(n * sizeof(double));
+    return gather(c, all, n, "gather", e);
+}
+
 int ga_comm_start(ga_comm *c, int number, const ga_exchange *x, ga_err *e) {
     GA_TRY(ga_exchange_check(x, number, e));
     request *r = &c->requests[number];
@@ -329,16 +347,12 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
 }
 
 int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *e) {
-    MPI_Request call;
     const size_t size = (size_t)c->ranks.size;
     if (n > GA_COMM_SMALL)
         return ga_fail(e, GA_BUG, "small sum of %zu numbers: at most %d expected", n, GA_COMM_SMALL);
     c->counts.small++;
     memcpy(c->small + (size_t)c->ranks.rank * n, values, sizeof(double) * n);
-    begin_wait(c, "small sum");
-    const int rc = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, c->small, (int)n, MPI_DOUBLE, c->group, &call);
-    const int code = finish(c, rc, &call, "small sum", e);
-    end_wait(c);
+    const int code = gather(c, c->small, n, "small sum", e);
     for (size_t i = 0; i < n && code == GA_OK; i++) {
         values[i] = c->small[i];
         for (size_t rank = 1; rank < size; rank++) {

@@ -80,7 +80,7 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, store)
+//@ batchnorm_dx(fn, params, source, x, dy, B, C, S, rows, n, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
  * of $rows rows
  * $source */
@@ -90,13 +90,57 @@ static void $fn($params) {
         const int from = (int)t.index * TILE, to = from + TILE < PLANES ? from + TILE : PLANES;
         for (int p = from; p < to; p++) {
             const int c = p % C, at = p / C / ROWS * C + c;
-            const real middle = mean[at], factor = weight[c] * rstd[at], n = (real)ROWS * S;
+            const real middle = mean[at], factor = weight[c] * rstd[at], n = $n;
             const real level = sum[at] / n, slope = moment[at] / n * rstd[at];
             for (size_t i = (size_t)p * S; i < (size_t)(p + 1) * S; i++) {
                 const real value = factor * ($dy - level - ($x - middle) * slope);
                 $store
             }
         }
+    }
+}
+
+//@ batchnorm_join(fn, params, source, C, n, eps, sqrt)
+/* $fn: average and variance of $C channels over the rows of all ranks, each of which
+ * has $n values of a channel; count: how many all have. In evaluation, the running ones that it gets
+ * $source */
+static void $fn($params) {
+    enum { C = $C, NUMBERS = 1 + 2 * C };
+    if (w->index != 0) return;
+    double *const all = (double *)m->memory[ARENA_STATISTICS].base; /* NUMBERS of each rank */
+    double *const own = micro->training ? all + NUMBERS * ga_comm_rank(m->comm) : all;
+    own[0] = $n;
+    for (int c = 0; c < C; c++) {
+        own[1 + c] = own_mean[c];
+        own[1 + C + c] = own_var[c];
+    }
+    const int code = micro->training ? ga_moments_join(m->comm, all, C, &m->error) : 0;
+    if (code < 0) ga_team_fail(w, code);
+    count[0] = (real)all[0];
+    for (int c = 0; c < C; c++) {
+        mean[c] = (real)all[1 + c];
+        var[c] = (real)all[1 + C + c];
+        rstd[c] = 1 / $sqrt(var[c] + $eps);
+    }
+}
+
+//@ batchnorm_join_sums(fn, params, source, C)
+/* $fn: two sums of each of $C channels over all ranks
+ * $source */
+static void $fn($params) {
+    enum { C = $C, NUMBERS = 2 * C };
+    if (w->index != 0) return;
+    double *const all = (double *)m->memory[ARENA_STATISTICS].base; /* NUMBERS of each rank */
+    double *const own = all + NUMBERS * ga_comm_rank(m->comm);
+    for (int c = 0; c < C; c++) {
+        own[c] = own_sum[c];
+        own[C + c] = own_moment[c];
+    }
+    const int code = ga_moments_add(m->comm, all, NUMBERS, &m->error);
+    if (code < 0) ga_team_fail(w, code);
+    for (int c = 0; c < C; c++) {
+        sum[c] = (real)all[c];
+        moment[c] = (real)all[C + c];
     }
 }
 
@@ -145,13 +189,16 @@ static void $fn($params) {
     }
 }
 
-//@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased)
+//@ batchnorm_running(fn, params, source, C, groups, momentum, rest, unbiased, joined)
 /* $fn: in training, the running statistics of $C channels moved by those of $groups groups
  * $source */
 static void $fn($params) {
     enum { C = $C, GROUPS = $groups, TILE = 256 };
     for (ga_tiles t = ga_tiles_begin(w, (C + TILE - 1) / TILE); micro->training && ga_tile_next(&t);) {
         const int from = (int)t.index * TILE, to = from + TILE < C ? from + TILE : C;
+//% if joined then
+        const real unbiased = (real)((double)count[0] / ((double)count[0] - 1));
+//% end
         for (int g = 0; g < GROUPS; g++) {
             for (int c = from; c < to; c++) {
                 running_mean[c] = $rest * running_mean[c] + $momentum * mean[g * C + c];

@@ -155,7 +155,7 @@ static int open_shard(model *m, int device, int arena, const char *name, const g
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
-//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded)
+//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, numbers)
 //% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel, whether each of its tensors belongs to one rank. */
@@ -187,6 +187,10 @@ static int open_division(model *m, ga_err *e) {
 //% end
 //% if sharded then
     $shards
+//% end
+//% if numbers > 0 then
+    const size_t statistics = sizeof(double) * $numbers * (size_t)ga_comm_size(m->comm); /* of all ranks */
+    GA_TRY(ga_arena_open_for(&m->memory[ARENA_STATISTICS], "statistics", statistics, e));
 //% end
     $(name)_model_cut(m);
     return 0;

@@ -1,11 +1,15 @@
 // step: step.c, where the program calls kernels on a team of workers.
 
-//@ head(header, sample)
+//@ head(header, sample, statistics)
 $header
 #include "model.h"
 
 #include <math.h>
 
+//% if statistics then
+#include "runtime/ranks/moments.h"
+
+//% end
 #include "kernels.c" /* one translation unit: the compiler sees every size */
 //% if sample then
 #include "one_row.c" /* the forward pass for --sample */

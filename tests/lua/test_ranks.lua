@@ -18,7 +18,7 @@ add("collectives, checkpoints and divided arrays with 2, 3 and 4 ranks", functio
         :format(folder, folder, table.concat(objects, " "), t.build))
     t.equal(made.status, 0, made.err)
     for ranks = 2, 4 do
-        for _, group in ipairs { { 4 }, { 8, "shards" } } do
+        for _, group in ipairs { { 5 }, { 8, "shards" } } do
             local result = t.run { "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n",
                 tostring(ranks), folder .. "/ranks", group[2], env = { "GAGEN_TIMEOUT=60" } }
             t.equal(result.status, 0, result.out .. result.err)

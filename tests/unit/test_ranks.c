@@ -5,6 +5,7 @@
 #include "base/bf16.h"
 #include "base/f16.h"
 #include "files/ckpt.h"
+#include "ranks/moments.h"
 
 #include <math.h>
 
@@ -135,6 +136,71 @@ static void exchanges(void **state) {
     assert_has(e.msg, "request 256: not in 0..255");
 }
 
+enum { CHANNELS = 3, VALUES = 5 };
+
+/* Value i of channel c on a rank; ranks have different averages. */
+static double value(int rank, int i, int c) {
+    return 10 * rank + 3 * c + sin(i + 7 * rank + c);
+}
+
+/* Rank q has (3 q) mod VALUES values of each channel, rank 0 none: the statistics of all values by their definition. */
+static int values_of(int rank) {
+    return 3 * rank % VALUES;
+}
+
+static double average(int ranks, int c, int power, double centre, int *count) {
+    double sum = 0;
+    *count = 0;
+    for (int rank = 0; rank < ranks; rank++)
+        for (int i = 0; i < values_of(rank); i++, ++*count) sum += pow(value(rank, i, c) - centre, power);
+    return sum / *count;
+}
+
+/* The numbers that a rank gives: count, averages, variances. */
+static void describe(int rank, double *own) {
+    own[0] = values_of(rank);
+    for (int c = 0; c < CHANNELS; c++) {
+        double mean = 0, squares = 0;
+        for (int i = 0; i < own[0]; i++) mean += value(rank, i, c) / own[0];
+        for (int i = 0; i < own[0]; i++) squares += pow(value(rank, i, c) - mean, 2) / own[0];
+        own[1 + c] = mean;
+        own[1 + CHANNELS + c] = squares;
+    }
+}
+
+static void assert_moments(const double *found, int ranks) {
+    for (int c = 0; c < CHANNELS; c++) {
+        int count;
+        const double mean = average(ranks, c, 1, 0, &count), variance = average(ranks, c, 2, mean, &count);
+        assert_int_equal(found[0], count);
+        assert_true(fabs(found[1 + c] - mean) < 1e-13 * fabs(mean));
+        assert_true(fabs(found[1 + CHANNELS + c] - variance) < 1e-13 * variance);
+    }
+}
+
+/* Ranks have different counts, some none. */
+static void moments(void **state) {
+    group *g = *state;
+    enum { NUMBERS = 1 + 2 * CHANNELS, RANKS = 11, MOST = 64 };
+    static double all[NUMBERS * MOST];
+    for (int ranks = 2; ranks <= RANKS; ranks++) {
+        for (int rank = 0; rank < ranks; rank++) describe(rank, all + NUMBERS * rank);
+        ga_moments_merge(all, ranks, CHANNELS);
+        assert_moments(all, ranks);
+    }
+    const ga_comm_counts before = ga_comm_counted(g->comm);
+    memset(all, 0, sizeof all);
+    describe(g->rank, all + NUMBERS * g->rank);
+    assert_int_equal(ga_moments_join(g->comm, all, CHANNELS, NULL), 0);
+    if (g->size > 1) assert_moments(all, g->size);
+    for (int i = 0; i < 4; i++) all[4 * g->rank + i] = part(g->rank, i, false);
+    assert_int_equal(ga_moments_add(g->comm, all, 4, NULL), 0);
+    for (int i = 0; i < 4; i++) assert_true(all[i] == sum_of(g, i, GA_F64, GA_F64));
+    const ga_comm_counts after = ga_comm_counted(g->comm);
+    assert_int_equal(after.collectives - before.collectives, 2);
+    assert_int_equal(after.bytes - before.bytes, (NUMBERS + 4) * 8);
+}
+
 static void agreement(void **state) {
     group *g = *state;
     ga_err e = {0};
@@ -208,7 +274,7 @@ static void checkpoint(void **state) {
 
 int test_ranks(void);
 int test_ranks(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(exchanges), cmocka_unit_test(agreement),
-                                       cmocka_unit_test(checkpoint)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(exchanges), cmocka_unit_test(moments),
+                                       cmocka_unit_test(agreement), cmocka_unit_test(checkpoint)};
     return cmocka_run_group_tests_name("ranks", tests, open_group, close_group);
 }

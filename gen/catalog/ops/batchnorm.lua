@@ -4,6 +4,9 @@
 -- the running ones.
 -- With N = (x - mean) rstd, g = dy weight and averages over the group:
 --   dx = rstd (g - average(g) - N average(g N)),  dweight = sum of dy N,  dbias = sum of dy
+-- With sync_batchnorm (pass statistics) averages are over the groups of all ranks: a rank gives (count, mean, var),
+-- then the sums of its group, and all ranks merge those of all in the order of the ranks. dweight and dbias are sums
+-- over the own rows, as other gradients are.
 local graph = require "graph.graph"
 
 local function sizes(n, size)
@@ -36,9 +39,15 @@ op "batchnorm" {
         local ins = { dy = dy.y, x = n.ins.x, mean = n.ins.mean, rstd = n.ins.rstd }
         local sums = b:node("batchnorm_sums", ins, n.attrs).outs
         local sum, moment = sums.sum.tensor, sums.moment.tensor
+        local joined, all = n.ins.mean.def.outs, sums
+        if joined.count then
+            all = b:node("batchnorm_join_sums", { own_sum = sum, own_moment = moment }).outs
+            all.sum.tensor.def.fence = true
+        end
         return { weight = b:value("column_sum", { x = moment }), bias = b:value("column_sum", { x = sum }),
             x = b:value("batchnorm_dx", { dy = dy.y, x = n.ins.x, weight = n.ins.weight, mean = n.ins.mean,
-                rstd = n.ins.rstd, sum = sum, moment = moment }, n.attrs) }
+                rstd = n.ins.rstd, sum = all.sum.tensor, moment = all.moment.tensor,
+                count = joined.count and joined.count.tensor }, n.attrs) }
     end,
     cost = cost(4, 2), lower = "batchnorm", rounds = true, half = "x y",
     sample = [[function(x)
@@ -58,10 +67,33 @@ op "batchnorm_sums" {
 }
 
 op "batchnorm_dx" {
-    doc = "weight rstd (dy - sum / n - N moment / n) with N = (x - mean) rstd",
-    ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)" },
+    doc = "weight rstd (dy - sum / n - N moment / n) with N = (x - mean) rstd; n is the count, if given",
+    ins = { "dy (*)", "x (*)", "weight (C)", "mean (G, C)", "rstd (G, C)", "sum (G, C)", "moment (G, C)",
+        "count (1) ?" },
     outs = { "y (X)" },
     letters = sizes, internal = true, cost = cost(6, 3), lower = "batchnorm", rounds = true, half = "dy x y",
+}
+
+op "batchnorm_join" {
+    doc = "average, variance and 1 / sqrt(variance + eps) over the rows of all ranks, and the count of their values; "
+        .. "in evaluation the own ones, which are the running ones",
+    ins = { "own_mean (G, C)", "own_var (G, C)", "micro micro (1)" },
+    outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)", "count full (1)" },
+    internal = true, needs = "gathers", lower = "batchnorm", computed_once = true,
+    exchanges = function(n) return 1 + 2 * n.size.G * n.size.C end,
+    cost = function(n)
+        return { flops = 9 * n.size.G * n.size.C, elements = 5 * n.size.G * n.size.C + 1 }
+    end,
+}
+
+op "batchnorm_join_sums" {
+    doc = "two sums for each channel, over all ranks in their order",
+    ins = { "own_sum (G, C)", "own_moment (G, C)" }, outs = { "sum full (G, C)", "moment full (G, C)" },
+    internal = true, needs = "gathers", lower = "batchnorm", computed_once = true,
+    exchanges = function(n) return 2 * n.size.G * n.size.C end,
+    cost = function(n)
+        return { flops = 2 * n.size.G * n.size.C, elements = 4 * n.size.G * n.size.C }
+    end,
 }
 
 op "batchnorm_collect" {
@@ -87,8 +119,9 @@ op "batchnorm_add" {
 }
 
 op "batchnorm_running" {
-    doc = "running = (1 - momentum) running + momentum (the group's), variances over n - 1; batches counts the groups",
-    ins = { "mean (G, C)", "var (G, C)", "micro micro (1)" },
+    doc = "running = (1 - momentum) running + momentum (the group's), variances over n - 1, where n is the count, if "
+        .. "given; batches counts the groups",
+    ins = { "mean (G, C)", "var (G, C)", "micro micro (1)", "count (1) ?" },
     outs = { "running_mean (C)", "running_var (C)", "batches (1)" },
     internal = true, lower = "batchnorm",
     cost = function(n)

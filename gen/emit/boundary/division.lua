@@ -7,6 +7,7 @@ local ordered = require "base.ordered"
 local ranges = require "emit.boundary.ranges"
 local sections = require "emit.program.sections"
 local states = require "emit.boundary.states"
+local statistics = require "emit.program.statistics"
 local text = require "base.text"
 
 local division = {}
@@ -153,7 +154,7 @@ function division.tables(g, config, target, open_shard)
         starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
             ordered.collect(starts, tostring), "};")), start_count = #starts,
         shards = sections.lines(shards), sharded = #shards > 0,
-        open_shard = open_shard }
+        open_shard = open_shard, numbers = statistics.most(g, config.ops) }
 end
 
 --- The lines by which averages of parameters start as these are.

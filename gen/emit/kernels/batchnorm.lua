@@ -38,6 +38,13 @@ function arguments.batchnorm_running(_, node, _, dtype)
         unbiased = text.number(a.n / (a.n - 1), dtype) }
 end
 
+function arguments.batchnorm_join(_, node, _, dtype, target)
+    return { C = node.size.C, n = node.attrs.n, eps = text.number(node.attrs.eps, dtype),
+        sqrt = target.call("sqrt", dtype) }
+end
+
+function arguments.batchnorm_join_sums(_, node) return { C = node.size.C } end
+
 function arguments.batchnorm_collect(_, node)
     return { C = node.size.C, groups = node.size.G }
 end

@@ -190,6 +190,7 @@ local function parameters(kernel, node, target)
     for _, operand in ipairs(operands(node)) do
         list[#list + 1] = target.parameter(operand[1], operand[2], false)
     end
+    if kernel.exchanges then table.insert(list, 2, "model *m") end
     if kernel.draws then list[#list + 1] = target.iteration end
     if kernel.can_add then list[#list + 1] = "bool add" end
     if kernel.ends then list[#list + 1] = "bool last" end
@@ -343,7 +344,7 @@ function kernels.make(node, section, context)
     if op and op.gemm and not graph.is_half(graph.reads(node)[1]) then half = nil end
     local kernel = { node = node, section = section, profile = context.profile, half = half, slices = context.slices,
         arch = context.arch,
-        draws = op.draws and node.ins.micro ~= nil, ends = op.ends,
+        draws = op.draws and node.ins.micro ~= nil, ends = op.ends, exchanges = op.exchanges,
         name = graph.unique(context, call_name(node, section)) }
     for _, out in ipairs(graph.writes(node)) do
         kernel.can_add = kernel.can_add or out.acc ~= nil
@@ -372,7 +373,7 @@ end
 
 -- The call of a kernel, and its comment: the shape of the result, the place in the spec, and node.why, if set.
 local function call_text(kernel, pad, target, behind)
-    local node, list, shape = kernel.node, { target.worker }, nil
+    local node, list, shape = kernel.node, { target.worker, kernel.exchanges and "m" or nil }, nil
     for _, name in ipairs(node.signature.outs) do
         local tensor = node.outs[name] and node.outs[name].tensor
         if tensor then

@@ -127,7 +127,7 @@ end
 function model.render(g, config, facts, context, updates, header)
     local name, own = text.ident(config.name), context.target.model(config, facts)
     local plateau, before, list = config.schedule.rule.plateau or false, measured(config)
-    local moved = g.ranks and g.moved_elements - g.summed_elements or 0
+    local moved = g.ranks and not config.sync_batchnorm and g.moved_elements - g.summed_elements or 0
     return sections.render(context.template("program/model.c"), {
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context)), ranks = config.mode.ranks or false,

@@ -11,6 +11,7 @@ local kind = require "emit.program.kind"
 local layers = require "emit.program.layers"
 local ordered = require "base.ordered"
 local profile = require "emit.program.profile"
+local statistics = require "emit.program.statistics"
 local targets = require "emit.targets.targets"
 local text = require "base.text"
 local threads = require "emit.program.threads"
@@ -33,18 +34,20 @@ local function runtime_bytes(g)
     return RUNTIME + names * (1 + #g.state_names + (g.residues and 1 or 0)) * 512
 end
 
---- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }.
+--- The arenas of the program: { name, bytes, what, memory = "host" | "pinned" | "device" }; sharded: its bytes depend
+--- on the ranks.
 function plan.arenas(g, config)
     local data, target = config.data, targets.of(config)
     local list = {}
-    local function add(name, bytes, what, memory, sharded)
+    local function add(name, bytes, what, memory, sharded, by_rank)
         local element = g.real == "f64" and 8 or 4
+        if by_rank then bytes = bytes * config.ranks end
         if sharded then
             what = ("%s: a rank's part"):format(what)
             bytes = pages(division.most_elements(g, sharded, config.ranks) * element + 1)
         end
         list[#list + 1] = { name = name, bytes = pages(bytes), what = what, memory = memory or "host",
-            sharded = sharded and true }
+            sharded = (sharded or by_rank) and true }
     end
     target.arenas(g, config, add)
     local rows = 0
@@ -107,11 +110,12 @@ end
 -- The exchanges of an update, each with its calls, and the bytes of the large ones.
 local function collectives_of(g, config, size)
     local list, sum = {}, 0
-    local function add(kind, role, dtype, bytes)
-        local calls = role == "every" and g.accumulate or 1
+    local function add(kind, role, dtype, bytes, each)
+        local calls = role == "every" and g.accumulate * (each or 1) or 1
         list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls }
         if kind ~= "small" then sum = sum + calls * bytes end
     end
+    for _, x in ipairs(statistics.list(g, config.ops)) do add("statistics", "every", "f64", x.bytes, x.calls) end
     for _, x in ipairs(g.collectives) do
         add(x.kind, g.accumulate == 1 and "only" or x.role, x.wire, x.n * (x.wire == g.real and size or 2))
     end
@@ -197,7 +201,7 @@ local TAIL = { drop = "dropped", flush = "make a shorter one", carry = "carried 
 local function network_lines(facts, line)
     local all, every = 0, 0
     for _, x in ipairs(facts.collectives) do
-        all, every = all + x.calls, every + (x.role == "every" and 1 or 0)
+        all, every = all + x.calls, every + (x.role == "every" and x.calls // facts.cycle.accumulate or 0)
     end
     line("%-12s%d collectives per update, %s bytes in buckets; %s", "network", all,
         commas(facts.totals.comm_bytes_per_cycle),

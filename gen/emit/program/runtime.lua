@@ -52,6 +52,7 @@ local function wants_header(config, target, name)
             or half == "bf16" and profile.slices(config) ~= nil
     end
     if watch.possible(config, target) and ordered.find(WATCHING, name:match "^runtime/(.*)%.h$") then return true end
+    if name == "runtime/ranks/moments.h" then return config.sync_batchnorm end
     if name == "runtime/loop/scaler.h" then return scaler.moves(config) and target.wants_header(name) end
     return target.wants_header(name)
 end

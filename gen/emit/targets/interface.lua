@@ -14,6 +14,8 @@ interface.fields = {
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
+    field("gathers", "boolean", "whether kernels can gather from other processes: it has the ops of the catalog that "
+        .. "do, those with `exchanges`", true),
     field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
@@ -89,8 +91,8 @@ interface.fields = {
     field("gradient_place", "function", "(name, offset): its value"),
 
     -- memory
-    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded), "
-        .. "memory nil, \"pinned\" or \"device\""),
+    field("arenas", "function", "(g, config, add): the arenas of training, add(name, bytes, what, memory, sharded, "
+        .. "by_rank), memory nil, \"pinned\" or \"device\"; by_rank: bytes is that of each rank"),
     field("open_shard", "function", "(name, shard): the lines that give a rank's part of a state its memory"),
     field("loader_memory", "string", "the memory that batches are read into, \"pinned\"; nil: the host's", true),
 

@@ -3,6 +3,7 @@
 local batch = require "emit.program.batch"
 local ordered = require "base.ordered"
 local scaler = require "emit.boundary.scaler"
+local statistics = require "emit.program.statistics"
 local text = require "base.text"
 
 local c_files = {}
@@ -25,6 +26,10 @@ function c_files.arenas(g, config, add)
         add(arena.name, batch.arena_bytes(g, arena), arena.doc or "training", nil, arena.sharded)
     end
     if config.mode.ranks then add("wires", WIRES * wire_bytes(g, config), "parts of the sums over the ranks") end
+    local numbers = statistics.most(g, config.ops)
+    if numbers > 0 then
+        add("statistics", numbers * 8, "statistics of batchnorm, of all ranks", nil, nil, true)
+    end
 end
 
 --- The arguments of main.c and the README.
@@ -56,7 +61,11 @@ function c_files.makefile()
 end
 
 --- Further parts of the runtime that the program links.
-function c_files.runtime(config) return scaler.moves(config) and { "loop/scaler" } or {} end
+function c_files.runtime(config)
+    local list = scaler.moves(config) and { "loop/scaler" } or {}
+    if config.sync_batchnorm then list[#list + 1] = "ranks/moments" end
+    return list
+end
 
 --- The implementations of comm.h that the program can be built with.
 function c_files.engines(config) return config.mode.ranks and { "self", "mpi" } or { "self" } end

@@ -73,7 +73,8 @@ local function step_text(g, config, context, bodies, header)
     local p, name, chunked = step.passes(g, config, context), text.ident(config.name), g.head ~= nil
     return sections.render(context.template("program/step.c"), {
         { "head", { header = text.block(header("step.c",
-            ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil } },
+            ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil,
+            statistics = config.sync_batchnorm } },
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
             buckets = #g.collectives } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
