@@ -281,8 +281,8 @@ void ga_options_help(const char *program) {
                  options[i].value ? options[i].value : "");
         printf("  %-26s %s\n", left, options[i].help);
     }
-    printf("--eval, --sample, --predict, --save-weights: of the best checkpoint, else the newest, or of --resume or --init;\n"
-           "without any --eval takes the initial values, and the others end with exit status 1\n");
+    printf("--eval, --sample, --predict, --save-weights: of the best checkpoint, else the newest, or of --resume or\n"
+           "--init; without any --eval takes the initial values, and the others end with exit status 1\n");
     printf("exit status: 0 done, 1 input, 2 a bug of gagen, 3 environment, 4 not finite, 75 "
            "stopped, resumable\n");
 }
