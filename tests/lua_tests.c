@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -109,6 +111,50 @@ static int native_run(lua_State *L) {
     lua_setfield(L, -2, "timed_out");
     ga_outcome_free(&o);
     return 1;
+}
+
+/* Processes that the test has started and that run beside it. */
+enum { MOST_BESIDE = 16 };
+static struct {
+    pid_t ids[MOST_BESIDE];
+    int count;
+} beside;
+
+/* In the child of native_start: becomes the command, with both outputs in the file. */
+static void become(char **argv, char **environment, const char *path, pid_t test) {
+    const int fd = open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0666);
+    if (environment) environ = environment;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == test && fd >= 0 && dup2(fd, 1) == 1 && dup2(fd, 2) == 2) execvp(argv[0], argv);
+    _exit(127);
+}
+
+/* start { argv..., out =, env = } -> the number of the process. It ends with the test, at the latest. */
+static int native_start(lua_State *L) {
+    const pid_t test = getpid();
+    char **argv, **environment = NULL;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    luaL_argcheck(L, take_strings(L, &argv), 1, "expected an array of strings");
+    luaL_argcheck(L, lua_getfield(L, 1, "out") == LUA_TSTRING, 1, "expected out, the file of its outputs");
+    const char *out = lua_tostring(L, -1);
+    if (lua_getfield(L, 1, "env") == LUA_TTABLE) environment = changed_environment(L);
+    if (beside.count == MOST_BESIDE) return luaL_error(L, "more than %d processes beside the test", MOST_BESIDE);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child < 0) return luaL_error(L, "fork: %s", strerror(errno));
+    if (child == 0) become(argv, environment, out, test);
+    beside.ids[beside.count++] = child;
+    lua_pushinteger(L, child);
+    return 1;
+}
+
+/* Ends what runs beside the test that is over. */
+static void end_beside(void) {
+    for (int status; beside.count > 0;) {
+        const pid_t child = beside.ids[--beside.count];
+        kill(child, SIGKILL);
+        while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    }
 }
 
 /* In the child of native_isolated: runs the function at index 1 as gagen's main is run. */
@@ -232,6 +278,7 @@ static int load_file(lua_State *L, const char *file) {
 /* Leaves the table `t` on the stack, or an error and returns 0. */
 static int push_helpers(lua_State *L) {
     static const luaL_Reg native[] = { { "run", native_run },
+                                       { "start", native_start },
                                        { "temporary", native_temporary },
                                        { "clock", native_clock },
                                        { "isolated", native_isolated },
@@ -291,6 +338,7 @@ static void run_lua_test(void **state) {
     lua_State *L = ga_host_open(&host);
     assert_non_null(L);
     if (!run_entry(L, test)) text = error_text(L, &skipped);
+    end_beside();
     lua_close(L);
     ga_workers_took(test->name, begin);
     if (!text) return;

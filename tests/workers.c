@@ -3,12 +3,14 @@
 #include "workers.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -118,6 +120,7 @@ int ga_workers_run(ga_tasks *list, int count) {
             exit(2);
         }
         if (child > 0) continue;
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
         worker = k;
         const int own = work(list);
         fflush(NULL);

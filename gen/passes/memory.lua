@@ -8,6 +8,7 @@
 -- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
 -- else two that alternate.
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local pack = require "passes.pack"
 
 local memory = { name = "memory", doc = "an arena and an offset for every tensor" }
@@ -194,25 +195,27 @@ function memory.run(g)
     g.seed.place = { arena = "step", offset = 0, slots = 1 }
     g.sums.place = { arena = "sums", offset = 0, slots = 1 }
     local views = place_flat(g)
-    g.arenas = {
-        { name = "parameters", elements = g.flat_elements },
-        { name = "gradients", elements = g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements,
-            sharded = g.sharded.gradients and "gradients" or nil },
-    }
+    g.arenas = {}
+    local function add(name, elements, doc, more)
+        g.arenas[#g.arenas + 1] = ordered.copy({ name = name, elements = elements, doc = doc }, more)
+    end
+    add("parameters", g.flat_elements, "their values")
+    add("gradients", g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements, "their sums over a cycle",
+        { sharded = g.sharded.gradients and "gradients" or nil })
     if g.sharded.gradients then
-        table.insert(g.arenas, { name = "windows", elements = g.windows.elements, doc = "gradients on their way" })
+        add("windows", g.windows.elements, "gradients on their way")
         local collected = g.summed_elements - g.trained_elements
-        if collected > 0 then table.insert(g.arenas, { name = "collected", elements = collected }) end
+        if collected > 0 then add("collected", collected, "running statistics of a cycle") end
     end
-    if g.residues then g.arenas[#g.arenas + 1] = { name = "residues", elements = g.summed_elements } end
+    if g.residues then add("residues", g.summed_elements, "what the sums round off") end
     for _, name in ipairs(g.state_names) do
-        g.arenas[#g.arenas + 1] = { name = "state_" .. name, elements = g.states:get(name).elements, state = true,
-            sharded = g.sharded.state and name or nil }
+        add("state_" .. name, g.states:get(name).elements, "state of the optimizer", { state = true,
+            sharded = g.sharded.state and name or nil })
     end
-    g.arenas[#g.arenas + 1] = { name = "views", elements = views }
-    g.arenas[#g.arenas + 1] = { name = "activations", elements = height }
-    g.arenas[#g.arenas + 1] = { name = "partials", elements = g.partials, dtype = "f64",
-        doc = "sums of the gradient norm" .. (g.partials > 2 * g.norm.tiles and ", of each tensor" or "") }
+    add("views", views, "copies of weights, as products read them")
+    add("activations", height, "values of a micro-step")
+    add("partials", g.partials, "sums of the gradient norm" .. (g.partials > 2 * g.norm.tiles and ", of each tensor"
+        or ""), { dtype = "f64" })
     return true
 end
 

@@ -2,11 +2,10 @@
 -- last line may end in its middle. With `--log` a file may hold several runs, and resumed ones whose later events were
 -- not cut off.
 local diag = require "base.diag"
+local log_lines = require "report.log_lines"
 local ordered = require "base.ordered"
 
 local log = {}
-
-local MOST = 1 << 30            -- bytes of a log
 
 local SPECIAL = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
 
@@ -19,10 +18,8 @@ local NO_METRIC = { event = true, cycle = true, split = true, rows = true, best 
 -- A number of the log as a float, "nan" and "inf" as what they say; false: none.
 local function number_of(value) return math.type(value) and value + 0.0 or SPECIAL[value] or false end
 
-local function is_cycle(value) return math.type(value) == "integer" and value >= 0 end
-
-local function new_run(path, first_line)
-    return { path = path, first_line = first_line, start = {}, cycles = {}, rows = {}, columns = {}, evals = {},
+local function new_run(path)
+    return { path = path, start = {}, cycles = {}, rows = {}, columns = {}, evals = {},
         skips = {}, checkpoints = {}, resumes = {}, notes = {} }
 end
 
@@ -117,8 +114,6 @@ EVENTS["end"] = function(run, event) run.finish = event end
 
 function EVENTS.device(run, event) run.device = event end
 
-local NEEDS_CYCLE = { update = true, eval = true, checkpoint = true }
-
 -- Columns that some updates lack are as long as the others.
 local function complete(run)
     for _, column in ordered.each(run.columns) do
@@ -154,7 +149,7 @@ local function reader_like(line, event)
         local values = { other:match(whole) }
         if not values[1] then return false end
         local at, n = math.tointeger(tonumber(table.remove(values, cycle))), tonumber(values[rows])
-        if not is_cycle(at) or not n or n < 0 then return false end
+        if not log_lines.is_cycle(at) or not n or n < 0 then return false end
         for i = 1, #figures do
             local word = values[i]
             local value = tonumber(word) or SPECIAL[word:match '^"(.*)"$']
@@ -163,14 +158,6 @@ local function reader_like(line, event)
         end
         return true, add_update(run, figures, at, n, values)
     end
-end
-
--- The event in a line, or nil and the reason.
-local function event_of(line)
-    local event = host.parse_json(line)
-    if type(event) ~= "table" or type(event.event) ~= "string" then return nil, "is no event of a log" end
-    if NEEDS_CYCLE[event.event] and not is_cycle(event.cycle) then return nil, "has no cycle" end
-    return event
 end
 
 -- Notes of a file: lines that are left out, by their reasons.
@@ -198,33 +185,28 @@ end
 
 -- The events of a text: a list of runs, and the lines left out.
 local function runs_of(path, text)
-    local list, run, wrong, n, quick = {}, nil, ordered.map(), 0, nil
-    -- Adds the event of a line that is not empty; returns the reason if it is left out.
+    local list, run, wrong, quick = {}, nil, ordered.map(), nil
+    -- Adds the event of a line; returns the reason if it is left out.
     local function add(line, whole)
         local done, reason = false, nil
         if quick and run then done, reason = quick(run, line) end
         if done then return reason end
         local event
-        event, reason = event_of(line)
+        event, reason = log_lines.event(line)
         if not event then return whole and reason or "ends in its middle" end
         local fresh = event.event == "start" and not event.resumed_from
         if not run or fresh and #run.cycles + #run.evals > 0 then
-            run = new_run(path, n)
+            run = new_run(path)
             list[#list + 1] = run
         end
         if event.event == "update" then quick = quick or reader_like(line, event) end
         local handle = EVENTS[event.event]
         return handle and handle(run, event)
     end
-    local from = 1
-    while from <= #text do
-        local to = text:find("\n", from, true)
-        local line = text:sub(from, (to or #text + 1) - 1)
-        n = n + 1
-        local reason = line ~= "" and add(line, to ~= nil)
-        if reason then add_wrong(wrong, n, reason) end
-        from = (to or #text) + 1
-    end
+    log_lines.each(text, function(number, line, whole)
+        local reason = add(line, whole)
+        if reason then add_wrong(wrong, number, reason) end
+    end)
     return list, wrong
 end
 
@@ -234,10 +216,7 @@ end
 --- resumes = { cycle, from }, finish = the end event or nil, device = its event or nil, notes = sentences }. A file
 --- without any event is refused.
 function log.read(path)
-    local text, message = host.read(path, MOST)
-    if not text then diag.fail(path, message, { kind = "environment" }) end
-    if not text:find "%S" then diag.fail(path, "the log is empty, expected the events of a run", {}) end
-    local list, wrong = runs_of(path, text)
+    local list, wrong = runs_of(path, log_lines.read(path))
     if #list == 0 then
         diag.fail(path, "no line is an event, expected the log of a run", { notes = {
             "docs/LOG.md has the events; a run keeps them in out/NAME/runs/RUN/log.jsonl" } })

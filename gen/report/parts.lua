@@ -64,7 +64,7 @@ end
 --- Rows of a CSV file, the first one its heads, as the end of a data link.
 function parts.csv(rows)
     local lines = ordered.collect(rows, function(row) return table.concat(ordered.collect(row, csv_cell), ",") end)
-    return text.block((table.concat(lines, "\n"):gsub("[^%w,._~-]", function(sign)
+    return text.block((table.concat(lines, "\n"):gsub("[^%w,._~/:-]", function(sign)
         return ("%%%02X"):format(sign:byte())
     end)) .. "%0A")
 end

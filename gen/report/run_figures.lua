@@ -13,15 +13,18 @@ local run_figures = {}
 
 local BY, SCALES = { "update", "rows" }, { "linear", "log" }
 
--- The points that were drawn, as rows of a CSV file.
+-- The points that were drawn, as rows of a CSV file. Those of updates and of evaluations have a kind where both are.
 local function csv_of(curves, numbers)
-    local rows = { { "run", "kind", "update", "rows", "mean", "least", "greatest", "not_finite" } }
+    local mixed = false
+    for _, curve in ipairs(curves) do mixed = mixed or curve.evaluation ~= curves[1].evaluation end
+    local rows = { { "run", "update", "rows", "mean", "least", "greatest", "not_finite", mixed and "kind" or nil } }
     for _, curve in ipairs(curves) do
+        local kind = mixed and (curve.evaluation and "eval" or "train") or nil
         for _, bin in ipairs(curve.bins) do
             local alone = bin.least == bin.most
             local least, most = not alone and bin.least or "", not alone and bin.most or ""
-            rows[#rows + 1] = { numbers[curve.run], curve.evaluation and "eval" or "train", bin.cycle,
-                math.tointeger(bin.rows) or bin.rows, bin.mean or "", least, most, bin.bad > 0 and bin.bad or "" }
+            rows[#rows + 1] = { numbers[curve.run], bin.cycle, math.tointeger(bin.rows) or bin.rows, bin.mean or "",
+                least, most, bin.bad > 0 and bin.bad or "", kind }
         end
     end
     return rows
@@ -42,47 +45,61 @@ local function summary_of(curves, numbers)
     end))
 end
 
--- Replaces the paths of a figure's curves by references; `shared` has a path of each text once.
-local function share_paths(figure, id, shared)
-    local function reference(d)
-        local key = shared.by_text[d.text]
-        if not key then
-            key = text.block(("%s-%d"):format(id, #shared.list + 1))
-            shared.by_text[d.text], shared.list[#shared.list + 1] = key, { id = key, d = d }
-        end
-        return key
+local curves_svg = template.embedded "templates/report/curves.svg"
+
+-- What pictures show once and refer to: `list` has each text with its id.
+local function new_shared(prefix) return { prefix = prefix, list = {}, by_text = {} } end
+
+-- The id of a text in `shared`; `entry`, with its id, is added to the list where the text is new.
+local function reference(shared, words, entry)
+    local key = shared.by_text[words]
+    if not key then
+        key = text.block(("%s-%d"):format(shared.prefix, #shared.list + 1))
+        entry.id, shared.by_text[words], shared.list[#shared.list + 1] = key, key, entry
     end
+    return key
+end
+
+-- Replaces paths and marks of a figure's curves by references.
+local function share(figure, paths, marks)
+    local function path(d) return d and reference(paths, d.text, { d = d }) end
     for _, curve in ipairs(figure.curves) do
-        curve.line, curve.band = reference(curve.line), curve.band and reference(curve.band)
+        curve.line, curve.band = path(curve.line), path(curve.band)
+        if #curve.marks > 0 then
+            local inside = curves_svg("marked", { marks = curve.marks })
+            curve.shown = reference(marks, inside.text, { inside = inside })
+        end
     end
 end
 
 -- The variants of a picture, one above the other: the switches show one. A figure without a logarithmic one is linear.
-local function picture_of(curves, id, title)
-    local shared, pictures = { list = {}, by_text = {} }, {}
-    local has_log, curves_of = curve_svg.has_log(curves), template.embedded "templates/report/curves.svg"
+-- marks: shared by all figures, as they are the same along equal axes.
+local function picture_of(curves, id, title, marks)
+    local paths, pictures, known = new_shared(id), {}, #marks.list
+    local has_log = curve_svg.has_log(curves)
     for _, by in ipairs(BY) do
         for _, scale in ipairs(has_log and SCALES or { "linear" }) do
             local figure = curve_svg.figure(curves, { by = by, scale = scale })
             if figure then
-                share_paths(figure, id, shared)
+                share(figure, paths, marks)
                 pictures[#pictures + 1] = parts.render("picture", { f = figure, kinds = text.block(by
                     .. (has_log and " " .. scale or "")), label = html.text(("%s by %s"):format(title, by)),
-                    inside = curves_of("shared", { f = figure }) }).text
+                    inside = curves_svg("shared", { f = figure }) }).text
             end
         end
     end
-    return text.block(parts.render("paths", { list = shared.list }).text .. table.concat(pictures))
+    return text.block(parts.render("paths", { list = paths.list, marks = table.move(marks.list, known + 1, #marks.list,
+        1, {}) }).text .. table.concat(pictures))
 end
 
 -- One figure, or nil where no run has a value for it.
-local function figure_of(runs, name, numbers)
+local function figure_of(runs, name, numbers, marks)
     local curves, title = curve_svg.curves(runs, name), series.title(name)
     local id = name:gsub("[^%w_]", "-")
     if #curves == 0 then return nil end
     local thinned = false
     for _, curve in ipairs(curves) do thinned = thinned or curve.summary.count > #curve.bins end
-    return parts.figure { id = id, title = title, kind = "curves", picture = picture_of(curves, id, title),
+    return parts.figure { id = id, title = title, kind = "curves", picture = picture_of(curves, id, title, marks),
         caption = (thinned and "Mean of each part of the run, in a band from least to greatest." or "Every value.")
             .. (name == "loss" and " Dotted: evaluations." or ""), csv = csv_of(curves, numbers),
         table = summary_of(curves, numbers) }
@@ -125,10 +142,10 @@ end
 
 --- The parts of the section of curves.
 function run_figures.parts(runs)
-    local numbers, figures = {}, {}
+    local numbers, figures, marks = {}, {}, new_shared "marks"
     for i, run in ipairs(runs) do numbers[run] = i end
     for _, name in ipairs(series.names(runs)) do
-        figures[#figures + 1] = is_shown(runs, name) and figure_of(runs, name, numbers) or nil
+        figures[#figures + 1] = is_shown(runs, name) and figure_of(runs, name, numbers, marks) or nil
     end
     local legend = parts.legend(ordered.collect(runs, function(run, i)
         return { colour = (i - 1) % 6 + 1, text = ("%d  %s"):format(i, run.label) }

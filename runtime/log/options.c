@@ -32,7 +32,7 @@ static const option options[] = {
     {"fresh", "GLOB,...", "of --init: keep what FILE lacks or has in another shape: 'head.*'", TEXT, AT(fresh), 0, 0},
     {"overfit", "N", "train on the first N micro-batches of an epoch, again and again; saves no checkpoints", NUMBER,
      AT(overfit), 1, INT64_MAX},
-    {"eval", NULL, "evaluate only, do not train", FLAG, AT(eval), 0, 0},
+    {"eval", NULL, "evaluate instead of training", FLAG, AT(eval), 0, 0},
     {"log", "FILE.jsonl", "append one JSON object per event; default: log.jsonl in the run's folder", TEXT, AT(log), 0,
      0},
     {"watch", "PARAM[:N]", "print the first N elements after every micro-step", WATCH, AT(watch), 0,
@@ -281,6 +281,8 @@ void ga_options_help(const char *program) {
                  options[i].value ? options[i].value : "");
         printf("  %-26s %s\n", left, options[i].help);
     }
+    printf("--eval, --sample, --predict, --save-weights: of the best checkpoint, else the newest, or of --resume or\n"
+           "--init; without any --eval takes the initial values, and the others end with exit status 1\n");
     printf("exit status: 0 done, 1 input, 2 a bug of gagen, 3 environment, 4 not finite, 75 "
            "stopped, resumable\n");
 }

@@ -252,8 +252,6 @@ static int run(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_model_open(m, o, e));
     GA_TRY($(name)_probe_open(m, o, e));
     ga_say("ready");
-    if (o->eval && !o->resume && !o->init)
-        ga_say("these are the initial values; --resume latest or --init FILE takes others");
 //% if sample then
     if (o->sample) {
 //% if ranks then

@@ -128,6 +128,23 @@ static int check_end(const model *m, const ga_options *o, const char *resumed, g
     return 0;
 }
 
+/* Takes what was learned, of the best checkpoint or else the newest, for what does not train. Without any, --eval takes
+ * the initial values. */
+static int open_learned(model *m, const ga_options *o, bool goes_on, char *path, ga_err *e) {
+    const char *instead = ga_options_instead(o);
+    const bool speaks = ga_comm_rank(m->comm) == 0;
+    ga_err why = {0};
+    const int code = $(name)_model_load(m, o->checkpoint, NULL, goes_on, path, &why);
+    if (code < 0 && o->eval && !*path) {
+        if (speaks) ga_say("--eval: %.400s: these are the initial values", why.msg);
+        return 0;
+    }
+    if (code < 0)
+        return ga_fail(e, (ga_status)code, "%s: %.400s; train first, or name parameters with --init", instead, why.msg);
+    if (!o->quiet && speaks) ga_say("%s: %s", instead, path);
+    return 0;
+}
+
 /* The checkpoint to begin with, the folder of the run, the files that are written. Only training makes a run. */
 static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
@@ -136,13 +153,8 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (o->resume) {
         GA_TRY($(name)_model_load(m, o->checkpoint, o->resume, !uses, resumed, e));
         GA_TRY(check_end(m, o, resumed, e));
-    } else if (uses && !o->init) {
-        ga_err why = {0};
-        const int code = $(name)_model_load(m, o->checkpoint, NULL, false, resumed, &why);
-        if (code < 0)
-            return ga_fail(e, (ga_status)code, "%s: %.400s; train first, or name parameters with --init", instead,
-                           why.msg);
-        if (!o->quiet && ga_comm_rank(m->comm) == 0) ga_say("%s: %s", instead, resumed);
+    } else if (instead && !o->init && !(o->eval && o->save_init)) {
+        GA_TRY(open_learned(m, o, !uses, resumed, e));
     }
     if (trains)
         GA_TRY(ga_run_open(&m->run, &(ga_run_start){

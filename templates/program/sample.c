@@ -96,11 +96,18 @@ static void push(window *w, int32_t id) {
 /* --prompt is the name of a file, or else the text itself. */
 static int read_prompt(const ga_options *o, window *w, ga_err *e) {
     int32_t id = 0;
-    int code;
+    int code = 0;
     const bool file = access(o->prompt, F_OK) == 0;
     FILE *f = file ? fopen(o->prompt, "re") : fmemopen((void *)o->prompt, strlen(o->prompt), "r");
     if (!f) return ga_fail(e, GA_INPUT, "--prompt: %.200s: %s", o->prompt, strerror(errno));
-    while ((code = read_token(f, "prompt", &id, e)) > 0) push(w, id);
+    if (fseek(f, 0, SEEK_SET) == 0) { /* it can be read twice: first for what is wrong, before anything is written */
+        while ((code = read_token(f, "prompt", &id, e)) > 0) {}
+        rewind(f);
+    }
+    while (code == 0 && (code = read_token(f, "prompt", &id, e)) > 0) {
+        push(w, id);
+        code = 0;
+    }
     if (code == 0 && ferror(f)) code = ga_fail(e, GA_INPUT, "--prompt: %.200s: %s", o->prompt, strerror(errno));
     fclose(f);
     if (code == 0 && w->n == 0) return ga_fail(e, GA_INPUT, "--prompt: %.200s: has no token", o->prompt);

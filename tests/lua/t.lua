@@ -7,6 +7,8 @@
 --   t.run { argv..., cwd =, env = { "A=b", "C" }, timeout = 600 }    env: A is b, and C is not set
 --                                { status, out, err, cpu_seconds, timed_out }; no shell
 --   t.shell(command)             the same for `sh -c`
+--   t.start { argv..., out = FILE, env = }    the number of a process that runs beside the test, its outputs in FILE;
+--                                the end of the test ends it
 --   t.temp()                     a fresh folder
 --   t.write(path, text)          writes a file, making its folders
 --   t.root, t.gagen, t.build     the repository; path of gagen in it, and of the build folder
@@ -96,7 +98,7 @@ return function(native)
         return text
     end
 
-    t.run = native.run
+    t.run, t.start = native.run, native.start
 
     function t.kept(key, f)
         local value = native.kept(key)

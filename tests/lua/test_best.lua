@@ -81,6 +81,20 @@ add("patience ends training, and the best checkpoint stays", function(t)
     t.match(loud.out, "accuracy [%d.]+ rows 20, best so far\n")
     local again = programs.train(p, { "--resume", "latest", "--checkpoint", folder })
     t.match(again.err, "nothing left to train: 6 evaluations in a row were no better")
+    local function evaluated(...)
+        local file = t.temp() .. "/log"
+        local told = programs.train(p, { "--eval", "--log", file, ... }).err
+        local event = read(t, file)[1]
+        return { event.cycle, event.loss, event.accuracy }, told
+    end
+    local function logged(i) return { evals[i].cycle, evals[i].loss, evals[i].accuracy } end
+    t.equal(evaluated("--checkpoint", folder), logged(best))
+    t.equal(evaluated("--checkpoint", folder, "--resume", "latest"), logged(#evals))
+    local start = t.temp() .. "/start.safetensors"
+    local initial, told = evaluated()
+    t.match(told, "^%-%-eval: .+: these are the initial values\n")
+    t.equal(evaluated("--checkpoint", folder, "--save-init", start), initial)
+    t.equal(evaluated("--checkpoint", folder, "--init", start), initial)
 end)
 
 -- Stops, goes on, and compares figures, bits and manifests with the run that was not stopped.

@@ -45,6 +45,9 @@ add("pictures are those of the pages", function(t)
             assert(PICTURES[path], page .. " shows " .. path .. ", which no test makes anew")
             t.contains(host.read(path), ("<title>%s"):format(PICTURES[path]))
         end
+        local screenshot = host.read(page):match "%]%((%S+%.png)%)"
+        screenshot = host.read(screenshot:find "^docs/" and screenshot or "docs/" .. screenshot)
+        t.equal({ screenshot:sub(2, 4), #screenshot < 100000 }, { "PNG", true })
     end
 end)
 

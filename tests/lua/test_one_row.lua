@@ -144,6 +144,9 @@ for _, case in ipairs(CASES) do
     add(case[1] .. ": the same output as over the whole micro-batch", function(t)
         local worst, p = largest_gap(t, "one_row_" .. case[1], case[2], case[5])
         t.equal(keeps(p), case[4])
+        local plan = host.read(p.folder .. "/plan.json")
+        t.equal({ plan:find('_cache"', 1, true) ~= nil, plan:find("; the cache of --sample, ", 1, true) ~= nil },
+            { case[4], case[4] })
         assert(worst <= case[3], ("outputs differ by %.3g, at most %.3g expected"):format(worst, case[3]))
     end)
 end

@@ -167,6 +167,36 @@ add("no checkpoint, weights of others or damaged ones, options", function(t, x)
     t.contains(t.run { p.own, file }.err, "usage: looped_predict FILE OUT.npy|OUT.csv")
 end)
 
+-- Bytes of a row of the two layers side by side that have most, as the model's table has them.
+local function largest_neighbours(plan)
+    local most, before = 0, 0
+    for _, layer in ipairs(plan.layers) do
+        local bytes = 4
+        for i = 2, #layer.shape do bytes = bytes * layer.shape[i] end
+        most, before = math.max(most, before + bytes), bytes
+    end
+    return most
+end
+
+-- A residual keeps its input beside the two; a gated pair is three of the widest layers and two of the residual's width.
+for _, case in ipairs { { "digits_mlp", 1 }, { "mnist_mlp", 1 }, { "char_gpt", 1 }, { "gpt2_124m", 1 },
+    { "vit_tiny_cifar10", 1 }, { "resnet18_tutorial", 1.01 }, { "resnet18_cifar10", 1.51 }, { "llama_tiny", 2.05 } } do
+    local name, most = table.unpack(case)
+    add(name .. ": the plan is the parameters, and of the values of a row those that live together", function(t)
+        local shipped = t.load "tests/lua/shipped.lua"
+        local data
+        for _, row in ipairs(shipped.list) do data = row[1] == name and row[2] or data end
+        local programs = shipped.open(t, data)
+        local spec = ("%s/%s/%s.lua"):format(t.root, programs.folder(), name)
+        t.write(spec, shipped.text(t, name))
+        local plan = t.load("tests/lua/json.lua").read(programs.gagen { "plan", spec, "--json" }.out)
+        local part = plan.predict.weight_bytes / (4 * plan.totals.parameters)
+        assert(part >= 1 and part < 1.002, part)
+        part = plan.predict.value_bytes / largest_neighbours(plan)
+        assert(part <= most, part)
+    end)
+end
+
 add("models that cannot be predicted say why", function(t, x)
     local several = x.programs.build("predict_several", (x.MLP:gsub("model[^\n]*\nloss[^\n]*", [[
 model(function(batch) return { a = linear "a" { 3 } (batch.input), b = linear "b" { 3 } (batch.input) } end)

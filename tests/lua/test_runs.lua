@@ -190,8 +190,7 @@ add("SIGUSR2 saves and goes on; a deleted folder is made again; Ctrl-C saves and
         "updates = 100000000")))
     t.run { "rm", "-rf", long.folder .. "/runs" }
     local out = t.temp() .. "/out"
-    local pid = t.run { "sh", "-c", ("%s --quiet > %s 2>&1 & echo $!"):format(long.train, out),
-        env = { "GAGEN_DATA" } }.out:match "%d+"
+    local pid = tostring(t.start { long.train, "--quiet", out = out, env = { "GAGEN_DATA" } })
     local file = long.folder .. "/runs/001/log.jsonl"
     wait_for(t, file, 3)
     local busy = start(t, long, "--resume", "001")
@@ -218,8 +217,8 @@ add("SIGUSR2 to a program on a device saves and goes on; the checkpoint continue
         .. 'target "cuda"\n')
     local folder, json = t.temp(), t.load("tests/lua/json.lua")
     local file, deadline = folder .. "/log", t.clock() + 60
-    local pid = t.run { "sh", "-c", ("%s --quiet --log %s --checkpoint %s/c > %s/out 2>&1 & echo $!"):format(p.train, file,
-        folder, folder), env = environment() }.out:match "%d+"
+    local pid = tostring(t.start { p.train, "--quiet", "--log", file, "--checkpoint", folder .. "/c",
+        out = folder .. "/out", env = environment() })
     wait_for(t, file, 3)
     t.run { "kill", "-USR2", pid }
     while not host.read(file):find '"event":"checkpoint"' do assert(t.clock() < deadline, "no checkpoint") end
@@ -267,8 +266,8 @@ print(run.wait(), run.stderr.read())]]):format(p.folder .. "/.lock", p.train)
     local result = t.run { "python3", "-c", code, env = { "GAGEN_DATA" } }
     t.equal(result.status, 0, result.err)
     t.match(result.out, "^waits\n0 .+ is in use by process %d+: gagen writes its files; this start waits\n")
-    local pid = t.run { "sh", "-c", ("%s --quiet --cycles 100000000 > %s 2>&1 & echo $!"):format(p.train,
-        t.temp() .. "/out"), env = { "GAGEN_DATA" } }.out:match "%d+"
+    local pid = tostring(t.start { p.train, "--quiet", "--cycles", "100000000", out = t.temp() .. "/out",
+        env = { "GAGEN_DATA" } })
     wait_for(t, p.folder .. "/runs/002/log.jsonl", 1)
     t.equal(programs.gagen({ p.spec, "-o", p.folder }).status, 0)       -- nothing changes
     local refused = programs.gagen { p.spec, "-o", p.folder, "--set", "train.seed=4" }

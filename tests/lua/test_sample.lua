@@ -187,6 +187,12 @@ add("a prompt is what the tokens follow, as text or as a file; --stop ends behin
     t.contains(LINE:rep(4), out:sub(1, -2))
     t.equal(text("--prompt", file), out)
     t.equal(text("--prompt", prompt:sub(-8)), out:sub(#prompt - 7))
+    local refused = programs.train(p, { "--sample", 5, "--checkpoint", checkpoint, "--prompt", "fox X", status = 1 })
+    t.equal(refused.out, "")
+    t.contains(refused.err, "--prompt: byte 5 is 0x58 ('X')")
+    local piped = t.run { "bash", "-c", ('"$0" --sample 60 --temperature 0 --quiet --checkpoint %s --prompt <(cat %s)')
+        :format(checkpoint, file), p.train, env = { "GAGEN_DATA=" .. p.folder .. "/data" } }
+    t.equal(piped.out, out)
     t.equal(text("--prompt", prompt, "--stop", "dog."), prompt .. "er the lazy dog.\n")
     t.equal(text("--prompt", "the lazy dog", "--stop", "dog", "--seed", 99):match "^the lazy dog(.*)\n$",
         ". the quick brown fox jumps over the lazy dog")

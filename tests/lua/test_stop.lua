@@ -87,7 +87,8 @@ add("a signal ends an evaluation at once", function(t)
         .. 'model { linear "in" { 64 }, times(65536) "h" { shared, tanh {} }, linear "out" { 3 } }')
     local p = programs.build("eval_long", (text:gsub("batch %b()", "batch (1)")))
     local result = t.run { "timeout", "300", "bash", "-c", ("coproc exec %s --eval --threads 1 --checkpoint %s 2>&1; "
-        .. "read -r line <&${COPROC[0]}; echo $line; kill -TERM $COPROC_PID; wait $COPROC_PID"):format(p.train, t.temp()) }
+        .. "until [ \"$line\" = ready ]; do read -r line <&${COPROC[0]} || exit; done; "
+        .. "echo $line; kill -TERM $COPROC_PID; wait $COPROC_PID"):format(p.train, t.temp()) }
     t.equal(result.out, "ready\n")
     t.equal(result.status, 128 + 15)
 end)

@@ -12,6 +12,7 @@ local build = require "graph.build"
 local graph = require "graph.graph"
 local kernels = require "emit.kernels.kernels"
 local ordered = require "base.ordered"
+local text = require "base.text"
 local view = require "graph.view"
 
 local one_row = {}
@@ -251,11 +252,16 @@ local ALIGN = 16
 local function place_caches(g, caches)
     local arena
     for _, a in ipairs(g.arenas) do arena = a.name == "activations" and a or arena end
+    local before = arena.elements
     for _, t in caches:each() do
         local size = (graph.places(t) + ALIGN - 1) // ALIGN * ALIGN
         t.place.offset, t.place.stride = arena.elements, size
         arena.elements = arena.elements + size * t.place.slots
         graph.tensor(g, t)
+    end
+    if arena.elements > before then
+        arena.doc = ("%s; the cache of --sample, %s"):format(arena.doc, text.bytes((arena.elements - before)
+            * (g.real == "f64" and 8 or 4)))
     end
 end
 

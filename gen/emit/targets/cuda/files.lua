@@ -20,7 +20,7 @@ local DEVICE_ALONE = { views = true, activations = true, partials = true, window
 function cuda_files.arenas(g, config, add)
     local size = g.real == "f64" and 8 or 4
     for _, arena in ipairs(g.arenas) do
-        add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. (arena.doc or "training"), "device",
+        add("device_" .. arena.name, batch.arena_bytes(g, arena), "device: " .. arena.doc, "device",
             arena.sharded)
     end
     add("device_batches", (2 * config.largest + 1) * batch.layout(g).bytes,
