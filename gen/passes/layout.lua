@@ -10,7 +10,9 @@
 -- A view is a copy of a weight, made once per update. A weight that a forward product reads by columns gets a
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
--- products read 16 bits, views have 16 bits, and all other weights of products get views too.
+-- products read 16 bits, views have 16 bits, and all other weights of products get views too. A convolution that the
+-- target gathers by octets (config.octets) has views of its weight in the order in which it and the gradient of its input
+-- read it.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -191,16 +193,15 @@ local function buckets(g, items, limit)
     end
 end
 
-local function view_of(g, builder, param, kind)
+-- The view of a parameter of this kind; make(name) builds it, if there is none yet.
+local function view_of(g, builder, param, kind, make)
     local view = param.views[kind]
     if not view then
         builder.at, builder.path = param.at, {}
         builder.body, builder.scope = g.views, nil
         local region = param.region and
             builder:open_region(param.region.name, param.region.count, 0, 1)
-        local name = param.value.name .. "_" .. (kind == "narrow" and g.half or kind)
-        view = kind == "narrow" and builder:cast(param.value, g.half, name)
-            or builder:value("pack_" .. kind, { x = param.value }, nil, name)
+        view = make(param.value.name .. "_" .. (kind == "narrow" and g.half or kind))
         view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.half or g.real
         if region then
             view.def.scope = region
@@ -209,6 +210,25 @@ local function view_of(g, builder, param, kind)
         param.views[kind] = view
     end
     return view
+end
+
+local function transposed(g, builder, param)
+    return view_of(g, builder, param, "in_out", function(name)
+        return builder:value("pack_in_out", { x = param.value }, nil, name)
+    end)
+end
+
+local function narrowed(g, builder, param)
+    return view_of(g, builder, param, "narrow", function(name) return builder:cast(param.value, g.half, name) end)
+end
+
+-- The weight of a convolution with these attributes by octets of the planes "x" or "dy". What the gradient of the input
+-- reads depends on the extents of the planes.
+local function by_octets(g, builder, param, attrs, planes)
+    local kind = planes == "x" and "octets" or ("turned_%dx%d"):format(attrs.height, attrs.width)
+    return view_of(g, builder, param, kind, function(name)
+        return builder:value("conv2d_turned", { weight = param.value }, ordered.copy(attrs, { octets = planes }), name)
+    end)
 end
 
 local BODIES = { "forward", "backward", "evaluation" }
@@ -232,10 +252,40 @@ local function pack_views(g, config)
     end)
     each_product(g, BODIES, function(node, param)
         if not packed[param] then return end
-        node.ins = ordered.copy(node.ins, { weight = view_of(g, config.builder, param, "in_out") })
+        node.ins = ordered.copy(node.ins, { weight = transposed(g, config.builder, param) })
         node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
         node.why = "weight packed once per update"
     end)
+end
+
+-- The view in whose order a node on a convolution's weight is to read or make it; nil: none.
+local function octets_for(g, config, node)
+    local weight, planes = node.ins.weight, node.op == "conv2d" and "x" or node.op == "conv2d_turned" and "dy"
+    if planes and weight.kind == "param" and config.octets(node.attrs, planes) then
+        return by_octets(g, config.builder, weight.param, node.attrs, planes)
+    end
+end
+
+-- Gives the weights of convolutions that the target gathers by octets views in that order: for the convolution, and in
+-- the place of the turned weight for the gradient of its input.
+local function octet_views(g, config)
+    local instead = {}          -- turned weight -> the view in its place
+    local function rewrite(body)
+        local list = table.move(body, 1, #body, 1, {})
+        for i = 1, #body do body[i] = nil end
+        for _, node in ipairs(list) do
+            if node.op == "times" then rewrite(node.body) end
+            local view = node.ins and (octets_for(g, config, node) or instead[node.ins.weight])
+            if view and node.op == "conv2d_turned" then
+                instead[node.outs.y.tensor] = view
+            else
+                if view then node.ins = ordered.copy(node.ins, { weight = view }) end
+                body[#body + 1] = node
+            end
+        end
+    end
+    for _, name in ipairs(BODIES) do rewrite(g[name]) end
+    g.tensors = ordered.collect(g.tensors, function(t) return not instead[t] and t or nil end)
 end
 
 -- Records the decision about a view for each parameter of two axes or more.
@@ -244,6 +294,8 @@ local function note_views(g, config)
         if param.used and #param.shape > 1 then
             if param.views.in_out then
                 graph.decide(g, param.name, "transposed view", "a product of each micro-step reads it by columns")
+            elseif param.views.octets then
+                graph.decide(g, param.name, "view by octets", "products gather 8 channels at a tap")
             elseif param.views.narrow then
                 graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
             else
@@ -262,8 +314,7 @@ function layout.narrow_views(g, config)
             for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
                 local t = node.ins[key]
                 if t and t.kind == "param" and op.half[key] then
-                    node.ins = ordered.copy(node.ins,
-                        { [key] = view_of(g, config.builder, t.param, "narrow") })
+                    node.ins = ordered.copy(node.ins, { [key] = narrowed(g, config.builder, t.param) })
                 end
             end
         end)
@@ -280,7 +331,10 @@ function layout.run(g, config)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
-    if not config.without:has("layout") then pack_views(g, config) end
+    if not config.without:has("layout") then
+        pack_views(g, config)
+        if config.octets then octet_views(g, config) end
+    end
     if g.half then layout.narrow_views(g, config) end
     note_views(g, config)
     return #g.views == 0

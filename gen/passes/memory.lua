@@ -8,6 +8,7 @@
 -- A carried value has count + 1 slots if it is kept (slot k holds the argument of iteration k),
 -- else two that alternate.
 local graph = require "graph.graph"
+local ordered = require "base.ordered"
 local pack = require "passes.pack"
 
 local memory = { name = "memory", doc = "an arena and an offset for every tensor" }
@@ -155,13 +156,9 @@ local function place_flat(g)
         for _, name in ipairs(g.state_names) do
             if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
-        for _, name in ipairs { "in_out", "narrow" } do
-            local view = param.views[name]
-            if view then
-                view.place = { arena = "views", offset = views, stride = size_of(view),
-                    slots = param.count }
-                views = views + size_of(view) * param.count
-            end
+        for _, view in ordered.each(param.views) do
+            view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
+            views = views + size_of(view) * param.count
         end
     end
     return views

@@ -51,6 +51,52 @@ GA_KERNEL($threads, 2) $fn($params) {
     }
 }
 
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, type, bias, add, out, whole, store)
+//% local s = shape
+/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
+ * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DOWN = (OUT + ROWS - 1) / ROWS };
+    extern __shared__ __align__(128) ga_byte ring[];
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    $part_choice
+    const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
+    const int taps = part.h.taps * part.w.taps, in_image = part.h.places * part.w.places;
+    const ga_int64 j0 = (ga_int64)(tile / DOWN / GROUPS) * COLUMNS, end = (ga_int64)B * in_image;
+    const $type *of_group = weight + part.weight + (ga_int64)g * OUT * ((IN + GA_OCTET - 1) / GA_OCTET * GA_OCTET) * taps;
+    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
+        ring, $x + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
+        [&](int i, ga_int64 j, float (&values)[8]) {
+            const ga_int64 row = (j / in_image * GROUPS + g) * OUT + i;
+//% if bias then
+#pragma unroll
+            for (int e = 0; e < 8; e++) values[e] += bias[g * OUT + i];
+//% end
+//% if whole then
+            $out *to = y + row * RESULTS + j % in_image;
+//% if add then
+            if (add) ga_add8<true>(values, to, 8);
+//% end
+            ga_put8<true>(to, values, 8);
+//% else
+#pragma unroll
+            for (int e = 0; e < 8; e++) {
+                if (j + e >= end) continue;
+                const int place = (int)((j + e) % in_image);
+                const int h = part.h.place + place / part.w.places * $(step.place_h);
+                const int w = part.w.place + place % part.w.places * $(step.place_w);
+                const ga_int64 k = (((j + e) / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+                const real value = values[e];
+                $store
+            }
+//% end
+        });
+}
+
 //@ conv2d_turned(fn, params, source, threads, shape, step, part_choice, blocks_each)
 /* $fn: weights ($(shape.groups * shape.out), $(shape.channels), $(shape.window_h), $(shape.window_w))
  * as (part, group, in, out, tap): for each part of the places of an input, the taps that reach it
@@ -68,6 +114,26 @@ GA_KERNEL($threads) $fn($params) {
         const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
         const ga_int64 from = (k / taps / OUT / IN * OUT + o) * IN + c;
         y[part.weight + k] = weight[(from * HEIGHT + h) * WIDTH + w];
+    }
+}
+
+//@ conv2d_octets(fn, params, source, threads, shape, step, part_choice, blocks_each, from, value, store)
+/* $fn: weights in $(shape.groups) groups as (part, group, $(shape.rows) rows, octets of $(shape.terms) channels, tap, 8)
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { ROWS = $(shape.rows), IN = $(shape.terms), OCTETS = (IN + 7) / 8, GROUPS = $(shape.groups) };
+    enum { HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
+    $part_choice
+    const int taps = part.h.taps * part.w.taps;
+    const ga_int64 n = (ga_int64)GROUPS * ROWS * OCTETS * taps * 8;
+    const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
+    for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
+        const int tap = (int)(k / 8 % taps), c = (int)(k / 8 / taps % OCTETS) * 8 + (int)(k % 8);
+        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h);
+        const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
+        const ga_int64 row = k / 8 / taps / OCTETS, g = row / ROWS, i = row % ROWS, from = $from;
+        const real value = c < IN ? $value : (real)0;
+        y[part.weight + k] = $store;
     }
 }
 
@@ -115,6 +181,34 @@ GA_KERNEL($threads) $fn($params) {
             if (i < K && j < OUT) y[(((ga_int64)number * GROUPS + g) * K + i) * OUT + j] = sum[u][v];
         }
     }
+}
+
+//@ conv2d_dw_tensor(fn, params, source, threads, shape, step, part_choice, tile, partials, whole)
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
+ * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), on tensor cores:
+ * the places of all images are cut into $partials runs, each with a sum of its own
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns), ALL = B * PLACES };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OCTETS = (IN + GA_OCTET - 1) / GA_OCTET * TAPS };
+    enum { DOWN = (OCTETS * GA_OCTET + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { RUN = ((ALL + $partials - 1) / $partials + GA_DEPTH - 1) / GA_DEPTH * GA_DEPTH };
+    extern __shared__ __align__(128) ga_byte ring[];
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    $part_choice
+    const int q0 = blockIdx.x % DOWN * (ROWS / GA_OCTET), j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
+    const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
+    const int from = number * RUN, to = from + RUN < ALL ? from + RUN : ALL;
+    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT, PLACES, $whole>(
+        ring, x + (ga_int64)g * IN * planes.height * planes.width, dy + (ga_int64)g * OUT * PLACES, GROUPS * OUT, planes,
+        part, q0, j0, from, to, [&](int i, int j, float (&value)[8]) {
+            const int q = i / GA_OCTET, c = q / TAPS * GA_OCTET + i % GA_OCTET;
+            if (c >= IN) return;
+            const ga_int64 row = ((ga_int64)number * GROUPS + g) * K + c * TAPS + q % TAPS;
+            ga_put8<OUT % 8 == 0>(y + row * OUT + j, value, OUT - j);
+        });
 }
 
 //@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)
