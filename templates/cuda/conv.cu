@@ -56,7 +56,7 @@ GA_KERNEL($threads, 2) $fn($params) {
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DOWN = (OUT + ROWS - 1) / ROWS };
@@ -71,13 +71,13 @@ GA_KERNEL($threads) $fn($params) {
     conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
         ring, $x + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
         [&](int i, ga_int64 j, float (&values)[8]) {
-            const ga_int64 row = (j / in_image * GROUPS + g) * OUT + i;
+            const int image = (int)(j / in_image), first = (int)(j % in_image);
 //% if bias then
 #pragma unroll
             for (int e = 0; e < 8; e++) values[e] += bias[g * OUT + i];
 //% end
 //% if whole then
-            $out *to = y + row * RESULTS + j % in_image;
+            $out *to = y + (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + first;
 //% if add then
             if (add) ga_add8<true>(values, to, 8);
 //% end
@@ -85,12 +85,12 @@ GA_KERNEL($threads) $fn($params) {
 //% else
 #pragma unroll
             for (int e = 0; e < 8; e++) {
-                if (j + e >= end) continue;
-                const int place = (int)((j + e) % in_image);
+                const int of = image + (first + e) / in_image, place = (first + e) % in_image;
                 const int h = part.h.place + place / part.w.places * $(step.place_h);
                 const int w = part.w.place + place % part.w.places * $(step.place_w);
-                const ga_int64 k = (((j + e) / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+                const ga_int64 k = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
                 const real value = values[e];
+                if (j + e >= end) continue;
                 $store
             }
 //% end
@@ -188,7 +188,7 @@ GA_KERNEL($threads) $fn($params) {
  * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), on tensor cores:
  * the places of all images are cut into $partials runs, each with a sum of its own
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns), ALL = B * PLACES };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OCTETS = (IN + GA_OCTET - 1) / GA_OCTET * TAPS };

@@ -25,7 +25,7 @@ local FORMS = {
     { "all unlike", x = { 32, 21, 19 }, out = 36, window = "{ 3, 2 }",
         "stride = { 3, 2 }, padding = { 0, 1 }, dilation = { 2, 1 }" },
     { "far padding", x = { 32, 6, 6 }, out = 32, window = "2", "padding = 4" },
-    { "far stride", x = { 32, 9, 9 }, out = 32, window = "2", "stride = 4" },
+    { "far stride", x = { 32, 17, 14 }, out = 32, window = "2", "stride = 4" },
 }
 
 -- A stem, whose three channels are an octet with zeros; its planes have no gradient on tensor cores.
@@ -84,7 +84,7 @@ end
 -- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d = , conv2d_dx = , conv2d_dw = }.
 local function forms_of(text)
     local tensor, threads = {}, {}
-    for op, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w]*: (.-)%*/" do
+    for op, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w_]*: (.-)%*/" do
         if op ~= "conv2d_dw_sum" and op ~= "conv2d_turned" then
             local list = head:find("on tensor cores", 1, true) and tensor or threads
             list[op] = (list[op] or 0) + 1
@@ -123,5 +123,181 @@ for _, precision in ipairs { "bf16", "f16" } do
         t.equal(threads.conv2d or threads.conv2d_dw, nil)
     end)
 end
+
+-- === tiles =======================================================================================
+
+add("large tiles and parts of a sum give what the C target does", function(t)
+    local text = equals_c(t, "large", LARGE, "bf16", nil)
+    for _, tile in ipairs { "ROWS = 128, COLUMNS = 128", "ROWS = 64, COLUMNS = 128", "ROWS = 64, COLUMNS = 64" } do
+        assert(text:find(tile, 1, true), tile)
+    end
+    t.match(text, "conv2d_dw_12x1x32x128", "gradients of 12 parts")
+end)
+
+add("shapes, types and devices that keep the kernels by threads", function(t)
+    local programs = open(t)
+    local function threads_alone(name, forms, precision, target)
+        local tensor, threads = forms_of(kernels_of(build(t, programs, name, forms, precision, target)))
+        t.equal(next(tensor), nil)
+        for _, op in ipairs { "conv2d", "conv2d_dx", "conv2d_dw" } do t.equal(threads[op], #forms) end
+    end
+    threads_alone("others", OTHERS, "bf16", '"cuda"')
+    threads_alone("full", { FORMS[1] }, "f32", '"cuda"')
+    threads_alone("old", { FORMS[1] }, "bf16", '{ "cuda", arch = 75 }')
+end)
+
+-- === orders and mutations ========================================================================
+
+-- One block of each kernel with sums of more than two rings, quickly computed.
+local SMALL = { { "small", x = { 32, 8, 8 }, out = 32, window = "3", "padding = 1" } }
+
+local function small(t, programs) return build(t, programs, "small", SMALL, "bf16", '"cuda"') end
+
+add("the order of blocks and threads changes no bit", function(t)
+    local programs, environment = open(t)
+    local p = build(t, programs, "forms", all_forms(), "bf16", '"cuda"')
+    local function dump(settings) return programs.dump(p, { "--cycles", 1, env = environment(settings) }) end
+    local expected = dump()
+    for seed = 2, t.all and 4 or 2 do
+        programs.identical(dump(checked(seed)), expected, { "parameters", "gradients" })
+    end
+end)
+
+-- The sums of a forward product and of the gradient of an input take their terms in one order in all tiles.
+add("each tile gives the same bits", function(t)
+    local programs, environment = open(t)
+    local function dump(p) return programs.dump(p, { "--cycles", 1, env = environment() }) end
+    local expected = dump(small(t, programs))
+    local dev, source = t.temp(), "gen/emit/targets/cuda/tensor_conv.lua"
+    t.shell(("cp -r gen templates runtime %s"):format(dev))
+    for _, rows in ipairs { 128, 64 } do
+        local text, count = host.read(source):gsub("if not pads and blocks_of%(tile, g, out%) >= tensor.ENOUGH then",
+            ("if tile.rows == %d then"):format(rows))
+        t.equal(count, 1)
+        t.write(dev .. "/" .. source, text)
+        local p = build(t, programs, "tile" .. rows, SMALL, "bf16", '"cuda"', { options = { "--dev", dev } })
+        t.match(kernels_of(p), ("ROWS = %d, COLUMNS = 128"):format(rows))
+        programs.identical(dump(p), expected, { "parameters", "gradients" })
+    end
+end)
+
+-- Calls see(call, line, text) for each text of kernels in which one of these calls is left out of the functions of
+-- convolutions on tensor cores.
+local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
+local function each_mutant(text, see)
+    local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
+    local last = text:find("\n}", first, true)
+    for _, call in ipairs(CALLS) do
+        local from, to = text:find(call, first)
+        while from and from < last do
+            local _, line = text:sub(1, from):gsub("\n", "")
+            see(text:sub(from, to), line + 1, text:sub(1, from - 1) .. ";" .. text:sub(to + 1))
+            from, to = text:find(call, to)
+        end
+    end
+end
+
+-- A run of the small program with this text of kernels; the checker must find a race or a read of what nobody wrote.
+local function is_found(t, text, what)
+    local programs, environment = open(t)
+    local folder, env = t.temp(), environment(checked(1))
+    t.write(folder .. "/kernels.cu", text)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
+    local result = programs.train(small(t, programs), { "--cycles", 1, env = env, status = false })
+    if result.status ~= 3 or not result.err:find "device: [ru]" then
+        error(("%s is not found: %s"):format(what, result.err))
+    end
+end
+
+local function small_kernels(t)
+    devices.needs_library(t)
+    return kernels_of(small(t, (open(t))))
+end
+
+add("found: each barrier, wait and commit of a convolution left out", function(t)
+    local count = 0
+    each_mutant(small_kernels(t), function(call, line, text)
+        is_found(t, text, ("line %d: %s left out"):format(line, call))
+        count = count + 1
+    end)
+    t.equal(count, 5)
+end)
+
+add("found: octets put before the slice in their place is multiplied, and copies behind the last slice", function(t)
+    local text = small_kernels(t)
+    for from, to in pairs {
+        ["if %(next < slices%) begin%(next, place_of%(next%)%);"] =
+            "if (next < slices) begin(next, place_of(next)), end(place_of(s));",
+        ["if %(next < slices%) begin%(next, (place_of%(next%))%);"] = "begin(next, place_of(next));",
+    } do
+        local changed, count = text:gsub(from, to)
+        t.equal(count, 1)
+        is_found(t, changed, to)
+    end
+end)
+
+-- === a model =====================================================================================
+
+-- CIFAR-10 records of a formula.
+local function records(count)
+    local list = {}
+    for r = 0, count - 1 do
+        local record = { string.char(r * r % 10) }
+        for k = 0, 3071 do record[k + 2] = string.char((r * 7919 + k * 104729 + (r * k) % 251 * 31) % 256) end
+        list[r + 1] = table.concat(record)
+    end
+    return table.concat(list)
+end
+
+-- The shipped ResNet-18 of half the width: all its convolutions are on tensor cores, and so are their gradients.
+local function resnet(t, programs, precision, target)
+    t.write(programs.folder() .. "/data/tensor_conv.bin", records(16))
+    local text, count = host.read("specs/resnet18_cifar10.lua"):gsub("local width[^\n]*", "local width, rows = 32, 4")
+    t.equal(count, 1)
+    text = text:match("^(.*)data       {") .. text:match("\nlocal kaiming.*\nloss  ") .. ' "cross_entropy"\n'
+    return programs.build(("tensor_resnet_%s_%s"):format(precision, target), text .. ([[
+data       { "cifar10", train = "tensor_conv.bin", shuffle = false, scale = 1/128 }
+batch      (4)
+accumulate (2)
+optimizer  { "sgd", lr = 0.01, momentum = 0.9 }
+train      { updates = 2, seed = 1 }
+precision  "%s"
+target     "%s"
+]]):format(precision, target))
+end
+
+-- Values that are rounded to a neighbour change others on a way of some tens of roundings.
+add("ResNet-18 trains as on the C target", function(t)
+    local programs, environment = open(t)
+    local device = resnet(t, programs, "bf16", "cuda")
+    local tensor, threads = forms_of(kernels_of(device))
+    t.equal(next(threads), nil)
+    assert(tensor.conv2d >= 11 and tensor.conv2d_dx >= 10 and tensor.conv2d_dw >= 11)
+    local found = programs.dump(device, { "--cycles", 2, env = environment() })
+    local expected = programs.dump(resnet(t, programs, "bf16", "c"), { "--cycles", 2 })
+    programs.close(found, expected, 4 * U.bf16, { "parameters" }, programs.distance)
+    programs.close(found, expected, 4 * U.bf16, { "gradients" }, programs.distance)
+end)
+
+-- === compilers ===================================================================================
+
+add("NVRTC compiles every form for sm_80 and sm_90a without spills", function(t)
+    local programs, _, build_folder = open(t)
+    for i, case in ipairs { { "forms", all_forms(), "f16" }, { "large", LARGE, "bf16" } } do
+        local p = build(t, programs, case[1], case[2], case[3], '"cuda"')
+        for _, arch in ipairs(t.all and { "80", "90a" } or { i == 2 and "80" or "90a" }) do
+            local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", arch }
+            if result.status == 77 then t.not_run("no libnvrtc here") end
+            local count = 0
+            for line in result.out:gmatch "[^\n]+" do
+                if line:find("conv2d", 1, true) then
+                    t.match(line, " 0 bytes spilled")
+                    count = count + 1
+                end
+            end
+            assert(count >= 5 * #case[2], result.out .. result.err)
+        end
+    end
+end)
 
 return tests

@@ -20,18 +20,13 @@ local LEAST, PADDED = 32, 4
 
 local PLACES_MAX = 1 << 30      -- numbers of places are int
 
--- rows, columns: of a tile; down, across: the warps of its block.
-local TILES = {
-    { rows = 128, columns = 128, down = 2, across = 4 },
-    { rows = 64, columns = 128, down = 2, across = 2 },
-    { rows = 64, columns = 64, down = 2, across = 2 },
-}
+-- rows, columns: of a tile; down, across: the warps of its block; blocks: of a multiprocessor at least.
+local LARGE = { rows = 128, columns = 128, down = 2, across = 4, blocks = 2 }
+local WIDE = { rows = 64, columns = 128, down = 2, across = 2, blocks = 3 }
+local SMALL = { rows = 64, columns = 64, down = 2, across = 2, blocks = 4 }
+local TILES = { LARGE, WIDE, SMALL }
 
--- Tiles of the gradient of a weight, and the blocks of each that keep a device with 132 multiprocessors busy.
-local GRADIENT_TILES = {
-    { rows = 128, columns = 128, down = 2, across = 4, enough = 264 },
-    { rows = 64, columns = 64, down = 2, across = 2, enough = 528 },
-}
+local MULTIPROCESSORS = 132     -- of a device that the parts of a sum keep busy
 
 -- Places of a part of the gradient's sum, at least: 32 slices.
 local PART_LEAST = 32 * DEPTH
@@ -83,7 +78,7 @@ local function launch_of(kernel, tile, blocks)
 end
 
 --- Adds the template arguments of a product over planes, g: op.gather's table; sets the kernel's launch.
----   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
+---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps; tile.blocks: of a multiprocessor at least
 ---   type, out                  of the operands, of the result
 ---   whole                      whether eight places from a multiple of 8 on are neighbours in the result
 ---   bias, add                  whether a bias is added, and whether `add` says that the result is
@@ -104,11 +99,8 @@ end
 -- The tile of the gradient of a weight, and the number of its tiles.
 local function gradient_tile(a)
     local out, rows = a.out // a.groups, ceil(a.channels // a.groups, OCTET) * OCTET * a.window[1] * a.window[2]
-    for i, tile in ipairs(GRADIENT_TILES) do
-        if i == #GRADIENT_TILES or out % tile.columns == 0 and rows >= tile.rows then
-            return tile, ceil(rows, tile.rows) * ceil(out, tile.columns) * a.groups
-        end
-    end
+    local tile = out % WIDE.columns == 0 and WIDE or SMALL
+    return tile, ceil(rows, tile.rows) * ceil(out, tile.columns) * a.groups
 end
 
 local function gradient_fits(node)
@@ -124,7 +116,7 @@ function tensor_conv.parts(node)
     if not (graph.is_half(node.ins.x) and gradient_fits(node)) then return nil end
     local tile, tiles = gradient_tile(node.attrs)
     local places = node.size.B * node.attrs.rows * node.attrs.columns
-    return math.max(1, math.min(tile.enough // tiles, places // PART_LEAST))
+    return math.max(1, math.min(MULTIPROCESSORS * tile.blocks // tiles, places // PART_LEAST))
 end
 
 --- Whether the gradient of a weight is computed on tensor cores.
