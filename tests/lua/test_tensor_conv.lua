@@ -252,12 +252,12 @@ end
 -- The shipped ResNet-18 of half the width: all its convolutions are on tensor cores, and so are their gradients.
 local function resnet(t, programs, precision, target)
     t.write(programs.folder() .. "/data/tensor_conv.bin", records(16))
-    local text, count = host.read("specs/resnet18_cifar10.lua"):gsub("local width[^\n]*", "local width, rows = 32, 4")
+    local text, count = host.read("specs/resnet18_cifar10.lua"):gsub("local width[^\n]*", "local width, rows = 32, 2")
     t.equal(count, 1)
     text = text:match("^(.*)data       {") .. text:match("\nlocal kaiming.*\nloss  ") .. ' "cross_entropy"\n'
     return programs.build(("tensor_resnet_%s_%s"):format(precision, target), text .. ([[
 data       { "cifar10", train = "tensor_conv.bin", shuffle = false, scale = 1/128 }
-batch      (4)
+batch      (2)
 accumulate (2)
 optimizer  { "sgd", lr = 0.01, momentum = 0.9 }
 train      { updates = 2, seed = 1 }
@@ -266,17 +266,19 @@ target     "%s"
 ]]):format(precision, target))
 end
 
--- Values that are rounded to a neighbour change others on a way of some tens of roundings.
+-- Behind so many layers a rounding changes much, so the C target in f32 says what is right: the device is as near to it
+-- as the C target is with the same type.
 add("ResNet-18 trains as on the C target", function(t)
     local programs, environment = open(t)
-    local device = resnet(t, programs, "bf16", "cuda")
+    local device = resnet(t, programs, "f16", "cuda")
     local tensor, threads = forms_of(kernels_of(device))
     t.equal(next(threads), nil)
     assert(tensor.conv2d >= 11 and tensor.conv2d_dx >= 10 and tensor.conv2d_dw >= 11)
-    local found = programs.dump(device, { "--cycles", 2, env = environment() })
-    local expected = programs.dump(resnet(t, programs, "bf16", "c"), { "--cycles", 2 })
-    programs.close(found, expected, 4 * U.bf16, { "parameters" }, programs.distance)
-    programs.close(found, expected, 4 * U.bf16, { "gradients" }, programs.distance)
+    local function gradients(p, env) return programs.dump(p, { "--cycles", 1, env = env }) .. "/gradients.safetensors" end
+    local exact = gradients(resnet(t, programs, "f32", "c"))
+    local expected = programs.distance(gradients(resnet(t, programs, "f16", "c")), exact)
+    local found, where = programs.distance(gradients(device, environment()), exact)
+    assert(found <= 1.25 * expected, ("%s differs by %.3g, the C target's by %.3g"):format(where, found, expected))
 end)
 
 -- === compilers ===================================================================================
