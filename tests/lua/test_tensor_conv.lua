@@ -124,6 +124,45 @@ for _, precision in ipairs { "bf16", "f16" } do
     end)
 end
 
+-- Layers of a loop have a view of their weight each, a frozen one has its own; a layer that is applied to planes of two
+-- sizes has two of the weight turned, as their strides leave other parts. Differences of up to 2.4 U were found.
+local SHARED = [[
+data      { "csv", train = "planes.csv", target = "last" }
+batch     (5)
+accumulate (2)
+model     (function(batch)
+    local x = reshape { 32, 9, 8 } (linear "x" { 32 * 9 * 8 } (batch.input))
+    x = times(2) "h" { conv2d "c" { 32, 3, padding = 1 }, tanh {} } (x)
+    x = conv2d "frozen" { 32, 1 } (x)
+    local shared = conv2d "shared" { 32, 3, stride = 2, padding = 1 }
+    return linear "out" { 3 } (flatten {} (shared(shared(x))))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1, groups = { { "frozen.*", frozen = true } } }
+train     { updates = 2, seed = 3 }
+precision "f16"
+]]
+
+add("layers of a loop, a frozen one and one for planes of two sizes are those of the C target", function(t)
+    local programs, environment = open(t)
+    programs.write_sines("planes.csv", 2 * ROWS, COLUMNS)
+    local function dump(name, more, settings)
+        local p = programs.build("tensor_conv_shared_" .. name, SHARED .. more.text, { options = more.options })
+        return programs.dump(p, { "--cycles", 1, env = settings and environment(settings) }), p
+    end
+    local expected = dump("c", { text = "" })
+    local found, p = dump("cuda", { text = 'target "cuda"\n' }, checked(1))
+    programs.close(found, expected, 4 * U.f16, { "parameters", "gradients" }, programs.distance)
+    local text = kernels_of(p)
+    t.equal((forms_of(text)).conv2d, 4)
+    -- Without views the convolutions, and the gradients of their inputs, read their weights as they lie.
+    found, p = dump("home", { text = 'target "cuda"\n', options = { "--without", "layout" } }, checked(1))
+    programs.close(found, expected, 4 * U.f16, { "parameters", "gradients" }, programs.distance)
+    local tensor, threads = forms_of(kernels_of(p))
+    t.equal(tensor.conv2d or tensor.conv2d_dx, nil)
+    t.equal(threads.conv2d, 4)
+end)
+
 -- === tiles =======================================================================================
 
 add("large tiles and parts of a sum give what the C target does", function(t)
