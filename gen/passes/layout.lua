@@ -11,8 +11,8 @@
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
 -- products read 16 bits, views have 16 bits, and all other weights of products get views too. A convolution that the
--- target gathers by octets (config.octets) has views of its weight in the order in which it and the gradient of its input
--- read it.
+-- target gathers by octets (config.octets) has views of its weight in the order in which it and the gradient of its
+-- input read it.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 

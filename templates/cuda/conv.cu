@@ -51,7 +51,7 @@ GA_KERNEL($threads, 2) $fn($params) {
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, type, bias, add, out, whole, store)
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, y)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
@@ -67,18 +67,19 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
     const int taps = part.h.taps * part.w.taps, in_image = part.h.places * part.w.places;
     const ga_int64 j0 = (ga_int64)(tile / DOWN / GROUPS) * COLUMNS, end = (ga_int64)B * in_image;
-    const $type *of_group = weight + part.weight + (ga_int64)g * OUT * ((IN + GA_OCTET - 1) / GA_OCTET * GA_OCTET) * taps;
+    const int terms = (IN + GA_OCTET - 1) / GA_OCTET * taps * GA_OCTET;
+    const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * terms;
     conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
-        ring, $x + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
+        ring, $(x.name) + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
         [&](int i, ga_int64 j, float (&values)[8]) {
             const int image = (int)(j / in_image), first = (int)(j % in_image);
 //% if bias then
 #pragma unroll
             for (int e = 0; e < 8; e++) values[e] += bias[g * OUT + i];
 //% end
-//% if whole then
-            $out *to = y + (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + first;
-//% if add then
+//% if y.whole then
+            $(y.type) *to = y + (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + first;
+//% if y.add then
             if (add) ga_add8<true>(values, to, 8);
 //% end
             ga_put8<true>(to, values, 8);
@@ -91,7 +92,7 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
                 const ga_int64 k = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
                 const real value = values[e];
                 if (j + e >= end) continue;
-                $store
+                $(y.store)
             }
 //% end
         });
@@ -118,7 +119,8 @@ GA_KERNEL($threads) $fn($params) {
 }
 
 //@ conv2d_octets(fn, params, source, threads, shape, step, part_choice, blocks_each, from, value, store)
-/* $fn: weights in $(shape.groups) groups as (part, group, $(shape.rows) rows, octets of $(shape.terms) channels, tap, 8)
+/* $fn: weights in $(shape.groups) groups, as (part, group, $(shape.rows) rows,
+ * octets of $(shape.terms) channels, tap, 8)
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { ROWS = $(shape.rows), IN = $(shape.terms), OCTETS = (IN + 7) / 8, GROUPS = $(shape.groups) };
@@ -202,8 +204,8 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
     const int from = number * RUN, to = from + RUN < ALL ? from + RUN : ALL;
     conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT, PLACES, $whole>(
-        ring, x + (ga_int64)g * IN * planes.height * planes.width, dy + (ga_int64)g * OUT * PLACES, GROUPS * OUT, planes,
-        part, q0, j0, from, to, [&](int i, int j, float (&value)[8]) {
+        ring, x + (ga_int64)g * IN * planes.height * planes.width, dy + (ga_int64)g * OUT * PLACES, GROUPS * OUT,
+        planes, part, q0, j0, from, to, [&](int i, int j, float (&value)[8]) {
             const int q = i / GA_OCTET, c = q / TAPS * GA_OCTET + i % GA_OCTET;
             if (c >= IN) return;
             const ga_int64 row = ((ga_int64)number * GROUPS + g) * K + c * TAPS + q % TAPS;

@@ -53,6 +53,13 @@ GA_DEVICE ga_byte *conv_turned_chunk(ga_byte *slice, int term, int q) {
     return slice + q / 8 * (128 * GA_DEPTH) + ga_chunk<true>(term, q % 8);
 }
 
+$(conv_ring { })
+
+$(conv_product { type = type })
+
+$(conv_gradient { type = type })
+
+//@ conv_ring()
 /* Adds the products of all slices to the sums of a warp: TALL x WIDE blocks of 16 x 16 from (wi, wj) of the tile on.
  * begin(slice, place) begins to fill a slice's place of the ring, `stage` bytes that begin with those of A; end puts
  * what threads hold. Behind it the ring is free. */
@@ -87,10 +94,6 @@ GA_DEVICE void conv_tile_store(ga_byte *ring, const float (&sum)[TALL][WIDE2][4]
     for (int u = 0; u < TALL; u++)
         ga_strip_store<WIDTH>(scratch, sum[u], warp % DOWN * (ROWS / DOWN) + u * 16, warp / DOWN * WIDTH, lane, store);
 }
-
-$(conv_product { type = type })
-
-$(conv_gradient { type = type })
 
 //@ conv_product(type)
 /* A tile of a convolution: rows are OUT outputs from i0 on, columns are places of a part from j0 on. weight: of the

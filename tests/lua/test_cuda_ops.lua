@@ -101,8 +101,8 @@ train      { updates = 8, seed = 4 }
     if t.all then same_as_c(t, "cuda_classes_even", spec(264, '"cross_entropy"', ""), 1e-5) end
 end)
 
--- Planes of one element, of an odd number and of several at once; channels with values for the largest blocks, in groups
--- of rows; a gradient that is added to that of a residual.
+-- Planes of one element, of an odd number and of several at once; channels with values for the largest blocks, in
+-- groups of rows; a gradient that is added to that of a residual.
 add("batchnorm of planes of all sizes equals the C target", function(t)
     local function spec(first, second, precision)
         return ([[

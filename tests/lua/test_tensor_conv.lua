@@ -12,8 +12,8 @@ local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
 local ROWS, COLUMNS, CLASSES = 5, 6, 3
 
 -- Forms of convolutions: x (channels, height, width), outputs, window, and the options of the layer. Sums of the first
--- one are of more than two rings (8 slices of 32 terms); places of an image are whole octets or not; strides leave parts
--- of the input with few taps or none, padding leaves places whose taps are all outside.
+-- one are of more than two rings (8 slices of 32 terms); places of an image are whole octets or not; strides leave
+-- parts of the input with few taps or none, padding leaves places whose taps are all outside.
 local FORMS = {
     { "deep", x = { 64, 8, 8 }, out = 72, window = "3", "padding = 1" },
     { "odd image", x = { 40, 9, 11 }, out = 44, window = "3", "padding = 1, bias = false" },
@@ -81,7 +81,7 @@ local function build(t, programs, name, forms, precision, target, how)
         spec(forms, precision, target), how)
 end
 
--- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d = , conv2d_dx = , conv2d_dw = }.
+-- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d =, conv2d_dx =, conv2d_dw = }.
 local function forms_of(text)
     local tensor, threads = {}, {}
     for op, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w_]*: (.-)%*/" do
@@ -95,8 +95,8 @@ end
 
 local function kernels_of(p) return host.read(p.folder .. "/kernels.cu") end
 
--- The parameters and gradients of a program on the device library are those of the C target: sums have another order, so
--- some values are rounded to a neighbour.
+-- The parameters and gradients of a program on the device library are those of the C target: sums have another order,
+-- so some values are rounded to a neighbour.
 local function equals_c(t, name, forms, precision, settings)
     local programs, environment = open(t)
     local device = build(t, programs, name, forms, precision, '"cuda"')
@@ -313,7 +313,9 @@ add("ResNet-18 trains as on the C target", function(t)
     local tensor, threads = forms_of(kernels_of(device))
     t.equal(next(threads), nil)
     assert(tensor.conv2d >= 11 and tensor.conv2d_dx >= 10 and tensor.conv2d_dw >= 11)
-    local function gradients(p, env) return programs.dump(p, { "--cycles", 1, env = env }) .. "/gradients.safetensors" end
+    local function gradients(p, env)
+        return programs.dump(p, { "--cycles", 1, env = env }) .. "/gradients.safetensors"
+    end
     local exact = gradients(resnet(t, programs, "f32", "c"))
     local expected = programs.distance(gradients(resnet(t, programs, "f16", "c")), exact)
     local found, where = programs.distance(gradients(device, environment()), exact)

@@ -4,8 +4,9 @@
 -- exchanged. With a stride, different places of the input are reached by different taps; places with the same taps
 -- form a part, so that only terms at the edges are products with 0.
 -- attrs, those of the layer: channels, height, width of x; out, rows, columns of y; window, stride, padding,
--- dilation { height, width }; groups. On targets that gather terms by octets, 8 channels at one tap (passes/layout.lua),
--- conv2d_turned also has octets: "x" or "dy", the planes whose octets its result is for; zeros fill up the last ones.
+-- dilation { height, width }; groups. On targets that gather terms by octets, 8 channels at one tap
+-- (passes/layout.lua), conv2d_turned also has octets: "x" or "dy", the planes whose octets its result is for; zeros
+-- fill up the last ones.
 local graph = require "graph.graph"
 
 local PLANES = "planes:half"      -- what reads planes (templates/TARGET/planes)

@@ -36,8 +36,8 @@ interface.fields = {
     field("turns", "function", "(config): the rows of a product from which on it reads its weight by columns as fast "
         .. "as a transposed copy by rows; nil: never", true),
     field("octets", "function", "(config): a function of the attributes of a convolution and the planes that a product "
-        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels (passes/layout.lua); "
-        .. "nil: never", true),
+        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels "
+        .. "(passes/layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

@@ -1,5 +1,5 @@
--- cuda_ops_batchnorm: template arguments of batchnorm of the CUDA target besides the shared ones: how many neighbours of
--- a plane a thread moves at once.
+-- cuda_ops_batchnorm: template arguments of batchnorm of the CUDA target besides the shared ones: how many neighbours
+-- of a plane a thread moves at once.
 local c_text = require "emit.targets.c_text"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"

@@ -1,6 +1,7 @@
--- tensor_conv: the convolutions that a device of sm_80 or newer computes on tensor cores, their tiles, and the arguments
--- of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap; weights lie so since
--- the last update (passes/layout.lua).
+-- tensor_conv: the convolutions that a device of sm_80 or newer computes on tensor cores, their tiles, and the
+-- arguments of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap; weights
+-- lie so since the last update (passes/layout.lua).
+local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
@@ -78,17 +79,21 @@ local function launch_of(kernel, tile, blocks)
 end
 
 --- Adds the template arguments of a product over planes, g: op.gather's table; sets the kernel's launch.
----   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps; tile.blocks: of a multiprocessor at least
----   type, out                  of the operands, of the result
----   whole                      whether eight places from a multiple of 8 on are neighbours in the result
----   bias, add                  whether a bias is added, and whether `add` says that the result is
+---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
+---   tile.blocks                of a multiprocessor at least
+---   x.name, x.type             of the planes that are read
+---   y.type, y.add              of the result; whether `add` says that it is added
+---   y.whole, y.store           whether eight places from a multiple of 8 on are neighbours in it; the statement that
+---                              stores one element
+---   bias                       whether a bias is added
 function tensor_conv.product(list, node, kernel, g, part_choice)
     local out, y = list.shape.out, graph.result(node)
     local tile = tile_of(g, out)
-    list.tile = tile
-    list.type, list.out = text.ident(kernel.half), text.ident(graph.is_half(y) and y.dtype or "real")
-    list.bias, list.add = node.ins.bias ~= nil, kernel.can_add or false
-    list.whole = #g.parts == 1 and g.place_step[1] == 1 and g.place_step[2] == 1 and g.rows * g.columns % OCTET == 0
+    list.tile, list.bias = tile, node.ins.bias ~= nil
+    list.x = { name = list.x, type = text.ident(kernel.half) }
+    list.y = { type = c_text.type_of(y), add = kernel.can_add or false, store = list.store,
+        whole = #g.parts == 1 and g.place_step[1] == 1 and g.place_step[2] == 1 and g.rows * g.columns % OCTET == 0 }
+    list.store = nil
     local blocks
     list.part_choice, blocks = part_choice(g.parts, function(part)
         return ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
@@ -110,8 +115,8 @@ local function gradient_fits(node)
         and fits(a.out // a.groups, a.channels // a.groups, a.window[1] * a.window[2])
 end
 
---- In how many parts of its places the gradient of a weight is summed on tensor cores: enough for many blocks, of enough
---- places; nil: it is not.
+--- In how many parts of its places the gradient of a weight is summed on tensor cores: enough for many blocks, of
+--- enough places; nil: it is not.
 function tensor_conv.parts(node)
     if not (graph.is_half(node.ins.x) and gradient_fits(node)) then return nil end
     local tile, tiles = gradient_tile(node.attrs)
