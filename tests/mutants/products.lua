@@ -1,8 +1,14 @@
 -- Mutants of products and of what stands behind them, for tests/lua/test_boundary_mutants.lua, in the form of boundary.lua.
 return {
-    { "the statements behind a product are dropped", "gen/emit/targets/c/behind.lua",
-        'both and "behind" or "c", c_text.stored(result, value))', 'both and "behind" or "c", c_text.stored(result, "value"))',
+    { "the statements behind a product are dropped", "gen/emit/targets/behind.lua",
+        'name, c_text.stored(result, value))', 'name, c_text.stored(result, "value"))',
         "test_behind: f32 on generic: the bits are those without fusion" },
+    { "the statements behind a product on tensor cores are dropped", "gen/emit/targets/cuda/behind.lua",
+        '("sums[k] = %s;"):format(value)', '("sums[k] = %s;"):format("value")',
+        "test_behind: bf16 on a device, model whole: the bits are those without fusion" },
+    { "neighbours behind a product on tensor cores are those of another place", "gen/emit/targets/cuda/few.lua",
+        'if last.stride == 0 then return "one" end', 'if last.stride == 0 then return "all" end',
+        "test_behind: bf16 on a device, model views: the bits are those without fusion" },
     { "a value of 16 bits goes on without its rounding", "gen/passes/fusion.lua",
         "graph.is_half(y.tensor) and expr.rounded(value) or value", "value",
         "test_behind: bf16 on x86-64-v3: the bits are those without fusion" },
