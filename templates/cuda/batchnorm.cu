@@ -35,19 +35,43 @@ GA_KERNEL($threads) $fn($params) {
     rstd[blockIdx.x] = 1 / $sqrt(spread + $eps);
 }
 
-//@ batchnorm(fn, params, source, threads, few, out, B, C, S, rows)
+//@ batchnorm(fn, params, source, threads, few, out, last, behind, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
-    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * EACH; i += ga_thread_count()) {
-        const int c = (int)(i / EACH % C), at = (int)(i / EACH / C / ROWS) * C + c;
+    for (ga_int64 chunk = ga_thread_first(); chunk < (ga_int64)$B * C * EACH; chunk += ga_thread_count()) {
+        const int c = (int)(chunk / EACH % C), at = (int)(chunk / EACH / C / ROWS) * C + c;
         const real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
-        const auto some = ga_read<FEW>(x + i * FEW);
-        ga_few<$out, FEW> to;
+        const ga_int64 first = chunk * FEW;
+        const auto some = ga_read<FEW>(x + first);
+        ga_few<$last, FEW> to;
+//% if behind then
+//% if behind.both then
+        ga_few<$out, FEW> own;
+//% end
+        $(behind.reads)
+//% end
 #pragma unroll
-        for (int e = 0; e < FEW; e++) ga_put(to.at[e], (ga_get(some.at[e]) - middle) * factor + shift);
-        ga_write(y + i * FEW, to);
+        for (int k = 0; k < FEW; k++) {
+            const real value = (ga_get(some.at[k]) - middle) * factor + shift;
+//% if behind then
+//% if behind.both then
+            ga_put(own.at[k], value);
+//% end
+            $(behind.lines)
+//% else
+            ga_put(to.at[k], value);
+//% end
+        }
+//% if behind then
+//% if behind.both then
+        ga_write(y + first, own);
+//% end
+        ga_write($(behind.to) + first, to);
+//% else
+        ga_write(y + first, to);
+//% end
     }
 }
 
@@ -81,7 +105,7 @@ GA_KERNEL($threads) $fn($params) {
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
  * of $rows rows
  * $source */
-GA_KERNEL($threads) $fn($params) {
+GA_KERNEL($threads, 4) $fn($params) {
     enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
     const real n = (real)ROWS * S;
     for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * EACH; i += ga_thread_count()) {

@@ -5,7 +5,7 @@
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
  * $source */
-GA_KERNEL($threads, 2) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
@@ -44,14 +44,14 @@ GA_KERNEL($threads, 2) $fn($params) {
         for (int u = 0; u < TALL; u++) {
             const int i = i0 + down + u * DOWN_STEP;
             if (i >= OUT) continue;
-            const ga_int64 k = ((j / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+            const ga_int64 at = ((j / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
             const real value = sum[u][v]$bias;
             $store
         }
     }
 }
 
-//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, y)
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, y, behind)
 //% local s = shape
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
@@ -71,27 +71,41 @@ GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * terms;
     conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
         ring, $(x.name) + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
-        [&](int i, ga_int64 j, float (&values)[8]) {
-            const int image = (int)(j / in_image), first = (int)(j % in_image);
+        [&](int i, ga_int64 j, float (&sums)[8]) {
+            const int image = (int)(j / in_image), in_first = (int)(j % in_image);
 //% if bias then
 #pragma unroll
-            for (int e = 0; e < 8; e++) values[e] += bias[g * OUT + i];
+            for (int k = 0; k < 8; k++) sums[k] += bias[g * OUT + i];
 //% end
 //% if y.whole then
-            $(y.type) *to = y + (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + first;
-//% if y.add then
-            if (add) ga_add8<true>(values, to, 8);
+            const ga_int64 first = (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + in_first;
+//% if behind then
+            enum { FEW = 8 };
+            $(behind.reads)
+//% if behind.both then
+            ga_put8<true>(y + first, sums, 8);
 //% end
-            ga_put8<true>(to, values, 8);
+#pragma unroll
+            for (int k = 0; k < FEW; k++) {
+                const real value = sums[k];
+                $(behind.lines)
+            }
+            ga_put8<true>($(behind.to) + first, sums, 8);
+//% else
+//% if y.add then
+            if (add) ga_add8<true>(sums, y + first, 8);
+//% end
+            ga_put8<true>(y + first, sums, 8);
+//% end
 //% else
 #pragma unroll
-            for (int e = 0; e < 8; e++) {
-                const int of = image + (first + e) / in_image, place = (first + e) % in_image;
+            for (int k = 0; k < 8; k++) {
+                const int of = image + (in_first + k) / in_image, place = (in_first + k) % in_image;
                 const int h = part.h.place + place / part.w.places * $(step.place_h);
                 const int w = part.w.place + place % part.w.places * $(step.place_w);
-                const ga_int64 k = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
-                const real value = values[e];
-                if (j + e >= end) continue;
+                const ga_int64 at = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+                const real value = sums[k];
+                if (j + k >= end) continue;
                 $(y.store)
             }
 //% end

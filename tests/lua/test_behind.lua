@@ -69,8 +69,29 @@ train      { updates = 8, seed = 3 }
 precision  "%s"
 ]]
 
--- Models on the device library: SPEC with odd widths, or with widths that are whole vectors of eight; VIEWS.
-local MODELS = { odd = SPEC, whole = SPEC:gsub("70", "72"):gsub("75", "80"):gsub("101", "104"), views = VIEWS }
+-- Behind convolutions, gradients of their inputs and batchnorm stand: activations, one whose gradient reads its input,
+-- gradients of activations, a residual; images with whole eights of places, and with others behind a stride.
+local PLANES = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (5)
+accumulate (2)
+model (function(batch)
+    local x = tanh {} (reshape { 32, 8, 6 } (linear "in" { 32 * 48 } (batch.input)))
+    x = tanh {} (conv2d "a" { 32, 3, padding = 1 } (x))
+    x = relu {} (batchnorm "n" {} (conv2d "b" { 32, 3, padding = 1, bias = false } (x)))
+    x = x + gelu {} (batchnorm "m" {} (conv2d "c" { 32, 1, bias = false } (x)))
+    x = gelu {} (conv2d "stride" { 36, 3, stride = 2, padding = 1 } (x))
+    x = relu {} (batchnorm "odd" {} (conv2d "d" { 35, 2, bias = false } (x)))
+    return linear "out" { 3 } (flatten {} (x))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
+-- Models on the device library: SPEC with odd widths, or with widths that are whole vectors of eight; VIEWS; PLANES.
+local MODELS = { planes = PLANES, odd = SPEC, whole = SPEC:gsub("70", "72"):gsub("75", "80"):gsub("101", "104"), views = VIEWS }
 
 local function build_on_device(t, programs, precision, model, without)
     programs.write_sines("behind.csv", 37 * 4, 40)
@@ -80,7 +101,8 @@ end
 
 -- On tensor cores (16 bits, from 32 rows, columns and terms on) and by threads (f32, f64, fewer).
 for _, case in ipairs { { "bf16", "whole" }, { "bf16", "odd" }, { "bf16", "views" }, { "f16", "whole" },
-    { "f16", "odd" }, { "f32", "odd" }, { "f32", "views" }, { "f64", "odd" } } do
+    { "f16", "odd" }, { "f32", "odd" }, { "f32", "views" }, { "f64", "odd" }, { "bf16", "planes" },
+    { "f64", "planes" } } do
     local precision, model = case[1], case[2]
     add(("%s on a device, model %s: the bits are those without fusion"):format(precision, model), function(t)
         local programs, environment = devices.open(t)
@@ -109,6 +131,17 @@ add("a kernel on tensor cores reads and writes eight neighbours at once, both re
     t.contains(kernel "linear_positions", "= ga_read<FEW>(with_1 + (int)first % 240);")
     t.contains(kernel "linear_mul", "= with_1[(int)first / 40];")
     t.contains(kernel "linear_transpose_add", "with_1[(int)i / 200 * 200")
+end)
+
+add("convolutions and batchnorm have what stands behind them in their kernels", function(t)
+    local programs = devices.open(t)
+    local text = host.read(build_on_device(t, programs, "bf16", "planes").folder .. "/kernels.cu")
+    local function kernel(name) return assert(text:match(" " .. name .. "_%d[%dx]*%(.-\n}\n"), name) end
+    t.contains(kernel "conv2d_tanh", "ga_put8<true>(y + first, sums, 8);")
+    t.contains(kernel "conv2d_gelu", "behind[at] = bf16_narrow(")
+    t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
+    t.contains(kernel "batchnorm_relu", "ga_write(y + first, to);")
+    t.contains(kernel "batchnorm_gelu_add", "ga_write(behind + first, to);")
 end)
 
 -- Between the product and its pointwise reader stands a loop whose layers read the result.

@@ -1,6 +1,8 @@
 -- cuda_ops_batchnorm: template arguments of batchnorm of the CUDA target besides the shared ones: how many neighbours
 -- of a plane a thread moves at once.
+local behind = require "emit.targets.behind"
 local c_text = require "emit.targets.c_text"
+local cuda_behind = require "emit.targets.cuda.behind"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
@@ -11,7 +13,7 @@ local LARGEST = 1024      -- threads of a block
 -- The planes that a node reads and writes.
 local function planes_of(node)
     local list = { node.ins.x, node.ins.dy }
-    if node.outs.y then list[#list + 1] = node.outs.y.tensor end
+    for _, out in ipairs { node.outs.y, node.outs.behind } do list[#list + 1] = out.tensor end
     return list
 end
 
@@ -34,6 +36,10 @@ return function(list)
         ops.add(list, name, function(arguments, node, kernel, _, dtype)
             arguments.few, arguments.x, arguments.dy = few_of(node, dtype), nil, nil
             if writes then arguments.out = c_text.type_of(node.outs.y.tensor) end
+            if name == "batchnorm" then
+                arguments.behind = cuda_behind.few(kernel, arguments.few, dtype)
+                arguments.last = c_text.type_of((behind.result(node)))
+            end
             if name == "batchnorm_dx" then
                 arguments.adds, arguments.store = kernel.can_add or false, c_text.store(kernel, "to.at[e]", "value")
             end

@@ -1,5 +1,6 @@
 -- cuda_ops_conv: template arguments of convolutions of the CUDA target besides the shared ones, and their forms: on
 -- tensor cores (tensor_conv.lua), or tiles of a product by threads; the choice of a block's part of the places.
+local behind = require "emit.targets.cuda.behind"
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local launches = require "emit.targets.cuda.launches"
@@ -25,17 +26,20 @@ end
 -- tile: of a product of this many rows.
 --   rows, columns, depth    rows and columns of a block, terms at once
 --   tall, wide              rows and columns of a thread
+--   blocks                  of a multiprocessor at least: functions of f64 need more registers
 local function tile_of(rows)
     local side = rows <= 32 and 32 or 64
     return { rows = side, columns = side, depth = side == 32 and 32 or 16, tall = side // 16, wide = side // 16 }
 end
 
-local function add_product(list, node, kernel, op)
+local function add_product(list, node, kernel, op, dtype)
+    list.store = behind.store(kernel, dtype)
     if tensor_conv.reads_octets(node) then
         return tensor_conv.product(list, node, kernel, op.gather(node, true), part_choice)
     end
     local g, out = op.gather(node), list.shape.out
     local tile = tile_of(out)
+    tile.blocks = node.behind and dtype == "f64" and 1 or 2
     list.tile = tile
     list.weight = text.block(c_text.load(node.ins.weight, "weight[part.weight + (ga_int64)(g * OUT + i) * K + k]"))
     list.part_choice, kernel.launch.blocks = part_choice(g.parts, function(part)

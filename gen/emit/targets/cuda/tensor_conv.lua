@@ -1,7 +1,7 @@
 -- tensor_conv: the convolutions that a device of sm_80 or newer computes on tensor cores, their tiles, and the
 -- arguments of their templates (templates/cuda/conv_tensor.cu). Terms come in octets, 8 channels at one tap; weights
 -- lie so since the last update (passes/layout.lua).
-local c_text = require "emit.targets.c_text"
+local behind = require "emit.targets.cuda.behind"
 local conv = require "emit.kernels.conv"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
@@ -82,18 +82,19 @@ end
 ---   tile.rows, tile.columns    of a block; tile.down, tile.across: its warps
 ---   tile.blocks                of a multiprocessor at least
 ---   x.name, x.type             of the planes that are read
----   y.type, y.add              of the result; whether `add` says that it is added
+---   y.add                      whether `add` says that the result is added
 ---   y.whole, y.store           whether eight places from a multiple of 8 on are neighbours in it; the statement that
 ---                              stores one element
 ---   bias                       whether a bias is added
+---   behind                     the pointwise node behind eight neighbours (targets/cuda/behind.lua), or false
 function tensor_conv.product(list, node, kernel, g, part_choice)
-    local out, y = list.shape.out, graph.result(node)
+    local out = list.shape.out
     local tile = tile_of(g, out)
     list.tile, list.bias = tile, node.ins.bias ~= nil
     list.x = { name = list.x, type = text.ident(kernel.half) }
-    list.y = { type = c_text.type_of(y), add = kernel.can_add or false, store = list.store,
+    list.y = { add = kernel.can_add or false, store = list.store,
         whole = #g.parts == 1 and g.place_step[1] == 1 and g.place_step[2] == 1 and g.rows * g.columns % OCTET == 0 }
-    list.store = nil
+    list.behind, list.store = list.y.whole and behind.eights(kernel, true), nil
     local blocks
     list.part_choice, blocks = part_choice(g.parts, function(part)
         return ceil(out, tile.rows) * g.groups * ceil(g.B * part.h.places * part.w.places, tile.columns)
