@@ -31,6 +31,10 @@ local FORMS = {
 -- A stem, whose three channels are an octet with zeros; its planes have no gradient on tensor cores.
 local STEM = { "stem", x = { 3, 23, 15 }, out = 40, window = "7", "stride = 2, padding = 3", dx = false }
 
+-- Whole and odd images, one and several parts of the input, groups, channels that fill no octet: for what `make test` has
+-- of f16, of orders and of NVRTC.
+local FEW = { FORMS[1], FORMS[3], FORMS[6], STEM }
+
 -- Tiles of 128 x 128 and 64 x 128, and many parts of the gradient's sum, the last one shorter.
 local LARGE = {
     { "large tile", x = { 32, 50, 50 }, out = 128, window = "1", "bias = false" },
@@ -82,13 +86,13 @@ local function build(t, programs, name, forms, precision, target, how)
 end
 
 -- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d =, conv2d_dx =, conv2d_dw = }.
+-- Names of pointwise ops behind one stand after its own.
 local function forms_of(text)
     local tensor, threads = {}, {}
-    for op, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w_]*: (.-)%*/" do
-        if op ~= "conv2d_dw_sum" and op ~= "conv2d_turned" then
-            local list = head:find("on tensor cores", 1, true) and tensor or threads
-            list[op] = (list[op] or 0) + 1
-        end
+    for name, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w_]*: (.-)%*/" do
+        local list = head:find("on tensor cores", 1, true) and tensor or threads
+        local op = name:match "^conv2d_d[xw]" or "conv2d"
+        if name ~= "conv2d_dw_sum" and name ~= "conv2d_turned" then list[op] = (list[op] or 0) + 1 end
     end
     return tensor, threads
 end
@@ -107,18 +111,21 @@ local function equals_c(t, name, forms, precision, settings)
     return kernels_of(device)
 end
 
-local function all_forms()
+-- The name of a set of forms and the set: all of them, or in `make test` a few.
+local function some_forms(t, all)
+    if not (all or t.all) then return "few", FEW end
     local list = table.move(FORMS, 1, #FORMS, 1, {})
     list[#list + 1] = STEM
-    return list
+    return "forms", list
 end
 
 for _, precision in ipairs { "bf16", "f16" } do
     add(precision .. ": every form is that of the C target", function(t)
-        local tensor, threads = forms_of(equals_c(t, "forms", all_forms(), precision, checked(1)))
-        t.equal(tensor.conv2d, #FORMS + 1)
-        t.equal(tensor.conv2d_dx, #FORMS)
-        t.equal(tensor.conv2d_dw, #FORMS + 1)
+        local name, forms = some_forms(t, precision == "bf16")
+        local tensor, threads = forms_of(equals_c(t, name, forms, precision, checked(1)))
+        t.equal(tensor.conv2d, #forms)
+        t.equal(tensor.conv2d_dx, #forms - 1)
+        t.equal(tensor.conv2d_dw, #forms)
         t.equal(threads.conv2d_dx, 1)
         t.equal(threads.conv2d or threads.conv2d_dw, nil)
     end)
@@ -194,7 +201,8 @@ local function small(t, programs) return build(t, programs, "small", SMALL, "bf1
 
 add("the order of blocks and threads changes no bit", function(t)
     local programs, environment = open(t)
-    local p = build(t, programs, "forms", all_forms(), "bf16", '"cuda"')
+    local name, forms = some_forms(t)
+    local p = build(t, programs, name, forms, "bf16", '"cuda"')
     local function dump(settings) return programs.dump(p, { "--cycles", 1, env = environment(settings) }) end
     local expected = dump()
     for seed = 2, t.all and 4 or 2 do
@@ -326,7 +334,8 @@ end)
 
 add("NVRTC compiles every form for sm_80 and sm_90a without spills", function(t)
     local programs, _, build_folder = open(t)
-    for i, case in ipairs { { "forms", all_forms(), "f16" }, { "large", LARGE, "bf16" } } do
+    local name, forms = some_forms(t)
+    for i, case in ipairs { { name, forms, "f16" }, { "large", LARGE, "bf16" } } do
         local p = build(t, programs, case[1], case[2], case[3], '"cuda"')
         for _, arch in ipairs(t.all and { "80", "90a" } or { i == 2 and "80" or "90a" }) do
             local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", arch }

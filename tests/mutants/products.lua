@@ -30,4 +30,13 @@ return {
         "test_products: sapphirerapids bf16x6: every sum in the order of the instruction" },
     { "copies of weights are those of the first update", "templates/program/update.c",
         "    pack_views(w, m);", "    if (m->count.update == 0) pack_views(w, m);", "test_torch: sgd_a4_f64" },
+    { "octets are read over the edge of their plane", "templates/cuda/conv_tensor.cu",
+        "(ga_uint32)(place.w + right) < (ga_uint32)p.width && c < IN", "c < IN",
+        "test_tensor_conv: bf16: every form is that of the C target" },
+    { "taps of an octet are taken in another order than its weights", "templates/cuda/conv_tensor.cu",
+        "tap = q % taps, c = q / taps * GA_OCTET", "tap = taps - 1 - q % taps, c = q / taps * GA_OCTET",
+        "test_tensor_conv: bf16: every form is that of the C target" },
+    { "parts of the weight by octets begin inside of each other", "gen/catalog/ops/conv.lua",
+        "if by_octets then terms = ceil(terms, 8) * 8 end", "",
+        "test_tensor_conv: bf16: every form is that of the C target" },
 }
