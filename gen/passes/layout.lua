@@ -12,7 +12,8 @@
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
 -- products read 16 bits, views have 16 bits, and all other weights of products get views too. Where products copy
 -- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
--- for those that read its columns.
+-- for those that read its columns. A convolution that the target gathers by octets (config.octets) has views of its
+-- weight in the order in which it and the gradient of its input read it.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -193,19 +194,16 @@ local function buckets(g, items, limit)
     end
 end
 
-local function view_of(g, builder, param, kind)
+-- The view of a parameter of this kind; make(name) builds it, if there is none yet.
+local function view_of(g, builder, param, kind, make)
     local view = param.views[kind]
     if not view then
-        local panels = kind == "panels" or kind == "turned_panels"
         builder.at, builder.path = param.at, {}
         builder.body, builder.scope = g.views, nil
         local region = param.region and
             builder:open_region(param.region.name, param.region.count, 0, 1)
-        local name = param.value.name .. "_" .. (kind == "narrow" and g.half or kind)
-        view = kind == "narrow" and builder:cast(param.value, g.half, name)
-            or builder:value("pack_" .. kind, { x = param.value }, nil, name)
+        view = make(param.value.name .. "_" .. (kind == "narrow" and g.half or kind))
         view.kind, view.param, view.scope, view.dtype = "view", param, param.region, g.half or g.real
-        view.panels = panels or nil
         if region then
             view.def.scope = region
             builder:close_region(region)
@@ -213,6 +211,34 @@ local function view_of(g, builder, param, kind)
         param.views[kind] = view
     end
     return view
+end
+
+local function transposed(g, builder, param)
+    return view_of(g, builder, param, "in_out", function(name)
+        return builder:value("pack_in_out", { x = param.value }, nil, name)
+    end)
+end
+
+local function narrowed(g, builder, param)
+    return view_of(g, builder, param, "narrow", function(name) return builder:cast(param.value, g.half, name) end)
+end
+
+-- kind: "panels" or "turned_panels".
+local function panelled(g, builder, param, kind)
+    local view = view_of(g, builder, param, kind, function(name)
+        return builder:value("pack_" .. kind, { x = param.value }, nil, name)
+    end)
+    view.panels = true
+    return view
+end
+
+-- The weight of a convolution with these attributes by octets of the planes "x" or "dy". What the gradient of the input
+-- reads depends on the extents of the planes.
+local function by_octets(g, builder, param, attrs, planes)
+    local kind = planes == "x" and "octets" or ("turned_%dx%d"):format(attrs.height, attrs.width)
+    return view_of(g, builder, param, kind, function(name)
+        return builder:value("conv2d_turned", { weight = param.value }, ordered.copy(attrs, { octets = planes }), name)
+    end)
 end
 
 local BODIES = { "forward", "backward", "evaluation" }
@@ -244,10 +270,40 @@ local function pack_views(g, config)
     end)
     each_product(g, BODIES, function(node, param)
         if not packed[param] then return end
-        node.ins = ordered.copy(node.ins, { weight = view_of(g, config.builder, param, "in_out") })
+        node.ins = ordered.copy(node.ins, { weight = transposed(g, config.builder, param) })
         node.op, node.signature = "linear_in_out", config.ops.linear_in_out.signature
         node.why = "weight packed once per update"
     end)
+end
+
+-- The view in whose order a node on a convolution's weight is to read or make it; nil: none.
+local function octets_for(g, config, node)
+    local weight, planes = node.ins.weight, node.op == "conv2d" and "x" or node.op == "conv2d_turned" and "dy"
+    if planes and weight.kind == "param" and config.octets(node.attrs, planes) then
+        return by_octets(g, config.builder, weight.param, node.attrs, planes)
+    end
+end
+
+-- Gives the weights of convolutions that the target gathers by octets views in that order: for the convolution, and in
+-- the place of the turned weight for the gradient of its input.
+local function octet_views(g, config)
+    local instead = {}          -- turned weight -> the view in its place
+    local function rewrite(body)
+        local list = table.move(body, 1, #body, 1, {})
+        for i = 1, #body do body[i] = nil end
+        for _, node in ipairs(list) do
+            if node.op == "times" then rewrite(node.body) end
+            local view = node.ins and (octets_for(g, config, node) or instead[node.ins.weight])
+            if view and node.op == "conv2d_turned" then
+                instead[node.outs.y.tensor] = view
+            else
+                if view then node.ins = ordered.copy(node.ins, { weight = view }) end
+                body[#body + 1] = node
+            end
+        end
+    end
+    for _, name in ipairs(BODIES) do rewrite(g[name]) end
+    g.tensors = ordered.collect(g.tensors, function(t) return not instead[t] and t or nil end)
 end
 
 -- Records the decision about a view for each parameter of two axes or more.
@@ -258,6 +314,8 @@ local function note_views(g, config)
                 graph.decide(g, param.name, "transposed view", "a product of each micro-step reads it by columns")
             elseif param.views.panels or param.views.turned_panels then
                 graph.decide(g, param.name, "views", "products of each micro-step read panels")
+            elseif param.views.octets then
+                graph.decide(g, param.name, "view by octets", "products gather 8 channels at a tap")
             elseif param.views.narrow then
                 graph.decide(g, param.name, "view", ("products read %s"):format(g.half))
             else
@@ -277,8 +335,8 @@ function layout.narrow_views(g, config)
                 local t = node.ins[key]
                 if t and t.kind == "param" and op.half[key] then
                     local kind = panels_of(config, node)
-                    node.ins = ordered.copy(node.ins,
-                        { [key] = view_of(g, config.builder, t.param, kind or "narrow") })
+                    node.ins = ordered.copy(node.ins, { [key] = kind and panelled(g, config.builder, t.param, kind)
+                        or narrowed(g, config.builder, t.param) })
                     if kind then node.why = "panels packed once per update" end
                 end
             end
@@ -296,7 +354,10 @@ function layout.run(g, config)
     place_states(g, items)
     segments(g, items)
     buckets(g, items, config.bucket_elements)
-    if not config.without:has("layout") then pack_views(g, config) end
+    if not config.without:has("layout") then
+        pack_views(g, config)
+        if config.octets then octet_views(g, config) end
+    end
     if g.half then layout.narrow_views(g, config) end
     note_views(g, config)
     return #g.views == 0

@@ -156,13 +156,9 @@ local function place_flat(g)
         for _, name in ipairs(g.state_names) do
             if param.state and param.state[name] then at(param.state[name], "state_" .. name, param.kept[name]) end
         end
-        for _, name in ipairs { "in_out", "panels", "turned_panels", "narrow" } do
-            local view = param.views[name]
-            if view then
-                view.place = { arena = "views", offset = views, stride = size_of(view),
-                    slots = param.count }
-                views = views + size_of(view) * param.count
-            end
+        for _, view in ordered.each(param.views) do
+            view.place = { arena = "views", offset = views, stride = size_of(view), slots = param.count }
+            views = views + size_of(view) * param.count
         end
     end
     return views

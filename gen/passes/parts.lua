@@ -4,6 +4,8 @@
 --
 --   d_bias (768) = column_sum(dy (32768, 768))   ->   d_bias_parts (64, 768) = column_sum(dy), 64 parts
 --                                                     d_bias = column_sum(d_bias_parts)
+--
+-- The gradient of a convolution's weight is in parts on all targets; there a target only has another number of them.
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -23,6 +25,16 @@ local function split(g, b, node, count)
     return b.body
 end
 
+-- Gives a node conv2d_dw this number of parts, and the node behind it that adds them up.
+local function recut(g, body, node, count)
+    local y = node.outs.y.tensor
+    node.size.N, y.shape = count, table.move(y.shape, 2, #y.shape, 2, { count })
+    for _, sum in ipairs(body) do
+        if sum.op == "conv2d_dw_sum" and sum.ins.partial == y then sum.size.N = count end
+    end
+    graph.decide(g, y.name, count .. " parts", "places are summed in blocks side by side")
+end
+
 -- Splits the nodes of a body; false if there is none to split.
 local function split_all(g, config, body)
     local found = false
@@ -30,11 +42,12 @@ local function split_all(g, config, body)
     for i = #body, 1, -1 do body[i] = nil end
     for _, node in ipairs(nodes) do
         if node.op == "times" then found = split_all(g, config, node.body) or found end
-        local count = not node.run and config.parts[node.op] and config.parts[node.op](node) or 1
-        for _, made in ipairs(count > 1 and split(g, config.builder, node, count) or { node }) do
-            body[#body + 1] = made
-        end
-        found = found or count > 1
+        local count = not node.run and config.parts[node.op] and config.parts[node.op](node)
+        local made = { node }
+        if count and node.op == "conv2d_dw" then recut(g, nodes, node, count)
+        elseif count and count > 1 then made = split(g, config.builder, node, count) end
+        for _, each in ipairs(made) do body[#body + 1] = each end
+        found = found or (count or 1) > 1
     end
     return found
 end

@@ -1,24 +1,32 @@
 // batchnorm: channels of (rows, channels, rest) normalised, by groups of rows. One block computes the sums of a
-// channel of a group.
+// channel of a group. A thread moves FEW neighbours of a plane at once.
 
-//@ batchnorm_stats(fn, params, source, threads, x, B, C, S, rows, eps, sqrt)
+//@ batchnorm_stats(fn, params, source, threads, few, B, C, S, rows, eps, sqrt)
 /* $fn: average and variance of $C channels of $S elements in each group of $rows rows; in evaluation, the
  * running ones
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, THREADS = $threads };
+    enum { C = $C, S = $S, ROWS = $rows, GROUPS = $B / ROWS, FEW = $few };
     __shared__ real scratch[GA_LANES];
     const int c = blockIdx.x % C;
     const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + c) * S, n = (ga_int64)ROWS * S;
     real middle = running_mean[c], spread = running_var[c];
     if (micro->training) {
         real sum = 0, squares = 0;
-        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) sum += $x;
+        ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
+            const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+            for (int e = 0; e < FEW; e++) sum += ga_get(some.at[e]);
+        });
         middle = ga_block_sum(sum, scratch) / n;
-        for (ga_int64 k = threadIdx.x; k < n; k += THREADS) {
-            const real apart = $x - middle;
-            squares += apart * apart;
-        }
+        ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
+            const auto some = ga_read<FEW>(x + i);
+#pragma unroll
+            for (int e = 0; e < FEW; e++) {
+                const real apart = ga_get(some.at[e]) - middle;
+                squares += apart * apart;
+            }
+        });
         spread = ga_block_sum(squares, scratch) / n;
     }
     if (threadIdx.x > 0) return;
@@ -27,31 +35,65 @@ GA_KERNEL($threads) $fn($params) {
     rstd[blockIdx.x] = 1 / $sqrt(spread + $eps);
 }
 
-//@ batchnorm(fn, params, source, threads, value, B, C, S, rows)
+//@ batchnorm(fn, params, source, threads, few, out, last, behind, B, C, S, rows)
 /* $fn: (x - mean) rstd weight + bias for $C channels of $S elements, in groups of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows };
-    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
-        const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
-        y[i] = $value;
+    enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
+    for (ga_int64 chunk = ga_thread_first(); chunk < (ga_int64)$B * C * EACH; chunk += ga_thread_count()) {
+        const int c = (int)(chunk / EACH % C), at = (int)(chunk / EACH / C / ROWS) * C + c;
+        const real middle = mean[at], factor = rstd[at] * weight[c], shift = bias[c];
+        const ga_int64 first = chunk * FEW;
+        const auto some = ga_read<FEW>(x + first);
+        ga_few<$last, FEW> to;
+//% if behind then
+//% if behind.both then
+        ga_few<$out, FEW> own;
+//% end
+        $(behind.reads)
+//% end
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const real value = (ga_get(some.at[k]) - middle) * factor + shift;
+//% if behind then
+//% if behind.both then
+            ga_put(own.at[k], value);
+//% end
+            $(behind.lines)
+//% else
+            ga_put(to.at[k], value);
+//% end
+        }
+//% if behind then
+//% if behind.both then
+        ga_write(y + first, own);
+//% end
+        ga_write($(behind.to) + first, to);
+//% else
+        ga_write(y + first, to);
+//% end
     }
 }
 
-//@ batchnorm_sums(fn, params, source, threads, x, dy, B, C, S, rows)
+//@ batchnorm_sums(fn, params, source, threads, few, B, C, S, rows)
 /* $fn: sums of dy and of dy (x - mean) rstd for $C channels of $S elements in each group of $rows rows
  * $source */
 GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows, THREADS = $threads };
+    enum { C = $C, S = $S, ROWS = $rows, FEW = $few };
     __shared__ real scratch[GA_LANES];
     const ga_int64 first = ((ga_int64)(blockIdx.x / C) * ROWS * C + blockIdx.x % C) * S;
     const real middle = mean[blockIdx.x];
     real all = 0, lever = 0;
-    for (ga_int64 k = threadIdx.x; k < (ga_int64)ROWS * S; k += THREADS) {
-        const ga_int64 i = first + k / S * C * S + k % S;
-        all += $dy;
-        lever += $dy * ($x - middle);
-    }
+    ga_each_of_channel<C, S, FEW, $threads>(first, ROWS, [&](ga_int64 i) {
+        const auto some = ga_read<FEW>(x + i);
+        const auto slopes = ga_read<FEW>(dy + i);
+#pragma unroll
+        for (int e = 0; e < FEW; e++) {
+            const real slope = ga_get(slopes.at[e]);
+            all += slope;
+            lever += slope * (ga_get(some.at[e]) - middle);
+        }
+    });
     all = ga_block_sum(all, scratch);
     lever = ga_block_sum(lever, scratch);
     if (threadIdx.x > 0) return;
@@ -59,18 +101,29 @@ GA_KERNEL($threads) $fn($params) {
     moment[blockIdx.x] = lever * rstd[blockIdx.x];
 }
 
-//@ batchnorm_dx(fn, params, source, threads, x, dy, B, C, S, rows, store)
+//@ batchnorm_dx(fn, params, source, threads, few, out, adds, B, C, S, rows, store)
 /* $fn: the gradient of (x - mean) rstd weight with respect to x, for $C channels of $S elements, in groups
  * of $rows rows
  * $source */
-GA_KERNEL($threads) $fn($params) {
-    enum { C = $C, S = $S, ROWS = $rows };
+GA_KERNEL($threads, 4) $fn($params) {
+    enum { C = $C, S = $S, ROWS = $rows, FEW = $few, EACH = S / FEW };
     const real n = (real)ROWS * S;
-    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * S; i += ga_thread_count()) {
-        const int c = (int)(i / S % C), at = (int)(i / S / C / ROWS) * C + c;
+    for (ga_int64 i = ga_thread_first(); i < (ga_int64)$B * C * EACH; i += ga_thread_count()) {
+        const int c = (int)(i / EACH % C), at = (int)(i / EACH / C / ROWS) * C + c;
+        const real middle = mean[at], factor = weight[c] * rstd[at], average = sum[at] / n;
         const real slope = moment[at] / n * rstd[at];
-        const real value = weight[c] * rstd[at] * ($dy - sum[at] / n - ($x - mean[at]) * slope);
-        $store
+        const auto some = ga_read<FEW>(x + i * FEW);
+        const auto slopes = ga_read<FEW>(dy + i * FEW);
+        ga_few<$out, FEW> to;
+//% if adds then
+        if (add) to = ga_read<FEW>(y + i * FEW);
+//% end
+#pragma unroll
+        for (int e = 0; e < FEW; e++) {
+            const real value = factor * (ga_get(slopes.at[e]) - average - (ga_get(some.at[e]) - middle) * slope);
+            $store
+        }
+        ga_write(y + i * FEW, to);
     }
 }
 

@@ -5,7 +5,7 @@
 /* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
  * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups
  * $source */
-GA_KERNEL($threads, 2) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
     enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
@@ -44,11 +44,72 @@ GA_KERNEL($threads, 2) $fn($params) {
         for (int u = 0; u < TALL; u++) {
             const int i = i0 + down + u * DOWN_STEP;
             if (i >= OUT) continue;
-            const ga_int64 k = ((j / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+            const ga_int64 at = ((j / in_image * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
             const real value = sum[u][v]$bias;
             $store
         }
     }
+}
+
+//@ conv2d_tensor(fn, params, source, threads, shape, step, part_choice, tile, x, bias, y, behind)
+//% local s = shape
+/* $fn: ($(s.B), $(s.groups * s.out), $(s.rows), $(s.columns)) from
+ * ($(s.B), $(s.groups * s.channels), $(s.height), $(s.width)), $(s.taps) taps, $(s.groups) groups, on tensor cores
+ * $source */
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { WIDTH = $(shape.columns), RESULTS = $(shape.rows) * WIDTH };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DOWN = (OUT + ROWS - 1) / ROWS };
+    extern __shared__ __align__(128) ga_byte ring[];
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    $part_choice
+    const int tile = blockIdx.x - part.tiles, g = tile / DOWN % GROUPS, i0 = tile % DOWN * ROWS;
+    const int taps = part.h.taps * part.w.taps, in_image = part.h.places * part.w.places;
+    const ga_int64 j0 = (ga_int64)(tile / DOWN / GROUPS) * COLUMNS, end = (ga_int64)B * in_image;
+    const int terms = (IN + GA_OCTET - 1) / GA_OCTET * taps * GA_OCTET;
+    const $(x.type) *of_group = weight + part.weight + (ga_int64)g * OUT * terms;
+    conv_tensor_product<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT>(
+        ring, $(x.name) + (ga_int64)g * IN * planes.height * planes.width, of_group, planes, part, i0, j0, end,
+        [&](int i, ga_int64 j, float (&sums)[8]) {
+            const int image = (int)(j / in_image), in_first = (int)(j % in_image);
+//% if bias then
+#pragma unroll
+            for (int k = 0; k < 8; k++) sums[k] += bias[g * OUT + i];
+//% end
+//% if y.whole then
+            const ga_int64 first = (((ga_int64)image * GROUPS + g) * OUT + i) * RESULTS + in_first;
+//% if behind then
+            enum { FEW = 8 };
+            $(behind.reads)
+//% if behind.both then
+            ga_put8<true>(y + first, sums, 8);
+//% end
+#pragma unroll
+            for (int k = 0; k < FEW; k++) {
+                const real value = sums[k];
+                $(behind.lines)
+            }
+            ga_put8<true>($(behind.to) + first, sums, 8);
+//% else
+//% if y.add then
+            if (add) ga_add8<true>(sums, y + first, 8);
+//% end
+            ga_put8<true>(y + first, sums, 8);
+//% end
+//% else
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                const int of = image + (in_first + k) / in_image, place = (in_first + k) % in_image;
+                const int h = part.h.place + place / part.w.places * $(step.place_h);
+                const int w = part.w.place + place % part.w.places * $(step.place_w);
+                const ga_int64 at = (((ga_int64)of * GROUPS + g) * OUT + i) * RESULTS + h * WIDTH + w;
+                const real value = sums[k];
+                if (j + k >= end) continue;
+                $(y.store)
+            }
+//% end
+        });
 }
 
 //@ conv2d_turned(fn, params, source, threads, shape, step, part_choice, blocks_each)
@@ -68,6 +129,27 @@ GA_KERNEL($threads) $fn($params) {
         const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
         const ga_int64 from = (k / taps / OUT / IN * OUT + o) * IN + c;
         y[part.weight + k] = weight[(from * HEIGHT + h) * WIDTH + w];
+    }
+}
+
+//@ conv2d_octets(fn, params, source, threads, shape, step, part_choice, blocks_each, from, value, store)
+/* $fn: weights in $(shape.groups) groups, as (part, group, $(shape.rows) rows,
+ * octets of $(shape.terms) channels, tap, 8)
+ * $source */
+GA_KERNEL($threads) $fn($params) {
+    enum { ROWS = $(shape.rows), IN = $(shape.terms), OCTETS = (IN + 7) / 8, GROUPS = $(shape.groups) };
+    enum { HEIGHT = $(shape.window_h), WIDTH = $(shape.window_w) };
+    $part_choice
+    const int taps = part.h.taps * part.w.taps;
+    const ga_int64 n = (ga_int64)GROUPS * ROWS * OCTETS * taps * 8;
+    const ga_int64 first = (ga_int64)(blockIdx.x - part.tiles) * $threads + threadIdx.x;
+    for (ga_int64 k = first; k < n; k += $blocks_each * $threads) {
+        const int tap = (int)(k / 8 % taps), c = (int)(k / 8 / taps % OCTETS) * 8 + (int)(k % 8);
+        const int h = part.h.tap + tap / part.w.taps * $(step.tap_h);
+        const int w = part.w.tap + tap % part.w.taps * $(step.tap_w);
+        const ga_int64 row = k / 8 / taps / OCTETS, g = row / ROWS, i = row % ROWS, from = $from;
+        const real value = c < IN ? $value : (real)0;
+        y[part.weight + k] = $store;
     }
 }
 
@@ -115,6 +197,34 @@ GA_KERNEL($threads) $fn($params) {
             if (i < K && j < OUT) y[(((ga_int64)number * GROUPS + g) * K + i) * OUT + j] = sum[u][v];
         }
     }
+}
+
+//@ conv2d_dw_tensor(fn, params, source, threads, shape, step, part_choice, tile, partials, whole)
+/* $fn: the gradient of weights ($(shape.groups * shape.out), $(shape.channels), $(shape.taps) taps)
+ * as ($partials, $(shape.groups), $(shape.channels) x $(shape.taps), $(shape.out)), on tensor cores:
+ * the places of all images are cut into $partials runs, each with a sum of its own
+ * $source */
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
+    enum { B = $(shape.B), GROUPS = $(shape.groups), IN = $(shape.channels), OUT = $(shape.out) };
+    enum { TAPS = $(shape.taps), K = IN * TAPS, PLACES = $(shape.rows) * $(shape.columns), ALL = B * PLACES };
+    enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), OCTETS = (IN + GA_OCTET - 1) / GA_OCTET * TAPS };
+    enum { DOWN = (OCTETS * GA_OCTET + ROWS - 1) / ROWS, ACROSS = (OUT + COLUMNS - 1) / COLUMNS };
+    enum { RUN = ((ALL + $partials - 1) / $partials + GA_DEPTH - 1) / GA_DEPTH * GA_DEPTH };
+    extern __shared__ __align__(128) ga_byte ring[];
+    const conv_planes planes = {$(shape.height), $(shape.width), GROUPS * IN,
+                                $(step.read_h), $(step.read_w), $(step.tap_h), $(step.tap_w)};
+    $part_choice
+    const int q0 = blockIdx.x % DOWN * (ROWS / GA_OCTET), j0 = blockIdx.x / DOWN % ACROSS * COLUMNS;
+    const int g = blockIdx.x / DOWN / ACROSS % GROUPS, number = blockIdx.x / DOWN / ACROSS / GROUPS;
+    const int from = number * RUN, to = from + RUN < ALL ? from + RUN : ALL;
+    conv_tensor_gradient<ROWS, COLUMNS, $(tile.down), $(tile.across), IN, OUT, PLACES, $whole>(
+        ring, x + (ga_int64)g * IN * planes.height * planes.width, dy + (ga_int64)g * OUT * PLACES, GROUPS * OUT,
+        planes, part, q0, j0, from, to, [&](int i, int j, float (&value)[8]) {
+            const int q = i / GA_OCTET, c = q / TAPS * GA_OCTET + i % GA_OCTET;
+            if (c >= IN) return;
+            const ga_int64 row = ((ga_int64)number * GROUPS + g) * K + c * TAPS + q % TAPS;
+            ga_put8<OUT % 8 == 0>(y + row * OUT + j, value, OUT - j);
+        });
 }
 
 //@ conv2d_dw_sum(fn, params, source, threads, partials, groups, terms, out, store)

@@ -4,7 +4,7 @@
 //@ linear(fn, params, source, threads, shape, tile, a, b, value, store)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N))
  * $source */
-GA_KERNEL($threads, 2) $fn($params) {
+GA_KERNEL($threads, $(tile.blocks)) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
     enum { ROWS = $(tile.rows), COLUMNS = $(tile.columns), DEPTH = $(tile.depth) };
     enum { TALL = $(tile.tall), WIDE = $(tile.wide), DOWN_STEP = ROWS / TALL, ACROSS_STEP = COLUMNS / WIDE };
@@ -37,22 +37,38 @@ GA_KERNEL($threads, 2) $fn($params) {
     }
 }
 
-//@ tensor(fn, params, source, threads, shape, tile, a, b, out, bias, add)
+//@ tensor(fn, params, source, threads, shape, tile, a, b, all, bias, add, behind)
 /* $fn: ($(shape.M), $(shape.N)) = ($(shape.M), $(shape.K)) x ($(shape.K), $(shape.N)), on tensor cores
  * $source */
 GA_KERNEL($threads) $fn($params) {
     enum { M = $(shape.M), N = $(shape.N), K = $(shape.K) };
-    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $(out.all);
+    const bool A_TURNED = $(a.turned), A_ODD = $(a.odd), B_TURNED = $(b.turned), B_ODD = $(b.odd), ALL = $all;
     extern __shared__ __align__(128) ga_byte ring[];
     ga_tensor_product<$(tile.rows), $(tile.columns), $(tile.down), $(tile.across), A_TURNED, A_ODD, B_TURNED, B_ODD>(
-        ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int i, int j, float (&value)[8]) {
-            $(out.type) *to = c + (ga_int64)i * N + j;
+        ring, a, $(a.stride), b, $(b.stride), M, N, K, [&](int row, int column, float (&sums)[8]) {
+//% if behind then
+            enum { FEW = 8 };
+//% end
+            const ga_int64 first = (ga_int64)row * N + column;
 //% if bias then
-            ga_add8<ALL>(value, bias + j, N - j);
+            ga_add8<ALL>(sums, bias + column, N - column);
 //% end
+//% if behind then
+            $(behind.reads)
+//% if behind.both then
+            ga_put8<ALL>(c + first, sums, N - column);
+//% end
+#pragma unroll
+            for (int k = 0; k < FEW && (ALL || column + k < N); k++) {
+                const real value = sums[k];
+                $(behind.lines)
+            }
+            ga_put8<ALL>($(behind.to) + first, sums, N - column);
+//% else
 //% if add then
-            if (add) ga_add8<ALL>(value, to, N - j);
+            if (add) ga_add8<ALL>(sums, c + first, N - column);
 //% end
-            ga_put8<ALL>(to, value, N - j);
+            ga_put8<ALL>(c + first, sums, N - column);
+//% end
         });
 }

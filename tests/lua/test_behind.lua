@@ -1,5 +1,7 @@
 -- Pointwise nodes in the kernels of products (passes/fusion.lua): the same bits as with `--without fusion`, in each
--- type, on blocks, strips and plain vectors, with rests of tiles, and with any number of threads.
+-- type, on blocks, strips and plain vectors, with rests of tiles, with any number of threads, and on a device.
+local devices = dofile "tests/lua/devices.lua"
+
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
@@ -46,24 +48,100 @@ for _, case in ipairs { { "f32", "generic" }, { "f32", "sapphirerapids" }, { "bf
     end)
 end
 
-add("the plan says which nodes are behind a product, and the kernels are named after them", function(t)
-    local p, programs = build(t, "f32", "generic")
-    local names = {}
-    for _, kernel in ipairs(programs.plan(p).kernels) do names[#names + 1] = kernel.fn end
-    names = table.concat(names, " ")
-    for _, name in ipairs { "linear_in_out_gelu_37x70x40", "linear_in_out_tanh_37x101x70",
-        "linear_in_out_add_37x70x101", "linear_in_out_relu_37x75x70", "linear_dx_tanh_dx_37x101x70" } do
-        t.contains(names, name)
-    end
-    local plain = build(t, "f32", "generic", { "--without", "fusion" })
-    t.contains(host.read(plain.folder .. "/kernels.c"), "linear_in_out_37x70x40(")
-    t.equal(host.read(plain.folder .. "/kernels.c"):find("with_1", 1, true), nil)
+-- === the CUDA target =============================================================================
+
+-- What stands behind products reads a table by the place of a row, one element for each row, and columns as rows.
+local VIEWS = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (37)
+accumulate (2)
+model (function(batch)
+    local x = linear "in" { 40 } (reshape { 5, 8 } (batch.input))
+    local y = positions "places" { 5 } (linear "up" { 48 } (tanh {} (x)))
+    y = linear "gated" { 40 } (y) * linear "gate" { 1 } (x)
+    y = linear "turned" { 40 } (relu {} (y)) + reshape { 5, 40 } (transpose { 1, 3, 2 } (y))
+    return linear "out" { 3 } (flatten {} (y))
+end)
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
+-- Behind convolutions, gradients of their inputs and batchnorm stand: activations, one whose gradient reads its input,
+-- gradients of activations, a residual; images with whole eights of places, and with others behind a stride.
+local PLANES = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (5)
+accumulate (2)
+model (function(batch)
+    local x = tanh {} (reshape { 32, 8, 6 } (linear "in" { 32 * 48 } (batch.input)))
+    x = tanh {} (conv2d "a" { 32, 3, padding = 1 } (x))
+    x = relu {} (batchnorm "n" {} (conv2d "b" { 32, 3, padding = 1, bias = false } (x)))
+    x = x + gelu {} (batchnorm "m" {} (conv2d "c" { 32, 1, bias = false } (x)))
+    x = gelu {} (conv2d "stride" { 36, 3, stride = 2, padding = 1 } (x))
+    x = relu {} (batchnorm "odd" {} (conv2d "d" { 35, 2, bias = false } (x)))
+    return linear "out" { 3 } (flatten {} (x))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
+-- Models on the device library: SPEC with odd widths, or with widths that are whole vectors of eight; VIEWS; PLANES.
+local MODELS = { planes = PLANES, odd = SPEC, whole = SPEC:gsub("70", "72"):gsub("75", "80"):gsub("101", "104"), views = VIEWS }
+
+local function build_on_device(t, programs, precision, model, without)
+    programs.write_sines("behind.csv", 37 * 4, 40)
+    return programs.build(("behind_cuda_%s_%s%s"):format(precision, model, without and "_without" or ""),
+        MODELS[model]:format(precision) .. 'target "cuda"\n', { options = without and { "--without", "fusion" } })
+end
+
+-- On tensor cores (16 bits, from 32 rows, columns and terms on) and by threads (f32, f64, fewer).
+for _, case in ipairs { { "bf16", "whole" }, { "bf16", "odd" }, { "bf16", "views" }, { "f16", "whole" },
+    { "f16", "odd" }, { "f32", "odd" }, { "f32", "views" }, { "f64", "odd" }, { "bf16", "planes" },
+    { "f64", "planes" } } do
+    local precision, model = case[1], case[2]
+    add(("%s on a device, model %s: the bits are those without fusion"):format(precision, model), function(t)
+        local programs, environment = devices.open(t)
+        local p = build_on_device(t, programs, precision, model)
+        local plain = build_on_device(t, programs, precision, model, true)
+        local expected = programs.dump(plain, { "--cycles", 2, env = environment() })
+        for seed = 1, t.all and 3 or 1 do
+            programs.identical(programs.dump(p, { "--cycles", 2, env = environment(devices.checked(seed)) }),
+                expected, { "parameters", "gradients" })
+        end
+    end)
+end
+
+add("a kernel on tensor cores reads and writes eight neighbours at once, both results where both are read", function(t)
+    local programs = devices.open(t)
+    local text = host.read(build_on_device(t, programs, "bf16", "whole").folder .. "/kernels.cu")
+    local function kernel(name) return text:match(name .. "_[%dx]+%(.-\n}\n") end
+    local gelu, residual = kernel "linear_gelu", kernel "linear_add"
+    t.contains(gelu, "ga_put8<ALL>(c + first, sums, N - column);")
+    t.contains(gelu, "ga_put8<ALL>(behind + first, sums, N - column);")
+    t.contains(residual, ", ALL = true;")
+    t.contains(residual, "ga_read<FEW>(with_1 + first)")
+    t.equal(residual:find("behind", 1, true), nil)
+    t.contains(kernel "linear_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
+    text = host.read(build_on_device(t, programs, "bf16", "views").folder .. "/kernels.cu")
+    t.contains(kernel "linear_positions", "= ga_read<FEW>(with_1 + (int)first % 240);")
+    t.contains(kernel "linear_mul", "= with_1[(int)first / 40];")
+    t.contains(kernel "linear_transpose_add", "with_1[(int)i / 200 * 200")
 end)
 
-add("a product's own result stays where its gradient reads it", function(t)
-    local step = host.read(build(t, "f32", "generic").folder .. "/step.c")
-    t.contains(step, "m->a.in_y")
-    assert(not step:find("m->a.up_y", 1, true), "tanh's gradient reads its result alone")
+add("convolutions and batchnorm have what stands behind them in their kernels", function(t)
+    local programs = devices.open(t)
+    local text = host.read(build_on_device(t, programs, "bf16", "planes").folder .. "/kernels.cu")
+    local function kernel(name) return assert(text:match(" " .. name .. "_%d[%dx]*%(.-\n}\n"), name) end
+    t.contains(kernel "conv2d_tanh", "ga_put8<true>(y + first, sums, 8);")
+    t.contains(kernel "conv2d_gelu", "behind[at] = bf16_narrow(")
+    t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
+    t.contains(kernel "batchnorm_relu", "ga_write(y + first, to);")
+    t.contains(kernel "batchnorm_gelu_add", "ga_write(behind + first, to);")
 end)
 
 -- Between the product and its pointwise reader stands a loop whose layers read the result.

@@ -126,11 +126,11 @@ add("one graph launch per cycle; the plan's bytes are allocated", function(t)
     local use = events[#events - 1]
     t.equal(use.event, "device")
     t.equal(use.graph_launches, CYCLES)
-    -- per cycle: 4 micro-steps of 5 + 8 kernels, norm, decision, update and 2 packed weights
-    t.equal(use.graph_kernels, CYCLES * (4 * 13 + 5))
+    -- per cycle: 4 micro-steps of 4 + 7 kernels, norm, decision, update and 2 packed weights
+    t.equal(use.graph_kernels, CYCLES * (4 * 11 + 5))
     local planned = { host = 0, pinned = 0, device = 0 }
     local plan = programs.plan(p)
-    t.equal(plan.graph.nodes, 4 * 13 + 5)
+    t.equal(plan.graph.nodes, 4 * 11 + 5)
     for _, arena in ipairs(plan.arenas) do planned[arena.memory] = planned[arena.memory] + arena.bytes end
     t.equal(use.device_bytes, planned.device)
     t.equal(use.pinned_bytes, planned.pinned)
@@ -162,7 +162,7 @@ add("a cycle of too many nodes is launched as graphs of micro-steps", function(t
     local text = [[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { fold = 1, of = 5 } }
 batch      (1)
-accumulate (1060)
+accumulate (1340)
 model      { linear "fc1" { 4 }, tanh {}, linear "fc2" { 4 }, tanh {}, linear "fc3" { 10 } }
 loss       "cross_entropy"
 optimizer  { "adamw", lr = 1e-2 }
@@ -174,10 +174,10 @@ train      { updates = 2, seed = 1 }
     local events = programs.events(p, { "--cycles", 1, "--dump", folder, env = environment() })
     programs.close(folder, expected, 1e-12)
     local use, plan = events[#events - 1], programs.plan(p)
-    t.equal(use.graph_launches, 1060)
+    t.equal(use.graph_launches, 1340)
     t.equal(use.graph_kernels, plan.graph.nodes_per_cycle)
     t.equal(plan.graph.of, "micro-step")
-    t.match(programs.gagen { "plan", p.spec }.out, "graph  +a cycle has 20,146 nodes: each micro%-step is a graph of at")
+    t.match(programs.gagen { "plan", p.spec }.out, "graph  +a cycle has 20,106 nodes: each micro%-step is a graph of at")
 end)
 
 add("stopped at every micro-step, watched, and resumed", function(t)

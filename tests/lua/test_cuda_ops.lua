@@ -101,6 +101,31 @@ train      { updates = 8, seed = 4 }
     if t.all then same_as_c(t, "cuda_classes_even", spec(264, '"cross_entropy"', ""), 1e-5) end
 end)
 
+-- Planes of one element, of an odd number and of several at once; channels with values for the largest blocks, in
+-- groups of rows; a gradient that is added to that of a residual.
+add("batchnorm of planes of all sizes equals the C target", function(t)
+    local function spec(first, second, precision)
+        return ([[
+data       { "csv", train = "tiny.csv", target = "last" }
+batch      (8)
+accumulate (2)
+model(function(batch)
+    local x = reshape { 3, %d } (batchnorm "flat" { rows = 4 } (linear "a" { 3 * %d, bias = false } (batch.input)))
+    x = x + tanh {} (batchnorm "first" {} (x))
+    x = reshape { 2, %d } (tanh {} (linear "b" { 2 * %d } (flatten {} (x))))
+    x = x + tanh {} (batchnorm "second" { rows = 4 } (x))
+    return linear "c" { 3 } (flatten {} (x))
+end)
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1, momentum = 0.5 }
+train      { updates = 8, seed = 4 }
+precision  "%s"
+]]):format(first, first, second, second, precision)
+    end
+    same_as_c(t, "cuda_batchnorm64", spec(7, 514, "f64"), 1e-9)
+    same_as_c(t, "cuda_batchnorm", spec(6, 1024, "f32"), 1e-4)
+end)
+
 -- Sums over rows in parts: of biases, of a norm's weight and bias, in a loop over layers and out of it.
 add("sums over many rows in parts equal the C target", function(t)
     local text = [[

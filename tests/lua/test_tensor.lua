@@ -84,7 +84,7 @@ for _, precision in ipairs { "bf16", "f16" } do
         end
         table.sort(other)
         t.equal(tensor, 14)
-        t.equal(table.concat(other, " "), "linear_300x10x40 linear_dw_10x40x300 linear_dx_300x40x10")
+        t.equal(table.concat(other, " "), "linear_300x10x40 linear_dw_10x40x300 linear_dx_tanh_dx_300x40x10")
     end)
 end
 

@@ -4,7 +4,9 @@
 -- exchanged. With a stride, different places of the input are reached by different taps; places with the same taps
 -- form a part, so that only terms at the edges are products with 0.
 -- attrs, those of the layer: channels, height, width of x; out, rows, columns of y; window, stride, padding,
--- dilation { height, width }; groups.
+-- dilation { height, width }; groups. On targets that gather terms by octets, 8 channels at one tap
+-- (passes/layout.lua), conv2d_turned also has octets: "x" or "dy", the planes whose octets its result is for; zeros
+-- fill up the last ones.
 local graph = require "graph.graph"
 
 local PLANES = "planes:half"      -- what reads planes (templates/TARGET/planes)
@@ -30,15 +32,16 @@ local function phase(a, axis, size, extent, number)
 end
 
 -- The parts of the input: a list of { h = phase, w = phase, weight = the offset of the part's turned weights }, and
--- the number of all turned weights.
-local function parts(a)
-    local list, weight = {}, 0
+-- the number of all turned weights; by_octets: in whole octets.
+local function parts(a, by_octets)
+    local list, weight, terms = {}, 0, a.out // a.groups
+    if by_octets then terms = ceil(terms, 8) * 8 end
     for h = 0, math.min(a.stride[1], a.height) - 1 do
         for w = 0, math.min(a.stride[2], a.width) - 1 do
             local part = { weight = weight, h = phase(a, 1, a.window[1], a.height, h),
                 w = phase(a, 2, a.window[2], a.width, w) }
             list[#list + 1] = part
-            weight = weight + a.channels * a.out * part.h.taps * part.w.taps // a.groups
+            weight = weight + a.channels * terms * part.h.taps * part.w.taps
         end
     end
     return list, math.max(weight, 1)
@@ -52,24 +55,29 @@ local function cost(n)
         elements = places * a.out + B * a.height * a.width * a.channels + weights }
 end
 
--- How the product of `op.gather` reads planes: place_step of the result, read_step and tap_step of the tensor that is
--- read, each { height, width }; parts as above.
-local function forward(n)
-    local a = n.attrs
+-- All places of the result as one part.
+local function whole(a)
     local function axis(i, extent)
         return { place = 0, places = extent, tap = 0, taps = a.window[i], tap_step = 1, from = -a.padding[i] }
     end
-    return { B = n.size.B, groups = a.groups, channels = a.channels, height = a.height, width = a.width,
-        out = a.out, rows = a.rows, columns = a.columns, place_step = { 1, 1 }, read_step = a.stride,
-        tap_step = a.dilation, parts = { { h = axis(1, a.rows), w = axis(2, a.columns), weight = 0 } } }
+    return { h = axis(1, a.rows), w = axis(2, a.columns), weight = 0 }
 end
 
-local function backward(n)
+-- How the product of `op.gather` reads planes: place_step of the result, read_step and tap_step of the tensor that is
+-- read, each { height, width }; parts as above, with weights by octets or not.
+local function forward(n)
+    local a = n.attrs
+    return { B = n.size.B, groups = a.groups, channels = a.channels, height = a.height, width = a.width,
+        out = a.out, rows = a.rows, columns = a.columns, place_step = { 1, 1 }, read_step = a.stride,
+        tap_step = a.dilation, parts = { whole(a) } }
+end
+
+local function backward(n, by_octets)
     local a = n.attrs
     local function step(i) return -a.dilation[i] // gcd(a.stride[i], a.dilation[i]) end
     return { B = n.size.B, groups = a.groups, channels = a.out, height = a.rows, width = a.columns,
         out = a.channels, rows = a.height, columns = a.width, place_step = a.stride, read_step = { 1, 1 },
-        tap_step = { step(1), step(2) }, parts = (parts(a)) }
+        tap_step = { step(1), step(2) }, parts = (parts(a, by_octets)) }
 end
 
 op "conv2d" {
@@ -113,7 +121,12 @@ op "conv2d_turned" {
     doc = "the weight of a convolution with its channels exchanged, taps by the part of the input they reach",
     ins = { "weight (O, I, R, S)" }, outs = { "y (N)" },
     letters = function(n, size)
-        n.parts, size.N = parts(n.attrs)
+        local a = n.attrs
+        if a.octets == "x" then
+            n.parts, size.N = { whole(a) }, size.O * ceil(size.I, 8) * 8 * size.R * size.S
+        else
+            n.parts, size.N = parts(a, a.octets)
+        end
     end,
     internal = true, lower = "conv", helper = PLANES, rounds = true, half = "weight y",
     cost = function(n) return { flops = 0, elements = 2 * n.size.N } end,

@@ -39,6 +39,9 @@ interface.fields = {
         .. "as a transposed copy by rows; nil: never", true),
     field("panels", "function", "(config): products read weights as panels that an update has packed, where both axes "
         .. "are multiples of this number; nil: none", true),
+    field("octets", "function", "(config): a function of the attributes of a convolution and the planes that a product "
+        .. "of it reads, \"x\" or \"dy\": whether its weight is to lie by octets of their channels "
+        .. "(passes/layout.lua); nil: never", true),
     field("launch", "function", "(how): the launch for { over = n }, { rows =, width = } or { blocks =, threads = }; "
         .. "a target with it needs a launch for each op", true),
 

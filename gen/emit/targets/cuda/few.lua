@@ -44,6 +44,19 @@ local function way_of(v, count)
     return even and "all" or "each"
 end
 
+--- The text of an element of an input that is read alone: element i of the result.
+function few.alone(array, v) return ("%s[%s]"):format(array, v and view.text(v, "(int)i") or "i") end
+
+--- The text of element k of an input named `key`, a tensor t read through a view v, for `count` neighbours of the
+--- result from `first` on. A line that reads them is added to `reads`; rest: its argument that says how many there are.
+function few.element(count, reads, rest, key, array, t, v)
+    local way = not is_aligned(t) and "each" or v and way_of(v, count) or "all"
+    if way == "each" then return few.alone(array, v) end
+    reads[#reads + 1] = ("const auto of_%s = "):format(key) .. (way == "one" and "%s[%s];" or
+        "ga_read<FEW>(%s + %s%s);"):format(array, v and view.text(v, "(int)first") or "first", not v and rest or "")
+    return way == "one" and "of_" .. key or ("of_%s.at[k]"):format(key)
+end
+
 --- How a pointwise node moves its elements, neighbours from `first` on at once; nil: one by one.
 ---   count, rest             how many; whether the last ones are fewer
 ---   reads                   lines that read neighbours of inputs, and of the result if the kernel adds to it
@@ -61,13 +74,7 @@ function few.pointwise(node, kernel, real)
     local reads = { ("ga_few<%s, FEW> to;"):format(element_type) }
     if kernel.can_add then reads[2] = ("if (add) to = ga_read<FEW>(out + first%s);"):format(behind) end
     local function element(key, array, t)
-        local v = node.views[key]
-        local way = not is_aligned(t) and "each" or v and way_of(v, count) or "all"
-        if way == "each" then return ("%s[%s]"):format(array, v and view.text(v, "(int)i") or "i") end
-        local first = v and view.text(v, "(int)first") or "first"
-        reads[#reads + 1] = ("const auto of_%s = "):format(key) .. (way == "one" and "%s[%s];" or
-            "ga_read<FEW>(%s + %s%s);"):format(array, first, not v and behind or "")
-        return way == "one" and "of_" .. key or ("of_%s.at[k]"):format(key)
+        return few.element(count, reads, behind, key, array, t, node.views[key])
     end
     return { count = count, rest = rest, reads = reads, element = element }
 end

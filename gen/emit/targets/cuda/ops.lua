@@ -11,6 +11,7 @@ local launches = require "emit.targets.cuda.launches"
 local loss = require "emit.kernels.loss"
 local norm = require "emit.kernels.norm"
 local of_attention = require "emit.targets.cuda.ops_attention"
+local of_batchnorm = require "emit.targets.cuda.ops_batchnorm"
 local of_planes = require "emit.targets.cuda.ops_conv"
 local ops = require "emit.targets.ops"
 local pool = require "emit.kernels.pool"
@@ -76,21 +77,7 @@ end)
 list.norm_dw.helper = "rows:half"
 launch(function(node, dtype) return columns.launch(node, node.attrs.parts or 1, node.size.C, dtype) end, "norm_dw")
 
-add("batchnorm_stats", function(arguments, node)
-    arguments.x = element(node.ins.x, "x[first + k / S * C * S + k % S]")
-end)
-add("batchnorm", function(arguments, node)
-    arguments.value = text.block(c_text.stored(node.outs.y.tensor,
-        ("(%s - mean[at]) * (rstd[at] * weight[c]) + bias[c]"):format(c_text.load(node.ins.x, "x[i]"))))
-end)
-add("batchnorm_sums", function(arguments, node)
-    arguments.x, arguments.dy = element(node.ins.x, "x[i]"), element(node.ins.dy, "dy[i]")
-end)
-launch(function(node) return { blocks = node.size.G * node.size.C, threads = THREADS } end,
-    "batchnorm_stats", "batchnorm_sums")
-launch(function(node) return launches.full(node.size.B * node.size.C * node.size.S) end, "batchnorm", "batchnorm_dx")
-launch(function(node) return launches.full(node.size.C) end, "batchnorm_running", "batchnorm_collect",
-    "batchnorm_add")
+of_batchnorm(list)
 
 -- === planes ======================================================================================
 

@@ -49,13 +49,14 @@ end
 --   tile.side         queries, and keys
 --   tile.depth        elements of a head at once
 --   tile.of_keys      name of the number of tiles of keys, in C
---   tile.blocks       of a multiprocessor at least: draws, f64 and gradients need more registers
+--   tile.blocks       of a multiprocessor at least: draws, f64, gradients, sums of several slices need more registers
 local function by_threads(arguments, node, kernel, dtype)
     local shape, side, backward = arguments.shape, side_of(node, dtype), node.op == "attend_dx"
     local queries, keys = blocks_of(node, side)
-    local few = (node.ins.micro or dtype == "f64") and 2 or 4
-    arguments.tile = { side = side, depth = shape.d <= SIDE and SIDE or 2 * SIDE, of_keys = of_keys(shape),
-        blocks = backward and few // 2 or few }
+    local depth, draws = shape.d <= SIDE and SIDE or 2 * SIDE, node.ins.micro ~= nil
+    local blocks = (draws or backward or dtype == "f64" or shape.d > depth) and 2 or 4
+    arguments.tile = { side = side, depth = depth, of_keys = of_keys(shape),
+        blocks = backward and (draws or dtype == "f64") and 1 or blocks }
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = launches.THREADS }
 end
 

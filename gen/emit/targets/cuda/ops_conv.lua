@@ -1,9 +1,11 @@
--- cuda_ops_conv: template arguments of convolutions of the CUDA target besides the shared ones: tiles of a product, and
--- the choice of a block's part of the places.
+-- cuda_ops_conv: template arguments of convolutions of the CUDA target besides the shared ones, and their forms: on
+-- tensor cores (tensor_conv.lua), or tiles of a product by threads; the choice of a block's part of the places.
+local behind = require "emit.targets.cuda.behind"
 local c_text = require "emit.targets.c_text"
 local conv = require "emit.kernels.conv"
 local launches = require "emit.targets.cuda.launches"
 local ops = require "emit.targets.ops"
+local tensor_conv = require "emit.targets.cuda.tensor_conv"
 local text = require "base.text"
 
 local ceil = launches.ceil
@@ -24,14 +26,20 @@ end
 -- tile: of a product of this many rows.
 --   rows, columns, depth    rows and columns of a block, terms at once
 --   tall, wide              rows and columns of a thread
+--   blocks                  of a multiprocessor at least: functions of f64 need more registers
 local function tile_of(rows)
     local side = rows <= 32 and 32 or 64
     return { rows = side, columns = side, depth = side == 32 and 32 or 16, tall = side // 16, wide = side // 16 }
 end
 
-local function add_product(list, node, kernel, op)
+local function add_product(list, node, kernel, op, dtype)
+    list.store = behind.store(kernel, dtype)
+    if tensor_conv.reads_octets(node) then
+        return tensor_conv.product(list, node, kernel, op.gather(node, true), part_choice)
+    end
     local g, out = op.gather(node), list.shape.out
     local tile = tile_of(out)
+    tile.blocks = node.behind and dtype == "f64" and 1 or 2
     list.tile = tile
     list.weight = text.block(c_text.load(node.ins.weight, "weight[part.weight + (ga_int64)(g * OUT + i) * K + k]"))
     list.part_choice, kernel.launch.blocks = part_choice(g.parts, function(part)
@@ -39,12 +47,26 @@ local function add_product(list, node, kernel, op)
     end)
 end
 
+-- from: the number of channel c of row i of group g in the weight.
+local function add_octets(list, node)
+    local shape, of_x = list.shape, node.attrs.octets == "x"
+    shape.rows, shape.terms = shape.out, shape.channels
+    if not of_x then shape.rows, shape.terms = shape.channels, shape.out end
+    list.from = text.block(of_x and "(g * ROWS + i) * IN + c" or "(g * IN + c) * ROWS + i")
+    list.value = text.block(c_text.load(node.ins.weight, "weight[(from * HEIGHT + h) * WIDTH + w]"))
+    list.store = text.block(c_text.stored(node.outs.y.tensor, "value"))
+end
+
 local function add_turned(list, node, kernel)
+    if node.attrs.octets then add_octets(list, node) end
     list.blocks_each = math.min(ceil(node.size.N, #node.parts * launches.THREADS), BLOCKS_EACH)
     list.part_choice, kernel.launch.blocks = part_choice(node.parts, function() return list.blocks_each end)
 end
 
 local function weight_gradient(kernel, node, op)
+    if tensor_conv.computes_gradient(node, kernel) then
+        return tensor_conv.gradient(kernel, node, op, part_choice)
+    end
     local list = conv.weight_gradient(node, op)
     list.d = text.block(c_text.load(node.ins.dy, "dy[((p / PLACES * GROUPS + g) * OUT + j) * PLACES + p % PLACES]"))
     local shape = list.shape
@@ -55,12 +77,26 @@ local function weight_gradient(kernel, node, op)
     return list
 end
 
+-- The blocks of a kernel: this one, or that of its form on tensor cores.
+local function set_forms(entry, name)
+    entry.blocks = { name, name .. "_tensor" }
+    entry.block = function(kernel) return kernel.matrix and name .. "_tensor" or name end
+    entry.helper = function(_, kernel) return "planes:half " .. (kernel.matrix and tensor_conv.HELPERS or "") end
+end
+
 -- Sets the entries of convolution ops in the target's table.
 return function(list)
     ops.add(list, "conv2d", add_product)
     ops.add(list, "conv2d_dx", add_product)
     ops.add(list, "conv2d_turned", add_turned)
     list.conv2d_dw = { arguments = weight_gradient }
+    set_forms(list.conv2d, "conv2d")
+    set_forms(list.conv2d_dx, "conv2d")
+    set_forms(list.conv2d_dw, "conv2d_dw")
+    list.conv2d_turned.blocks = { "conv2d_turned", "conv2d_octets" }
+    list.conv2d_turned.block = function(kernel)
+        return kernel.node.attrs.octets and "conv2d_octets" or "conv2d_turned"
+    end
     for _, name in ipairs { "conv2d", "conv2d_dx", "conv2d_turned", "conv2d_dw" } do
         list[name].launch = launches.by_tiles
     end

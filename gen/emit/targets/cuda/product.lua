@@ -1,5 +1,5 @@
 -- product: the tiles of a product on a device, and the loads of their elements.
-local c_text = require "emit.targets.c_text"
+local behind = require "emit.targets.cuda.behind"
 local launches = require "emit.targets.cuda.launches"
 local text = require "base.text"
 
@@ -8,6 +8,7 @@ local ceil = launches.ceil
 -- tile: a large one where there are enough of them to fill a device with 100 or so multiprocessors, else a small one.
 --   rows, columns, depth    rows and columns of a block, terms at once
 --   tall, wide              rows and columns of a thread
+--   blocks                  of a multiprocessor at least: functions of f64 need more registers
 local function tiling(M, N, f64)
     if not f64 and ceil(M, 128) * ceil(N, 128) >= 96 then
         return { rows = 128, columns = 128, depth = 8, tall = 8, wide = 8 }
@@ -32,6 +33,7 @@ end
 --   a.value, b.value             that element as a number
 return function(g, kernel, has_bias, dtype)
     local tile = tiling(g.M, g.N, dtype == "f64")
+    tile.blocks = kernel.node.behind and dtype == "f64" and 1 or 2
     kernel.launch = { blocks = ceil(g.M, tile.rows) * ceil(g.N, tile.columns), threads = launches.THREADS }
     local function split(fast_is_depth, extent)
         if fast_is_depth then return text.block("s / DEPTH"), text.block("s % DEPTH") end
@@ -46,5 +48,5 @@ return function(g, kernel, has_bias, dtype)
     b.j, b.k = split(g.b_row == 1, "COLUMNS")
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = a, b = b,
         value = text.block(has_bias and "bias[j] + sum[u][v]" or "sum[u][v]"),
-        store = c_text.store(kernel, "c[at]", "value") }
+        store = behind.store(kernel, dtype) }
 end

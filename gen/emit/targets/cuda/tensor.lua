@@ -1,5 +1,6 @@
 -- tensor: the products that a device of sm_80 or newer computes on tensor cores, their tiles, and the arguments of
 -- their template (templates/cuda/tensor_product.cu).
+local behind = require "emit.targets.cuda.behind"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
 local text = require "base.text"
@@ -75,19 +76,18 @@ local function spelled(o) return { turned = truth(o.turned), stride = o.stride, 
 ---   tile.rows, tile.columns        of a block; tile.down, tile.across: its warps
 ---   a.turned, a.stride, a.odd      whether rows of memory hold one term each; the distance of rows; whether they are
 ---                                  no whole chunks; likewise b
----   out.type, out.all              of the result; whether its rows are whole chunks
+---   all                            whether rows of the result are whole chunks
 ---   bias, add                      whether a bias is added, and whether `add` says that the result is
+---   behind                         the pointwise node behind it (targets/cuda/behind.lua), or false
 function tensor.product(g, kernel, has_bias)
     local a, b = operand(g.a_row, g.M, g.a_col, g.K), operand(g.b_col, g.N, g.b_row, g.K)
     local tile = tile_of(g, a.odd or b.odd)
-    local y = graph.result(kernel.node)
     kernel.matrix = true
     kernel.launch = { blocks = blocks_of(tile, g), threads = 32 * tile.down * tile.across, arch = tensor.ARCH,
         shared = (tile.rows + tile.columns) * DEPTH * STAGES * 2 }
     return { shape = { M = g.M, N = g.N, K = g.K }, tile = tile, a = spelled(a), b = spelled(b),
-        out = { type = text.ident(graph.is_half(y) and y.dtype or "real"),
-            all = truth(g.N % CHUNK == 0) },
-        bias = has_bias, add = kernel.can_add or false }
+        all = truth(g.N % CHUNK == 0), bias = has_bias, add = kernel.can_add or false,
+        behind = behind.eights(kernel, g.N % CHUNK == 0) }
 end
 
 --- The blocks of functions that its kernel calls.

@@ -1,0 +1,355 @@
+-- Convolutions on tensor cores (templates/cuda/conv_tensor.cu) on the device library, which runs their instructions as
+-- PTX describes them; its copies land as late as they may.
+local devices = dofile "tests/lua/devices.lua"
+local open, checked = devices.open, devices.checked
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- The part of a number by which a rounding changes it at most.
+local U = { bf16 = 2.0 ^ -8, f16 = 2.0 ^ -11 }
+
+local ROWS, COLUMNS, CLASSES = 5, 6, 3
+
+-- Forms of convolutions: x (channels, height, width), outputs, window, and the options of the layer. Sums of the first
+-- one are of more than two rings (8 slices of 32 terms); places of an image are whole octets or not; strides leave
+-- parts of the input with few taps or none, padding leaves places whose taps are all outside.
+local FORMS = {
+    { "deep", x = { 64, 8, 8 }, out = 72, window = "3", "padding = 1" },
+    { "odd image", x = { 40, 9, 11 }, out = 44, window = "3", "padding = 1, bias = false" },
+    { "stride", x = { 32, 16, 16 }, out = 48, window = "3", "stride = 2, padding = 1" },
+    { "point", x = { 64, 8, 8 }, out = 32, window = "1", "bias = false" },
+    { "point with stride", x = { 40, 8, 8 }, out = 32, window = "1", "stride = 2" },
+    { "groups", x = { 72, 9, 7 }, out = 72, window = "3", "padding = 1, groups = 2" },
+    { "dilation", x = { 32, 13, 12 }, out = 32, window = "3", "padding = 2, dilation = 2" },
+    { "all unlike", x = { 32, 21, 19 }, out = 36, window = "{ 3, 2 }",
+        "stride = { 3, 2 }, padding = { 0, 1 }, dilation = { 2, 1 }" },
+    { "far padding", x = { 32, 6, 6 }, out = 32, window = "2", "padding = 4" },
+    { "far stride", x = { 32, 17, 14 }, out = 32, window = "2", "stride = 4" },
+}
+
+-- A stem, whose three channels are an octet with zeros; its planes have no gradient on tensor cores.
+local STEM = { "stem", x = { 3, 23, 15 }, out = 40, window = "7", "stride = 2, padding = 3", dx = false }
+
+-- Whole and odd images, one and several parts of the input, groups, channels that fill no octet: for what `make test` has
+-- of f16, of orders and of NVRTC.
+local FEW = { FORMS[1], FORMS[3], FORMS[6], STEM }
+
+-- Tiles of 128 x 128 and 64 x 128, and many parts of the gradient's sum, the last one shorter.
+local LARGE = {
+    { "large tile", x = { 32, 50, 50 }, out = 128, window = "1", "bias = false" },
+    { "wide tile", x = { 32, 50, 50 }, out = 40, window = "{ 3, 1 }", "padding = { 1, 0 }" },
+    { "large gradient", x = { 128, 6, 6 }, out = 128, window = "1", "bias = false" },
+}
+
+-- Shapes that keep the kernels by threads: few outputs of a group, mostly zeros in octets.
+local OTHERS = {
+    { "few outputs", x = { 16, 8, 8 }, out = 24, window = "3", "padding = 1" },
+    { "small groups", x = { 64, 8, 8 }, out = 64, window = "3", "padding = 1, groups = 4" },
+    { "few channels", x = { 1, 8, 8 }, out = 32, window = "3", "padding = 1" },
+}
+
+-- A spec whose logits are a sum over convolutions of planes that linear layers make.
+local function spec(forms, precision, target)
+    local lines = {}
+    for i, f in ipairs(forms) do
+        local c, h, w = table.unpack(f.x)
+        lines[i] = ('add(%d, conv2d "c%d" { %d, %s, %s } (planes(%d, %d, %d, %d)))'):format(i, i, f.out, f.window, f[2],
+            i, c, h, w)
+    end
+    return ([[
+data      { "csv", train = "planes.csv", target = "last" }
+batch     (%d)
+accumulate (2)
+model     (function(batch)
+    local function planes(i, c, h, w) return reshape { c, h, w } (linear("x" .. i) { c * h * w } (batch.input)) end
+    local sum
+    local function add(i, y)
+        local part = linear("out" .. i) { %d } (flatten {} (y))
+        sum = sum and sum + part or part
+    end
+    %s
+    return sum
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 2, seed = 3 }
+precision "%s"
+target    %s
+]]):format(ROWS, CLASSES, table.concat(lines, "\n    "), precision, target)
+end
+
+local function build(t, programs, name, forms, precision, target, how)
+    programs.write_sines("planes.csv", 2 * ROWS, COLUMNS)
+    return programs.build(("tensor_conv_%s_%s_%s"):format(name, precision, target:gsub("%W", "")),
+        spec(forms, precision, target), how)
+end
+
+-- How many kernels of convolutions a text has on tensor cores, and by threads: { conv2d =, conv2d_dx =, conv2d_dw = }.
+-- Names of pointwise ops behind one stand after its own.
+local function forms_of(text)
+    local tensor, threads = {}, {}
+    for name, head in text:gmatch "\n/%* (conv2d[%l_]-)_%d[%w_]*: (.-)%*/" do
+        local list = head:find("on tensor cores", 1, true) and tensor or threads
+        local op = name:match "^conv2d_d[xw]" or "conv2d"
+        if name ~= "conv2d_dw_sum" and name ~= "conv2d_turned" then list[op] = (list[op] or 0) + 1 end
+    end
+    return tensor, threads
+end
+
+local function kernels_of(p) return host.read(p.folder .. "/kernels.cu") end
+
+-- The parameters and gradients of a program on the device library are those of the C target: sums have another order,
+-- so some values are rounded to a neighbour. Differences of up to 1.02 U were found, in biases, whose sums cancel.
+local function equals_c(t, name, forms, precision, settings)
+    local programs, environment = open(t)
+    local device = build(t, programs, name, forms, precision, '"cuda"')
+    local oracle = build(t, programs, name, forms, precision, '"c"')
+    local found = programs.dump(device, { "--cycles", 1, env = environment(settings) })
+    programs.close(found, programs.dump(oracle, { "--cycles", 1 }), 2 * U[precision], { "parameters", "gradients" },
+        programs.distance)
+    return kernels_of(device)
+end
+
+-- The name of a set of forms and the set: all of them, or in `make test` a few.
+local function some_forms(t, all)
+    if not (all or t.all) then return "few", FEW end
+    local list = table.move(FORMS, 1, #FORMS, 1, {})
+    list[#list + 1] = STEM
+    return "forms", list
+end
+
+for _, precision in ipairs { "bf16", "f16" } do
+    add(precision .. ": every form is that of the C target", function(t)
+        local name, forms = some_forms(t, precision == "bf16")
+        local tensor, threads = forms_of(equals_c(t, name, forms, precision, checked(1)))
+        t.equal(tensor.conv2d, #forms)
+        t.equal(tensor.conv2d_dx, #forms - 1)
+        t.equal(tensor.conv2d_dw, #forms)
+        t.equal(threads.conv2d_dx, 1)
+        t.equal(threads.conv2d or threads.conv2d_dw, nil)
+    end)
+end
+
+-- Layers of a loop have a view of their weight each, a frozen one has its own; a layer that is applied to planes of two
+-- sizes has two of the weight turned, as their strides leave other parts. Differences of up to 2.4 U were found.
+local SHARED = [[
+data      { "csv", train = "planes.csv", target = "last" }
+batch     (5)
+accumulate (2)
+model     (function(batch)
+    local x = reshape { 32, 9, 8 } (linear "x" { 32 * 9 * 8 } (batch.input))
+    x = times(2) "h" { conv2d "c" { 32, 3, padding = 1 }, tanh {} } (x)
+    x = conv2d "frozen" { 32, 1 } (x)
+    local shared = conv2d "shared" { 32, 3, stride = 2, padding = 1 }
+    return linear "out" { 3 } (flatten {} (shared(shared(x))))
+end)
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1, groups = { { "frozen.*", frozen = true } } }
+train     { updates = 2, seed = 3 }
+precision "f16"
+]]
+
+add("layers of a loop, a frozen one and one for planes of two sizes are those of the C target", function(t)
+    local programs, environment = open(t)
+    programs.write_sines("planes.csv", 2 * ROWS, COLUMNS)
+    local function dump(name, more, settings)
+        local p = programs.build("tensor_conv_shared_" .. name, SHARED .. more.text, { options = more.options })
+        return programs.dump(p, { "--cycles", 1, env = settings and environment(settings) }), p
+    end
+    local expected = dump("c", { text = "" })
+    local found, p = dump("cuda", { text = 'target "cuda"\n' }, checked(1))
+    programs.close(found, expected, 4 * U.f16, { "parameters", "gradients" }, programs.distance)
+    local text = kernels_of(p)
+    t.equal((forms_of(text)).conv2d, 4)
+    -- Without views the convolutions, and the gradients of their inputs, read their weights as they lie.
+    found, p = dump("home", { text = 'target "cuda"\n', options = { "--without", "layout" } }, checked(1))
+    programs.close(found, expected, 4 * U.f16, { "parameters", "gradients" }, programs.distance)
+    local tensor, threads = forms_of(kernels_of(p))
+    t.equal(tensor.conv2d or tensor.conv2d_dx, nil)
+    t.equal(threads.conv2d, 4)
+end)
+
+-- === tiles =======================================================================================
+
+add("large tiles and parts of a sum give what the C target does", function(t)
+    local text = equals_c(t, "large", LARGE, "bf16", nil)
+    for _, tile in ipairs { "ROWS = 128, COLUMNS = 128", "ROWS = 64, COLUMNS = 128", "ROWS = 64, COLUMNS = 64" } do
+        assert(text:find(tile, 1, true), tile)
+    end
+    t.match(text, "conv2d_dw_12x1x32x128", "gradients of 12 parts")
+end)
+
+add("shapes, types and devices that keep the kernels by threads", function(t)
+    local programs = open(t)
+    local function threads_alone(name, forms, precision, target)
+        local tensor, threads = forms_of(kernels_of(build(t, programs, name, forms, precision, target)))
+        t.equal(next(tensor), nil)
+        for _, op in ipairs { "conv2d", "conv2d_dx", "conv2d_dw" } do t.equal(threads[op], #forms) end
+    end
+    threads_alone("others", OTHERS, "bf16", '"cuda"')
+    threads_alone("full", { FORMS[1] }, "f32", '"cuda"')
+    threads_alone("old", { FORMS[1] }, "bf16", '{ "cuda", arch = 75 }')
+end)
+
+-- === orders and mutations ========================================================================
+
+-- One block of each kernel with sums of more than two rings, quickly computed.
+local SMALL = { { "small", x = { 32, 8, 8 }, out = 32, window = "3", "padding = 1" } }
+
+local function small(t, programs) return build(t, programs, "small", SMALL, "bf16", '"cuda"') end
+
+add("the order of blocks and threads changes no bit", function(t)
+    local programs, environment = open(t)
+    local name, forms = some_forms(t)
+    local p = build(t, programs, name, forms, "bf16", '"cuda"')
+    local function dump(settings) return programs.dump(p, { "--cycles", 1, env = environment(settings) }) end
+    local expected = dump()
+    for seed = 2, t.all and 4 or 2 do
+        programs.identical(dump(checked(seed)), expected, { "parameters", "gradients" })
+    end
+end)
+
+-- The sums of a forward product and of the gradient of an input take their terms in one order in all tiles.
+add("each tile gives the same bits", function(t)
+    local programs, environment = open(t)
+    local function dump(p) return programs.dump(p, { "--cycles", 1, env = environment() }) end
+    local expected = dump(small(t, programs))
+    local dev, source = t.temp(), "gen/emit/targets/cuda/tensor_conv.lua"
+    t.shell(("cp -r gen templates runtime %s"):format(dev))
+    for _, rows in ipairs { 128, 64 } do
+        local text, count = host.read(source):gsub("if not pads and blocks_of%(tile, g, out%) >= tensor.ENOUGH then",
+            ("if tile.rows == %d then"):format(rows))
+        t.equal(count, 1)
+        t.write(dev .. "/" .. source, text)
+        local p = build(t, programs, "tile" .. rows, SMALL, "bf16", '"cuda"', { options = { "--dev", dev } })
+        t.match(kernels_of(p), ("ROWS = %d, COLUMNS = 128"):format(rows))
+        programs.identical(dump(p), expected, { "parameters", "gradients" })
+    end
+end)
+
+-- Calls see(call, line, text) for each text of kernels in which one of these calls is left out of the functions of
+-- convolutions on tensor cores.
+local CALLS = { "ga_copy_commit%(%);", "ga_copy_wait<[^\n]->%(%);", "__syncthreads%(%);" }
+local function each_mutant(text, see)
+    local first = text:find("GA_DEVICE void conv_ring_product", 1, true)
+    local last = text:find("\n}", first, true)
+    for _, call in ipairs(CALLS) do
+        local from, to = text:find(call, first)
+        while from and from < last do
+            local _, line = text:sub(1, from):gsub("\n", "")
+            see(text:sub(from, to), line + 1, text:sub(1, from - 1) .. ";" .. text:sub(to + 1))
+            from, to = text:find(call, to)
+        end
+    end
+end
+
+-- A run of the small program with this text of kernels; the checker must find a race or a read of what nobody wrote.
+local function is_found(t, text, what)
+    local programs, environment = open(t)
+    local folder, env = t.temp(), environment(checked(1))
+    t.write(folder .. "/kernels.cu", text)
+    env[#env + 1] = "GAGEN_KERNELS=" .. folder
+    local result = programs.train(small(t, programs), { "--cycles", 1, env = env, status = false })
+    if result.status ~= 3 or not result.err:find "device: [ru]" then
+        error(("%s is not found: %s"):format(what, result.err))
+    end
+end
+
+local function small_kernels(t)
+    devices.needs_library(t)
+    return kernels_of(small(t, (open(t))))
+end
+
+add("found: each barrier, wait and commit of a convolution left out", function(t)
+    local count = 0
+    each_mutant(small_kernels(t), function(call, line, text)
+        is_found(t, text, ("line %d: %s left out"):format(line, call))
+        count = count + 1
+    end)
+    t.equal(count, 5)
+end)
+
+add("found: octets put before the slice in their place is multiplied, and copies behind the last slice", function(t)
+    local text = small_kernels(t)
+    for from, to in pairs {
+        ["if %(next < slices%) begin%(next, place_of%(next%)%);"] =
+            "if (next < slices) begin(next, place_of(next)), end(place_of(s));",
+        ["if %(next < slices%) begin%(next, (place_of%(next%))%);"] = "begin(next, place_of(next));",
+    } do
+        local changed, count = text:gsub(from, to)
+        t.equal(count, 1)
+        is_found(t, changed, to)
+    end
+end)
+
+-- === a model =====================================================================================
+
+-- CIFAR-10 records of a formula.
+local function records(count)
+    local list = {}
+    for r = 0, count - 1 do
+        local record = { string.char(r * r % 10) }
+        for k = 0, 3071 do record[k + 2] = string.char((r * 7919 + k * 104729 + (r * k) % 251 * 31) % 256) end
+        list[r + 1] = table.concat(record)
+    end
+    return table.concat(list)
+end
+
+-- The shipped ResNet-18 of half the width: all its convolutions are on tensor cores, and so are their gradients.
+local function resnet(t, programs, precision, target)
+    t.write(programs.folder() .. "/data/tensor_conv.bin", records(16))
+    local text, count = host.read("specs/resnet18_cifar10.lua"):gsub("local width[^\n]*", "local width, rows = 32, 2")
+    t.equal(count, 1)
+    text = text:match("^(.*)data       {") .. text:match("\nlocal kaiming.*\nloss  ") .. ' "cross_entropy"\n'
+    return programs.build(("tensor_resnet_%s_%s"):format(precision, target), text .. ([[
+data       { "cifar10", train = "tensor_conv.bin", shuffle = false, scale = 1/128 }
+batch      (2)
+accumulate (2)
+optimizer  { "sgd", lr = 0.01, momentum = 0.9 }
+train      { updates = 2, seed = 1 }
+precision  "%s"
+target     "%s"
+]]):format(precision, target))
+end
+
+-- Behind so many layers a rounding changes much, so the C target in f32 says what is right: the device is as near to it
+-- as the C target is with the same type.
+add("ResNet-18 trains as on the C target", function(t)
+    local programs, environment = open(t)
+    local device = resnet(t, programs, "f16", "cuda")
+    local tensor, threads = forms_of(kernels_of(device))
+    t.equal(next(threads), nil)
+    assert(tensor.conv2d >= 11 and tensor.conv2d_dx >= 10 and tensor.conv2d_dw >= 11)
+    local function gradients(p, env)
+        return programs.dump(p, { "--cycles", 1, env = env }) .. "/gradients.safetensors"
+    end
+    local exact = gradients(resnet(t, programs, "f32", "c"))
+    local expected = programs.distance(gradients(resnet(t, programs, "f16", "c")), exact)
+    local found, where = programs.distance(gradients(device, environment()), exact)
+    assert(found <= 1.25 * expected, ("%s differs by %.3g, the C target's by %.3g"):format(where, found, expected))
+end)
+
+-- === compilers ===================================================================================
+
+add("NVRTC compiles every form for sm_80 and sm_90a without spills", function(t)
+    local programs, _, build_folder = open(t)
+    local name, forms = some_forms(t)
+    for i, case in ipairs { { name, forms, "f16" }, { "large", LARGE, "bf16" } } do
+        local p = build(t, programs, case[1], case[2], case[3], '"cuda"')
+        for _, arch in ipairs(t.all and { "80", "90a" } or { i == 2 and "80" or "90a" }) do
+            local result = t.run { build_folder .. "/device/nvrtc_check", p.folder .. "/kernels.cu", arch }
+            if result.status == 77 then t.not_run("no libnvrtc here") end
+            local count = 0
+            for line in result.out:gmatch "[^\n]+" do
+                if line:find("conv2d", 1, true) then
+                    t.match(line, " 0 bytes spilled")
+                    count = count + 1
+                end
+            end
+            assert(count >= 5 * #case[2], result.out .. result.err)
+        end
+    end
+end)
+
+return tests
