@@ -321,8 +321,8 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
-/* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next one is under way:
- * what they are to find on the device would be gone. */
+/* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next
+ * cycle is under way: what they are to find on the device is gone. */
 static int commit(model *m, ga_err *e) {
 //% if parallel then
     m->stop = ga_stop_agreed(m->step.stop, &m->save);
@@ -376,8 +376,8 @@ static int start_micros(model *m, int slot, int r, ga_err *e) {
     return read_back(m, slot, e);
 }
 
-/* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between both, the next
- * one is started too, before the host waits for this one: so the device never waits for the host. */
+/* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
+ * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
     GA_TRY(ga_cycle_begin(&m->count, r, e));

@@ -1,5 +1,5 @@
--- A device starts the next cycle before the host has read what this one computed, unless something is to be done between
--- both: what a run says, evaluates, saves and stops at is what the C target does.
+-- A device starts the next cycle before the host has read what this one computed, unless something is to be done
+-- between both: what a run says, evaluates, saves and stops at is what the C target does.
 local devices = dofile "tests/lua/devices.lua"
 local open, checked = devices.open, devices.checked
 
@@ -18,7 +18,8 @@ precision  "f64"
 
 -- By cycles; by epochs of 44 cycles, with the best kept; with none of both, checkpoints near each tenth of the run.
 local CASES = {
-    cycles = { 24, 'train { updates = 40, seed = 1 }\neval { every = 5, metrics = { "loss" } }\ncheckpoint { every = 4 }\n' },
+    cycles = { 24, 'train { updates = 40, seed = 1 }\neval { every = 5, metrics = { "loss" } }\n'
+        .. "checkpoint { every = 4 }\n" },
     epochs = { 92, 'train { epochs = 3, seed = 1 }\neval { every = "epoch", metrics = { "loss" } }\n'
         .. 'checkpoint { every = "epoch", best = "loss" }\nlog { every = 10 }\n' },
     tenths = { 40, "train { updates = 40, seed = 1 }\n" },

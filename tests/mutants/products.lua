@@ -4,7 +4,7 @@ return {
         'name, c_text.stored(result, value))', 'name, c_text.stored(result, "value"))',
         "test_behind: f32 on generic: the bits are those without fusion" },
     { "the statements behind a product on tensor cores are dropped", "gen/emit/targets/cuda/behind.lua",
-        '("sums[k] = %s;"):format(value)', '("sums[k] = %s;"):format("value")',
+        'put:format(value)', 'put:format("value")',
         "test_behind: bf16 on a device, model whole: the bits are those without fusion" },
     { "neighbours behind a product on tensor cores are those of another place", "gen/emit/targets/cuda/few.lua",
         'if last.stride == 0 then return "one" end', 'if last.stride == 0 then return "all" end',

@@ -18,10 +18,13 @@ local MOST_INSIDE = 6
 -- Columns of a line in the innermost loop of a product.
 local COLUMNS = 72
 
+-- The name of the parameter of a kernel's own result.
+local function own_name(node) return node.op:find "^linear" and "c" or "y" end
+
 --- The tensor that a product's kernel computes last, and the name of its parameter.
 function behind.result(node)
     if node.behind and node.behind.both then return node.outs.behind.tensor, "behind" end
-    return graph.result(node), "c"
+    return graph.result(node), own_name(node)
 end
 
 --- The names x_1, x_2 ... of further inputs that a list of statements reads, each with its parameter.
@@ -53,16 +56,17 @@ function behind.block(lines)
     end), "\n"))
 end
 
---- The lines that store element `at` of a kernel's result c, whose sum is `value`, and compute what stands behind it.
---- index: the text of `at` where a view divides it; in_place: c[at] is `value` already.
+--- The lines that store element `at` of a kernel's result, whose sum is `value`, and compute what stands behind it.
+--- index: the text of `at` where a view divides it; in_place: the result's element is `value` already.
 function behind.store(kernel, dtype, target, index, in_place)
     local node = kernel.node
-    if not node.behind then return c_text.store(kernel, "c[at]", "value") end
+    local own = own_name(node) .. "[at]"
+    if not node.behind then return c_text.store(kernel, own, "value") end
     local function element(key, _, v) return ("%s[%s]"):format(key, v and view.text(v, index) or "at") end
     local lines, value = behind.lines(node, target.spelling(dtype, nil, node.at), element,
         kernel.half and kernel.half .. "_rounded")
     if node.behind.both and not in_place then
-        table.insert(lines, 1, ("c[at] = %s;"):format(c_text.stored(graph.result(node), "value")))
+        table.insert(lines, 1, ("%s = %s;"):format(own, c_text.stored(graph.result(node), "value")))
     end
     local result, name = behind.result(node)
     lines[#lines + 1] = ("%s[at] = %s;"):format(name, c_text.stored(result, value))
