@@ -53,7 +53,7 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
     if (threadIdx.x % LANES == 0) rstd[i] = factor;
 }
 
-//@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds)
+//@ norm_dx(fn, params, source, threads, rows, C, row, centred, adds, behind, last)
 /* $fn: the gradient of a norm with respect to its input, for $rows rows of $C
  * $source */
 GA_KERNEL($threads, $(row.blocks)) $fn($params) {
@@ -87,7 +87,27 @@ GA_KERNEL($threads, $(row.blocks)) $fn($params) {
 //% else
     for (int k = 0; k < EACH; k++) v[k] = factor * (g[k] - v[k] * slope);
 //% end
+//% if behind then
+//% if behind.both then
+    ga_write_row<C, LANES, FEW>(y + i * C, v);
+//% end
+#pragma unroll
+    for (int from = 0; from < EACH; from += FEW) {
+        const int c = ga_place<LANES, FEW>(from);
+        if (c >= C) continue;
+        const ga_int64 first = i * C + c;
+        $(behind.reads)
+        ga_few<$last, FEW> to;
+#pragma unroll
+        for (int k = 0; k < FEW; k++) {
+            const real value = v[from + k];
+            $(behind.lines)
+        }
+        ga_write($(behind.to) + first, to);
+    }
+//% else
     ga_write_row<C, LANES, FEW>(y + i * C, v$adds);
+//% end
 }
 
 //@ norm_dw(fn, params, source, threads, rows, C, parts, few, centred, store)

@@ -131,7 +131,26 @@ static int reading_stopped(model *m, int code) {
     return code;
 }
 
-//@ one_cycle(name, stream, watched)
+//@ goes_on(by_epoch, due)
+/* Whether nothing is to be done between the coming cycle and the next one: then the device goes on. */
+//% if by_epoch then
+static bool goes_on(const model *m, int batches) {
+//% else
+static bool goes_on(const model *m) {
+//% end
+    ga_cycle count = m->count;
+    count.cycle++;
+//% if by_epoch then
+    ga_place next = ga_loader_place(m->loader);
+    const int64_t epoch = next.epoch;
+    ga_epochs_advance(&m->epochs, &next, batches);
+    const bool epoch_ends = next.epoch != epoch;
+//% end
+    $due
+    return count.cycle < m->cycles;
+}
+
+//@ one_cycle(name, stream, watched, goes_on)
 static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     const int batches = ga_loader_cycle(m->loader, e);
 //% if stream then
@@ -143,6 +162,7 @@ static int one_cycle(model *m, const ga_options *o, ga_err *e) {
     GA_TRY($(name)_watch_kernels(m, o, batches, e));
 //% end
     if (PROBES || o->watch || o->stop_micro || m->count.r > 0) return cycle_by_steps(m, o, batches, e);
+    $goes_on
     GA_TRY($(name)_model_cycle(m, batches, e));
     ga_loader_release(m->loader, batches);
     return RUNNING;

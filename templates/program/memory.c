@@ -111,6 +111,7 @@ static int open_device(model *m, ga_err *e) {
     for (int i = 0; i < 2; i++) {
         GA_TRY(ga_device_event(m->device, &m->arrived[i], e));
         GA_TRY(ga_device_event(m->device, &m->consumed[i], e));
+        GA_TRY(ga_device_event(m->device, &m->decided[i], e));
     }
 //% if parallel then
     GA_TRY(ga_device_stream(m->device, &m->reducing, e));

@@ -124,7 +124,7 @@ typedef struct step {
 
 /* What goes between host and device beside batches; pinned memory. */
 typedef struct transfer {
-    step step;
+    step step[2];            /* of the cycles whose batches are in the slots of the ring */
     double stop;             /* what this rank was asked for: ga_stop_requests */
 } transfer;
 

@@ -288,17 +288,27 @@ static int run_graph(model *m, int what, ga_err *e) {
 //@ transfers(parallel)
 /* -- between host and device ------------------------------------------------------------------- */
 
-/* Waits for all that was sent, and reads what the device has decided and summed. */
-static int finish(model *m, ga_err *e) {
-    GA_TRY(ga_device_fetch(m->device, m->stream, &m->transfer->step, m->block, sizeof(step), e));
+/* What the device has decided and summed comes back behind all that was sent so far. */
+static int read_back(model *m, int slot, ga_err *e) {
+    GA_TRY(ga_device_fetch(m->device, m->stream, &m->transfer->step[slot], m->block, sizeof(step), e));
+    return ga_device_record(m->device, m->decided[slot], m->stream, e);
+}
+
+/* Waits for it. */
+static int finish(model *m, int slot, ga_err *e) {
 //% if parallel then
     GA_TRY(ga_nccl_sync(m->nccl, m->stream, e));
 //% else
-    GA_TRY(ga_device_sync(m->device, m->stream, e));
+    GA_TRY(ga_device_wait_host(m->device, m->decided[slot], e));
 //% end
-    m->step = m->transfer->step;
+    m->step = m->transfer->step[slot];
     memcpy(m->sums, m->step.sums, sizeof m->sums);
     return 0;
+}
+
+static int finish_all(model *m, ga_err *e) {
+    GA_TRY(read_back(m, 0, e));
+    return finish(m, 0, e);
 }
 
 /* The batches of a cycle of r, the loader's from number `from` on, go to a slot of the ring beside
@@ -311,12 +321,13 @@ static int send_cycle(model *m, int slot, int from, int r, ga_err *e) {
     return ga_device_record(m->device, m->arrived[slot], m->copying, e);
 }
 
-/* Counts the cycle; its sums are cleared on the device. */
+/* Counts the cycle; its sums are cleared on the device. Requests to stop or save wait while the next
+ * cycle is under way: what they are to find on the device is gone. */
 static int commit(model *m, ga_err *e) {
 //% if parallel then
     m->stop = ga_stop_agreed(m->step.stop, &m->save);
 //% else
-    m->stop = ga_stop_agreed(ga_stop_requests(), &m->save);
+    m->stop = ga_stop_agreed(m->begun ? 0 : ga_stop_requests(), &m->save);
 //% end
     return ga_cycle_commit(&m->count, !m->step.skip, e);
 }
@@ -346,23 +357,45 @@ static int send_micro(model *m, int slot, int k, ga_err *e) {
     return run_graph(m, micro_graph(m), e);
 }
 
+/* Starts the graph of a cycle whose batches are in a slot of the ring. */
+static int start_graph(model *m, int slot, int graph, ga_err *e) {
+    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
+    GA_TRY(run_graph(m, graph + slot, e));
+    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
+    return read_back(m, slot, e);
+}
+
+/* Starts the micro-steps of a cycle without a graph of its own. */
+static int start_micros(model *m, int slot, int r, ga_err *e) {
+    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
+    for (int k = 0; k < r; k++) {
+        GA_TRY(send_micro(m, slot, k, e));
+        GA_TRY(ga_cycle_micro_done(&m->count, e));
+    }
+    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
+    return read_back(m, slot, e);
+}
+
+/* While a cycle is computed, the batches of the next one are sent. Where nothing is to be done between
+ * both, the next one is started too, before the host waits for this one: the device waits for nobody. */
 int $(name)_model_cycle(model *m, int r, ga_err *e) {
     const int slot = m->slot, graph = cycle_graph(r);
     GA_TRY(ga_cycle_begin(&m->count, r, e));
     m->transfer->stop = ga_stop_requests();
     if (!m->ahead) GA_TRY(send_cycle(m, slot, 0, r, e));
-    GA_TRY(ga_device_wait(m->device, m->stream, m->arrived[slot], e));
-    if (graph >= 0) GA_TRY(run_graph(m, graph + slot, e));
-    for (int k = 0; k < r; k++) {
-        if (graph < 0) GA_TRY(send_micro(m, slot, k, e));
-        GA_TRY(ga_cycle_micro_done(&m->count, e));
+    if (graph < 0) {
+        GA_TRY(start_micros(m, slot, r, e));
+    } else {
+        if (!m->begun) GA_TRY(start_graph(m, slot, graph, e));
+        for (int k = 0; k < r; k++) GA_TRY(ga_cycle_micro_done(&m->count, e));
     }
-    GA_TRY(ga_device_record(m->device, m->consumed[slot], m->stream, e));
     m->slot = !slot;
-    const int next = ga_loader_ahead(m->loader);
+    const int next = ga_loader_ahead(m->loader), next_graph = cycle_graph(next);
     m->ahead = next > 0;
     if (m->ahead) GA_TRY(send_cycle(m, m->slot, r, next, e));
-    GA_TRY(finish(m, e));
+    m->begun = m->goes_on && next_graph >= 0 && ga_stop_requests() == 0;
+    if (m->begun) GA_TRY(start_graph(m, m->slot, next_graph, e));
+    GA_TRY(finish(m, slot, e));
     return commit(m, e);
 }
 
@@ -373,7 +406,7 @@ int $(name)_model_micro(model *m, int k, ga_err *e) {
     GA_TRY(ga_device_send(m->device, m->stream, place_of(m, SINGLE, 0),
                           ga_loader_field(m->loader, k, 0), BATCH_BYTES, e));
     GA_TRY(run_graph(m, what, e));
-    GA_TRY(finish(m, e));
+    GA_TRY(finish_all(m, e));
     return ga_cycle_micro_done(&m->count, e);
 }
 
@@ -387,7 +420,7 @@ int $(name)_model_evaluate_batch(model *m, ga_err *e) {
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
     evaluate(&q, m, &b);
     GA_TRY(q.code);
-    return finish(m, e);
+    return finish_all(m, e);
 }
 //% if chunked then
 
@@ -398,7 +431,7 @@ int $(name)_model_forward_batch(model *m, ga_err *e) {
     GA_TRY(ga_device_send(m->device, q.stream, at, m->eval_batch, BATCH_BYTES, e));
     forward(&q, m, &b);
     GA_TRY(q.code);
-    return finish(m, e);
+    return finish_all(m, e);
 }
 //% end
 
@@ -450,7 +483,7 @@ int $(name)_model_refresh(model *m, ga_err *e) {
 //% end
     pack_views(&q, m);
     GA_TRY(q.code);
-    GA_TRY(finish(m, e));
+    GA_TRY(finish_all(m, e));
     for (int what = 0; what < GRAPHS && !m->eager; what++) GA_TRY(capture(m, what, e));
     return 0;
 }

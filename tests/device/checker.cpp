@@ -122,6 +122,16 @@ bool in_order(uint64_t before, uint64_t when) {
            (!(other & WARP) && (before & WARP_BARRIER) < (when & WARP_BARRIER));
 }
 
+// Bytes of global memory that the present launch reads and writes, each counted once.
+struct {
+    uint64_t read, written;
+} traffic;
+
+// How many of these bytes the launch had not touched before; `mark`: the last accesses of their kind.
+unsigned fresh_bytes(Mark mark, Now now, uint64_t mask) {
+    return (unsigned)__builtin_popcountll((mark.who ^ now.who) & LAUNCH ? mask : mask & ~mark.when);
+}
+
 // One report per kind and place; the place of a copy is its operation.
 bool is_new(const char *kind, Now now, const void *counter) {
     const void *place = counter ? counter : (const void *)(uintptr_t)(now.who >> 32);
@@ -173,6 +183,7 @@ template <bool global> ALWAYS_INLINE bool is_settled(Cell c, uint64_t readers, N
 template <bool global> ALWAYS_INLINE void note_read(Cell c, Now now, uint64_t mask, bool found) {
     uint64_t other = c.read.who ^ now.who, readers = (c.read.when & READERS) >> 4;
     uint64_t bits = mask | (c.read.when & (BYTES | FOUND));
+    if (global) traffic.read += fresh_bytes(c.read, now, mask);
     if (other & LAUNCH || !(c.read.when & BYTES) || (!global && other))
         readers = ONE_THREAD, bits = mask;
     else if (other || readers == MANY_BLOCKS)
@@ -193,6 +204,7 @@ template <bool global> ALWAYS_INLINE void note_read(Cell c, Now now, uint64_t ma
 
 template <bool global> ALWAYS_INLINE void note_write(Cell c, Now now, uint64_t mask, bool atomic) {
     bool same = c.write.who == now.who;
+    if (global) traffic.written += fresh_bytes(c.write, now, mask);
     uint64_t bits = mask | mask << 4 | (atomic ? (uint64_t)ATOMIC : 0);
     if (global || same) bits |= c.write.when & INITIALISED;  // shared memory of an earlier block is not initialised
     if (same && !((c.write.when ^ now.when) & (THREAD | BARRIER))) bits |= c.write.when & BYTES;
@@ -370,6 +382,7 @@ void free_shadow(Mark *shadow, size_t bytes) {
 }
 
 void check_launch() {
+    traffic = {};
     Checker &c = checker();
     const SharedArea &s = shared_area();
     size_t fixed = (size_t)(s.module->shared_end - s.module->shared_begin);
@@ -381,6 +394,13 @@ void check_launch() {
     }
     dynamic_area = area_of(s.dynamic, s.dynamic_bytes, c.dynamic);
     fixed_area = area_of((uintptr_t)s.module->shared_begin, fixed, c.fixed);
+}
+
+void note_traffic(const char *kernel) {
+    FILE *f = switches.traffic.empty() ? nullptr : fopen(switches.traffic.c_str(), "a");
+    if (!f) return;
+    fprintf(f, "%s %llu %llu\n", kernel, (unsigned long long)traffic.read, (unsigned long long)traffic.written);
+    fclose(f);
 }
 
 void touch(uintptr_t address, size_t bytes, bool write) {

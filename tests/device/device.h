@@ -43,7 +43,7 @@ struct Switches {  // read from the environment when the library is loaded
     int nccl, nccl_fails;     // its version; the collective at which it fails, 0: none
     size_t memory;
     double timeout;
-    std::string compiler;
+    std::string compiler, traffic;  // traffic: a file for the bytes of each launch, or empty
 };
 extern Switches switches;
 unsigned random_below(unsigned n);  // 0 while the seed is 0
@@ -143,7 +143,8 @@ extern DEV_OWN Now running_now;
 constexpr size_t STACK_BYTES = 64 << 10;  // committed when touched
 constexpr size_t STACKS_BYTES = STACK_BYTES * THREADS_LIMIT;
 extern DEV_OWN uintptr_t stacks_begin;
-void check_launch();  // a kernel starts
+void check_launch();                    // a kernel starts
+void note_traffic(const char *kernel);  // and has ended
 Mark *new_shadow(size_t bytes);
 void free_shadow(Mark *shadow, size_t bytes);
 bool is_private(uintptr_t address);  // of the executor: stacks and indices

@@ -237,6 +237,7 @@ void run_launch(const Launch &launch) {
         first = false;
     }
     check_stacks();
+    if (switches.check) note_traffic(launch.function->kernel->name);
     x.launch = nullptr;
 }
 

@@ -22,7 +22,7 @@ double number(const char *name, double otherwise) {
 }
 
 Switches read_switches() {
-    const char *compiler = getenv("GAGEN_DEVICE_CXX");
+    const char *compiler = getenv("GAGEN_DEVICE_CXX"), *traffic = getenv("GAGEN_DEVICE_TRAFFIC");
     Switches s;
     s.check = number("GAGEN_DEVICE_CHECK", 0) != 0;
     s.lazy = number("GAGEN_DEVICE_LAZY", 0) != 0;
@@ -35,6 +35,7 @@ Switches read_switches() {
     s.memory = (size_t)number("GAGEN_DEVICE_MEMORY", 4.0 * (1 << 30));
     s.timeout = number("GAGEN_DEVICE_TIMEOUT", 20);
     s.compiler = compiler && *compiler ? compiler : "g++";
+    s.traffic = traffic ? traffic : "";
     state.random = 0x9e3779b97f4a7c15ull * (s.seed + 1ull);
     return s;
 }

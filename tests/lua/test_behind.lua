@@ -93,6 +93,22 @@ precision  "%s"
 -- Models on the device library: SPEC with odd widths, or with widths that are whole vectors of eight; VIEWS; PLANES.
 local MODELS = { planes = PLANES, odd = SPEC, whole = SPEC:gsub("70", "72"):gsub("75", "80"):gsub("101", "104"), views = VIEWS }
 
+-- Behind the gradient of a norm stand that of the residual around it and those of activations, in rows of a warp (40)
+-- and of a block (1304; 1100, no whole vectors).
+MODELS.norms = [[
+data       { "csv", train = "behind.csv", target = "last", shuffle = false }
+batch      (37)
+accumulate (2)
+model      { linear "first" { 40 }, residual { layernorm "a" {}, linear "in" { 40 } }, gelu {}, layernorm "b" {},
+             linear "up" { 1304 }, tanh {}, rmsnorm "c" {}, linear "odd" { 1100 }, silu {}, layernorm "d" {},
+             linear "out" { 3 } }
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 8, seed = 3 }
+precision  "%s"
+]]
+
 local function build_on_device(t, programs, precision, model, without)
     programs.write_sines("behind.csv", 37 * 4, 40)
     return programs.build(("behind_cuda_%s_%s%s"):format(precision, model, without and "_without" or ""),
@@ -102,7 +118,7 @@ end
 -- On tensor cores (16 bits, from 32 rows, columns and terms on) and by threads (f32, f64, fewer).
 for _, case in ipairs { { "bf16", "whole" }, { "bf16", "odd" }, { "bf16", "views" }, { "f16", "whole" },
     { "f16", "odd" }, { "f32", "odd" }, { "f32", "views" }, { "f64", "odd" }, { "bf16", "planes" },
-    { "f64", "planes" } } do
+    { "f64", "planes" }, { "bf16", "norms" }, { "f32", "norms" } } do
     local precision, model = case[1], case[2]
     add(("%s on a device, model %s: the bits are those without fusion"):format(precision, model), function(t)
         local programs, environment = devices.open(t)
@@ -142,6 +158,14 @@ add("convolutions and batchnorm have what stands behind them in their kernels", 
     t.contains(kernel "conv2d_dx_tanh_dx", "ga_read<FEW>(with_1 + first)")
     t.contains(kernel "batchnorm_relu", "ga_write(y + first, to);")
     t.contains(kernel "batchnorm_gelu_add", "ga_write(behind + first, to);")
+end)
+
+add("the gradient of a norm has what stands behind it in its kernel", function(t)
+    local programs = devices.open(t)
+    local text = host.read(build_on_device(t, programs, "bf16", "norms").folder .. "/kernels.cu")
+    local count = select(2, text:gsub("\nGA_KERNEL%b() norm_dx_[%l_]+_%d", ""))
+    t.equal(count, 4)
+    t.contains(text:match " norm_dx_add_37x40%(.-\n}\n", "= ga_read<FEW>(with_1 + first);")
 end)
 
 -- Between the product and its pointwise reader stands a loop whose layers read the result.

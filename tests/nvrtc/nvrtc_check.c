@@ -1,5 +1,6 @@
 /* nvrtc_check.c: compiles kernels with the real NVRTC, without a device, and prints the registers and memory
- * of each. usage: nvrtc_check FILE.cu ARCH..., for example nvrtc_check out/NAME/kernels.cu 80 90
+ * of each, behind a line with its version. usage: nvrtc_check FILE.cu ARCH..., for example
+ * nvrtc_check out/NAME/kernels.cu 80 90a
  * exit: 0 success, 1 an error or a spill, 77 no libnvrtc (NOT RUN). */
 #include "device/cuda_abi.h"
 
@@ -93,9 +94,9 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
     size_t bytes = 0;
     int kernels = 0, bad = 1;
     snprintf(option, sizeof option, "--gpu-architecture=sm_%s", arch);
-    const char *options[] = {option, "--std=c++17", "--ptxas-options=-v"};
+    const char *options[] = {option, "--std=c++17", "--fmad=false", "--ptxas-options=-v"}; /* a program's, and -v */
     if (n->nvrtcCreateProgram(&p, text, path, 0, NULL, NULL) != NVRTC_SUCCESS) return 1;
-    nvrtcResult r = n->nvrtcCompileProgram(p, 3, options);
+    nvrtcResult r = n->nvrtcCompileProgram(p, 4, options);
     char *log = n->nvrtcGetProgramLogSize(p, &bytes) == NVRTC_SUCCESS ? calloc(1, bytes + 1) : NULL;
     if (log) n->nvrtcGetProgramLog(p, log);
     if (r != NVRTC_SUCCESS)
@@ -116,7 +117,7 @@ static int check(const nvrtc *n, const char *path, const char *text, const char 
 
 int main(int argc, char **argv) {
     nvrtc n;
-    int bad = 0;
+    int bad = 0, major = 0, minor = 0;
     if (argc < 3) {
         fprintf(stderr, "usage: nvrtc_check FILE.cu ARCH...\n");
         return 64;
@@ -131,6 +132,7 @@ int main(int argc, char **argv) {
         perror(argv[1]);
         return 1;
     }
+    if (n.nvrtcVersion(&major, &minor) == NVRTC_SUCCESS) printf("NVRTC %d.%d\n", major, minor);
     for (int i = 2; i < argc; i++) bad |= check(&n, argv[1], text, argv[i]);
     free(text);
     return bad;

@@ -11,9 +11,9 @@ local watch = require "emit.program.watch"
 
 local main = {}
 
--- The condition of what is due each `every` cycles (a number or "epoch").
-local function due_each(every)
-    return every == "epoch" and "epoch_ends" or ("m->count.cycle %% %d == 0"):format(every)
+-- The condition of what is due each `every` cycles (a number or "epoch") where `count` has the cycles.
+local function due_each(every, count)
+    return every == "epoch" and "epoch_ends" or ("%s.cycle %% %d == 0"):format(count or "m->count", every)
 end
 
 -- A call each `every` cycles and at the end.
@@ -34,12 +34,12 @@ end
 
 -- The condition of the evaluation nearest to each tenth of the run. How long an epoch of a stream is, nobody knows:
 -- each has a checkpoint.
-local function near_tenth(config)
+local function near_tenth(config, count)
     local every = config.eval and config.eval.every
     if every == "epoch" and config.data.stream then return due_each(every) end
     local spacing = every == "epoch" and "ga_epochs_cycles(&m->epochs, 1)" or tostring(every or 1)
-    local near = ("ga_cycle_near_tenth(&m->count, m->cycles, %s)"):format(spacing)
-    return every and ("(%s && %s)"):format(due_each(every), near) or near
+    local near = ("ga_cycle_near_tenth(&%s, m->cycles, %s)"):format(count or "m->count", spacing)
+    return every and ("(%s && %s)"):format(due_each(every, count), near) or near
 end
 
 -- When a checkpoint is due, and the call.
@@ -60,6 +60,25 @@ local function checkpoints(config)
     return text.block(line .. "\n    " .. call)
 end
 
+local function by_epoch(config)
+    return config.eval ~= nil and config.eval.every == "epoch" or config.checkpoint.every == "epoch"
+end
+
+-- The function that says whether a device may start a cycle before the host has read the one before: nothing is due
+-- between both. false: there is none. Ranks agree behind each cycle whether they stop; how long an epoch of a stream
+-- is, its reader knows at its end.
+local function going_on(config, target)
+    local eval, every = config.eval, config.checkpoint.every
+    if not target.device or config.mode.ranks or by_epoch(config) and config.data.stream then return false end
+    local due = {}
+    if eval then due[1] = due_each(eval.every, "count") end
+    if every == nil then due[#due + 1] = near_tenth(config, "count")
+    elseif every ~= "end" then due[#due + 1] = due_each(every, "count") end
+    return { "goes_on", { by_epoch = by_epoch(config), due = sections.lines(ordered.collect(due, function(condition)
+        return ("if (%s) return false;"):format(condition:gsub("^%((.*)%)$", "%1"))
+    end)) } }
+end
+
 local function log_section(config)
     local fields = (sample.positions(config) > 0 and " | GA_HAS_TOKENS" or "")
         .. (schedule.moves_momentum(config) and " | GA_HAS_MOMENTUM" or "")
@@ -71,7 +90,7 @@ end
 
 local function train_section(config, name)
     return { "train", ordered.copy(scaler.stops(config), { name = name,
-        by_epoch = config.eval ~= nil and config.eval.every == "epoch" or config.checkpoint.every == "epoch",
+        by_epoch = by_epoch(config),
         best = config.best or { kept = false, patience = 0 },
         ignores_nonfinite = config.train.on_nonfinite == "ignore",
         log = periodic(config.log.every, "log_update(m, start, before);"), evaluate = evaluations(config),
@@ -119,6 +138,7 @@ end
 function main.render(g, config, context, header)
     local name, own, tests = text.ident(config.name), context.target.main(config), feature_tests(config)
     local plateau, no_outputs, no_weights = config.schedule.rule.plateau, refusals(g)
+    local goes_on = going_on(config, context.target)
     local refusal, template = watch.refusal(config, context.target), context.template("program/main.c")
     return sections.render(template, {
         { "head", { watched = not refusal, header = text.block(header("main.c", "command line and training loop")) } },
@@ -128,7 +148,9 @@ function main.render(g, config, context, header)
         evaluate_section(config, name),
         { "cycle_by_steps", { name = name } },
         config.data.stream and { "reading_stopped", { name = name } },
-        { "one_cycle", { name = name, stream = config.data.stream, watched = not refusal } },
+        goes_on,
+        { "one_cycle", { name = name, stream = config.data.stream, watched = not refusal, goes_on = text.block(
+            goes_on and ("m->goes_on = goes_on(m%s);"):format(by_epoch(config) and ", batches" or "") or "") } },
         { "checkpoint", { name = name, kept = config.best ~= nil and config.best.kept } },
         train_section(config, name),
         { "run", { name = name, watched = not refusal, ranks = config.mode.ranks or false,

@@ -32,7 +32,7 @@ function cuda_files.arenas(g, config, add)
             add(arena.name, batch.arena_bytes(g, arena), "copy for files", nil, arena.sharded)
         end
     end
-    add("transfer", PAGE + layered, "pinned: between host and device", "pinned")
+    add("transfer", PAGE + 2 * layered, "pinned: between host and device", "pinned")
 end
 
 local function device_arenas(facts)
@@ -60,8 +60,11 @@ local function model_fields(g, config)
         "ga_graph *graphs[GRAPHS];",
         "ga_cuda_stream stream, copying;  /* what is computed; what is copied beside it */",
         "ga_event arrived[2], consumed[2]; /* the batches of a slot of the ring */",
+        "ga_event decided[2];        /* the step block of a slot's cycle has come back */",
         "int slot;                   /* of the ring, for the next cycle */",
         "bool ahead;                 /* its batches were sent during the last one */",
+        "bool begun;                 /* and its work */",
+        "bool goes_on;               /* nothing is to be done between the coming cycle and the next one */",
         "bool eager;                 /* kernel by kernel, without graphs */",
     }
     table.move(common, 1, #common, #list + 1, list)

@@ -64,7 +64,8 @@ of_attention(list)
 
 for _, name in ipairs { "layernorm", "rmsnorm", "norm_dx", "softmax", "softmax_dx", "log_softmax",
     "log_softmax_dx" } do
-    add(name, name:find "_dx$" and rows.gradient_arguments or rows.arguments)
+    add(name, name == "norm_dx" and rows.arguments_behind or name:find "_dx$" and rows.gradient_arguments
+        or rows.arguments)
     list[name].helper, list[name].launch = "rows:half", rows.launch
 end
 add("layernorm", function(arguments, node) arguments.bias, arguments.y_half = node.ins.bias ~= nil, nil end)

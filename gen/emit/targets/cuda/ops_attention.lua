@@ -54,9 +54,9 @@ local function by_threads(arguments, node, kernel, dtype)
     local shape, side, backward = arguments.shape, side_of(node, dtype), node.op == "attend_dx"
     local queries, keys = blocks_of(node, side)
     local depth, draws = shape.d <= SIDE and SIDE or 2 * SIDE, node.ins.micro ~= nil
-    local blocks = (draws or backward or dtype == "f64" or shape.d > depth) and 2 or 4
+    local crowded = draws or dtype == "f64" or shape.d > depth
     arguments.tile = { side = side, depth = depth, of_keys = of_keys(shape),
-        blocks = backward and (draws or dtype == "f64") and 1 or blocks }
+        blocks = (crowded and 2 or 4) // (backward and 2 or 1) }
     kernel.launch = { blocks = queries + (backward and keys or 0), threads = launches.THREADS }
 end
 

@@ -1,5 +1,8 @@
 -- rows: kernels that have a row of the last axis in registers (templates/cuda/rows.cu): a warp for each row of up to
 -- 4 KiB, a block for each wider one. The shape of the rows alone decides.
+local behind = require "emit.targets.behind"
+local c_text = require "emit.targets.c_text"
+local cuda_behind = require "emit.targets.cuda.behind"
 local few = require "emit.targets.cuda.few"
 local graph = require "graph.graph"
 local launches = require "emit.targets.cuda.launches"
@@ -41,6 +44,13 @@ end
 function rows.gradient_arguments(arguments, node, kernel, op, real)
     rows.arguments(arguments, node, kernel, op, real)
     arguments.adds, arguments.store = text.block(kernel.can_add and ", add" or ""), nil
+end
+
+--- And the pointwise node behind it (targets/cuda/behind.lua), or false, with the type of its result.
+function rows.arguments_behind(arguments, node, kernel, op, real)
+    rows.gradient_arguments(arguments, node, kernel, op, real)
+    arguments.behind = cuda_behind.few(kernel, arguments.row.few, real)
+    arguments.last = c_text.type_of((behind.result(node)))
 end
 
 return rows

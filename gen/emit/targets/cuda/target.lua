@@ -16,9 +16,9 @@ local tensor_conv = require "emit.targets.cuda.tensor_conv"
 return ordered.copy(ordered.copy(cuda, cuda_files), {
     doc = "C and kernels for a device",
     runs = true, device = true, threads = false, library = false,
-    ops = cuda_ops, behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
-        conv2d = true, conv2d_dx = true, batchnorm = true },
-    few = few.pointwise, few_of_sweep = few.of_sweep,
+    ops = cuda_ops, few = few.pointwise, few_of_sweep = few.of_sweep,
+    behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true,
+        conv2d = true, conv2d_dx = true, batchnorm = true, norm_dx = true },
     writes_half = { attend_dx = { dq = true, dk = true, dv = true } },
     parts = { column_sum = columns.parts, norm_dw = columns.parts, conv2d_dw = tensor_conv.parts },
     launch = launches.described, octets = tensor_conv.octets,

@@ -1,0 +1,126 @@
+-- Registers and shared memory of each kernel of each shipped spec as NVRTC compiles it, against a table of its version
+-- in tests/nvrtc; no register is spilled. And how many kernels a micro-step launches.
+--
+-- A table has a line for each kernel: precision, name, registers on sm_80 and on sm_90a, bytes of shared memory. With
+-- GAGEN_NVRTC_TABLES=1 in the environment the tables are written, not compared: after kernels have changed, or with
+-- another NVRTC.
+local devices = dofile "tests/lua/devices.lua"
+local shipped = dofile "tests/lua/shipped.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- Each spec has one of these in `make test`, all in `make test-all`.
+local CASES = { { "bf16", "80" }, { "f32", "90a" }, { "f16", "80" }, { "bf16", "90a" }, { "f32", "80" },
+    { "f16", "90a" } }
+local COLUMN = { ["80"] = 1, ["90a"] = 2 }
+
+-- The program of a spec for devices; returns the folder.
+local function written(t, name, folder, precision)
+    local programs = shipped.open(t, folder)
+    local text = shipped.text(t, name)
+    if precision ~= "f16" then text = text:gsub("\nscaler [^\n]*", "") end     -- the others refuse one
+    t.write(programs.folder() .. "/" .. name .. ".lua", text)
+    local out = ("%s/nvrtc_%s_%s"):format(programs.folder(), name, precision)
+    local result = programs.gagen { programs.folder() .. "/" .. name .. ".lua", "--target", "cuda", "--set",
+        ('precision="%s"'):format(precision), "-o", out, "--force" }
+    t.equal(result.status, 0, result.err)
+    return out, programs
+end
+
+-- The needs of the kernels of a program as NVRTC compiles it for a device: a map from names, and a list of them, and
+-- NVRTC's version. Shared memory is that of the text and that of a launch.
+local function needs_of(t, folder, arch)
+    local _, _, build = devices.open(t)
+    local result = t.run { build .. "/device/nvrtc_check", folder .. "/kernels.cu", arch }
+    if result.status == 77 then t.not_run("no libnvrtc here") end
+    t.equal(result.status, 0, result.err)
+    local launches, needs, names = {}, {}, {}
+    for name, bytes in host.read(folder .. "/step.c"):gmatch "%[K_([%w_]+)%] = (%d+)," do launches[name] = bytes end
+    for name, registers, bytes in result.out:gmatch "\nsm_%w+ ([%w_]+) +(%d+) registers +(%d+) bytes shared" do
+        names[#names + 1] = name
+        needs[name] = { registers, tostring(bytes + (launches[name:upper()] or 0)) }
+    end
+    return needs, names, result.out:match "^NVRTC ([%d.]+)\n"
+end
+
+-- A table's lines: { [precision] = { [name] = { registers on sm_80, on sm_90a, bytes } } }.
+local function read_table(text)
+    local found = {}
+    for precision, name, a, b, bytes in text:gmatch "(%w+) ([%w_]+) (%d+) (%d+) (%d+)\n" do
+        found[precision] = found[precision] or {}
+        found[precision][name] = { a, b, bytes }
+    end
+    return found
+end
+
+-- Compares one case with the table; lines of what differs.
+local function differences(needs, names, rows, column)
+    local list = {}
+    for _, name in ipairs(names) do
+        local row, own = rows[name] or {}, needs[name]
+        if row[column] ~= own[1] or row[3] ~= own[2] then
+            list[#list + 1] = ("%s: %s registers and %s bytes, the table has %s and %s"):format(name, own[1], own[2],
+                row[column], row[3])
+        end
+    end
+    for name in next, rows do
+        if not needs[name] then list[#list + 1] = name .. ": no longer there" end
+    end
+    return list
+end
+
+-- Writes the table of a spec.
+local function write_table(t, name, folder)
+    local lines, version = {}, nil
+    for _, precision in ipairs { "f32", "bf16", "f16" } do
+        local program, older, newer, names = written(t, name, folder, precision), nil, nil, nil
+        older, names, version = needs_of(t, program, "80")
+        newer = needs_of(t, program, "90a")
+        for _, kernel in ipairs(names) do
+            local a, b = older[kernel], newer[kernel]
+            t.equal(a[2], b[2])
+            lines[#lines + 1] = table.concat({ precision, kernel, a[1], b[1], a[2] }, " ") .. "\n"
+        end
+    end
+    t.write(("tests/nvrtc/%s/%s.txt"):format(version, name), table.concat(lines))
+end
+
+for i, spec in ipairs(shipped.list) do
+    local name, folder = spec[1], spec[2]
+    add(name .. ": registers and shared memory are those of the table, and nothing is spilled", function(t)
+        if t.environment "GAGEN_NVRTC_TABLES" then return write_table(t, name, folder) end
+        for k, case in ipairs(CASES) do
+            if t.all or (i - k) % #CASES == 0 then
+                local precision, arch = case[1], case[2]
+                local needs, names, version = needs_of(t, written(t, name, folder, precision), arch)
+                local file = ("tests/nvrtc/%s/%s.txt"):format(version, name)
+                local known = host.read(file) or t.not_run("no table of NVRTC " .. version)
+                local list = differences(needs, names, read_table(known)[precision] or {}, COLUMN[arch])
+                assert(#list == 0, ("%s, %s for sm_%s; GAGEN_NVRTC_TABLES=1 makes it anew:\n%s"):format(file, precision,
+                    arch, table.concat(list, "\n")))
+            end
+        end
+    end)
+end
+
+-- Kernels of a micro-step in 16 bits. The goals are 300 of gpt2_124m, 320 of bert_sst2, 150 of ResNet-18.
+local LAUNCHES = { gpt2_124m = 438, bert_sst2 = 529, resnet18_cifar10 = 284 }
+
+for _, spec in ipairs(shipped.list) do
+    local name, most = spec[1], LAUNCHES[spec[1]]
+    if most then
+        add(("%s in bf16 launches at most %d kernels in a micro-step"):format(name, most), function(t)
+            local folder = written(t, name, spec[2], "bf16")
+            local plan = t.load("tests/lua/json.lua").read(host.read(folder .. "/plan.json"))
+            local launches = 0
+            for _, kernel in ipairs(plan.kernels) do
+                if kernel.role == "forward" or kernel.role == "backward" then launches = launches + kernel.calls end
+            end
+            launches = launches // plan.cycle.accumulate
+            assert(launches <= most, launches)
+        end)
+    end
+end
+
+return tests

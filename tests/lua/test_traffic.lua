@@ -1,0 +1,73 @@
+-- The bytes that a plan says of a kernel are those that the device library counts: each byte of global memory that a
+-- launch reads or writes, once.
+local devices = dofile "tests/lua/devices.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+local SPEC = [[
+data       { "text", train = "traffic.txt", context = 32, split = { eval = 2 } }
+batch      (4)
+model(function(batch)
+    local x = positions "wpe" { 32 } (embedding "wte" { 64, 64 } (batch.input))
+    x = times(2) "h" {
+        residual { layernorm "ln_1" {}, linear "attn" { 192 }, attend { heads = 2, causal = true },
+                   linear "proj" { 64 } },
+        residual { layernorm "ln_2" {}, linear "fc" { 256 }, gelu {}, linear "out" { 64 } },
+    } (x)
+    return unembed { "wte" } (layernorm "ln_f" {} (x))
+end)
+init       { { "*", normal = 0.2 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2 }
+train      { updates = 8, seed = 3 }
+target     "cuda"
+]]
+
+-- Kernels whose bytes the plan does not know within 5 %.
+local OTHERS = {
+    embedding = "the plan has a row of the table for each id, though ids repeat",
+    embedding_dw = "the plan has all rows of the table, though few have ids",
+    id_order = "its blocks count in shared memory",
+    positions = "the plan has the table once for each row of the batch",
+    attend_dx = "the plan has dy for both kinds of blocks",
+    decide = "the plan has nothing for it: a few hundred bytes",
+}
+
+-- Numbers of the step and of a micro-batch that the plan leaves out.
+local FEW_BYTES = 128
+
+for _, precision in ipairs { "bf16", "f32" } do
+    add(("each kernel of a GPT in %s moves the bytes of the plan within 5 %%"):format(precision), function(t)
+        devices.needs_library(t)
+        local programs, environment = devices.open(t)
+        local bytes = {}
+        for k = 1, 900 do bytes[k] = string.char(97 + (k * k + k // 7) % 23) end
+        t.write(programs.folder() .. "/data/traffic.txt", table.concat(bytes))
+        local p = programs.build("traffic_" .. precision, SPEC .. ('precision "%s"\n'):format(precision))
+        local file = t.root .. "/" .. t.temp() .. "/traffic"
+        local env = environment(devices.checked(1))
+        env[#env + 1] = "GAGEN_DEVICE_TRAFFIC=" .. file
+        programs.train(p, { "--cycles", 1, env = env })
+        local counted, launches, planned, compared = {}, {}, {}, 0
+        for name, read, written in host.read(file):gmatch "([%w_]+) (%d+) (%d+)\n" do
+            counted[name] = (counted[name] or 0) + read + written
+            launches[name] = (launches[name] or 0) + 1
+        end
+        for _, kernel in ipairs(programs.plan(p).kernels) do
+            if not OTHERS[kernel.kind] and not OTHERS[kernel.fn:match "^%a+"] then
+                local times = kernel.role == "views" and 2 or 1     -- before the first update, too
+                planned[kernel.fn] = (planned[kernel.fn] or 0) + kernel.bytes * kernel.calls * times
+            end
+        end
+        for name, plan in next, planned do
+            local found = assert(counted[name], name)
+            assert(math.abs(found - plan) <= 0.05 * plan + FEW_BYTES * launches[name],
+                ("%s: %d bytes, the plan has %d"):format(name, found, plan))
+            compared = compared + 1
+        end
+        assert(compared >= 25, compared)
+    end)
+end
+
+return tests
