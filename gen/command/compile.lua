@@ -40,6 +40,10 @@ local function check_target(c)
         diag.fail(diag.field(c.parallel_at, "comm"), ('parallel: comm is "%s", and the target "%s" sums in f32: '
             .. 'expected no comm'):format(c.wire, c.target), {})
     end
+    if c.mode.sharded.parameters and not targets.of(c).gathers then
+        diag.fail(c.parallel_at, ('parallel: with %q parameters are divided over the processes, and the target %q '
+            .. 'needs all of them in each: expected "zero2"'):format(c.parallel, c.target), {})
+    end
 end
 
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.

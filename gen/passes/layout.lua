@@ -157,9 +157,19 @@ local function segments(g, items)
     end
 end
 
+-- The layer that an item's parameters belong to.
+local function layer_of(item) return item.params[1].name:match("^(.*)%.") or item.params[1].name end
+
+-- Whether an item outside of regions goes to the bucket before it. A chunk, which is gathered too, is one layer.
+local function joins(g, bucket, item, limit)
+    if g.sharded.parameters then return not item.region and layer_of(bucket) == layer_of(item) end
+    return bucket.n + item.size * item.count <= limit
+end
+
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
 -- layers of a region that is larger, from the last layer down, as the backward pass completes them. A parameter or a
--- layer that is larger alone has a bucket of its own, and so has all that a cycle collects.
+-- layer that is larger alone has a bucket of its own, and so has all that a cycle collects. With limit 0 each layer of
+-- a region is a bucket.
 --   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
 local function buckets(g, items, limit)
     g.buckets = {}
@@ -176,12 +186,13 @@ local function buckets(g, items, limit)
                     of = item }
                 behind = from
             end
-        elseif last and last.n + n <= limit then
+        elseif last and joins(g, last, item, limit) then
             last.n = last.n + n
             table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
             last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}) }
             add(last)
+            if item.region and g.sharded.parameters then last = nil end
         end
     end
     local n = g.summed_elements - g.trained_elements
@@ -270,6 +281,45 @@ function layout.narrow_views(g, config)
     end
 end
 
+-- Rounds the weights that the nodes of a body read in 16 bits before the first of them: a weight of a loop's layers in
+-- the loop, any other before all loops. reader: the loop around the body; made: copies that stand before it.
+local function round_weights(g, config, body, reader, made)
+    local nodes, b, inside = table.move(body, 1, #body, 1, {}), config.builder, {}
+    for i = 1, #body do body[i] = nil end
+    local function copy_of(param, node)
+        local copies = param.region and inside or made
+        if not copies[param] then
+            b.at, b.path, b.body, b.scope = node.at, {}, param.region and body or made.body, param.region and reader
+            copies[param] = b:cast(param.value, g.half, param.value.name .. "_" .. g.half)
+            copies[param].rowless = true
+        end
+        return copies[param]
+    end
+    for _, node in ipairs(nodes) do
+        if not reader then made.body = body end
+        if node.op == "times" then round_weights(g, config, node.body, node, made) end
+        local op = config.ops[node.op]
+        for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
+            local t = node.ins[key]
+            if t and t.kind == "param" and t.param.used and op.half[key] then
+                node.ins = ordered.copy(node.ins, { [key] = copy_of(t.param, node) })
+            end
+        end
+        body[#body + 1] = node
+    end
+end
+
+-- How weights reach products: in windows that are gathered for each pass, where a copy would be made as often; rounded
+-- behind the gather if products read 16 bits.
+local function windowed(g, config)
+    for _, name in ipairs(g.half and BODIES or {}) do round_weights(g, config, g[name], nil, {}) end
+    for _, param in ipairs(graph.units(g)) do
+        if param.used and #param.shape > 1 then
+            graph.decide(g, param.name, "home", "it is gathered for each pass, and a copy would be made as often")
+        end
+    end
+end
+
 function layout.run(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
@@ -279,11 +329,15 @@ function layout.run(g, config)
     place_joints(g)
     place_states(g, items)
     segments(g, items)
-    buckets(g, items, config.bucket_elements)
-    if not config.without:has("layout") then pack_views(g, config) end
+    buckets(g, items, g.sharded.parameters and 0 or config.bucket_elements)
+    if g.sharded.parameters then
+        windowed(g, config)
+    elseif not config.without:has("layout") then
+        pack_views(g, config)
+    end
     if g.half then layout.narrow_views(g, config) end
-    note_views(g, config)
-    return #g.views == 0
+    if not g.sharded.parameters then note_views(g, config) end
+    return #g.views == 0 and not g.half
 end
 
 return layout

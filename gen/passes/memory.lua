@@ -194,8 +194,10 @@ function memory.run(g)
     g.seed.place = { arena = "step", offset = 0, slots = 1 }
     g.sums.place = { arena = "sums", offset = 0, slots = 1 }
     local views = place_flat(g)
+    local divided, rest = g.sharded.parameters, g.flat_elements - g.trained_elements
     g.arenas = {
-        { name = "parameters", elements = g.flat_elements },
+        { name = "parameters", elements = divided and g.trained_elements or g.flat_elements,
+            sharded = divided and "parameters" or nil },
         { name = "gradients", elements = g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements,
             sharded = g.sharded.gradients and "gradients" or nil },
     }
@@ -203,6 +205,13 @@ function memory.run(g)
         table.insert(g.arenas, { name = "windows", elements = g.windows.elements, doc = "gradients on their way" })
         local collected = g.summed_elements - g.trained_elements
         if collected > 0 then table.insert(g.arenas, { name = "collected", elements = collected }) end
+    end
+    if divided then
+        table.insert(g.arenas, 2, { name = "chunks", elements = g.chunks.elements, doc = "parameters in use" })
+        if rest > 0 then
+            table.insert(g.arenas, 3, { name = "untrained", elements = rest,
+                doc = "frozen parameters, running statistics" })
+        end
     end
     if g.residues then g.arenas[#g.arenas + 1] = { name = "residues", elements = g.summed_elements } end
     for _, name in ipairs(g.state_names) do

@@ -132,6 +132,9 @@ local function cycles_of(c, given, path, choice)
     end
 end
 
+-- parallel.bucket if the spec has none.
+local BUCKET = words.default("parallel", "bucket")
+
 -- 'parallel "a" or "b"': the modes with several processes.
 local function modes_with_ranks(catalog)
     local list = {}
@@ -139,6 +142,22 @@ local function modes_with_ranks(catalog)
         if mode.ranks then list[#list + 1] = '"' .. name .. '"' end
     end
     return "parallel " .. table.concat(list, " or ")
+end
+
+-- The chunks of a mode that divides the parameters: how many gathers run ahead of the kernels.
+local function chunks_of(c, parallel, at)
+    local divides = c.mode.sharded.parameters
+    for _, name in ipairs { "chunks", "prefetch" } do
+        if parallel[name] ~= nil and not divides then
+            diag.fail(diag.field(at, name), ('parallel: %s is given, and with "%s" each process has all parameters: '
+                .. "expected none"):format(name, c.parallel), {})
+        end
+    end
+    if divides and parallel.bucket ~= BUCKET then
+        diag.fail(diag.field(at, "bucket"), ('parallel: bucket is given, and with "%s" a chunk of parameters is what '
+            .. "collectives move: expected none"):format(c.parallel), {})
+    end
+    c.prefetch = parallel.prefetch or 1
 end
 
 -- The mode, and the number of processes: that of the option --ranks if given, else the spec's.
@@ -153,6 +172,7 @@ local function ranks_of(c, given, path, option)
         diag.fail(diag.field(at, "comm"), ('parallel: comm is "%s", and the precision is "f64": expected no comm')
             :format(c.wire), {})
     end
+    chunks_of(c, parallel, at)
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end
@@ -401,7 +421,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
     local bytes = c.precision == "f64" and 8 or 4
-    c.bucket_elements = parallel.bucket == "25MiB" and (25 << 20) // bytes
+    c.bucket_elements = parallel.bucket == BUCKET and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)

@@ -194,6 +194,11 @@ words.list = {
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "most of the gradient that one collective sums, in "
             .. "elements or bytes; at least one parameter or layer" }),
+        field("chunks", "str", { values = { "layer" },
+            doc = "with zero3, what is gathered at once: layer, the parameters of a layer, or of one iteration of a "
+                .. "times" }),
+        field("prefetch", "int", { min = 0, max = 16,
+            doc = "with zero3, how many chunks are gathered ahead of the one in use; default: 1" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
             doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
                 .. "sums are f32, parameters are gathered in full" }),

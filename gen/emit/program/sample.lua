@@ -1,6 +1,7 @@
 -- sample: the text of sample.c: a model of tokens writes some of its own. Only for programs whose data are
 -- tokens and whose model gives a number for each token that may follow.
 local graph = require "graph.graph"
+local predictions = require "emit.program.predictions"
 local sections = require "emit.program.sections"
 local text = require "base.text"
 
@@ -16,9 +17,15 @@ end
 --- The tensor that a token is chosen by.
 function sample.source(g) return (source_of(g)) end
 
+--- What a program says that cannot write tokens.
+function sample.refusal(g)
+    return g.sharded.parameters and predictions.DIVIDED or "this program's model gives no tokens"
+end
+
 --- Whether the program can write tokens: input (B, T), output (B, T, V) with a place for every token.
 function sample.possible(g, config)
     local kind, source, shape = config.data.kind, source_of(g)
+    if g.sharded.parameters then return false end
     if kind ~= "text" and kind ~= "tokens" or not source or not source.place then return false end
     local input = g.inputs[1].shape
     return source.place.arena == "activations" and (source.dtype == g.real or graph.is_half(source)) and #shape == 3

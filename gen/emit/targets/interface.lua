@@ -15,6 +15,7 @@ interface.fields = {
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
     field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
+    field("gathers", "boolean", "whether parameters can be divided over processes, and gathered before use", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),
 
