@@ -52,11 +52,16 @@ local function uses_of(g, body, of)
                     use = { bucket = bucket, node = layered and node or outer, at = position, skip = 0,
                         count = layered and param.count or 1, loop = layered and outer or nil }
                     known[key], list[#list + 1] = use, use
+                    use.rank = #list
                 end
                 use.last = position
             end)
         end)
     end
+    table.sort(list, function(a, b)         -- what all iterations of a loop share must be there before the loop
+        if a.at ~= b.at or (a.loop == nil) == (b.loop == nil) then return a.rank < b.rank end
+        return a.loop == nil
+    end)
     return list
 end
 
