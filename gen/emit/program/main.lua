@@ -134,7 +134,7 @@ function main.render(g, config, context, header)
         train_section(config, name),
         { "run", { name = name, watched = not refusal, ranks = config.mode.ranks or false,
             sample = sample.possible(g, config),
-            no_tokens = text.string("--sample: " .. sample.refusal(g)), ema = config.optimizer.own.ema ~= nil,
+            no_tokens = g.sharded.parameters and text.string("--sample: " .. predictions.DIVIDED), ema = config.optimizer.own.ema ~= nil,
             patience = config.best ~= nil and config.best.patience > 0,
             uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")),
             no_outputs = no_outputs, no_weights = no_weights } },

@@ -12,8 +12,8 @@ function predictions.is_plain(g)
 end
 
 --- Why one process alone does nothing with parameters that are divided.
-predictions.DIVIDED = "the parameters are divided over the processes: expected a program of parallel \"none\", which "
-    .. "reads the same checkpoints"
+predictions.DIVIDED = "the parameters are divided over the processes: expected a program of one process, which reads "
+    .. "the same checkpoints"
 
 --- Why an evaluation predicts nothing; nil: its output has a row for each row of a file.
 function predictions.obstacle(g)

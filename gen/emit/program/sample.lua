@@ -1,7 +1,6 @@
 -- sample: the text of sample.c: a model of tokens writes some of its own. Only for programs whose data are
 -- tokens and whose model gives a number for each token that may follow.
 local graph = require "graph.graph"
-local predictions = require "emit.program.predictions"
 local sections = require "emit.program.sections"
 local text = require "base.text"
 
@@ -16,11 +15,6 @@ end
 
 --- The tensor that a token is chosen by.
 function sample.source(g) return (source_of(g)) end
-
---- What a program says that cannot write tokens.
-function sample.refusal(g)
-    return g.sharded.parameters and predictions.DIVIDED or "this program's model gives no tokens"
-end
 
 --- Whether the program can write tokens: input (B, T), output (B, T, V) with a place for every token.
 function sample.possible(g, config)
