@@ -42,7 +42,7 @@ local function check_target(c)
     end
     if c.mode.sharded.parameters and not targets.of(c).gathers then
         diag.fail(c.parallel_at, ('parallel: with %q parameters are divided over the processes, and the target %q '
-            .. 'needs all of them in each: expected "zero2"'):format(c.parallel, c.target), {})
+            .. "needs all of them in each: expected another mode"):format(c.parallel, c.target), {})
     end
 end
 

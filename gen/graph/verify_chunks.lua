@@ -1,5 +1,5 @@
--- verify_chunks: on every path over a micro-batch, from forward to evaluation and from forward to backward, each read of
--- a trained parameter lies between the need of its chunk and the start of a gather that takes its window. A path is
+-- verify_chunks: on every path over a micro-batch, from forward to evaluation and from forward to backward, each read
+-- of a trained parameter lies between the need of its chunk and the start of a gather that takes its window. A path is
 -- walked as the program runs it, iteration by iteration.
 local graph = require "graph.graph"
 
@@ -16,15 +16,15 @@ local function bucket_of(g, param, l)
 end
 
 function Path:start(g, i, broken)
-    local from, behind = g.chunks.places[i], g.chunks.places[i] + g.buckets[i].n
-    local function meets(other) return g.chunks.places[other] < behind and from < g.chunks.places[other] + g.buckets[other].n end
-    for other in pairs(self.coming) do
-        if other ~= i and meets(other) then
-            broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
+    local places, from = g.chunks.places, g.chunks.places[i]
+    for other, bucket in ipairs(g.buckets) do
+        local at = places[other]
+        if at and at < from + g.buckets[i].n and from < at + bucket.n then
+            if self.coming[other] and other ~= i then
+                broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
+            end
+            self.there[other] = nil
         end
-    end
-    for other in pairs(self.there) do
-        if meets(other) then self.there[other] = nil end
     end
     self.coming[i] = true
 end
@@ -34,8 +34,9 @@ function Path:need(g, order, k, broken)
     for i = k == 0 and 0 or k + g.chunks.prefetch, math.min(k + g.chunks.prefetch, #order - 1) do
         self:start(g, order[i + 1], broken)
     end
-    if not self.coming[order[k + 1]] then broken(("needs chunk %d, whose gather has not started"):format(order[k + 1])) end
-    self.coming[order[k + 1]], self.there[order[k + 1]] = nil, true
+    local chunk = order[k + 1]
+    if not self.coming[chunk] then broken(("needs chunk %d, whose gather has not started"):format(chunk)) end
+    self.coming[chunk], self.there[chunk] = nil, true
 end
 
 -- The place in the order that a node needs in iteration l of its loop; nil: none.

@@ -97,7 +97,7 @@ local function check_number(g, config)
     if each * #g.buckets <= MOST then return end
     if each == 2 then
         diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: a `times` of equal layers, or "
-            .. '"zero2"'):format(#g.buckets, MOST // 2), {})
+            .. "another mode"):format(#g.buckets, MOST // 2), {})
     end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
     diag.fail(diag.field(config.parallel_at, "bucket"), ("parallel: %d buckets, expected at most %d: "

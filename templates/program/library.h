@@ -52,7 +52,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
-//@ functions(name, half_sums, scattered, handles, divided)
+//@ functions(name, half_sums, scattered, handles)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);
@@ -102,6 +102,7 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
 
+//@ measures(name, divided)
 //% if divided then
 /* The parameters are divided over the ranks and gathered before they are used. So the micro-steps above and all that
  * follows up to load_state_dict are collective, with a batch of each rank, which may have 0 rows. */

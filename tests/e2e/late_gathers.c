@@ -1,6 +1,6 @@
-/* late_gathers.c: through MPI's profiling names it makes the worst of gathers that have a window of their own. Elements
- * are not numbers from the start of a gather to its end, and from each update to the next gather; gathers end after 0 to
- * 3 ms, in any order. */
+/* late_gathers.c: through MPI's profiling names it makes the worst of gathers that have a window of their own.
+ * Elements are not numbers from the start of a gather to its end, and from each update to the next gather; gathers end
+ * after 0 to 3 ms, in any order. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdlib.h>

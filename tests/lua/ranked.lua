@@ -1,6 +1,6 @@
 -- Models, data and optimizers for programs with ranks, and specs made of them. A case has { model, optimizer, tail,
--- weight, clip, precision, target or nil, memory or nil, eval or nil, split or nil (of tokens) }. Rows of an update are the same for any number of
--- ranks, since each cycle takes RANKS * A micro-batches in their order.
+-- weight, clip, precision }, and may have { target, memory, eval, split (of tokens) }. Rows of an update are the same for
+-- any number of ranks, since each cycle takes RANKS * A micro-batches in their order.
 local ranked = {}
 
 local OPTIMIZERS = {

@@ -68,7 +68,7 @@ function chunks.placed(g)
     return list
 end
 
---- How many arrays the parameters are in files: with divided ones, those that are not trained have an array of their own.
+--- How many arrays the parameters are in files: beside divided ones, those that are not trained have one of their own.
 function chunks.arrays(g) return g.sharded.parameters and chunks.has_untrained(g) and 2 or 1 end
 
 --- These arrays as two arguments, the first and their number; saved: the text before the field.

@@ -103,8 +103,8 @@ local function sizes_text(g)
     if g.sharded.parameters then
         local largest = 0
         for _, p in ipairs(g.params) do largest = math.max(largest, p.flat.n) end
-        return ("enum { OUTPUT = %d, LARGEST_TENSOR = %d }; /* elements: the model's output, a parameter */"):format(outputs,
-            largest)
+        return ("enum { OUTPUT = %d, LARGEST_TENSOR = %d }; /* elements: the model's output, a parameter */")
+            :format(outputs, largest)
     end
     if not handles(g) then return ("enum { OUTPUT = %d }; /* elements of the model's output */"):format(outputs) end
     return ("enum { OUTPUT = %d, TENSORS = %d }; /* elements of the model's output; parameters, by layer */"):format(
@@ -257,8 +257,9 @@ function library.render(g, config, context, header, files)
             guard = text.ident(config.name:upper() .. "_H"), name = name, upper = text.ident(config.name:upper()),
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
-        { "functions", { name = name, divided = g.sharded.parameters, half_sums = g.half_sums,
-            scattered = g.sharded.state, handles = handles(g) } },
+        { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
+            handles = handles(g) } },
+        { "measures", { name = name, divided = g.sharded.parameters } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))

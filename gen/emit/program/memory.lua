@@ -88,7 +88,8 @@ local function flat_places(g, target)
     local list = {}
     if not g.sharded.parameters then list[1] = "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;" end
     if not g.sharded.gradients then
-        list[#list + 1] = ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real")
+        list[#list + 1] = ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16"
+            or "real")
     end
     if g.residues then list[#list + 1] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
     for _, more in ipairs { states.places(g), target.flat_places(g) } do
@@ -142,8 +143,8 @@ local function places(g, target, form, device)
     local rows = ordered.collect(memory.placed(g, "activations"), function(t)
         return target.place(t, "a", t.place.offset)
     end)
-    return { flat_places = parameters_placed(g, target, device), gradients = gradients_placed(g, form, device), residues = g.residues,
-        view_places = view_places(g, target), activation_places = lines(rows) }
+    return { flat_places = parameters_placed(g, target, device), gradients = gradients_placed(g, form, device),
+        residues = g.residues, view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
 -- One row per arena of the host, in the order of the plan. One without bytes here depends on the ranks.
@@ -170,8 +171,8 @@ function memory.render(g, config, facts, context, header)
         { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)),
             states = lines(states.tables(g, params)) } },
         g.sharded.parameters and { "chunked", chunks.places(g, target, fields) }
-            or { "spaces", { form = text.ident("parameters"), address = text.block(device and "ga_address " or "real *"),
-                places = lines(parameter_places) } },
+            or { "spaces", { form = text.ident("parameters"), places = lines(parameter_places),
+                address = text.block(device and "ga_address " or "real *") } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
         g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields),

@@ -117,12 +117,13 @@ end
 
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
-    return { name = text.ident(config.name), device = own.device, divided = g.sharded.parameters,
-        saved = chunks.saved(g, "m->saved."), parallel = own.parallel,
-        averages = division.averages_started(g), length = length_of(config), schedule_lines = schedule_lines(config),
+    local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
+        averages = division.averages_started(g), numbers = save.numbers_started(config, updates) }
+    return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
+        length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
-        scale_started = scaler.lines(config).scale_started, matrix = not own.device and profile.matrix(config) or false,
-        numbers = save.numbers_started(config, updates) }
+        scale_started = scaler.lines(config).scale_started,
+        matrix = not own.device and profile.matrix(config) or false }
 end
 
 --- model.c.
