@@ -111,11 +111,12 @@ parallel   "%s"
 
 -- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
 -- message that ended it.
-local function losses(t, mode, file, from, to)
+local function losses(t, mode, file, from, to, model)
     local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
     ranked.write_tokens(t, programs)
     local how = { comm = "mpi", sources = mode == "zero3" and { LATE } or nil }
-    local p = programs.build("planted_" .. mode, PLANTED:format(mode), how)
+    local text = PLANTED:format(mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
+    local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
     if file then
         local text = host.read(p.folder .. "/" .. file)
         local first, last = text:find(from, 1, true)
@@ -152,6 +153,17 @@ local ERRORS = {
 
 add("no error is planted: the losses of zero2", function(t)
     t.equal(losses(t, "zero3"), losses(t, "zero2"))
+end)
+
+-- The layer "a" is there from its first use to its second one, while others share memory.
+add("a layer that is applied twice: the losses of zero2", function(t)
+    local model = [[(function(batch)
+        local a = linear "a" { 12 }
+        local x = tanh {} (a (embedding "wte" { 11, 12 } (batch.input)))
+        for i = 1, 4 do x = tanh {} (linear("b" .. i) { 12 } (x)) end
+        return linear "head" { 11 } (tanh {} (a (x)))
+    end)]]
+    t.equal(losses(t, "zero3", nil, nil, nil, model), losses(t, "zero2", nil, nil, nil, model))
 end)
 
 for _, planted in ipairs(ERRORS) do
@@ -270,7 +282,8 @@ train      { updates = 3, seed = 7 }
 parallel   "%s"
 ]]
 
-for name, glob in next, { ["a frozen table"] = "wte.*", ["a frozen layer"] = "a.*" } do
+for _, frozen in ipairs { { "a frozen table", "wte.*" }, { "a frozen layer", "a.*" } } do
+    local name, glob = table.unpack(frozen)
     add(name .. ": first values are those of one process, and files have them", function(t)
         local programs, text = t.load("tests/lua/programs.lua")(t), FILES:gsub("GLOB", ("%q"):format(glob))
         ranked.write_tokens(t, programs)

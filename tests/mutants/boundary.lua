@@ -108,7 +108,7 @@ return {
         "test_zero3: no error is planted: the losses of zero2" },
     { "a chunk is released before its last read", "gen/passes/chunks.lua",
         "span.to = before + use.last", "span.to = before + math.min(use.at, use.last)", 
-        "test_peers: zero3: unequal counts of targets, a tied table and changed gradients: as one rank" },
+        "test_zero3: a layer that is applied twice: the losses of zero2" },
     { "what an evaluation uses again does not stay, and is not gathered", "gen/passes/chunks.lua",
         "if use.last == last or again[use.bucket] and not use.loop then stays[use.bucket] = true end",
         "if use.last == last then stays[use.bucket] = true end", "test_zero3: an evaluation gathers each chunk once" },
