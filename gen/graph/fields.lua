@@ -46,8 +46,9 @@ fields.graph = {
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
-        .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled }; "
+        .. "of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects; "
+        .. "region: of its first parameters; filled: elements of its tensors (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows) }, in the order of the buckets (collectives)",

@@ -5,7 +5,9 @@
 --   search        the first chunk with the fewest elements that are left unused at the ends of chunks
 --
 -- A tensor that is larger than the mean of all by more than three deviations is left out of both.
+local diag = require "base.diag"
 local graph = require "graph.graph"
+local text = require "base.text"
 
 local chunk_size = {}
 
@@ -51,8 +53,8 @@ local function filled(sizes, chunk)
     return count, unused + left
 end
 
---- The first chunk with the largest utilization, and that: least, least + range // grids, ... up to least + range. least:
---- nil for the largest tensor.
+--- The first chunk with the largest utilization, and that: least, least + range // grids, ... up to least + range.
+--- least: nil for the largest tensor.
 function chunk_size.utilization(sizes, range, grids, least)
     local list = kept(sizes)
     local best, most, sum = nil, -1, sum_of(list)
@@ -65,8 +67,8 @@ function chunk_size.utilization(sizes, range, grids, least)
 end
 
 --- The first chunk with the fewest unused elements, and these: multiples of interval = range / grids, rounded up, from
---- the first one that is no less than `least` and the largest tensor; then rounded up to a multiple of the ranks. nil: all
---- tensors together are smaller than `least`.
+--- the first one that is no less than `least` and the largest tensor; then rounded up to a multiple of the ranks. nil:
+--- all tensors together are smaller than `least`.
 function chunk_size.search(sizes, range, grids, least, ranks)
     if sum_of(sizes) < least then return nil end
     local list, interval = kept(sizes), (range + grids - 1) // grids
@@ -77,6 +79,40 @@ function chunk_size.search(sizes, range, grids, least, ranks)
         if not fewest or unused < fewest then best, fewest = chunk, unused end
     end
     return best + -best % ranks, fewest
+end
+
+-- Parameters of so few elements stay whole in each process, and their gradient is summed at once.
+local function undivided(g, config, elements)
+    config.mode = config.catalog.modes:get(config.mode.undivided)
+    g.sharded, config.bucket_elements = config.mode.sharded, elements
+    graph.decide(g, "chunks", "one that is not divided", ("%s elements are fewer than min_chunk_size: each process has "
+        .. "all of them, as with %q"):format(text.commas(elements), config.mode.name))
+end
+
+local function chosen(g, chunk, why)
+    local bytes = chunk * (g.real == "f64" and 8 or 4)
+    graph.decide(g, "chunks", ("%s elements, %s bytes"):format(text.commas(chunk), text.commas(bytes)), why)
+    return chunk
+end
+
+--- The elements of a chunk by the words of the spec, and notes them; nil: a chunk is a layer, or nothing is divided.
+function chunk_size.choose(g, config)
+    local c = config.chunks
+    if c.size then return chosen(g, c.size, "chunk_size") end
+    if c.rule == "layer" then return nil end
+    local sizes = chunk_size.sizes(g)
+    if c.rule == "utilization" then
+        local largest = math.max(table.unpack(kept(sizes)))
+        if c.least and c.least < largest then
+            diag.fail(diag.field(config.parallel_at, "min_chunk_size"), ("parallel: min_chunk_size is %d elements, "
+                .. "expected at least those of the largest tensor that counts, %d"):format(c.least, largest), {})
+        end
+        local chunk, used = chunk_size.utilization(sizes, c.range, c.grids, c.least)
+        return chosen(g, chunk, ("their utilization is %.5f"):format(used))
+    end
+    local chunk, unused = chunk_size.search(sizes, c.range, c.grids, c.least or 1 << 25, config.ranks)
+    if not chunk then return undivided(g, config, sum_of(sizes)) end
+    return chosen(g, chunk, ("%s of all chunks are unused"):format(text.commas(unused)))
 end
 
 return chunk_size

@@ -74,7 +74,7 @@ local function reason(g, bucket, collective, limit)
             :format(collective)
     end
     if g.sharded.parameters then
-        return ("a chunk: parameters of a layer; its %s starts where its last gradient is complete"):format(collective)
+        return ("a chunk of parameters; its %s starts where its last gradient is complete"):format(collective)
     end
     return bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(limit,
         collective) or ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete")

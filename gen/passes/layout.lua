@@ -11,6 +11,8 @@
 -- transposed view, so that the inner loop of every micro-step reads contiguous memory; not where the target's products
 -- turn columns as they pack them and have rows enough (config.turned_rows): there the copy would only take memory. If
 -- products read 16 bits, views have 16 bits, and all other weights of products get views too.
+local chunk_size = require "passes.chunk_size"
+local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -160,10 +162,33 @@ end
 -- The layer that an item's parameters belong to.
 local function layer_of(item) return item.params[1].name:match("^(.*)%.") or item.params[1].name end
 
--- Whether an item outside of regions goes to the bucket before it. A chunk, which is gathered too, is one layer.
-local function joins(g, bucket, item, limit)
-    if g.sharded.parameters then return not item.region and layer_of(bucket) == layer_of(item) end
-    return bucket.n + item.size * item.count <= limit
+-- Elements of an item's tensors, without those between them.
+local function filled_by(item)
+    local sum = 0
+    for _, param in ipairs(item.params) do sum = sum + graph.elements(param.shape) end
+    return sum * item.count
+end
+
+-- Whether an item goes to the chunk before it (nil: there is none), by the size of chunks. Layers of a loop all do or
+-- none: a chunk has no part of a loop.
+local function fills(config, bucket, item)
+    local chunk, n = config.chunk_elements, filled_by(item)
+    local filled = bucket and bucket.filled or chunk
+    if filled + n <= chunk then return true end
+    local first = item.params[1]
+    for _, param in ipairs(item.params) do first = param.forward_index == 1 and param or first end
+    if item.count > 1 and (n > chunk or filled + graph.elements(first.shape) <= chunk) then
+        diag.fail(config.parallel_at, ('parallel: a chunk of %d elements would have some layers of "%s" and not all of '
+            .. 'them, expected chunks = "layer"'):format(chunk, item.region.name), {})
+    end
+    return false
+end
+
+-- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer, or has a size of its own.
+local function joins(g, config, bucket, item)
+    if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
+    if config.chunk_elements then return fills(config, bucket, item) end
+    return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
 end
 
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
@@ -171,7 +196,7 @@ end
 -- layer that is larger alone has a bucket of its own, and so has all that a cycle collects. With limit 0 each layer of
 -- a region is a bucket.
 --   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
-local function buckets(g, items, limit)
+local function buckets(g, config, items, limit)
     g.buckets = {}
     local last
     local function add(bucket) g.buckets[#g.buckets + 1] = bucket end
@@ -186,13 +211,13 @@ local function buckets(g, items, limit)
                     of = item }
                 behind = from
             end
-        elseif last and joins(g, last, item, limit) then
-            last.n = last.n + n
+        elseif joins(g, config, last, item) then
+            last.n, last.filled = last.n + n, last.filled + filled_by(item)
             table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
-            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}) }
+            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}),
+                region = item.region, filled = filled_by(item) }
             add(last)
-            if item.region and g.sharded.parameters then last = nil end
         end
     end
     local n = g.summed_elements - g.trained_elements
@@ -329,7 +354,9 @@ function layout.run(g, config)
     place_joints(g)
     place_states(g, items)
     segments(g, items)
-    buckets(g, items, g.sharded.parameters and 0 or config.bucket_elements)
+    config.chunk_elements = g.sharded.parameters and chunk_size.choose(g, config) or nil
+    local layers = g.sharded.parameters and 0 or config.bucket_elements
+    buckets(g, config, items, config.chunk_elements and math.huge or layers)
     if g.sharded.parameters then
         windowed(g, config)
     elseif not config.without:has("layout") then

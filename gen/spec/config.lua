@@ -144,13 +144,27 @@ local function modes_with_ranks(catalog)
     return "parallel " .. table.concat(list, " or ")
 end
 
--- The chunks of a mode that divides the parameters: how many gathers run ahead of the kernels.
+-- Words about chunks, and whether they are about the search for their size.
+local CHUNKS = { { "chunks" }, { "prefetch" }, { "chunk_size" }, { "chunk_search_range", true },
+    { "chunk_search_n_grids", true }, { "min_chunk_size", true } }
+
+-- A size in elements.
+local function elements_of(c, size)
+    return size and (size.elements or size.bytes // (c.precision == "f64" and 8 or 4))
+end
+
+-- The chunks of a mode that divides the parameters, and how many gathers run ahead of the kernels.
 local function chunks_of(c, parallel, at)
     local divides = c.mode.sharded.parameters
-    for _, name in ipairs { "chunks", "prefetch" } do
-        if parallel[name] ~= nil and not divides then
+    local searches = (parallel.chunks or "layer") ~= "layer" and not parallel.chunk_size
+    for _, word in ipairs(CHUNKS) do
+        local name, given = word[1], parallel[word[1]] ~= nil
+        if given and not divides then
             diag.fail(diag.field(at, name), ('parallel: %s is given, and with "%s" each process has all parameters: '
                 .. "expected none"):format(name, c.parallel), {})
+        elseif given and word[2] and not searches then
+            diag.fail(diag.field(at, name), ('parallel: %s is given, and no size of chunks is searched: expected '
+                .. 'chunks = "search" or "utilization", and no chunk_size'):format(name), {})
         end
     end
     if divides and parallel.bucket ~= BUCKET then
@@ -158,6 +172,13 @@ local function chunks_of(c, parallel, at)
             .. "collectives move: expected none"):format(c.parallel), {})
     end
     c.prefetch = parallel.prefetch or 1
+    c.chunks = { rule = searches and parallel.chunks or "layer", size = elements_of(c, parallel.chunk_size),
+        range = elements_of(c, parallel.chunk_search_range) or 1 << 26, grids = parallel.chunk_search_n_grids or 4096,
+        least = elements_of(c, parallel.min_chunk_size) }
+    if c.chunks.rule == "utilization" and c.chunks.range % c.chunks.grids ~= 0 then
+        diag.fail(at, ("parallel: chunk_search_range is %d elements, expected a multiple of chunk_search_n_grids, %d")
+            :format(c.chunks.range, c.chunks.grids), {})
+    end
 end
 
 -- The mode, and the number of processes: that of the option --ranks if given, else the spec's.

@@ -69,4 +69,41 @@ add("search: all tensors together are below the least size", function(t)
     t.equal(chunk_size.search({ 11181642 }, 1 << 26, 4096, 1 << 25, 1), nil)
 end)
 
+-- What `gagen check` says of a model of layers beside each other, or in a loop.
+add("check names the size, or why it cannot be", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    programs.folder()
+    local path = programs.folder() .. "/chunk_size.lua"
+    local function checked(words, status, message, model)
+        t.write(path, ([[
+data      { "csv", train = "tiny.csv", target = "last" }
+batch     (4)
+model     %s
+loss      "cross_entropy"
+optimizer { "sgd", lr = 0.1 }
+train     { updates = 2 }
+parallel  { "zero3", %s }
+]]):format(model or '{ linear "a" { 24 }, relu {}, linear "b" { 25 }, relu {}, linear "c" { 3 } }', words))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, status, result.err)
+        t.match(result.err, message)
+        return result
+    end
+    -- of 96, 24, 600, 25, 75 and 3 elements; 607 in one chunk
+    checked('chunk_size = "4KB"', 0, ": chunks: 1,000 elements, 4,000 bytes: chunk_size\n")
+    checked('chunks = "search", min_chunk_size = 100, chunk_search_range = 256, chunk_search_n_grids = 256', 0,
+        ": chunks: 823 elements, 3,292 bytes: 0 of all chunks are unused\n")
+    checked('chunks = "search"', 0, ': chunks: one that is not divided: 823 elements are fewer than min_chunk_size: each '
+        .. 'process has all of them, as with "ddp"\n')
+    checked('chunks = "utilization", chunk_search_n_grids = 1000', 1, "chunk_search_range is 67108864 elements, expected a "
+        .. "multiple of chunk_search_n_grids, 1000")
+    checked('chunks = "utilization", min_chunk_size = 16', 1, "min_chunk_size is 16 elements, expected at least those of "
+        .. "the largest tensor that counts, 600")
+    checked("chunk_size = 300, chunk_search_range = 8", 1, "chunk_search_range is given, and no size of chunks is searched")
+    checked("chunk_size = 300", 1, 'a chunk of 300 elements would have some layers of "h" and not all of them, expected '
+        .. 'chunks = "layer"', '{ linear "a" { 16 }, times(3) "h" { linear "b" { 16 }, relu {} }, linear "c" { 3 } }')
+    checked("chunk_size = 900", 0, "chunks: 900 elements", '{ linear "a" { 16 }, times(3) "h" { linear "b" { 16 }, relu {} },'
+        .. ' linear "c" { 3 } }')
+end)
+
 return tests

@@ -13,6 +13,8 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 -- === a cover of pairs ============================================================================
 
+local SEARCH = 'chunks = %q, min_chunk_size = %d, chunk_search_range = 2048, chunk_search_n_grids = 16'
+
 -- Each dimension and its values. The first value of a dimension is the simple one.
 local DIMENSIONS = {
     { "prefetch", 1, 0, 3 },
@@ -24,12 +26,18 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16", "f16" },
     { "optimizer", "adamw", "ema", "sgd", "lamb", "muon", "adafactor", "frozen" },
     { "comm", "f32", "bf16" },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 300", SEARCH:format("search", 1000),
+        SEARCH:format("utilization", 1400) },
 }
+
+-- Models whose layers are in no loop, so that a chunk of any size has whole tensors.
+local UNROLLED = { mlp = true, resnet = true }
 
 local function fits(case)
     local tokens = ranked.MODELS[case.model].rows == "tokens"
     if case.memory:find "logits" and not tokens then return false end
     if case.comm ~= "f32" and case.precision == "f64" then return false end
+    if case.chunks ~= "" and case.chunks ~= "chunk_size = 100000" and not UNROLLED[case.model] then return false end
     return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
 end
 
@@ -38,8 +46,9 @@ local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
 local ELEMENTS = { adamw = true, ema = true, sgd = true, frozen = true }
 
 local function parallel(mode, case)
-    return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, mode == "zero3" and ", prefetch = " .. case.prefetch
-        or "")
+    local own = mode == "zero3" and (", prefetch = %d%s"):format(case.prefetch, case.chunks ~= "" and ", " .. case.chunks
+        or "") or ""
+    return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, own)
 end
 
 -- The losses of the evaluations in a log.
@@ -161,7 +170,7 @@ add("a layer that is applied twice: the losses of zero2", function(t)
         local a = linear "a" { 12 }
         local x = tanh {} (a (embedding "wte" { 11, 12 } (batch.input)))
         for i = 1, 4 do x = tanh {} (linear("b" .. i) { 12 } (x)) end
-        return linear "head" { 11 } (tanh {} (a (x)))
+        return linear "head" { 11 } (tanh {} (linear "c" { 12 } (tanh {} (a (x)))))
     end)]]
     t.equal(losses(t, "zero3", nil, nil, nil, model), losses(t, "zero2", nil, nil, nil, model))
 end)
