@@ -67,6 +67,9 @@ function COMMANDS.check(o)
     local _, facts = program.render(g, c)
     if numbers then return equiv.run(o, numbers, g, c, facts.totals.flops_per_cycle) and 0 or 1 end
     io.stderr:write(o.spec .. ": ok\n")
+    for _, d in ipairs(g.decisions) do
+        if d.what == "chunks" then io.stderr:write(("%s: chunks: %s: %s\n"):format(o.spec, d.choice, d.why)) end
+    end
     return 0
 end
 

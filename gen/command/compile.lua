@@ -44,6 +44,10 @@ local function check_target(c)
         diag.fail(diag.field(c.parallel_at, "sync_batchnorm"), ('parallel: sync_batchnorm, and the target "%s" '
             .. "exchanges nothing inside the forward pass: expected no sync_batchnorm"):format(c.target), {})
     end
+    if c.mode.sharded.parameters and not targets.of(c).gathers then
+        diag.fail(c.parallel_at, ('parallel: with %q parameters are divided over the processes, and the target %q '
+            .. "needs all of them in each: expected another mode"):format(c.parallel, c.target), {})
+    end
 end
 
 -- Lowers a spec; `choice` (config.read) decides what the spec leaves to its memory budget.

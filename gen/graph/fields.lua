@@ -30,7 +30,7 @@ fields.graph = {
     output = "tensor: what the model gives; nil if there are several, or if it is never whole",
     d_output = "tensor: its gradient (autodiff)",
     ranks = "whether several processes may share a cycle",
-    sharded = "what each of them has only a part of: { state =, gradients = }, each a boolean",
+    sharded = "what each of them has only a part of: { state =, gradients =, parameters = }, each a boolean",
     residues = "whether sums over the micro-steps keep what they round off (accumulate)",
     half_sums = "whether they are stored in bf16 (accumulate)",
     groups = "map from index to group: parameters with one update rule (optimize)",
@@ -46,13 +46,17 @@ fields.graph = {
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected }; of = { "
-        .. "first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled }; "
+        .. "of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects; "
+        .. "region: of its first parameters; filled: elements of its tensors (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows) }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
+    chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
+        .. "gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of each "
+        .. "bucket begins (chunks)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
@@ -114,6 +118,8 @@ fields.node = {
     completes = "buckets that are complete behind it (collectives)",
     completes_layers = "{ first, layers, loop }: behind it those of a loop's layers, the last first (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
+    gathers = "{ pass, first, loop, skip }: places in the order of chunks that must be there before it; loop: a place "
+        .. "for each iteration, but for the first `skip` (chunks)",
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
@@ -128,6 +134,7 @@ fields.region = {
     reverse_of = "the forward region whose gradients it computes (autodiff)",
     completes = "buckets that are complete behind it (collectives)",
     needs = "buckets whose exchange must have ended before it (windows)",
+    gathers = "as those of a node (chunks)",
     frame = "{ blocks, size }: memory of one iteration (memory)",
     constant = "what its number of iterations is called in C (emit/program/names.lua)",
     range = "of the boundary: the run that it goes over, layer by layer (update)",
@@ -159,6 +166,8 @@ fields.param = {
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
     window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
         .. "of a bucket that take turns in two windows (windows)",
+    chunk = "{ offset, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "
+        .. "layers that take turns in `slots` windows (chunks)",
     residue = "tensor: what its sums round off (accumulate)",
     groups = "runs of its layers with one group: { index of the group, from, count } (optimize)",
     layer = "with layer_decay: its depth (optimize)",

@@ -2,6 +2,7 @@
 local fields = require "graph.fields"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
+local verify_chunks = require "graph.verify_chunks"
 
 local function broken(pass, node, message)
     error(("after pass %s: %s (%s): %s"):format(pass, node.name or node.op or "graph",
@@ -151,5 +152,6 @@ end
 return function(g, pass, bodies, with_fields)
     if bodies then check_bodies(pass, g) end
     if g.arenas then check_places(pass, g) end
+    if g.chunks then verify_chunks(g, function(node, message) broken(pass, node, message) end) end
     if with_fields then check_fields(pass, g) end
 end

@@ -68,10 +68,13 @@ local function start_of(g, bucket, outer, position)
 end
 
 -- Why a bucket is what it is.
-local function reason(bucket, collective, limit)
+local function reason(g, bucket, collective, limit)
     if bucket.collected then
         return ("collected over a cycle for running statistics; its %s starts behind the first complete gradient")
             :format(collective)
+    end
+    if g.sharded.parameters then
+        return ("a chunk of parameters; its %s starts where its last gradient is complete"):format(collective)
     end
     return bucket.of and ("layers of a region larger than %d elements; its %s starts inside the loop"):format(limit,
         collective) or ("neighbours share one of up to %d elements; its %s starts where its last gradient is complete")
@@ -90,7 +93,12 @@ local function is_whole(g, bucket)
 end
 
 local function check_number(g, config)
-    if #g.buckets <= MOST then return end
+    local each = g.sharded.parameters and 2 or 1        -- a chunk is gathered too
+    if each * #g.buckets <= MOST then return end
+    if each == 2 then
+        diag.fail(config.parallel_at, ("parallel: %d chunks, expected at most %d: a `times` of equal layers, or "
+            .. "another mode"):format(#g.buckets, MOST // 2), {})
+    end
     local bytes = g.trained_elements * (g.real == "f64" and 8 or 4)
     diag.fail(diag.field(config.parallel_at, "bucket"), ("parallel: %d buckets, expected at most %d: "
         .. "bucket = \"%dKiB\" or more"):format(#g.buckets, MOST, math.ceil(bytes / (MOST / 2) / 1024)), {})
@@ -117,7 +125,7 @@ function collectives.run(g, config)
             bucket = i, n = bucket.n, offset = bucket.offset,
             wire = not bucket.collected and config.wire or g.real, whole = is_whole(g, bucket) }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            reason(bucket, kind, config.bucket_elements))
+            reason(g, bucket, kind, config.bucket_elements))
     end
     return true
 end

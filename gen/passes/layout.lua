@@ -14,6 +14,8 @@
 -- panels of a weight (config.panels), views are these panels: one for the products that read the weight's rows, one
 -- for those that read its columns. A convolution that the target gathers by octets (config.octets) has views of its
 -- weight in the order in which it and the gradient of its input read it.
+local chunk_size = require "passes.chunk_size"
+local diag = require "base.diag"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -160,11 +162,44 @@ local function segments(g, items)
     end
 end
 
+-- The layer that an item's parameters belong to.
+local function layer_of(item) return item.params[1].name:match("^(.*)%.") or item.params[1].name end
+
+-- Elements of an item's tensors, without those between them.
+local function filled_by(item)
+    local sum = 0
+    for _, param in ipairs(item.params) do sum = sum + graph.elements(param.shape) end
+    return sum * item.count
+end
+
+-- Whether an item goes to the chunk before it (nil: there is none), by the size of chunks. Layers of a loop all do or
+-- none: a chunk has no part of a loop.
+local function fills(config, bucket, item)
+    local chunk, n = config.chunk_elements, filled_by(item)
+    local filled = bucket and bucket.filled or chunk
+    if filled + n <= chunk then return true end
+    local first = item.params[1]
+    for _, param in ipairs(item.params) do first = param.forward_index == 1 and param or first end
+    if item.count > 1 and (n > chunk or filled + graph.elements(first.shape) <= chunk) then
+        diag.fail(config.parallel_at, ('parallel: a chunk of %d elements would have some layers of "%s" and not all of '
+            .. 'them, expected chunks = "layer"'):format(chunk, item.region.name), {})
+    end
+    return false
+end
+
+-- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer, or has a size of its own.
+local function joins(g, config, bucket, item)
+    if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
+    if config.chunk_elements then return fills(config, bucket, item) end
+    return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
+end
+
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
 -- layers of a region that is larger, from the last layer down, as the backward pass completes them. A parameter or a
--- layer that is larger alone has a bucket of its own, and so has all that a cycle collects.
+-- layer that is larger alone has a bucket of its own, and so has all that a cycle collects. With limit 0 each layer of
+-- a region is a bucket.
 --   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
-local function buckets(g, items, limit)
+local function buckets(g, config, items, limit)
     g.buckets = {}
     local last
     local function add(bucket) g.buckets[#g.buckets + 1] = bucket end
@@ -179,11 +214,12 @@ local function buckets(g, items, limit)
                     of = item }
                 behind = from
             end
-        elseif last and last.n + n <= limit then
-            last.n = last.n + n
+        elseif joins(g, config, last, item) then
+            last.n, last.filled = last.n + n, last.filled + filled_by(item)
             table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
-            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}) }
+            last = { offset = item.offset, n = n, params = table.move(item.params, 1, #item.params, 1, {}),
+                region = item.region, filled = filled_by(item) }
             add(last)
         end
     end
@@ -344,6 +380,45 @@ function layout.narrow_views(g, config)
     end
 end
 
+-- Rounds the weights that the nodes of a body read in 16 bits before the first of them: a weight of a loop's layers in
+-- the loop, any other before all loops. reader: the loop around the body; made: copies that stand before it.
+local function round_weights(g, config, body, reader, made)
+    local nodes, b, inside = table.move(body, 1, #body, 1, {}), config.builder, {}
+    for i = 1, #body do body[i] = nil end
+    local function copy_of(param, node)
+        local copies = param.region and inside or made
+        if not copies[param] then
+            b.at, b.path, b.body, b.scope = node.at, {}, param.region and body or made.body, param.region and reader
+            copies[param] = b:cast(param.value, g.half, param.value.name .. "_" .. g.half)
+            copies[param].rowless = true
+        end
+        return copies[param]
+    end
+    for _, node in ipairs(nodes) do
+        if not reader then made.body = body end
+        if node.op == "times" then round_weights(g, config, node.body, node, made) end
+        local op = config.ops[node.op]
+        for _, key in ipairs(op and op.rounds and node.signature.ins or {}) do
+            local t = node.ins[key]
+            if t and t.kind == "param" and t.param.used and op.half[key] then
+                node.ins = ordered.copy(node.ins, { [key] = copy_of(t.param, node) })
+            end
+        end
+        body[#body + 1] = node
+    end
+end
+
+-- How weights reach products: in windows that are gathered for each pass, where a copy would be made as often; rounded
+-- behind the gather if products read 16 bits.
+local function windowed(g, config)
+    for _, name in ipairs(g.half and BODIES or {}) do round_weights(g, config, g[name], nil, {}) end
+    for _, param in ipairs(graph.units(g)) do
+        if param.used and #param.shape > 1 then
+            graph.decide(g, param.name, "home", "it is gathered for each pass, and a copy would be made as often")
+        end
+    end
+end
+
 function layout.run(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
@@ -353,14 +428,18 @@ function layout.run(g, config)
     place_joints(g)
     place_states(g, items)
     segments(g, items)
-    buckets(g, items, config.bucket_elements)
-    if not config.without:has("layout") then
+    config.chunk_elements = g.sharded.parameters and chunk_size.choose(g, config) or nil
+    local layers = g.sharded.parameters and 0 or config.bucket_elements
+    buckets(g, config, items, config.chunk_elements and math.huge or layers)
+    if g.sharded.parameters then
+        windowed(g, config)
+    elseif not config.without:has("layout") then
         pack_views(g, config)
         if config.octets then octet_views(g, config) end
     end
     if g.half then layout.narrow_views(g, config) end
-    note_views(g, config)
-    return #g.views == 0
+    if not g.sharded.parameters then note_views(g, config) end
+    return #g.views == 0 and not g.half
 end
 
 return layout

@@ -191,11 +191,17 @@ function memory.run(g)
     g.seed.place = { arena = "step", offset = 0, slots = 1 }
     g.sums.place = { arena = "sums", offset = 0, slots = 1 }
     local views = place_flat(g)
+    local divided, rest = g.sharded.parameters, g.flat_elements - g.trained_elements
     g.arenas = {}
     local function add(name, elements, doc, more)
         g.arenas[#g.arenas + 1] = ordered.copy({ name = name, elements = elements, doc = doc }, more)
     end
-    add("parameters", g.flat_elements, "their values")
+    add("parameters", divided and g.trained_elements or g.flat_elements, "their values",
+        { sharded = divided and "parameters" or nil })
+    if divided then
+        add("chunks", g.chunks.elements, "parameters in use")
+        if rest > 0 then add("untrained", rest, "frozen parameters, running statistics") end
+    end
     add("gradients", g.half_sums and (g.summed_elements + 1) // 2 or g.summed_elements, "their sums over a cycle",
         { sharded = g.sharded.gradients and "gradients" or nil })
     if g.sharded.gradients then

@@ -31,24 +31,32 @@ local function add(sets, node, lo, hi)
     return set:add(lo, hi)
 end
 
+-- The times of a block, as a list of { from, to }.
+local function times_of(block) return block.times or { block } end
+
 -- Notes that a block has its memory.
 local function take(tree, block)
     local lo, hi = block.offset, block.offset + block.size
-    for _, node in ipairs(nodes_of(tree, block.from, block.to)) do
-        add(tree.whole, node, lo, hi)
-        while node > 0 and add(tree.some, node, lo, hi) do node = node // 2 end
+    for _, time in ipairs(times_of(block)) do
+        for _, node in ipairs(nodes_of(tree, time.from, time.to)) do
+            add(tree.whole, node, lo, hi)
+            while node > 0 and add(tree.some, node, lo, hi) do node = node // 2 end
+        end
     end
 end
 
 -- What is taken at any time of a block, as a list of sets: blocks whose time is longer, then all others.
 local function taken(tree, block)
-    local sets, a, b = {}, tree.leaves + block.from, tree.leaves + block.to
-    while a > 0 do
-        sets[#sets + 1] = tree.whole[a]
-        if b ~= a then sets[#sets + 1] = tree.whole[b] end      -- above where their ways meet, both are one
-        a, b = a // 2, b // 2
+    local sets = {}
+    for _, time in ipairs(times_of(block)) do
+        local a, b = tree.leaves + time.from, tree.leaves + time.to
+        while a > 0 do
+            sets[#sets + 1] = tree.whole[a]
+            if b ~= a then sets[#sets + 1] = tree.whole[b] end      -- above where their ways meet, both are one
+            a, b = a // 2, b // 2
+        end
+        for _, node in ipairs(nodes_of(tree, time.from, time.to)) do sets[#sets + 1] = tree.some[node] end
     end
-    for _, node in ipairs(nodes_of(tree, block.from, block.to)) do sets[#sets + 1] = tree.some[node] end
     return sets
 end
 
@@ -62,13 +70,15 @@ local function lowest_free(sets, size)
     return offset
 end
 
---- Sets `offset` of each block { size, from, to }, whose times are whole numbers from 1 on; returns the height
---- of all of them together.
+--- Sets `offset` of each block { size, from, to }, or { size, times = { { from, to }, ... } } of one that is in use
+--- several times; times are whole numbers from 1 on. Returns the height of all of them together.
 return function(blocks)
     local order, tree = table.move(blocks, 1, #blocks, 1, {}), { some = {}, whole = {}, leaves = 2 }
     for i, block in ipairs(order) do
         block.rank = i
-        while tree.leaves <= block.to do tree.leaves = 2 * tree.leaves end
+        for _, time in ipairs(times_of(block)) do
+            while tree.leaves <= time.to do tree.leaves = 2 * tree.leaves end
+        end
     end
     table.sort(order, function(a, b)
         if a.size ~= b.size then return a.size > b.size end

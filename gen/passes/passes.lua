@@ -29,6 +29,7 @@ passes.list = {
     require "passes.parts",        -- sums over many rows in parts (optional)
     require "passes.collectives",  -- which collective follows which node
     require "passes.windows",      -- memory for gradients that are exchanged at once
+    require "passes.chunks",       -- memory for parameters that are gathered before use
     require "passes.roles",        -- the roles that A needs
     require "passes.carries",      -- copies of initial values of loop carries
     require "passes.memory",       -- an arena and an offset for every tensor

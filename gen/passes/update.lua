@@ -15,8 +15,8 @@
 -- `covers` the layers from `from` on, `layers` of them.
 --
 -- With ranks each measures its own part of the flat space, and the sums are added up; where the state is divided too,
--- each rank updates its own part, and all gather the parameters. A loop over the parts of a run has `part`: "own", or
--- "others", those of all other ranks.
+-- each rank updates its own part, and all gather the parameters, unless these are divided too. A loop over the parts of
+-- a run has `part`: "own", or "others", those of all other ranks.
 local graph = require "graph.graph"
 local matrices = require "passes.matrices"
 local ordered = require "base.ordered"
@@ -415,7 +415,7 @@ function update.run(g, config)
         if s.group.rule.scope ~= "matrix" then sweep(g, config, s, step) end
     end
     move_statistics(g, config, step)
-    if g.sharded.state then gather(g, config) end
+    if g.sharded.state and not g.sharded.parameters then gather(g, config) end
 end
 
 return update

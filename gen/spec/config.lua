@@ -132,6 +132,9 @@ local function cycles_of(c, given, path, choice)
     end
 end
 
+-- parallel.bucket if the spec has none.
+local BUCKET = words.default("parallel", "bucket")
+
 -- 'parallel "a" or "b"': the modes with several processes.
 local function modes_with_ranks(catalog)
     local list = {}
@@ -139,6 +142,43 @@ local function modes_with_ranks(catalog)
         if mode.ranks then list[#list + 1] = '"' .. name .. '"' end
     end
     return "parallel " .. table.concat(list, " or ")
+end
+
+-- Words about chunks, and whether they are about the search for their size.
+local CHUNKS = { { "chunks" }, { "prefetch" }, { "chunk_size" }, { "chunk_search_range", true },
+    { "chunk_search_n_grids", true }, { "min_chunk_size", true } }
+
+-- A size in elements.
+local function elements_of(c, size)
+    return size and (size.elements or size.bytes // (c.precision == "f64" and 8 or 4))
+end
+
+-- The chunks of a mode that divides the parameters, and how many gathers run ahead of the kernels.
+local function chunks_of(c, parallel, at)
+    local divides = c.mode.sharded.parameters
+    local searches = (parallel.chunks or "layer") ~= "layer" and not parallel.chunk_size
+    for _, word in ipairs(CHUNKS) do
+        local name, given = word[1], parallel[word[1]] ~= nil
+        if given and not divides then
+            diag.fail(diag.field(at, name), ('parallel: %s is given, and with "%s" each process has all parameters: '
+                .. "expected none"):format(name, c.parallel), {})
+        elseif given and word[2] and not searches then
+            diag.fail(diag.field(at, name), ('parallel: %s is given, and no size of chunks is searched: expected '
+                .. 'chunks = "search" or "utilization", and no chunk_size'):format(name), {})
+        end
+    end
+    if divides and parallel.bucket ~= BUCKET then
+        diag.fail(diag.field(at, "bucket"), ('parallel: bucket is given, and with "%s" a chunk of parameters is what '
+            .. "collectives move: expected none"):format(c.parallel), {})
+    end
+    c.prefetch = parallel.prefetch or 1
+    c.chunks = { rule = searches and parallel.chunks or "layer", size = elements_of(c, parallel.chunk_size),
+        range = elements_of(c, parallel.chunk_search_range) or 1 << 26, grids = parallel.chunk_search_n_grids or 4096,
+        least = elements_of(c, parallel.min_chunk_size) }
+    if c.chunks.rule == "utilization" and c.chunks.range % c.chunks.grids ~= 0 then
+        diag.fail(at, ("parallel: chunk_search_range is %d elements, expected a multiple of chunk_search_n_grids, %d")
+            :format(c.chunks.range, c.chunks.grids), {})
+    end
 end
 
 -- The mode, and the number of processes: that of the option --ranks if given, else the spec's.
@@ -158,6 +198,7 @@ local function ranks_of(c, given, path, option)
         diag.fail(diag.field(at, "sync_batchnorm"), ('parallel: sync_batchnorm is given, but the mode is "%s", '
             .. "expected %s"):format(c.parallel, modes_with_ranks(c.catalog)), {})
     end
+    chunks_of(c, parallel, at)
     if not c.mode.ranks and (parallel.ranks or 1) > 1 then
         diag.fail(at, ('parallel: ranks is given, but the mode is "%s"'):format(c.parallel), {})
     end
@@ -406,7 +447,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
     local bytes = c.precision == "f64" and 8 or 4
-    c.bucket_elements = parallel.bucket == "25MiB" and (25 << 20) // bytes
+    c.bucket_elements = parallel.bucket == BUCKET and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes
     memory_of(c, given, path, choice)
     c.init = init_of(given, path)

@@ -194,6 +194,19 @@ words.list = {
         field("ranks", "int", { min = 1, max = 256, doc = "required number of processes" }),
         field("bucket", "size", { default = "25MiB", doc = "most of the gradient that one collective sums, in "
             .. "elements or bytes; at least one parameter or layer" }),
+        field("chunks", "str", { values = { "layer", "search", "utilization" },
+            doc = "with zero3, the parameters that are gathered at once: layer (default), those of a layer, or of one "
+                .. "iteration of a times; search, utilization: neighbours up to a size that leaves the fewest elements "
+                .. "unused, or uses chunks best" }),
+        field("chunk_size", "size", { doc = "with zero3, that size, in elements or bytes; nothing is searched" }),
+        field("chunk_search_range", "size", { doc = "how far above the least size is searched; default: 2^26 "
+            .. "elements" }),
+        field("chunk_search_n_grids", "int", { min = 1, max = LIMIT,
+            doc = "in how many steps; default: 4096" }),
+        field("min_chunk_size", "size", { doc = "the least size; for search 2^25 elements by default, and a model with "
+            .. "fewer is not divided; for utilization the largest tensor" }),
+        field("prefetch", "int", { min = 0, max = 16,
+            doc = "with zero3, how many chunks are gathered ahead of the one in use; default: 1" }),
         field("comm", "str", { default = "f32", values = { "f32", "bf16", "f16" },
             doc = "bf16, f16: each process's part of the gradient is rounded to 16 bits on its way; "
                 .. "sums are f32, parameters are gathered in full" }),

@@ -40,22 +40,32 @@ uint64_t ga_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i) {
     return x;
 }
 
-void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
-                     double low, double high) {
+void ga_init_uniform_run(void *data, ga_dtype t, int64_t first, int64_t count, uint64_t seed, const char *name,
+                         double low, double high) {
     uint64_t key = ga_rng_key(seed, ga_rng_stream(name));
     for (int64_t i = 0; i < count; i++)
-        ga_set(data, t, i, low + (high - low) * ga_uniform(ga_rng_at(key, (uint64_t)i)));
+        ga_set(data, t, i, low + (high - low) * ga_uniform(ga_rng_at(key, (uint64_t)(first + i))));
+}
+
+void ga_init_normal_run(void *data, ga_dtype t, int64_t first, int64_t count, uint64_t seed, const char *name,
+                        double sd) {
+    const double two_pi = 6.283185307179586476925;
+    uint64_t key = ga_rng_key(seed, ga_rng_stream(name));
+    for (int64_t i = 0; i < count; i++) {
+        double u = ga_uniform(ga_rng_at(key, 2 * (uint64_t)(first + i)));
+        double v = ga_uniform(ga_rng_at(key, 2 * (uint64_t)(first + i) + 1));
+        ga_set(data, t, i, sd * sqrt(-2 * log1p(-u)) * cos(two_pi * v));
+    }
+}
+
+void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
+                     double low, double high) {
+    ga_init_uniform_run(data, t, 0, count, seed, name, low, high);
 }
 
 void ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                     double sd) {
-    const double two_pi = 6.283185307179586476925;
-    uint64_t key = ga_rng_key(seed, ga_rng_stream(name));
-    for (int64_t i = 0; i < count; i++) {
-        double u = ga_uniform(ga_rng_at(key, 2 * (uint64_t)i));
-        double v = ga_uniform(ga_rng_at(key, 2 * (uint64_t)i + 1));
-        ga_set(data, t, i, sd * sqrt(-2 * log1p(-u)) * cos(two_pi * v));
-    }
+    ga_init_normal_run(data, t, 0, count, seed, name, sd);
 }
 
 void ga_init_value(void *data, ga_dtype t, int64_t count, double value) {

@@ -46,6 +46,12 @@ void ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const
                      double low, double high);
 void ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name,
                     double sd);
+
+/* The same of elements first .. first + count - 1, of which data has nothing else. */
+void ga_init_uniform_run(void *data, ga_dtype t, int64_t first, int64_t count, uint64_t seed, const char *name,
+                         double low, double high);
+void ga_init_normal_run(void *data, ga_dtype t, int64_t first, int64_t count, uint64_t seed, const char *name,
+                        double sd);
 void ga_init_value(void *data, ga_dtype t, int64_t count, double value);
 
 /* Inline, since kernels draw one number per element in their loops. */

@@ -21,7 +21,8 @@ typedef struct ga_exchange {
     ga_dtype type;       /* GA_F32 or GA_F64 */
     ga_dtype wire;       /* of the parts that travel to be summed: `type`; or, for GA_F32, GA_BF16 or GA_F16: each
                             rank's part is rounded once, and summed as GA_F32 */
-    void *shard;         /* GA_REDUCE_SCATTER: gets the sums of the own cut; NULL: they stay in values */
+    void *shard;         /* GA_REDUCE_SCATTER: gets the sums of the own cut; NULL: they stay in values.
+                            GA_ALL_GATHER: has the own cut; NULL: it is in values */
     bool add;            /* the sums are added to what the shard has */
 } ga_exchange;
 

@@ -84,8 +84,11 @@ static int gather(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
         w->receive_at[i] = (int)(ga_cut(x, i, g->size) + w->done);
     }
     w->gathers = true;
-    return ga_mpi_check(g->rank, MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, x->values, w->receive,
-                                                 w->receive_at, ga_mpi_type(x->type), w->group, &w->request),
+    const bool apart = x->kind == GA_ALL_GATHER && x->shard;    /* the own cut */
+    const MPI_Datatype type = ga_mpi_type(x->type);
+    return ga_mpi_check(g->rank, MPI_Iallgatherv(apart ? x->shard : MPI_IN_PLACE, apart ? w->receive[g->rank] : 0,
+                                                 apart ? type : MPI_DATATYPE_NULL, x->values, w->receive,
+                                                 w->receive_at, type, w->group, &w->request),
                         "all-gather", e);
 }
 

@@ -1,4 +1,4 @@
-//@ head(header, name, sizes, fields, handles)
+//@ head(header, name, sizes, fields, handles, divided)
 $header
 #ifdef GA_LIBRARY
 #include <stdio.h>
@@ -29,7 +29,12 @@ struct $name {
     char (*names)[GA_NAME_MAX];
     int tensors;           /* of which trained */
 //% end
+//% if divided then
+    real *whole;           /* room for the largest of them */
+    float *values;         /* the same as f32 */
+//% else
     float *values;         /* room for all of them */
+//% end
     $(name)_counters counters;
 };
 
@@ -79,7 +84,7 @@ const $(name)_counters *$(name)_count($name *p) {
     return &p->counters;
 }
 
-//@ open(name, handles)
+//@ open(name, handles, divided)
 static int open_record($name **out, ga_err *e) {
 //% if handles then
     const size_t tensors = TENSORS, page = 4096;
@@ -87,7 +92,12 @@ static int open_record($name **out, ga_err *e) {
         FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
 //% else
     const size_t page = 4096;
+//% if divided then
+    const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + LARGEST_TENSOR * (sizeof(float) + sizeof(real)) +
+        (OUTPUT + 1) * sizeof(real) + 8 * 64;
+//% else
     const size_t bytes = sizeof($name) + 2 * BATCH_BYTES + FLAT * sizeof(float) + (OUTPUT + 1) * sizeof(real) + 8 * 64;
+//% end
 //% end
     ga_arena a;
     GA_TRY(ga_arena_open(&a, "library", (bytes + page - 1) / page * page, e));
@@ -99,7 +109,12 @@ static int open_record($name **out, ga_err *e) {
     p->gradients = ga_take(&a, tensors * sizeof *p->gradients, 64, e);
     p->names = ga_take(&a, tensors * sizeof *p->names, 64, e);
 //% end
+//% if divided then
+    p->whole = ga_take(&a, LARGEST_TENSOR * sizeof *p->whole, 64, e);
+    p->values = ga_take(&a, LARGEST_TENSOR * sizeof *p->values, 64, e);
+//% else
     p->values = ga_take(&a, FLAT * sizeof *p->values, 64, e);
+//% end
     p->d_output = ga_take(&a, (OUTPUT + 1) * sizeof *p->d_output, 64, e);
     p->memory = a;
     *out = p;

@@ -107,6 +107,12 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
 
+//@ measures(name, divided)
+//% if divided then
+/* The parameters are divided over the ranks and gathered before they are used. So the micro-steps above and all that
+ * follows up to load_state_dict are collective, with a batch of each rank, which may have 0 rows. */
+
+//% end
 /* Without training: nothing random, nothing accumulated. Where the optimizer keeps averages of the parameters
  * (ema), these are measured, as in the program's own evaluations. out of predict: the model's output, whole. */
 int $(name)_validation_step($name *m, const $(name)_batch *b, $(name)_metrics *out, ga_err *e);
@@ -117,8 +123,13 @@ int $(name)_forward_step($name *m, const $(name)_batch *b, float *out, ga_err *e
 int64_t $(name)_output_elements(const $name *m); /* of predict's out and of d_output */
 
 /* Every parameter as f32, one after the other, in memory that is valid inside the call; fill may change it.
+//% if divided then
+ * A negative return ends the walk; what load_state_dict has passed before is changed. All ranks fill in the same. With
+ * ema these are not the averages; those of what fill changes begin again from there. */
+//% else
  * A negative return ends the walk, and with load_state_dict nothing is changed. With ema these are not the
  * averages; those of what fill changes begin again from there. */
+//% end
 int $(name)_state_dict($name *m, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e);
 int $(name)_load_state_dict($name *m, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e);

@@ -37,7 +37,51 @@ static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *
     return 0;
 }
 
-//@ state_dict(name, ema, sharded)
+//@ walk_parts(name, first, arrays, ema)
+/* Layer l of a parameter in `whole`, and as f32 in `values`: rank 0 collects it and gives it to all. */
+static int bring_together($name *p, const ga_array *a, const ga_param *q, int l, ga_err *e) {
+    if (a->shard) {
+        GA_TRY(ga_shard_collect(p->m.comm, a, q, l, p->whole, e));
+        GA_TRY(ga_comm_broadcast(p->m.comm, p->whole, (size_t)q->n * sizeof(real), 0, e));
+    } else {
+        memcpy(p->whole, (const real *)a->base + ga_layout_index(q, l, 0), (size_t)q->n * sizeof(real));
+    }
+    for (int64_t i = 0; i < q->n; i++) p->values[i] = (float)p->whole[i];
+    return 0;
+}
+
+/* Takes over what this rank has of the elements that the caller has changed. */
+static void take_over($name *p, const ga_array *a, const ga_param *q, int l) {
+    for (ga_held h = {0}; ga_array_next(a, q, l, &h);)
+        for (int64_t i = h.i; i < h.i + h.n; i++) {
+            if (p->values[i] == (float)p->whole[i]) continue;
+            ((real *)a->base)[h.at + i - h.i] = (real)p->values[i];
+//% if ema then
+            if (a->shard) p->m.state_ema[h.at + i - h.i] = (real)p->values[i]; /* the average begins again */
+//% end
+        }
+}
+
+/* Calls f for each tensor in turn; f NULL: this rank only takes part. Behind a call that fails there are none, but the
+ * rank still takes part. */
+static int walk($name *p, int (*f)(void *, ga_tensor *), void *context, ga_err *e) {
+    char name[GA_NAME_MAX];
+    int code = 0;
+    for (const ga_array *a = $first; a < $first + $arrays; a++)
+        for (const ga_param *q = a->params; q < a->params + a->count; q++)
+            for (int l = 0; l < q->count; l++) {
+                GA_TRY(bring_together(p, a, q, l, e));
+                ga_tensor t = {.name = ga_param_name(q, l, "", name), .dtype = GA_F32, .rank = q->rank,
+                    .data = p->values};
+                memcpy(t.shape, q->shape, sizeof q->shape);
+                if (f && code == 0 && f(context, &t) < 0)
+                    code = ga_fail(e, GA_INPUT, "%s: the caller's function stopped here", name);
+                if (code == 0) take_over(p, a, q, l);
+            }
+    return code;
+}
+
+//@ visits()
 typedef struct visit_call {
     int (*visit)(void *context, const ga_tensor *t);
     void *context;
@@ -48,6 +92,18 @@ static int visit_one(void *context, ga_tensor *t) {
     return call->visit(call->context, t);
 }
 
+//@ state_dict_parts(name)
+int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
+                       void *context, ga_err *e) {
+    visit_call call = {visit, context};
+    return walk(p, rank_zero_only && ga_comm_rank(p->m.comm) != 0 ? NULL : visit_one, &call, e);
+}
+
+int $(name)_load_state_dict($name *p, int (*fill)(void *context, ga_tensor *t), void *context, ga_err *e) {
+    return walk(p, fill, context, e);
+}
+
+//@ state_dict(name, ema, sharded)
 int $(name)_state_dict($name *p, bool rank_zero_only, int (*visit)(void *context, const ga_tensor *t),
                        void *context, ga_err *e) {
     visit_call call = {visit, context};

@@ -254,7 +254,7 @@ static int train(model *m, const ga_options *o, ga_err *e) {
     return DONE;
 }
 
-//@ run(name, ranks, sample, ema, patience, uncounted, watched, no_outputs, no_weights)
+//@ run(name, ranks, sample, ema, patience, uncounted, watched, no_tokens, no_outputs, no_weights)
 static int run(model *m, const ga_options *o, ga_err *e) {
 //% if no_outputs then
     if (o->predict) return ga_fail(e, GA_INPUT, $no_outputs);
@@ -262,7 +262,9 @@ static int run(model *m, const ga_options *o, ga_err *e) {
 //% if no_weights then
     if (o->save_weights) return ga_fail(e, GA_INPUT, $no_weights);
 //% end
-//% if not sample then
+//% if no_tokens then
+    if (o->sample) return ga_fail(e, GA_INPUT, $no_tokens);
+//% elseif not sample then
     if (o->sample) return ga_fail(e, GA_INPUT, "--sample: this program's model gives no tokens");
 //% end
     if (!o->eval && !o->predict) GA_TRY(ga_stop_open(e)); /* these have nothing to save: a signal ends them at once */

@@ -35,10 +35,22 @@ static parameters windows_at($(address)windows) {
     };
 }
 
+//@ chunked(untrained, places)
+//% if untrained then
+/* Trained parameters in the windows of their chunks, and all others. */
+static parameters parameters_at(real *chunks, real *untrained) {
+//% else
+/* Parameters in the windows of their chunks. */
+static parameters parameters_at(real *chunks) {
+//% end
+    return (parameters){
+        $places
+    };
+}
+
 //@ place(flat_places, gradients, residues, view_places, activation_places)
 static void place(model *m) {
     $flat_places
-    m->w = parameters_at(m->flat_w);
     $gradients
 //% if residues then
     m->residue = parameters_at(m->flat_residue);
@@ -197,6 +209,49 @@ static int open_division(model *m, ga_err *e) {
     return 0;
 }
 
+//@ initial_parts(zeros, clears, untrained)
+/* Elements i .. i + n - 1 of parameter k. */
+static void init_run(const model *m, int k, const char *name, real *x, int64_t i, int64_t n) {
+    const double v = INIT[k].value;
+    if (INIT[k].kind == UNIFORM) ga_init_uniform_run(x, REAL, i, n, m->seed, name, -v, v);
+    if (INIT[k].kind == NORMAL) ga_init_normal_run(x, REAL, i, n, m->seed, name, v);
+    if (INIT[k].kind == VALUE) ga_init_value(x, REAL, n, v);
+}
+
+/* This rank's part of the trained parameters. */
+static ga_array own_parameters(const model *m) {
+    return (ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};
+}
+
+//% if clears then
+/* Elements from .. from + n - 1 of layer l of parameter k become 0. */
+static void clear(const model *m, int k, int l, int64_t from, int64_t n) {
+    const ga_array own = own_parameters(m);
+//% if untrained then
+    if (k >= TRAINED_PARAMS)
+        memset(m->untrained + (ga_layout_index(&PARAMS[k], l, from) - TRAINED), 0, sizeof(real) * (size_t)n);
+//% end
+    for (ga_held h = {0}; k < TRAINED_PARAMS && ga_array_next(&own, &PARAMS[k], l, &h);)
+        for (int64_t i = from > h.i ? from : h.i; i < from + n && i < h.i + h.n; i++) m->flat_w[h.at + i - h.i] = 0;
+}
+
+//% end
+static void init_parameters(model *m) {
+    const ga_array own = own_parameters(m);
+    char name[GA_NAME_MAX];
+    for (int k = 0; k < PARAM_COUNT; k++)
+        for (int l = 0; l < PARAMS[k].count; l++) {
+            const ga_param *p = &PARAMS[k];
+            ga_param_name(p, l, "", name);
+//% if untrained then
+            if (k >= TRAINED_PARAMS)
+                init_run(m, k, name, m->untrained + (ga_layout_index(p, l, 0) - TRAINED), 0, p->n);
+//% end
+            for (ga_held h = {0}; k < TRAINED_PARAMS && ga_array_next(&own, p, l, &h);)
+                init_run(m, k, name, m->flat_w + h.at, h.i, h.n);
+        }
+    $zeros
+}
 //@ initial_values(zeros)
 static void init_parameters(model *m) {
     char name[GA_NAME_MAX];

@@ -21,12 +21,12 @@ $facts
 #include "data.c"   /* the rows of the data files */
 #include "save.c"   /* checkpoints and dumps */
 
-//@ share_statistics(device, moved)
+//@ share_statistics(device, moved, place)
 /* An evaluation has the running statistics of rank 0 on all ranks: each moves its own by its own rows, and a
  * checkpoint has those of rank 0. */
 static int share_statistics(model *m, ga_err *e) {
     enum { BYTES = $moved * sizeof(real) };
-    real *moved = m->flat_w + SUMMED;
+    real *moved = $place;
 //% if device then
     const ga_address on_device = m->device_w + sizeof(real) * SUMMED;
     GA_TRY(ga_device_download(m->device, moved, on_device, BYTES, e));
@@ -92,6 +92,21 @@ int $(name)_model_report(model *m, double metric, ga_err *e) {
     (void)e;
     return 0;
 //% end
+}
+
+//@ no_watch(name)
+static int find_watched(const ga_options *o, char name[GA_NAME_MAX], int *i, int *l, ga_err *e) {
+    (void)o, (void)i, (void)l;
+    *name = 0;
+    return ga_fail(e, GA_INPUT, "--watch: the parameters are divided over the processes: expected a program that "
+                   "keeps them whole, of parallel \"zero2\"");
+}
+
+int $(name)_model_watch(model *m, const ga_options *o, ga_err *e) {
+    char name[GA_NAME_MAX];
+    int i, l;
+    (void)m;
+    return find_watched(o, name, &i, &l, e);
 }
 
 //@ watch(name, device)
@@ -170,7 +185,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, matrix, parallel, averages, length, schedule_lines, nominal, best, ranks, scale_started, numbers)
+//@ open_parts(name, device, first, matrix, parallel, length, schedule_lines, nominal, best, ranks, scale_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
@@ -213,19 +228,28 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     m->best = GA_BEST_NONE;
 //% end
     init_parameters(m);
-    $numbers
+    $(first.numbers)
     if (o->init) {
+//% if first.divided then
+        checkpoint_config(m, NULL); /* says where parameters lie */
+        GA_TRY(ga_safetensors_init(o->init, $(first.saved), o->fresh, ga_comm_rank(m->comm) == 0, e));
+//% else
         const ga_array all = {PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
         GA_TRY(ga_safetensors_init(o->init, &all, 1, o->fresh, ga_comm_rank(m->comm) == 0, e));
+//% end
     }
-    $averages
+    $(first.averages)
     GA_TRY(open_run(m, o, resumed, e));
 //% if ranks then
     const ga_ckpt_config all = checkpoint_config(m, NULL);
     GA_TRY(ga_start_same_values(&all, e));
 //% end
+//% if first.divided then
+    if (o->save_init) GA_TRY(ga_shard_save(m->comm, o->save_init, $(first.saved), e));
+//% else
     if (o->save_init && ga_comm_rank(m->comm) == 0)
         GA_TRY(ga_safetensors_save(o->save_init, &m->saved.parameters, 1, e));
+//% end
     return $(name)_model_refresh(m, e);
 }
 

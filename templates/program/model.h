@@ -150,18 +150,18 @@ typedef struct step {
     $groups
 } step;
 
-//@ saved(gradients)
+//@ saved(parameters, gradients)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
-    ga_array parameters, gradient[$gradients];
+    ga_array $parameters, gradient[$gradients];
     ga_array state[STATES ? STATES : 1];
     ga_ckpt_file files[2];
 } saved;
 
-//@ model(device, flat_gradients, residues, half_sums, views, by_epoch, best, shift, state_fields, divided, own)
+//@ model(device, flat_parameters, flat_gradients, residues, half_sums, views, by_epoch, best, shift, state_fields, divided, own)
 typedef struct model {
     ga_arena memory[ARENAS];
-    real *flat_w;            /* the flat space of parameters: FLAT elements */
+    $flat_parameters
     $flat_gradients
 //% if residues then
     real *flat_residue;      /* what the sums over the micro-steps have rounded off */

@@ -1,10 +1,10 @@
 //@ head(header)
 $header
 
-//@ config(name, gradient, residues, collected, gradients, states, overflows, keep_best)
+//@ config(name, parameters, saved, gradient, residues, collected, gradients, states, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
-    a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};
+    $parameters
     $gradient
 //% if residues then
     a->gradient[1] = (ga_array){PARAMS, TRAINED_PARAMS, ".residue", REAL, m->flat_residue, NULL};
@@ -14,7 +14,7 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     a->gradient[$(gradients - 1)] = $collected;
 //% end
     $states
-    a->files[0] = (ga_ckpt_file){"model.safetensors", &a->parameters, 1};
+    a->files[0] = (ga_ckpt_file){"model.safetensors", $saved};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
     return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, STATES ? 2 : 1, a->gradient, $gradients,
                             m->comm, &m->epochs, $overflows, "$name", false};
@@ -121,7 +121,7 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, device, windows, ranks, in_place, elements, scaled, scale, last_scale)
+//@ dump(name, parameters, device, windows, ranks, in_place, elements, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     char path[GA_PATH_MAX];
 //% if ranks then
@@ -133,7 +133,7 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY(gradients_arrive(m, e));
 //% end
     snprintf(path, sizeof path, "%s/parameters.safetensors", folder);
-    GA_TRY(ga_shard_save(m->comm, path, &m->saved.parameters, 1, e));
+    GA_TRY(ga_shard_save(m->comm, path, $parameters, e));
 //% if scaled then
     const double scale = m->count.r > 0 ? $scale : $last_scale;
     for (int64_t i = 0; i < $elements; i++) m->flat_g[i] = (real)(m->flat_g[i] / scale);

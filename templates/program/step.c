@@ -136,13 +136,15 @@ int $(name)_model_boundary(model *m, ga_err *e) {
 
 int $(name)_model_refresh(model *m, ga_err *e) { return run_team(m, refresh_step, m, e); }
 
-//@ averages(name, sharded)
+//@ averages(name, sharded, gathers)
 static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
 //% if sharded then
     for (const range *r = m->own.all.first; r < m->own.all.end; r++) exchange(w, r, 0, m->flat_w, m->state_ema);
+//% if gathers then
     ga_barrier(w);
     parameters_gather(w, m);
+//% end
 //% else
     exchange(w, &RANGES.all, 0, m->flat_w, m->state_ema);
 //% end

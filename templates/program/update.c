@@ -67,14 +67,14 @@ void $(name)_model_cut(model *m) {
     $tiles
 }
 
-//@ buckets(overlap, windows, gaps, waits, collected)
+//@ buckets(overlap, parameters, windows, gaps, waits, collected)
 //% if windows.text ~= "" then
 $windows
 
 //% if gaps then
 /* Between two tensors lie a few elements that no kernel writes; the window had other gradients there before. */
 static void clear_gaps(model *m, real *window, const ga_bucket *b) {
-    const ga_array *all = &m->saved.parameters;
+    const ga_array *all = $parameters;
     for (const ga_param *p = all->params; p < all->params + TRAINED_PARAMS; p++)
         for (int l = 0; l < p->count; l++) {
             const int64_t at = ga_layout_index(p, l, 0) - b->offset;
@@ -136,6 +136,39 @@ static void buckets_finish(ga_worker *w, model *m) {
         const int code = ga_comm_wait(m->comm, i, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
+}
+
+//@ chunks(prefetch, places, orders)
+/* Where the window of each chunk of parameters begins. */
+$places
+
+/* Chunks in the order in which a pass over a micro-batch needs them. */
+typedef struct chunk_order { int count; const int *chunks; } chunk_order;
+$orders
+
+enum { PREFETCH = $prefetch }; /* gathers that run ahead of the kernels */
+
+/* Starts the gather of a chunk: each rank has its own part of it. */
+static void chunk_start(ga_worker *w, model *m, int i) {
+    const ga_bucket *b = &m->division.buckets[i];
+    const ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
+                             .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
+                             .shard = m->flat_w + ga_division_place(&m->division, i)};
+    const int code = ga_comm_start(m->comm, m->division.count + i, &all, &m->error);
+    if (code < 0) ga_team_fail(w, code);
+}
+
+/* Behind this, place k of the order is there. Before it, all kernels have ended that read what had the memory of the
+ * chunks whose gathers start here. */
+static void chunk_need(ga_worker *w, model *m, const chunk_order *order, int k) {
+    ga_barrier(w);
+    if (w->index == 0) {
+        for (int i = k > 0 ? k + PREFETCH : 0; i <= k + PREFETCH && i < order->count; i++)
+            chunk_start(w, m, order->chunks[i]);
+        const int code = ga_comm_wait(m->comm, m->division.count + order->chunks[k], &m->error);
+        if (code < 0) ga_team_fail(w, code);
+    }
+    ga_barrier(w);
 }
 
 //@ gather()

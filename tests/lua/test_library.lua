@@ -222,11 +222,12 @@ local LATE = "tests/e2e/late_mpi.c"
 
 -- A program whose gradients are summed in several buckets, and the driver of two ranks.
 local function divided(t, mode)
-    local text = spec(', tail = "flush"') .. ('parallel { %q, bucket = "64B" }\n'):format(mode)
+    local text = spec(', tail = "flush"') .. ('parallel { %q%s }\n'):format(mode, mode ~= "zero3" and ', bucket = "64B"'
+        or "")
     return build(t, "library_" .. mode, text, { comm = "mpi", sources = { LATE } })
 end
 
-for _, mode in ipairs { "zero1", "zero2" } do
+for _, mode in ipairs { "zero1", "zero2", "zero3" } do
     add("two ranks: " .. mode .. ": loops with flush, discard and saves inside a cycle equal train", function(t)
         local programs, p = divided(t, mode)
         for _, case in ipairs { { "next", 6 }, { "dropped", 3 }, { "loaded", 3 } } do

@@ -41,7 +41,7 @@ optimizer  %s
 precision  %q
 train      { updates = 2, seed = 3 }
 %s]]):format(case.rows, case.a, case.optimizer or SGD, case.precision, case.mode
-        and ('parallel { %q, bucket = "100KiB" }\n'):format(case.mode) or "")
+        and ('parallel { %q%s }\n'):format(case.mode, case.mode ~= "zero3" and ', bucket = "100KiB"' or "") or "")
     return programs, programs.build("low_level_" .. host.sha256(text):sub(1, 12), text,
         { comm = case.mode and "mpi" or nil })
 end
@@ -93,7 +93,7 @@ add("zero1 against zero2 with adam of rate 1: parameters and state after two mic
         { "parameters", "gradients", "state" })
 end)
 
-for _, mode in ipairs { "ddp", "zero1", "zero2" } do
+for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3" } do
     add(mode .. ": micro-steps on two ranks are one large batch of one", function(t)
         for precision, bound in next, { f64 = 1e-12, f32 = 1e-6 } do
             local one, programs = dump(t, { rows = 12, a = 1, precision = precision })

@@ -19,8 +19,8 @@ model      { embedding "wte" { 11, %d }, positions "wpe" { 6 },
 loss       "cross_entropy"
 optimizer  { "adamw", lr = 1e-3 }
 train      { updates = 2, seed = 3 }
-parallel   { %q, bucket = %q }
-]]):format(width, layers, 3 * width, width, 4 * width, width, mode, bucket)
+parallel   { %q%s }
+]]):format(width, layers, 3 * width, width, 4 * width, width, mode, mode ~= "zero3" and (", bucket = %q"):format(bucket) or "")
 end
 
 local WRAP = { comm = "mpi", sources = { "tests/e2e/count_memory.c" },
@@ -71,13 +71,16 @@ local function check(t, ...)
     local programs, ids, plans, resident = t.load("tests/lua/programs.lua")(t), {}, {}, {}
     for i = 0, 6 * 40 do ids[i + 1] = string.pack("<I2", (i * i * 3 + i * 7) % 11) end
     t.write(programs.folder() .. "/data/mode_memory.bin", table.concat(ids))
-    for _, mode in ipairs { "ddp", "zero1", "zero2" } do
+    for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3" } do
         plans[mode], resident[mode] = measured(t, programs, mode, ...)
     end
     local left_out = (RANKS - 1) / RANKS
     local state, gradients = left_out * bytes_of(plans.ddp, "state_"), left_out * bytes_of(plans.ddp, "gradients")
     check_less("zero1", plans, resident, state)
     check_less("zero2", plans, resident, state + gradients - bytes_of(plans.zero2, "windows"))
+    local parameters = left_out * bytes_of(plans.ddp, "parameters") + bytes_of(plans.ddp, "views")
+    check_less("zero3", plans, resident, state + gradients + parameters - bytes_of(plans.zero3, "windows")
+        - bytes_of(plans.zero3, "chunks"))
 end
 
 add("2 million parameters on 4 ranks: memory falls by what is divided", function(t) check(t, 160, 6, "1MiB") end)

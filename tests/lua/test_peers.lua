@@ -4,7 +4,7 @@
 local tests = {}
 local function add(name, f) tests[#tests + 1] = { name, f } end
 
-local MODES = { "ddp", "zero1", "zero2" }
+local MODES = { "ddp", "zero1", "zero2", "zero3" }
 
 local function each_mode(name, f)
     for _, mode in ipairs(MODES) do add(("%s: %s"):format(mode, name), function(t) f(t, mode) end) end
@@ -46,7 +46,8 @@ local WRAP = { comm = "mpi", sources = { "tests/e2e/count_memory.c" },
 local function shared(t, mode, overlap)
     local programs = t.load("tests/lua/programs.lua")(t)
     write_ids(t, programs)
-    local parallel = ('parallel { %q, bucket = "1KiB", overlap = %s }\n'):format(mode, overlap)
+    local parallel = ('parallel { %q%s, overlap = %s }\n'):format(mode, mode ~= "zero3" and ', bucket = "1KiB"' or "",
+        overlap)
     return programs, programs.build(("peers_%s_%s"):format(mode, overlap), spec(3, parallel), WRAP)
 end
 

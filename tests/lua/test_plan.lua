@@ -96,7 +96,10 @@ local function planned(plan)
     return calls, bytes, gathered
 end
 
-local function parallel(mode, bucket) return ('parallel { %q, bucket = %q }\n'):format(mode, bucket) end
+-- bucket: nil for a mode whose collectives move chunks.
+local function parallel(mode, bucket)
+    return bucket and ('parallel { %q, bucket = %q }\n'):format(mode, bucket) or ('parallel %q\n'):format(mode)
+end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
 
@@ -116,7 +119,7 @@ end
 local function networked(t, mode, count, bucket, ranks)
     local programs = t.load("tests/lua/programs.lua")(t)
     local text = spec(count, parallel(mode, bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
-    local p = programs.build(("network_%s_a%d_%s"):format(mode, count, bucket:lower()), text, MPI)
+    local p = programs.build(("network_%s_a%d_%s"):format(mode, count, (bucket or "chunks"):lower()), text, MPI)
     local plan = programs.plan(p, "--ranks", tostring(ranks))
     local _, bytes = planned(plan)
     t.equal(bytes, plan.totals.comm_bytes_per_cycle)
@@ -168,6 +171,11 @@ add("collectives of every cycle are those of the plan", function(t)
     end
     collectives_case(t, "zero1", 4, "2KiB", 2)
     collectives_case(t, "zero2", 4, "2KiB", 2)
+    for _, count in ipairs { 1, 3, 16 } do
+        local one = collectives_case(t, "zero3", count, nil, 2)
+        local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
+        assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+    end
 end)
 
 -- In the text each kind of exchange has its number and its bytes.

@@ -7,12 +7,19 @@ local function add(name, f) tests[#tests + 1] = { name, f } end
 
 -- All of them, or as many as meet each pair of two modes in both directions.
 local function combinations(t)
-    if not t.all then return { { "none", 1 }, { "ddp", 2 }, { "zero1", 4 }, { "zero2", 3 }, { "zero2", 1 } } end
+    if not t.all then return { { "none", 1 }, { "ddp", 2 }, { "zero1", 4 }, { "zero2", 3 }, { "zero2", 1 },
+        { "zero3", 4 }, { "zero3", 2 } } end
     local list = { { "none", 1 } }
-    for _, mode in ipairs { "ddp", "zero1", "zero2" } do
+    for _, mode in ipairs { "ddp", "zero1", "zero2", "zero3" } do
         for ranks = 1, 4 do list[#list + 1] = { mode, ranks } end
     end
     return list
+end
+
+-- The word parallel of a mode; small buckets, where it has some.
+local function parallel(mode, more)
+    local bucket = mode ~= "none" and mode ~= "zero3" and ', bucket = "1KiB"' or ""
+    return ('parallel { %q%s%s }\n'):format(mode, bucket, more or "")
 end
 
 local function name_of(c) return ("%s of %d"):format(c[1], c[2]) end
@@ -40,7 +47,7 @@ local OPTIMIZERS = {
 -- The driver of a mode's library, for any number of ranks.
 local function driver(t, programs, mode, optimizer)
     local text = spec("batch (3)\naccumulate (2)", OPTIMIZERS[optimizer],
-        ('parallel { %q%s }\n'):format(mode, mode ~= "none" and ', bucket = "1KiB"' or ""))
+        parallel(mode))
     local p = programs.build(("resume_%s_%s"):format(mode, optimizer), text,
         { lib = true, comm = mode ~= "none" and "mpi" or nil })
     local path = p.folder .. "/save_again"
@@ -104,8 +111,8 @@ local MICROS, STOP, CYCLES = 24, 36, 3
 
 local function program(programs, c)
     local batch = ("batch { 1, global = %d }"):format(MICROS)
-    local text = spec(batch, OPTIMIZERS.adamw, ('precision "f64"\nparallel { %q%s }\n'):format(c[1],
-        c[1] ~= "none" and (', bucket = "1KiB", ranks = %d'):format(c[2]) or ""))
+    local text = spec(batch, OPTIMIZERS.adamw, 'precision "f64"\n'
+        .. parallel(c[1], c[1] ~= "none" and (", ranks = %d"):format(c[2])))
     return programs.build(("resume_%s_%d"):format(c[1], c[2]), text, { comm = c[1] ~= "none" and "mpi" or nil })
 end
 

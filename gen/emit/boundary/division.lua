@@ -114,7 +114,7 @@ local function elements_of(g, name, pieces)
     return sum
 end
 
---- The elements of a state, or of "gradients", that the rank has which has most of it.
+--- The elements of a state, or of "gradients" or "parameters", that the rank has which has most of it.
 function division.most_elements(g, name, ranks)
     local most = 0
     for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
@@ -134,7 +134,12 @@ end
 
 -- How a rank's part of each state gets its place.
 local function shard_lines(g, target)
-    local list = g.sharded.gradients and target.open_shard("gradients", "division.own") or {}
+    local list = {}
+    for _, array in ipairs { "parameters", "gradients" } do
+        for _, line in ipairs(g.sharded[array] and target.open_shard(array, "division.own") or {}) do
+            list[#list + 1] = line
+        end
+    end
     for _, name in ipairs(g.sharded.state and g.state_names or {}) do
         local shard = "division.own"
         if not g.states:get(name).dense then
@@ -162,6 +167,9 @@ function division.averages_started(g)
     if not g.states:has "ema" then return NOTHING end
     if not g.sharded.state then
         return sections.lines { "memcpy(m->state_ema, m->flat_w, sizeof(real) * TRAINED);" }
+    end
+    if g.sharded.parameters then
+        return sections.lines { "memcpy(m->state_ema, m->flat_w, sizeof(real) * (size_t)m->division.own.elements);" }
     end
     return sections.lines { "for (int i = 0; i < m->division.own.count; i++) {",
         "    const ga_piece *p = &m->division.own.pieces[i];",

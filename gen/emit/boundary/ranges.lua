@@ -43,7 +43,7 @@ local function array_of(g, item)
         local dense = g.sharded.state and "shard" or "flat"
         return state, g.states:get(state).dense and dense or "state_" .. state
     end
-    if item == "g" and g.sharded.gradients then return item, "shard" end
+    if item == "g" and g.sharded.gradients or item == "w" and g.sharded.parameters then return item, "shard" end
     if item == "w" or item == "g" then return item, "flat" end
     if IN_PARTIALS[item] then return "partials", item end
 end

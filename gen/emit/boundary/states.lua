@@ -51,9 +51,22 @@ local function collected_table(g, params)
     return list
 end
 
+-- The lines of a table of the parameters that are not trained, if they have an array of their own.
+local function untrained_table(g, params, list)
+    if not g.sharded.parameters or g.flat_elements == g.trained_elements then return list end
+    list[#list + 1] = "\n/* Those that are not trained: an array of their own. */"
+    list[#list + 1] = "static const ga_param UNTRAINED_PARAMS[] = {"
+    for _, p in ipairs(params) do
+        local at = not p.used and ordered.copy(p.flat, { offset = p.flat.offset - g.trained_elements })
+        list[#list + 1] = at and "    " .. states.row(p, p.saved_shape or p.shape, at) or nil
+    end
+    list[#list + 1] = "};"
+    return list
+end
+
 --- The lines of a table for each array that does not lie over the flat space.
 function states.tables(g, params)
-    local tables = collected_table(g, params)
+    local tables = untrained_table(g, params, collected_table(g, params))
     for _, name in ipairs(g.state_names) do
         if not g.states:get(name).dense then
             tables[#tables + 1] = ("\n/* %s, of what has it: an array of its own. */"):format(name)

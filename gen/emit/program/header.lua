@@ -1,6 +1,7 @@
 -- header: the text of model.h: sizes, memory and functions of the program.
 local batch = require "emit.program.batch"
 local c_text = require "emit.targets.c_text"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local data = require "emit.program.data"
 local division = require "emit.boundary.division"
@@ -121,7 +122,8 @@ local function gradient_fields(g, device)
 end
 
 local function model_section(g, config, own, has_views, rows)
-    return { "model", { device = own.device, flat_gradients = gradient_fields(g, own.device),
+    return { "model", { device = own.device, flat_parameters = chunks.fields(g),
+        flat_gradients = gradient_fields(g, own.device),
         half_sums = g.half_sums, residues = g.residues, views = has_views,
         by_epoch = config.schedule.fields.by == "epoch", best = config.best ~= nil,
         shift = metrics.adds(config, "shift"),
@@ -150,6 +152,7 @@ function model_header.render(g, config, facts, context, updates, header)
         own.device and { "iteration", {} },
         { "sizes", { sizes = size_lines(g, config, context), arenas = arena_names(facts) } },
         #context.distances > 0 and { "distances", { lines = names.lines(context.distances) } }, windows.finders(g),
+        chunks.finders(g),
         { "ranges", ranges.types(context.ranges, g) },
         own.device and { "device_arenas", { device_arenas = own.device_arenas, graphs = own.graphs } },
         { "parameters", { parameters = fields(values, target) } },
@@ -158,7 +161,8 @@ function model_header.render(g, config, facts, context, updates, header)
         { "micro_batch", { activations = fields(memory.placed(g, "activations"), target),
             batch = lines(batch.fields(g, target)) } },
         step_section(g, config, updates, own),
-        { "saved", { gradients = save.gradient_arrays(g) } },
+        { "saved", { parameters = text.block(chunks.arrays(g) > 1 and ("parameters[%d]"):format(chunks.arrays(g))
+            or "parameters"), gradients = save.gradient_arrays(g) } },
         model_section(g, config, own, #views > 0, context.ranges),
         function_section(g, config, own, g.one_row),
     })

@@ -3,6 +3,7 @@
 local batch = require "emit.program.batch"
 local batchnorm = require "spec.batchnorm"
 local c_text = require "emit.targets.c_text"
+local chunks = require "emit.boundary.chunks"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
@@ -99,6 +100,12 @@ end
 -- The sizes of library.c.
 local function sizes_text(g)
     local outputs = predictions.is_plain(g) and graph.elements(g.output.shape) or 0
+    if g.sharded.parameters then
+        local largest = 0
+        for _, p in ipairs(g.params) do largest = math.max(largest, p.flat.n) end
+        return ("enum { OUTPUT = %d, LARGEST_TENSOR = %d }; /* elements: the model's output, a parameter */")
+            :format(outputs, largest)
+    end
     if not handles(g) then return ("enum { OUTPUT = %d }; /* elements of the model's output */"):format(outputs) end
     return ("enum { OUTPUT = %d, TENSORS = %d }; /* elements of the model's output; parameters, by layer */"):format(
         outputs, tensor_count(g))
@@ -110,9 +117,9 @@ local function library_text(g, config, context, header)
     return sections.render(context.template("program/library.c"), {
         { "head", { header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
             name = name, sizes = text.block(sizes_text(g)), fields = block_of(field_rows(g, config)),
-            handles = handles(g) } },
+            handles = handles(g), divided = g.sharded.parameters } },
         { "ranks", { name = name, last_scale = text.block(scaler.last(config, "s->")) } },
-        { "open", { name = name, handles = handles(g) } },
+        { "open", { name = name, handles = handles(g), divided = g.sharded.parameters } },
     })
 end
 
@@ -201,12 +208,15 @@ end
 
 -- library_state.c: parameters and checkpoints.
 local function state_text(g, config, context, header)
-    local name = text.ident(config.name)
+    local name, divided, ema = text.ident(config.name), g.sharded.parameters, config.optimizer.own.ema ~= nil
     return sections.render(context.template("program/library_state.c"), {
         { "head", { header = text.block(header("library_state.c", "parameters and checkpoints; part of library.c")) } },
         handles(g) and { "describe", { name = name, gradient_dtype = gradients.dtype(g) } },
-        { "walk", { name = name } },
-        { "state_dict", { name = name, ema = config.optimizer.own.ema ~= nil, sharded = g.sharded.state } },
+        divided and { "walk_parts", { name = name, first = chunks.first_saved(g, "p->m.saved."),
+            arrays = chunks.arrays(g), ema = ema } } or { "walk", { name = name } },
+        { "visits", {} },
+        divided and { "state_dict_parts", { name = name } }
+            or { "state_dict", { name = name, ema = ema, sharded = g.sharded.state } },
         { "checkpoints", { name = name } },
     })
 end
@@ -249,6 +259,7 @@ function library.render(g, config, context, header, files)
             measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
             handles = handles(g), gathers = config.sync_batchnorm } },
+        { "measures", { name = name, divided = g.sharded.parameters } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))

@@ -107,7 +107,8 @@ end
 
 -- The messages that refuse --predict and --save-weights; false: the program takes them.
 local function refusals(g)
-    local outputs, weights = predictions.obstacle(g), type(g.forward_only) == "string" and g.forward_only
+    local outputs = predictions.obstacle(g)
+    local weights = g.sharded.parameters and predictions.DIVIDED or type(g.forward_only) == "string" and g.forward_only
     return outputs and text.string("--predict: " .. outputs) or false,
         weights and text.string("--save-weights: " .. weights) or false
 end
@@ -154,7 +155,9 @@ function main.render(g, config, context, header)
         { "checkpoint", { name = name, kept = config.best ~= nil and config.best.kept } },
         train_section(config, name),
         { "run", { name = name, watched = not refusal, ranks = config.mode.ranks or false,
-            sample = sample.possible(g, config), ema = config.optimizer.own.ema ~= nil,
+            sample = sample.possible(g, config),
+            no_tokens = g.sharded.parameters and text.string("--sample: " .. predictions.DIVIDED),
+            ema = config.optimizer.own.ema ~= nil,
             patience = config.best ~= nil and config.best.patience > 0,
             uncounted = text.block((plateau and ", false" or "") .. (config.best and ", false" or "")),
             no_outputs = no_outputs, no_weights = no_weights } },

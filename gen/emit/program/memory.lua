@@ -1,5 +1,6 @@
 -- memory: the text of memory.c: where each parameter, gradient, state and value lies in the planned arenas, and
 -- the values that parameters start with.
+local chunks = require "emit.boundary.chunks"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local gradients = require "emit.program.gradients"
@@ -58,12 +59,16 @@ local function init_rows(params, config, real)
 end
 
 -- The rows of padding, which start at 0 whatever the others do.
-local function zero_lines(params)
+local function zero_lines(g, params)
     local list = {}
-    for _, p in ipairs(params) do
+    for i, p in ipairs(params) do
         local zero = p.init.zero
         if zero then
             list[#list + 1] = ("for (int l = 0; l < %d; l++) /* %s: padding */"):format(p.count, p.name)
+        end
+        if zero and g.sharded.parameters then
+            list[#list + 1] = ("    clear(m, %d, l, %d, %d);"):format(i - 1, zero.from, zero.n)
+        elseif zero then
             list[#list + 1] = ("    memset(m->flat_w + %d + (int64_t)l * %d, 0, sizeof(real) * %d);"):format(
                 p.flat.offset + zero.from, p.flat.stride, zero.n)
         end
@@ -71,17 +76,26 @@ local function zero_lines(params)
     return lines(list)
 end
 
--- The flat space of parameters, of gradients and of each state.
+-- The function that gives parameters their first values; of divided ones those that the rank has.
+local function initial_values(g, params)
+    local zeros = zero_lines(g, params)
+    if not g.sharded.parameters then return { "initial_values", { zeros = zeros } } end
+    return { "initial_parts", { zeros = zeros, clears = zeros.text ~= "", untrained = chunks.has_untrained(g) } }
+end
+
+-- The flat space of parameters, of gradients and of each state; of what is divided a rank's part has its place later.
 local function flat_places(g, target)
-    local list = { "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;" }
+    local list = {}
+    if not g.sharded.parameters then list[1] = "m->flat_w = (real *)m->memory[ARENA_PARAMETERS].base;" end
     if not g.sharded.gradients then
-        list[2] = ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16" or "real")
+        list[#list + 1] = ("m->flat_g = (%s *)m->memory[ARENA_GRADIENTS].base;"):format(g.half_sums and "bf16"
+            or "real")
     end
     if g.residues then list[#list + 1] = "m->flat_residue = (real *)m->memory[ARENA_RESIDUES].base;" end
     for _, more in ipairs { states.places(g), target.flat_places(g) } do
         table.move(more, 1, #more, #list + 1, list)
     end
-    return lines(list)
+    return list
 end
 
 -- Copies of weights.
@@ -114,12 +128,23 @@ local function gradients_placed(g, form, device)
     return lines(list)
 end
 
+-- The lines of place() for the flat space and for the parameters that kernels read.
+local function parameters_placed(g, target, device)
+    local list = flat_places(g, target)
+    if g.sharded.parameters then
+        table.move(chunks.placed(g), 1, 3, #list + 1, list)
+    elseif not device then
+        list[#list + 1] = "m->w = parameters_at(m->flat_w);"
+    end
+    return lines(list)
+end
+
 local function places(g, target, form, device)
     local rows = ordered.collect(memory.placed(g, "activations"), function(t)
         return target.place(t, "a", t.place.offset)
     end)
-    return { flat_places = flat_places(g, target), gradients = gradients_placed(g, form, device), residues = g.residues,
-        view_places = view_places(g, target), activation_places = lines(rows) }
+    return { flat_places = parameters_placed(g, target, device), gradients = gradients_placed(g, form, device),
+        residues = g.residues, view_places = view_places(g, target), activation_places = lines(rows) }
 end
 
 -- One row per arena of the host, in the order of the plan. One without bytes here depends on the ranks.
@@ -145,8 +170,9 @@ function memory.render(g, config, facts, context, header)
             "where everything lies, and how parameters start; part of model.c")) } },
         { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)),
             states = lines(states.tables(g, params)) } },
-        { "spaces", { form = text.ident("parameters"), address = text.block(device and "ga_address " or "real *"),
-            places = lines(parameter_places) } },
+        g.sharded.parameters and { "chunked", chunks.places(g, target, fields) }
+            or { "spaces", { form = text.ident("parameters"), places = lines(parameter_places),
+                address = text.block(device and "ga_address " or "real *") } },
         g.half_sums and { "spaces", { form = text.ident("gradients"),
             address = text.block(device and "ga_address " or "bf16 *"), places = sums.gradient_places } },
         g.sharded.gradients and { "windows", ordered.copy(windows.places(g, target, fields),
@@ -156,7 +182,7 @@ function memory.render(g, config, facts, context, header)
             parallel = own.parallel, left = windows.events(g) } } or { "open", { arenas = arena_rows(facts, false) } },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
-        { "initial_values", { zeros = zero_lines(params) } },
+        initial_values(g, params),
     })
 end
 

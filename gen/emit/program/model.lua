@@ -1,5 +1,6 @@
 -- model: the text of model.c: what a program is asked for, opening and closing; memory.c, data.c and save.c are
 -- parts of it.
+local chunks = require "emit.boundary.chunks"
 local data = require "spec.data"
 local division = require "emit.boundary.division"
 local expr = require "base.expr"
@@ -116,11 +117,13 @@ end
 
 -- What comes between memory and training: the ranks, the data, the first values.
 local function parts(g, config, own, updates)
-    return { name = text.ident(config.name), device = own.device, parallel = own.parallel,
-        averages = division.averages_started(g), length = length_of(config), schedule_lines = schedule_lines(config),
+    local first = { divided = g.sharded.parameters, saved = chunks.saved(g, "m->saved."),
+        averages = division.averages_started(g), numbers = save.numbers_started(config, updates) }
+    return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
+        length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
-        scale_started = scaler.lines(config).scale_started, matrix = not own.device and profile.matrix(config) or false,
-        numbers = save.numbers_started(config, updates) }
+        scale_started = scaler.lines(config).scale_started,
+        matrix = not own.device and profile.matrix(config) or false }
 end
 
 --- model.c.
@@ -132,13 +135,16 @@ function model.render(g, config, facts, context, updates, header)
         { "head", { header = text.block(header("model.c", "opening, evaluating and closing; its parts are below")),
             facts = text.block(facts_text(config, facts, context)), ranks = config.mode.ranks or false,
             plateau = plateau } },
-        moved > 0 and { "share_statistics", { device = own.device, moved = moved } },
+        moved > 0 and { "share_statistics", { device = own.device, moved = moved,
+            place = text.block(g.sharded.parameters and "m->untrained + (SUMMED - TRAINED)"
+                or "m->flat_w + SUMMED") } },
         { "evaluate", { name = name, device = own.device, ranks = config.mode.ranks or false,
             ema = config.optimizer.own.ema ~= nil, shift = metrics.adds(config, "shift"), shares = moved > 0,
             before = before, measured = list,
             split = text.string(data.has_eval_rows(config.data) and "eval" or "train") } },
         plateau and { "report", { name = name, device = own.device, plateau_fields = rate.plateau(config) } },
-        { "watch", { name = name, device = own.device } },
+        g.sharded.parameters and { "no_watch", { name = name } }
+            or { "watch", { name = name, device = own.device } },
         { "open_run", { name = name } },
         { "open_parts", parts(g, config, own, updates) },
         { "open", { name = name, device = own.device, ranks = g.ranks, planned = planned_bytes(facts),

@@ -128,6 +128,8 @@ function names.set(g)
     for _, param in ipairs(g.params) do
         local ring = param.window and param.window.ring
         if ring then ring.name = of_loop(ring.region, prefix, "WINDOW"):lower() end
+        local chunk = param.chunk and param.chunk.ring
+        if chunk then chunk.name = of_loop(chunk.region, prefix, "CHUNK"):lower() end
     end
     for _, loop in ipairs(loops) do loop[3] = loop_of[loop[1]] end
     return list, loops

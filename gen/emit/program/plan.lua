@@ -107,11 +107,20 @@ local function add_parameter(g, param, list)
     end
 end
 
+-- How often a micro-step gathers each bucket: in its forward and in its backward pass.
+local function gathers_of(g)
+    local times = {}
+    for _, name in ipairs { "forward", "backward" } do
+        for _, bucket in ipairs(g.chunks.orders[name]) do times[bucket] = (times[bucket] or 0) + 1 end
+    end
+    return times
+end
+
 -- The exchanges of an update, each with its calls, and the bytes of the large ones.
 local function collectives_of(g, config, size)
     local list, sum = {}, 0
-    local function add(kind, role, dtype, bytes, each)
-        local calls = role == "every" and g.accumulate * (each or 1) or 1
+    local function add(kind, role, dtype, bytes, times)
+        local calls = (role == "every" and g.accumulate or 1) * (times or 1)
         list[#list + 1] = { kind = kind, role = role, dtype = dtype, bytes = bytes, calls = calls }
         if kind ~= "small" then sum = sum + calls * bytes end
     end
@@ -120,8 +129,13 @@ local function collectives_of(g, config, size)
         add(x.kind, g.accumulate == 1 and "only" or x.role, x.wire, x.n * (x.wire == g.real and size or 2))
     end
     for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
+    local gathers = g.chunks and gathers_of(g)
     for _, x in ipairs(g.collectives) do
-        if x.kind == "reduce_scatter" then add("all_gather", "boundary", g.real, x.n * size) end
+        if x.kind == "reduce_scatter" and not gathers then
+            add("all_gather", "boundary", g.real, x.n * size)
+        elseif gathers and gathers[x.bucket] then
+            add("all_gather", g.accumulate == 1 and "only" or "every", g.real, x.n * size, gathers[x.bucket])
+        end
     end
     return list, sum
 end

@@ -11,8 +11,13 @@ function predictions.is_plain(g)
     return g.output ~= nil and g.output.place ~= nil and g.output.place.arena == "activations"
 end
 
+--- Why one process alone does nothing with parameters that are divided.
+predictions.DIVIDED = "the parameters are divided over the processes: expected a program of one process, which reads "
+    .. "the same checkpoints"
+
 --- Why an evaluation predicts nothing; nil: its output has a row for each row of a file.
 function predictions.obstacle(g)
+    if g.sharded.parameters then return predictions.DIVIDED end
     if type(g.forward_only) == "string" then return g.forward_only end
     if g.head then
         return "the output is never whole in memory: use make predict, or memory { logits = \"whole\" }"

@@ -131,7 +131,7 @@ local function add_predictor(g, config, facts, context, header, files)
     if own then predictor.lower(own, config, context) end
     facts.predict = own and predictor.facts(own) or nil
     files:set("predictions.c", predictions.render(g, config, context,
-        own and predictor.saving(own, config, context.target), header))
+        own and not g.sharded.parameters and predictor.saving(own, config, context.target), header))
     if own then predictor.render(own, config, context, header, files) end
 end
 

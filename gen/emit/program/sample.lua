@@ -19,6 +19,7 @@ function sample.source(g) return (source_of(g)) end
 --- Whether the program can write tokens: input (B, T), output (B, T, V) with a place for every token.
 function sample.possible(g, config)
     local kind, source, shape = config.data.kind, source_of(g)
+    if g.sharded.parameters then return false end
     if kind ~= "text" and kind ~= "tokens" or not source or not source.place then return false end
     local input = g.inputs[1].shape
     return source.place.arena == "activations" and (source.dtype == g.real or graph.is_half(source)) and #shape == 3

@@ -1,4 +1,5 @@
 -- save: the text of save.c: what a checkpoint holds, how it is written and read, and the dump of everything.
+local chunks = require "emit.boundary.chunks"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
 local ordered = require "base.ordered"
@@ -71,7 +72,8 @@ function save.render(g, config, facts, context, updates, header)
     return sections.render(context.template("program/save.c"), {
         { "head", { header = text.block(header("save.c",
             "checkpoints, and the dump of everything; part of model.c")) } },
-        { "config", { name = name, gradient = gradient_of(g), residues = g.residues, collected = collected_array(g),
+        { "config", { name = name, parameters = chunks.saved_lines(g), saved = chunks.saved(g, "a->"),
+            gradient = gradient_of(g), residues = g.residues, collected = collected_array(g),
             gradients = save.gradient_arrays(g), states = lines(states.saved(g)), overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
@@ -81,7 +83,8 @@ function save.render(g, config, facts, context, updates, header)
         windows and not own.device and { "arrive", {} },
         { "save", { name = name, device = own.device, windows = windows } },
         not own.device and { "save_to", { name = name, windows = windows } },
-        { "dump", { name = name, device = own.device, windows = windows, ranks = g.ranks,
+        { "dump", { name = name, parameters = chunks.saved(g, "m->saved."), device = own.device,
+            windows = windows, ranks = g.ranks,
             in_place = g.sharded.state and not g.sharded.gradients, elements = text.block(g.sharded.gradients
                 and "m->division.own.elements" or "SUMMED"), scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },

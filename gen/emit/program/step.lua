@@ -3,6 +3,7 @@
 local batch = require "emit.program.batch"
 local boundary = require "emit.boundary.boundary"
 local c_text = require "emit.targets.c_text"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local diag = require "base.diag"
 local graph = require "graph.graph"
@@ -99,6 +100,21 @@ local function needs_of(node, target)
     return list
 end
 
+-- The lines before a node: the chunks of parameters that it reads must be there.
+local function gathers_of(node, target)
+    return ordered.collect(node.gathers or {}, function(use)
+        local list, loop, place = use.pass:upper() .. "_CHUNKS", use.loop, tostring(use.first)
+        local head = use.first > 0 and use.first .. " + " or ""
+        if loop and loop.step > 0 then
+            place = head .. "l"
+        elseif loop then
+            place = ("%s%s%s - l"):format(head, c_text.last(loop), use.skip > 0 and " - " .. use.skip or "")
+        end
+        local when = use.skip > 0 and ("if (l < %s) "):format(c_text.last(loop)) or ""
+        return ("%schunk_need(%s, m, &%s, %s);"):format(when, target.worker, list, place)
+    end)
+end
+
 -- The first lines of a loop.
 local function opening_of(region)
     return ranges.loop(region) or { region.step > 0
@@ -111,6 +127,7 @@ end
 local function lines_of(body, exchanges, pad, out, target)
     for i, node in ipairs(body) do
         for _, line in ipairs(exchanges and needs_of(node, target) or {}) do out[#out + 1] = pad .. line end
+        for _, line in ipairs(gathers_of(node, target)) do out[#out + 1] = pad .. line end
         local before = body[i - 1]
         if waits(node, target) and not (before and before.op ~= "times") then out[#out + 1] = pad .. target.barrier end
         if node.op == "times" then
@@ -238,7 +255,8 @@ function step.boundary(g, config, context)
             { rows = ranges.table(g, context.ranges) }),
         cut = g.ranks and sections.block(context.template("program/update.c"), "cut",
             ranges.cutting(g, config, context.ranges)),
-        buckets = #g.collectives > 0 and { overlap = config.overlap, windows = windows.table(g),
+        buckets = #g.collectives > 0 and { overlap = config.overlap,
+            parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
             collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),

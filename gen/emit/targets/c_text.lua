@@ -83,6 +83,11 @@ function c_text.window(param)
     return param.window and param.window.ring and (" + %s(l)"):format(param.window.ring.name) or nil
 end
 
+--- " + h_chunk(l)": the same of the values of layer l, where layers take turns in the memory of chunks.
+function c_text.chunk(param)
+    return param.chunk and param.chunk.ring and (" + %s(l)"):format(param.chunk.ring.name) or nil
+end
+
 --- Whether a value gets a pointer variable in the loop body: it is carried from the last iteration or to the next.
 function c_text.is_named(t)
     local index = t.place and c_text.slot(t)

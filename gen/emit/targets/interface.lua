@@ -14,8 +14,8 @@ interface.fields = {
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
-    field("gathers", "boolean", "whether kernels can gather from other processes: it has the ops of the catalog that "
-        .. "do, those with `exchanges`", true),
+    field("gathers", "boolean", "whether a micro-step can gather from other processes: parameters that are "
+        .. "divided, and what ops of the catalog with `exchanges` need", true),
     field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
     field("tail", "boolean", "whether a cycle may have a number of micro-steps that is known only when it runs", true),

@@ -39,7 +39,7 @@ function c.pointer(t)
     if arena == "step" then return "m->step.seed" end
     if arena == "sums" then return "m->sums" end
     local offset = slot_offset(t)
-    if arena == "parameters" then return "m->w." .. c_text.field(t) .. offset end
+    if arena == "parameters" then return "m->w." .. c_text.field(t) .. (c_text.chunk(t.param) or offset) end
     if arena == "gradients" then
         return "m->g." .. c_text.field(t.param.value) .. (c_text.window(t.param) or offset)
     end
@@ -147,9 +147,12 @@ end
 
 function c.step_of(kernel) return kernel.reads_step and "w, &m->step" or "w" end
 
---- The lines that give a rank's part of an array, "state_NAME" or "gradients", its memory.
+-- The fields of the model for arrays that are called otherwise.
+local FLAT = { parameters = "flat_w", gradients = "flat_g" }
+
+--- The lines that give a rank's part of an array, "state_NAME", "gradients" or "parameters", its memory.
 function c.open_shard(array, shard)
-    local arena, field = "ARENA_" .. array:upper(), array == "gradients" and "flat_g" or array
+    local arena, field = "ARENA_" .. array:upper(), FLAT[array] or array
     return { ("GA_TRY(open_shard(m, %s, \"%s\", &m->%s, e));"):format(arena, array, shard),
         ("m->%s = (real *)m->memory[%s].base;"):format(field, arena) }
 end

@@ -1,6 +1,7 @@
 -- c_step: the text of step.c, update.c, kernels.c and math.c.
 local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
+local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
 local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
@@ -60,7 +61,8 @@ local function update_text(g, config, context, found, header)
         { "head", { header = text.block(header("update.c",
             ("the boundary: one update of \"%s\"; part of step.c"):format(config.name))),
             scaler = scaler.moves(config) } },
-        b.ranges, b.cut, g.ranks and { "buckets", b.buckets }, g.sharded.state and { "gather", {} },
+        b.ranges, b.cut, g.ranks and { "buckets", b.buckets },
+        g.sharded.parameters and { "chunks", chunks.tables(g) } or g.sharded.state and { "gather", {} },
         { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
         g.ranks and { "small_sum", { split = clip.writes(config), largest = clip.takes_largest(config) } },
         clip.writes(config) and { "sum_up", { totals = step.totals(config, template) } },
@@ -79,7 +81,8 @@ local function step_text(g, config, context, bodies, header)
             buckets = #g.collectives } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },
         { "run_team", {} }, { "model", { name = name, cycle_cases = cycle_cases(g) } },
-        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false } } or false,
+        config.optimizer.own.ema and { "averages", { name = name, sharded = g.sharded.state or false,
+            gathers = g.sharded.state and not g.sharded.parameters } } or false,
         { "evaluations", { name = name } },
         { "library", { name = name } },
     })

@@ -259,7 +259,9 @@ local function bucket_section(g, arguments)
     if not g.ranks then return false end
     if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
     local _, first = windows.gap_tables(g)
-    return { "windows", ordered.copy(arguments, { gap_rows = first }) }
+    local own = ordered.copy(arguments, { gap_rows = first })
+    own.parameters = nil            -- the host clears no gaps
+    return { "windows", own }
 end
 
 local function step_text(g, config, context, header)

@@ -1,0 +1,117 @@
+-- chunks: what a program says of the memory that parameters are gathered into before use (passes/chunks.lua).
+local c_text = require "emit.targets.c_text"
+local ordered = require "base.ordered"
+local sections = require "emit.program.sections"
+local text = require "base.text"
+
+local chunks = {}
+
+-- The function that finds the layers of a ring, in elements from its first window.
+local function finder(param)
+    local ring = param.chunk.ring
+    return { ("/* Parameters of layer l of %s, from the beginning of the windows that its layers take turns in. */")
+        :format(ring.region.name),
+        ("static inline int64_t %s(int l) {"):format(ring.name),
+        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots,
+            (param.joint or param).value.place.distance) or "    (void)l;\n    return 0;", "}" }
+end
+
+--- The functions that find the layers of each ring, for model.h.
+function chunks.finders(g)
+    local list, seen = {}, {}
+    for _, param in ipairs(g.params) do
+        local ring = param.chunk and param.chunk.ring
+        if ring and not seen[ring] then
+            seen[ring] = true
+            if #list > 0 then list[#list + 1] = "" end
+            table.move(finder(param), 1, 4, #list + 1, list)
+        end
+    end
+    return sections.lines(list)
+end
+
+--- Whether parameters lie beside the flat space of the trained ones: frozen ones, running statistics.
+function chunks.has_untrained(g) return g.flat_elements > g.trained_elements end
+
+--- Fields of the struct model for the parameters.
+function chunks.fields(g)
+    if not g.sharded.parameters then
+        return sections.lines { "real *flat_w;            /* the flat space of parameters: FLAT elements */" }
+    end
+    local list = { "real *flat_w;            /* the flat space of parameters: this rank's part, division.own */",
+        "real *chunks;            /* parameters that kernels read, gathered before their use */" }
+    if chunks.has_untrained(g) then
+        list[3] = "real *untrained;         /* frozen parameters, running statistics: FLAT - TRAINED elements */"
+    end
+    return sections.lines(list)
+end
+
+--- Arguments of the block `chunked` of memory.c. params: in the order of the flat space.
+function chunks.places(g, target, params)
+    local list = {}
+    for _, p in ipairs(params) do
+        if p.chunk then
+            list[#list + 1] = target.place(p.value, "chunks", p.chunk.offset)
+        elseif p.flat.offset >= g.trained_elements then
+            list[#list + 1] = target.place(p.value, "untrained", p.flat.offset - g.trained_elements)
+        end
+    end
+    return { untrained = chunks.has_untrained(g), places = sections.lines(list) }
+end
+
+--- The lines of place() for the parameters.
+function chunks.placed(g)
+    local untrained = chunks.has_untrained(g)
+    local list = { "m->chunks = (real *)m->memory[ARENA_CHUNKS].base;" }
+    if untrained then list[2] = "m->untrained = (real *)m->memory[ARENA_UNTRAINED].base;" end
+    list[#list + 1] = ("m->w = parameters_at(m->chunks%s);"):format(untrained and ", m->untrained" or "")
+    return list
+end
+
+--- How many arrays the parameters are in files: beside divided ones, those that are not trained have one of their own.
+function chunks.arrays(g) return g.sharded.parameters and chunks.has_untrained(g) and 2 or 1 end
+
+--- These arrays as two arguments, the first and their number; saved: the text before the field.
+function chunks.saved(g, saved)
+    local count = chunks.arrays(g)
+    return text.block(("%s%sparameters, %d"):format(count > 1 and "" or "&", saved, count))
+end
+
+--- The first of them, as an address.
+function chunks.first_saved(g, saved)
+    return text.block(("%s%sparameters"):format(chunks.arrays(g) > 1 and "" or "&", saved))
+end
+
+--- How they are set, in the function that describes a checkpoint.
+function chunks.saved_lines(g)
+    if not g.sharded.parameters then
+        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};' }
+    end
+    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};'
+    if not chunks.has_untrained(g) then return sections.lines { "a->parameters = " .. divided } end
+    return sections.lines { "a->parameters[0] = " .. divided, "a->parameters[1] = (ga_array){UNTRAINED_PARAMS, "
+        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL};' }
+end
+
+-- The order in which a pass needs chunks, as a constant.
+local function order_text(g, name)
+    local order = ordered.collect(g.chunks.orders[name], function(bucket) return tostring(bucket - 1) end)
+    if #order == 0 then return nil end
+    return c_text.wrap("", ("static const chunk_order %s_CHUNKS = {%d, (const int[]){"):format(name:upper(), #order),
+        order, "}};")
+end
+
+--- Arguments of the block `chunks` of update.c.
+function chunks.tables(g)
+    local places = {}
+    for i, collective in ipairs(g.collectives) do
+        places[i] = collective.beside and "0" or tostring(g.chunks.places[i] or 0)
+    end
+    return { prefetch = g.chunks.prefetch,
+        places = text.block(c_text.wrap("", "static const int64_t CHUNKS[] = {", places, "};")),
+        orders = sections.lines(ordered.collect({ "forward", "evaluation", "backward" }, function(name)
+            return order_text(g, name)
+        end)) }
+end
+
+return chunks

@@ -1,0 +1,345 @@
+-- Parameters divided over the ranks and gathered before use: programs end with the bits of zero2 where sums over the
+-- elements do not depend on the division, and are those of one rank with the same rows.
+local compile = require "command.compile"
+local graph = require "graph.graph"
+local verify = require "graph.verify"
+
+local cover = dofile "tests/lua/cover.lua"
+local json = dofile "tests/lua/json.lua"
+local ranked = dofile "tests/lua/ranked.lua"
+
+local tests = {}
+local function add(name, f) tests[#tests + 1] = { name, f } end
+
+-- === a cover of pairs ============================================================================
+
+local SEARCH = 'chunks = %q, min_chunk_size = %d, chunk_search_range = 2048, chunk_search_n_grids = 16'
+
+-- Each dimension and its values. The first value of a dimension is the simple one.
+local DIMENSIONS = {
+    { "prefetch", 1, 0, 3 },
+    { "ranks", 2, 3, 4, 1 },
+    { "model", "mlp", "gpt", "llama", "bert", "resnet", "batchnorm" },
+    { "a", 1, 3, 4 },
+    { "memory", "", 'memory { recompute = { "*" } }', 'memory { logits = "chunked", logits_rows = 8 }' },
+    { "clip", "", "clip (0.1)", "clip { value = 0.01 }" },
+    { "precision", "f64", "f32", "bf16", "f16" },
+    { "optimizer", "adamw", "ema", "sgd", "lamb", "muon", "adafactor", "frozen" },
+    { "comm", "f32", "bf16" },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 300", SEARCH:format("search", 1000),
+        SEARCH:format("utilization", 1400) },
+}
+
+-- Models whose layers are in no loop, so that a chunk of any size has whole tensors.
+local UNROLLED = { mlp = true, resnet = true }
+
+local function fits(case)
+    local tokens = ranked.MODELS[case.model].rows == "tokens"
+    if case.memory:find "logits" and not tokens then return false end
+    if case.comm ~= "f32" and case.precision == "f64" then return false end
+    if case.chunks ~= "" and case.chunks ~= "chunk_size = 100000" and not UNROLLED[case.model] then return false end
+    return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
+end
+
+-- As test_parallel has them.
+local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
+local ELEMENTS = { adamw = true, ema = true, sgd = true, frozen = true }
+
+local function parallel(mode, case)
+    local own = mode == "zero3" and (", prefetch = %d%s"):format(case.prefetch, case.chunks ~= "" and ", " .. case.chunks
+        or "") or ""
+    return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, own)
+end
+
+-- The losses of the evaluations in a log.
+local function measured(log)
+    local list = {}
+    for _, event in ipairs(json.lines(host.read(log))) do
+        if event.event == "eval" then list[#list + 1] = event.loss end
+    end
+    assert(#list > 0, log .. ": no evaluation")
+    return list
+end
+
+-- Gathers of zero3 take their time, and what is not gathered is not a number.
+local LATE = "tests/e2e/late_gathers.c"
+
+local function complete(case)
+    case.tail, case.weight, case.eval = "flush", "sample", "eval { every = 1, batches = 2 }"
+    case.split = "split = { eval = 24 }"
+    return case
+end
+
+local function compare(t, case)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    ranked.write_tokens(t, programs)
+    local name = "zero3_" .. host.sha256(ranked.spec(case, 3, case.a, parallel("zero3", case))):sub(1, 12)
+    local cycles = case.precision == "f64" and 3 or 1
+    local function trained(mode, suffix)
+        local text = ranked.spec(case, 3, case.a, parallel(mode, case))
+        local p = programs.build(name .. suffix, text, { comm = "mpi", sources = mode == "zero3" and { LATE } or nil })
+        local log = t.temp() .. "/log"
+        local dump = programs.dump(p, { ranks = case.ranks, "--threads", 2, "--cycles", cycles, "--log", log })
+        return dump, measured(log)
+    end
+    local many, loss = trained("zero3", "")
+    local like, like_loss = trained("zero2", "_2")
+    if ELEMENTS[case.optimizer] and case.clip ~= "clip (0.1)" then
+        programs.identical(many, like, { "parameters", "gradients", "state" })
+        t.equal(loss, like_loss)
+    end
+    if case.comm ~= "f32" or case.model == "resnet" and case.ranks > 1 then return end  -- statistics of rank 0 alone
+    local one = programs.dump(programs.build(name .. "_1", ranked.spec(case, 3, case.a * case.ranks, "")),
+        { "--cycles", cycles })
+    local bound = BOUNDS[case.precision]
+    programs.close(many, one, bound or HALF, { "parameters" }, bound and programs.difference or programs.distance)
+end
+
+-- The cover of the triples with make test-all.
+for _, case in ipairs(cover.cases(DIMENSIONS, fits, host.environment "GAGEN_TEST_ALL" and 3 or 2, 100)) do
+    add("as zero2 and as one rank: " .. cover.name(DIMENSIONS, case), function(t) compare(t, complete(case)) end)
+end
+
+-- === planted errors ==============================================================================
+
+-- A head of its own, whose weight the evaluation alone reads behind the forward pass; 5 layers.
+local PLANTED = [[
+data       { "tokens", train = "parallel.bin", context = 6, split = { eval = 24 } }
+batch      (3)
+accumulate (2)
+model      { embedding "wte" { 11, 12 },
+             times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu { "tanh" }, linear "proj" { 12 } } },
+             layernorm "ln_f" {}, linear "head" { 11 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+memory     { logits = "chunked", logits_rows = 8 }
+train      { updates = 3, seed = 7 }
+eval       { every = 1 }
+parallel   "%s"
+]]
+
+-- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
+-- message that ended it.
+local function losses(t, mode, file, from, to, model)
+    local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
+    ranked.write_tokens(t, programs)
+    local how = { comm = "mpi", sources = mode == "zero3" and { LATE } or nil }
+    local text = PLANTED:format(mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
+    local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
+    if file then
+        local text = host.read(p.folder .. "/" .. file)
+        local first, last = text:find(from, 1, true)
+        assert(first and not text:find(from, last + 1, true), file .. ": not once there: " .. from)
+        programs.edit(p, file, text:sub(1, first - 1) .. to .. text:sub(last + 1), how)
+    end
+    local result = programs.train(p, { ranks = 2, "--threads", 2, "--log", log, status = false })
+    if result.status ~= 0 then return "ended with " .. result.status end
+    local list = {}
+    for _, event in ipairs(json.lines(host.read(log))) do
+        if event.event == "eval" or event.event == "update" then list[#list + 1] = event.loss end
+    end
+    return list
+end
+
+local NEED = "    chunk_need(w, m, &%s_CHUNKS, %d);\n"
+
+-- { the error, the file, a text of it, another one }
+local ERRORS = {
+    { "a late need", "step.c", NEED:format("FORWARD", 0), "" },
+    { "a layer is not needed", "step.c", "chunk_need(w, m, &FORWARD_CHUNKS, 1 + l);", "if (l > 0) chunk_need(w, m, "
+        .. "&FORWARD_CHUNKS, 1 + l);" },
+    { "a missing gather in the backward pass", "step.c", "chunk_need(w, m, &BACKWARD_CHUNKS, 1 + H_LAYERS - 1 - l);", ";" },
+    { "a missing gather in an evaluation", "step.c", NEED:format("EVALUATION", 0), "" },
+    { "an early release: gathers run further ahead than there are windows", "update.c", "PREFETCH = 1", "PREFETCH = 2" },
+    { "kernels that do not wait for the gather", "update.c", "order->chunks[k], &m->error);", "order->chunks[k] + 100, "
+        .. "&m->error);" },
+    { "the window of another layer", "model.h", "return l % 2 * (int64_t)H_PARAMS;", "return (l + 1) % 2 * "
+        .. "(int64_t)H_PARAMS;" },
+    { "another rank's part", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n    const int code",
+        ".shard = m->flat_w};\n    const int code" },
+    { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
+}
+
+add("no error is planted: the losses of zero2", function(t)
+    t.equal(losses(t, "zero3"), losses(t, "zero2"))
+end)
+
+-- The layer "a" is there from its first use to its second one, while others share memory.
+add("a layer that is applied twice: the losses of zero2", function(t)
+    local model = [[(function(batch)
+        local a = linear "a" { 12 }
+        local x = tanh {} (a (embedding "wte" { 11, 12 } (batch.input)))
+        for i = 1, 4 do x = tanh {} (linear("b" .. i) { 12 } (x)) end
+        return linear "head" { 11 } (tanh {} (linear "c" { 12 } (tanh {} (a (x)))))
+    end)]]
+    t.equal(losses(t, "zero3", nil, nil, nil, model), losses(t, "zero2", nil, nil, nil, model))
+end)
+
+for _, planted in ipairs(ERRORS) do
+    local name, file, from, to = table.unpack(planted)
+    add("planted: " .. name .. ": found", function(t)
+        local expected, found = losses(t, "zero2"), losses(t, "zero3", file, from, to)
+        if type(found) == "string" then return end
+        local same = #found == #expected
+        for i, loss in ipairs(expected) do same = same and loss == found[i] end
+        assert(not same, "nobody noticed it")
+    end)
+end
+
+-- === the check of the graph ======================================================================
+
+-- The lowered graph of the planted spec.
+local function lowered(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    ranked.write_tokens(t, programs)
+    local path = programs.folder() .. "/zero3_verify.lua"
+    t.write(path, PLANTED:format "zero3")
+    return (compile(path, {}))
+end
+
+-- The first node, or loop, of a body that a function accepts.
+local function first(body, accepts)
+    local found
+    graph.walk(body, function(node) found = found or accepts(node) and node or nil end)
+    return assert(found)
+end
+
+local function gathers(node) return node.gathers end
+
+-- { the error, the change of the graph, the message }
+local BROKEN = {
+    { "a late need", function(g)
+        local node = first(g.forward, gathers)
+        node.gathers = nil
+    end, "reads wte.weight of chunk 1, which is not there" },
+    { "a need behind the read", function(g)
+        local loop = first(g.forward, function(node) return node.op == "times" end)
+        local node = first(loop.body, gathers)
+        loop.body[#loop.body].gathers, node.gathers = node.gathers, nil
+    end, "reads h.%%d.ln.weight of chunk 6, which is not there" },
+    { "an early release: a window that another chunk takes", function(g)
+        g.chunks.places[1] = g.chunks.places[7]     -- the embedding and the norm behind the layers
+        g.chunks.places[8] = g.chunks.places[7]     -- the norm and the head
+    end, "reads ln_f.weight of chunk 7, which is not there" },
+    { "the window of another layer", function(g)
+        g.chunks.places[3] = g.chunks.places[2]
+    end, "takes the memory of chunk %d, which is under way" },
+    { "a missing gather in an evaluation", function(g)
+        first(g.evaluation, gathers).gathers = nil
+    end, "reads head.weight of chunk 8, which is not there" },
+    { "a missing gather in the backward pass", function(g)
+        first(g.backward, gathers).gathers = nil
+    end, "which is not there" },
+    { "another order", function(g)
+        local order = g.chunks.orders.backward
+        order[2], order[3] = order[3], order[2]
+    end, "which is not there" },
+}
+
+for _, broken in ipairs(BROKEN) do
+    add("verify: " .. broken[1], function(t)
+        local g = lowered(t)
+        verify(g, "mine")
+        broken[2](g)
+        t.fails(function() verify(g, "mine") end, "after pass mine: .*" .. broken[3])
+    end)
+end
+
+-- === evaluations =================================================================================
+
+-- The tied head is behind the forward pass too, so the table stays.
+add("an evaluation gathers each chunk once", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    ranked.write_tokens(t, programs)
+    for chunks, head in next, { [8] = 'linear "head" { 11 }', [7] = 'unembed { "wte" }' } do
+        local text, log = PLANTED:format("zero3"):gsub('linear "head" { 11 }', head), t.temp() .. "/log"
+        local p = programs.build("zero3_counted_" .. chunks, text, { comm = "mpi",
+            sources = { "tests/e2e/count_mpi.c" } })
+        local err = programs.train(p, { ranks = 2, "--threads", 1, "--eval", "--log", log }).err
+        local rows, seen = nil, 0
+        for _, event in ipairs(json.lines(host.read(log))) do rows = event.event == "eval" and event.rows or rows end
+        for scattered, gathered in err:gmatch "counted: (%d+) scattered, (%d+) gathered" do
+            t.equal({ tonumber(scattered), tonumber(gathered) }, { 0, chunks * math.ceil(rows / 6) })  -- 3 rows of 2 ranks
+            seen = seen + 1
+        end
+        t.equal(seen, 2)
+    end
+end)
+
+add("an evaluation before training has the loss of one process", function(t)
+    local programs, loss = t.load("tests/lua/programs.lua")(t), {}
+    ranked.write_tokens(t, programs)
+    for mode, ranks in next, { none = 1, zero3 = 2 } do
+        local p = programs.build("zero3_before_" .. mode, PLANTED:format(mode), { comm = ranks > 1 and "mpi" or nil })
+        local log = t.temp() .. "/log"
+        programs.train(p, { ranks = ranks > 1 and ranks or nil, "--threads", 1, "--eval", "--log", log })
+        for _, event in ipairs(json.lines(host.read(log))) do loss[mode] = loss[mode] or event.loss end
+    end
+    t.near(loss.zero3, loss.none, 1e-6)
+end)
+
+-- === files =======================================================================================
+
+-- A frozen table with padding and statistics that move: arrays beside the trained ones.
+local FILES = [[
+data       { "tokens", train = "parallel.bin", context = 6 }
+batch      (3)
+model      { embedding "wte" { 11, 12, padding = 3 }, linear "a" { 13 }, tanh {}, linear "b" { 11 } }
+loss       "cross_entropy"
+optimizer  { "adamw", lr = 1e-2, ema = 0.9, groups = { { GLOB, frozen = true } } }
+train      { updates = 3, seed = 7 }
+parallel   "%s"
+]]
+
+for _, frozen in ipairs { { "a frozen table", "wte.*" }, { "a frozen layer", "a.*" } } do
+    local name, glob = table.unpack(frozen)
+    add(name .. ": first values are those of one process, and files have them", function(t)
+        local programs, text = t.load("tests/lua/programs.lua")(t), FILES:gsub("GLOB", ("%q"):format(glob))
+        ranked.write_tokens(t, programs)
+        local stem = "zero3_files_" .. glob:sub(1, 1)
+        local one = programs.build(stem, text:format "none")
+        local many = programs.build(stem .. "_3", text:format "zero3", { comm = "mpi" })
+        local first, again, last = t.temp() .. "/first", t.temp() .. "/again", t.temp() .. "/last"
+        programs.train(one, { "--save-init", first })
+        programs.train(many, { ranks = 3, "--save-init", again })
+        assert(host.read(first) == host.read(again), "first values have other bytes")
+        local dump = programs.dump(many, { ranks = 3, "--threads", 1 })
+        local parameters = dump .. "/parameters.safetensors"
+        programs.train(many, { ranks = 3, "--save-init", last, "--init", parameters })
+        assert(host.read(last) == host.read(parameters), "--init: other bytes")
+    end)
+end
+
+-- === what is refused =============================================================================
+
+add("refused: words and options that zero3 does not have", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    ranked.write_tokens(t, programs)
+    local path = programs.folder() .. "/zero3_refused.lua"
+    local function refused(parallel, message, more)
+        t.write(path, PLANTED:gsub("parallel [^\n]*", "parallel " .. parallel) .. (more or ""))
+        local result = programs.gagen { "check", path }
+        t.equal(result.status, 1)
+        t.match(result.err, message)
+    end
+    refused('{ "zero3", bucket = "1MiB" }', 'refused.lua:%d+: parallel: bucket is given, and with "zero3" a chunk')
+    refused('{ "zero2", prefetch = 2 }', 'refused.lua:%d+: parallel: prefetch is given, and with "zero2" each process')
+    refused('"zero3"', 'refused.lua:%d+: parallel: with "zero3" parameters are divided over the processes, and the '
+        .. 'target "cuda" needs all', 'target "cuda"\n')
+    t.write(path, (PLANTED:format "zero3":gsub("times%(5%)", "times(126)")))
+    local result = programs.gagen { "check", path }
+    t.equal(result.status, 1)
+    t.match(result.err, 'parallel: 129 chunks, expected at most 128')
+    local p = programs.build("zero3_refused", PLANTED:format "zero3", { comm = "mpi" })
+    for option, message in next, { ["--predict"] = "predict: the parameters are divided", ["--watch"] = "watch: the "
+        .. "parameters are divided", ["--save-weights"] = "save.weights: the parameters are divided" } do
+        local value = option == "--watch" and "head.weight" or p.folder .. "/weights"
+        local o = { ranks = 2, option, value, status = false }
+        if option == "--predict" then table.move({ "--out", p.folder .. "/out.npy" }, 1, 2, #o + 1, o) end
+        local ended = programs.train(p, o)
+        assert(ended.status ~= 0, option .. " is not refused")
+        t.match(ended.err, message)
+    end
+end)
+
+return tests
