@@ -206,6 +206,13 @@ words.list = {
             .. "pass" }),
         field("force_outputs_fp32", "bool", { default = false,
             doc = "the model's output is f32 even if precision is bf16 or f16" }),
+        field("groups", "table", { doc = "{ NAME = { { 0, 1 }, { 2, 3 } } }: groups of ranks, each rank at most once "
+            .. "in a name; each list exchanges for itself" }),
+        field("handlers", "list", { doc = "how gradients are reduced, the first entry that fits a parameter; "
+            .. "{ \"data_parallel\" }, for zero1 to zero3 { \"zero\" }: the mean over all processes, the default; with "
+            .. "ddp also { \"sequence_parallel\" | \"moe\" | \"pipeline_shared\", params = glob, group = NAME }: the "
+            .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, op = \"mean\" | "
+            .. "\"sum\" }; function(g, w): the new value of each element of the mean gradient, behind all others" }),
       }, foreign = { sync_batchnorm = 'batchnorm { running = "cycle" } sums the statistics of a cycle over the ranks, '
         .. "and the groups of a rank are rows of its own" },
     },

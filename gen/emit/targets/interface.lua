@@ -14,6 +14,7 @@ interface.fields = {
     field("runs", "boolean", "whether it writes a whole program: model.c, main.c, Makefile and the runtime too"),
     field("device", "boolean", "whether kernels work on memory that is not the host's"),
     field("threads", "boolean", "whether the workers of a team call each kernel together"),
+    field("rank_groups", "boolean", "whether groups of ranks can exchange apart from others", true),
     field("narrow_wire", "boolean", "whether parts of the gradient can travel to other processes in 16 bits", true),
     field("gathers", "boolean", "whether parameters can be divided over processes, and gathered before use", true),
     field("library", "boolean", "whether the program is also a library (emit/program/library.lua)"),
