@@ -100,13 +100,13 @@ local SCHEMA = {
 
 -- Refuses an entry that the mode cannot do.
 local function check_mode(c, entry, where)
-    local divided = c.mode.sharded.state
-    if entry.name == "zero" and not divided then
-        diag.fail(where.at, ('%s: "zero" with "%s", which divides nothing: expected "data_parallel"'):format(where.what,
-            c.parallel), {})
-    elseif entry.name ~= "zero" and divided then
-        diag.fail(where.at, ('%s: with "%s" each gradient is reduced over all ranks: expected { "zero" } or a function '
-            .. 'of g and w, or parallel "ddp"'):format(where.what, c.parallel), {})
+    if entry.name == c.mode.handler then return end
+    if not c.mode.grouped then
+        diag.fail(where.at, ('%s: with "%s" each gradient is reduced over all ranks: expected { "%s" } or a function '
+            .. 'of g and w'):format(where.what, c.parallel, c.mode.handler), {})
+    elseif entry.name and not handlers.PRESETS[entry.name].op then
+        diag.fail(where.at, ('%s: "%s" with "%s", which reduces otherwise: expected "%s"'):format(where.what,
+            entry.name, c.parallel, c.mode.handler), {})
     end
 end
 
@@ -222,7 +222,7 @@ function handlers.check(c, params)
         if not param.buffer and not is_frozen(c, param) and not handlers.of(c, param) then
             diag.fail(c.handlers_at, ("parallel: no handler fits %s, so that ranks would have different copies: "
                 .. 'expected { "%s" } as the last entry'):format((param.name:gsub("%%d", "*")),
-                c.mode.sharded.state and "zero" or "data_parallel"), {})
+                c.mode.handler), {})
         end
     end
 end

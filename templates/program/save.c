@@ -153,7 +153,7 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY(ga_shard_save(m->comm, path, m->saved.gradient, 1, e));
 //% end
 //% if grouped then
-    /* groups of ranks have values of their own: each rank also writes all of its own */
+    /* groups of ranks may have values of their own: each rank also writes all of its own */
     const int rank = ga_comm_rank(m->comm), world = ga_comm_size(m->comm);
     snprintf(path, sizeof path, "%s/parameters-%dof%d.safetensors", folder, rank + 1, world);
     int code = ga_safetensors_save(path, $parameters, e);

@@ -211,6 +211,28 @@ add("a function sees the mean gradient of the rank's own list", function(t)
         first_of { { "experts", PAIRS } }, function(g) return (2 * g) ^ 2 end)
 end)
 
+-- Colossal-AI's test_grad_handler: with experts over 1, 2 and 4 ranks, the gradients of an expert are equal in the ranks
+-- that have it (there to a tolerance, here to the bit), and differ elsewhere; all others are equal everywhere.
+add("ported: gradients of experts over 1, 2 and 4 ranks are equal in the ranks that have them", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local file = write_rows(t, programs, 3)
+    for size, lists in next, { "{ 0, 1, 2, 3 }", "{ 0, 2 }, { 1, 3 }", [4] = "{ 0 }, { 1 }, { 2 }, { 3 }" } do
+        local p = programs.build("handlers_experts_" .. size, spec { file = file, a = 3,
+            parallel = parallel(("dp = { %s }"):format(lists),
+                '{ "moe", params = "*.experts.*", group = "dp" }, { "data_parallel" }') }, { comm = "mpi" })
+        local dump, own = programs.dump(p, { ranks = RANKS, "--threads", 1, "--cycles", 1 }), {}
+        for rank = 0, RANKS - 1 do
+            own[rank] = programs.tensors(("%s/gradients-%dof4.safetensors"):format(dump, rank + 1))
+        end
+        for name, first in next, own[0] do
+            for rank = 1, RANKS - 1 do
+                local same = not name:find "experts" or rank % size == 0
+                t.equal(own[rank][name].bytes == first.bytes, same, ("%d: %s of rank %d"):format(size, name, rank))
+            end
+        end
+    end
+end)
+
 -- The factor of a clip follows from the norm of the distinct copies.
 add("a clip by the norm takes that of the distinct copies", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
@@ -261,16 +283,17 @@ add("a checkpoint has a file for each list, and resuming it gives the bits of a 
     local p = programs.build("handlers_saved", spec { file = write_rows(t, programs, 6), a = 3, optimizer = ADAMW,
         parallel = parallel("ep = " .. EP, MOE) }, { comm = "mpi" })
     local whole = programs.dump(p, { ranks = RANKS, "--threads", 1, "--cycles", 4 })
-    for _, stop in ipairs { { { "--cycles", 2 }, 0, "cycle-000000002" }, { { "--stop-micro", 7 }, 75, "cycle-000000002-r1" } } do
-        local folder = t.temp()
-        programs.train(p, { ranks = RANKS, "--threads", 1, "--checkpoint", folder, stop[1][1], stop[1][2], status = stop[2] })
-        local wanted = { "group-ep-0.safetensors", "group-ep-1.safetensors", "model.safetensors", "optimizer.safetensors" }
+    for _, stop in ipairs { { "--cycles", 2, 0, "cycle-000000002" }, { "--stop-micro", 7, 75, "cycle-000000002-r1" } } do
+        local folder, status = t.temp(), stop[3]
+        programs.train(p, { ranks = RANKS, "--threads", 1, "--checkpoint", folder, stop[1], stop[2], status = status })
+        local wanted = { "group-ep-0.safetensors", "group-ep-1.safetensors", "model.safetensors",
+            "optimizer.safetensors" }
         for rank = RANKS, 1, -1 do
-            if stop[2] == 75 then table.insert(wanted, 1, ("gradient-%dof4.safetensors"):format(rank)) end
+            if status == 75 then table.insert(wanted, 1, ("gradient-%dof4.safetensors"):format(rank)) end
         end
-        t.equal(files_of(folder .. "/" .. stop[3]), wanted)
-        local resumed = programs.dump(p, { ranks = RANKS, "--threads", 2, "--cycles", 4, "--checkpoint", folder, "--resume",
-            "latest" })
+        t.equal(files_of(folder .. "/" .. stop[4]), wanted)
+        local resumed = programs.dump(p, { ranks = RANKS, "--threads", 2, "--cycles", 4, "--checkpoint", folder,
+            "--resume", "latest" })
         programs.identical(resumed, whole, own_files())
     end
 end)
@@ -287,7 +310,8 @@ add("a checkpoint of other groups, or of none, is refused", function(t)
         t.contains(result.err, message)
     end
     local saved = built("saved", parallel("ep = " .. EP, MOE))
-    local folder = programs.train(saved, { ranks = RANKS, "--threads", 1, "--cycles", 1 }).checkpoint .. "/cycle-000000001"
+    local folder = programs.train(saved, { ranks = RANKS, "--threads", 1, "--cycles", 1 }).checkpoint
+        .. "/cycle-000000001"
     refused(built("crossed", parallel("ep = { { 0, 2 }, { 1, 3 } }", MOE)), folder,
         "is of the ranks 0 1, and here of 0 2: written with other groups of ranks")
     refused(built("plain", ('parallel { "ddp", ranks = %d }'):format(RANKS)), folder,
@@ -380,9 +404,11 @@ add("lists that cannot be are refused", function(t)
     refused(parallel("ep = " .. EP, '{ "moe", params = "*.nothing.*", group = "ep" }, { "data_parallel" }'),
         "handler 1: no parameter fits '*.nothing.*'")
     refused(parallel("ep = " .. EP, '{ "moe" }'), "handler 1: \"moe\" without group")
-    refused(parallel("ep = " .. EP, '{ "moe", group = "ep", op = "sum" }'), "handler 1: op is given, and \"moe\" has its own")
-    refused(parallel("ep = " .. EP, '{ params = "*", group = "ep" }'), "expected a name such as \"moe\", or group and op")
-    refused(parallel("ep = " .. EP, '{ "zero" }'), "handler 1: \"zero\" with \"ddp\", which divides nothing")
+    refused(parallel("ep = " .. EP, '{ "moe", group = "ep", op = "sum" }'),
+        "handler 1: op is given, and \"moe\" has its own")
+    refused(parallel("ep = " .. EP, '{ params = "*", group = "ep" }'),
+        "expected a name such as \"moe\", or group and op")
+    refused(parallel("ep = " .. EP, '{ "zero" }'), "handler 1: \"zero\" with \"ddp\", which reduces otherwise")
     refused('parallel { "zero1", ranks = 4, groups = { ep = { { 0, 1 } } }, handlers = { { "moe", group = "ep" } } }',
         "handler 1: with \"zero1\" each gradient is reduced over all ranks")
     refused('parallel { handlers = { { "data_parallel" } } }', "handlers is given, but the mode is \"none\"")

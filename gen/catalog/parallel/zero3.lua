@@ -6,5 +6,6 @@ mode "zero3" {
     ranks = true,
     engines = { "mpi" },
     sharded = { state = true, gradients = true, parameters = true },
+    handler = "zero",
     reduces = { collective = "reduce_scatter", of = "gradient", role = "every" },
 }

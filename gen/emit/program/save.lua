@@ -78,7 +78,8 @@ function save.render(g, config, facts, context, updates, header)
             gradient = gradient_of(g), residues = g.residues, collected = collected_array(g),
             gradients = save.gradient_arrays(g), states = lines(states.saved(g)),
             files = g.handlers and select(2, grouped_files.counts(g, memory.params(g))) or 0,
-            grouped = g.handlers and grouped_files.saved(g, memory.params(g)) or text.block(""), overflows = scale.overflows,
+            grouped = g.handlers and grouped_files.saved(g, memory.params(g)) or text.block(""),
+            overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
             numbers_saved = saved, best = config.best ~= nil } },
@@ -88,7 +89,7 @@ function save.render(g, config, facts, context, updates, header)
         { "save", { name = name, device = own.device, windows = windows } },
         not own.device and { "save_to", { name = name, windows = windows } },
         { "dump", { name = name, parameters = chunks.saved(g, "m->saved."), device = own.device,
-            windows = windows, ranks = g.ranks, grouped = g.handlers ~= nil,
+            windows = windows, ranks = g.ranks, grouped = #config.rank_groups > 0,
             in_place = g.sharded.state and not g.sharded.gradients, elements = text.block(g.sharded.gradients
                 and "m->division.own.elements" or "SUMMED"), scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },
