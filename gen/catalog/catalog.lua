@@ -111,6 +111,7 @@ end
 --   reduces   { collective, of, role }: what is summed over the ranks, by which collective, in which micro-steps: the
 --             "last" of a cycle or "every" one
 --   undivided of one that divides parameters: the mode of models that are too small for that
+--   handler   what reduces its gradients (spec/handlers.lua); grouped: whether others may, over groups of ranks
 --   default   whether it is the mode of a spec without the word: of one
 local function load_modes()
     local modes = load_plain("parallel", "mode", { "doc", "engines" })

@@ -46,12 +46,15 @@ fields.graph = {
     flat_elements = "of the whole flat space (layout)",
     states = "map from state name to { dense, elements } (layout)",
     segments = "runs of the flat space with one update rule (layout)",
-    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled }; "
-        .. "of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle collects; "
-        .. "region: of its first parameters; filled: elements of its tensors (layout)",
+    handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
+    buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled, "
+        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle "
+        .. "collects; region: of its first parameters; filled: elements of its tensors; handler: that of its parameters "
+        .. "(layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
-        .. "true for what a cycle collects beside them (windows) }, in the order of the buckets (collectives)",
+        .. "true for what a cycle collects beside them (windows), "
+        .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
     chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
@@ -164,6 +167,7 @@ fields.param = {
     frozen = "not trained (split)", buffer = "saved with the others, but written by nodes",
     collected = "tensor: what a cycle collects for a buffer; it lies where a gradient would",
     gradient = "tensor (autodiff)", used = "whether the loss depends on it (autodiff)",
+    handler = "where handlers reduce over groups: the number of its own, from 1 (layout)",
     window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
         .. "of a bucket that take turns in two windows (windows)",
     chunk = "{ offset, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "

@@ -97,6 +97,16 @@ const ga_event_kind ga_event_kinds[] = {
         .field = { REQUIRED("result", VALUE) },
     },
     {
+        .name = "handler_begin",
+        .opens = 'h',
+        .field = { REQUIRED("line", LINE), REQUIRED("g", NEW_TENSOR), REQUIRED("w", NEW_TENSOR) },
+    },
+    {
+        .name = "handler_end",
+        .closes = 'h',
+        .field = { REQUIRED("result", VALUE) },
+    },
+    {
         .name = "schedule_end",
         .closes = 's',
         .field = { REQUIRED("result", VALUE) },

@@ -120,12 +120,14 @@ function collectives.run(g, config)
         else
             note(start_of(g, bucket, outer, position), "completes", i)
         end
+        local entry = bucket.handler and g.handlers[bucket.handler]
         local kind = bucket.collected and "all_reduce" or reduces.collective
         g.collectives[#g.collectives + 1] = { kind = kind, role = bucket.collected and "last" or reduces.role,
             bucket = i, n = bucket.n, offset = bucket.offset,
-            wire = not bucket.collected and config.wire or g.real, whole = is_whole(g, bucket) }
+            wire = not bucket.collected and config.wire or g.real, whole = not g.handlers and is_whole(g, bucket),
+            group = entry and entry.group }
         graph.decide(g, ("bucket %d"):format(i), ("%d elements, %d parameters"):format(bucket.n, #bucket.params),
-            reason(g, bucket, kind, config.bucket_elements))
+            reason(g, bucket, kind, config.bucket_elements) .. (entry and "; handler " .. entry.name or ""))
     end
     return true
 end

@@ -2,6 +2,7 @@
 -- members lie next to each other in the flat space (passes/layout.lua).
 local graph = require "graph.graph"
 local groups = require "spec.groups"
+local handlers = require "spec.handlers"
 local layout = require "passes.layout"
 local ordered = require "base.ordered"
 
@@ -28,6 +29,9 @@ local function apart(config, params, readers)
         if param.frozen ~= first.frozen then return "only some are trained" end
         if not same_groups(config, param, first) then
             return ("%s and %s have different groups of the optimizer"):format(first.name, param.name)
+        end
+        if handlers.of(config, param) ~= handlers.of(config, first) then
+            return ("%s and %s have different gradient handlers"):format(first.name, param.name)
         end
         if i < #params and graph.elements(param.shape) % layout.ALIGN ~= 0 then
             return ("%s has %d elements, no multiple of %d"):format(param.name, graph.elements(param.shape),

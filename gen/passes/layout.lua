@@ -17,6 +17,7 @@
 local chunk_size = require "passes.chunk_size"
 local diag = require "base.diag"
 local graph = require "graph.graph"
+local handlers = require "spec.handlers"
 local ordered = require "base.ordered"
 
 local layout = { name = "layout", optional = true, always = true,
@@ -66,10 +67,11 @@ local function items_of(g, part)
         end
         table.insert(item.params, param)
     end
-    for _, item in ipairs(items) do     -- inside a layer: by group, then in forward order
+    for _, item in ipairs(items) do     -- inside a layer: by handler, by group, then in forward order
         for i, param in ipairs(item.params) do param.forward_index = i end
         table.sort(item.params, function(a, b)
             local before
+            if a.handler ~= b.handler then return a.handler < b.handler end
             if part == "used" then before = groups_before(a.groups, b.groups) end
             if before == nil then return a.forward_index < b.forward_index end
             return before
@@ -141,7 +143,8 @@ local function segments(g, items)
             for _, run in ipairs(param.groups) do
                 local offset, n = param.flat.offset + run.from * item.size, aligned(param.flat.n)
                 local function key(at)
-                    return ("%s %d %d %d %s %d"):format(item.region, run.index, run.from, run.count, param.layer, at)
+                    return ("%s %d %d %d %s %d %s"):format(item.region, run.index, run.from, run.count, param.layer, at,
+                        param.handler)
                 end
                 local s = ends[key(offset)]
                 if s then
@@ -189,23 +192,51 @@ end
 
 -- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer, or has a size of its own.
 local function joins(g, config, bucket, item)
+    if bucket and bucket.handler ~= item.params[1].handler then return false end
     if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
     if config.chunk_elements then return fills(config, bucket, item) end
     return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
 end
 
+-- The parts of a region's layer by handler, as { offset, n, params } in its first layer.
+local function pieces_of(item)
+    local pieces = {}
+    for _, param in ipairs(item.params) do
+        local last = pieces[#pieces]
+        if not last or last.params[1].handler ~= param.handler then
+            last = { offset = param.flat.offset, n = 0, params = {} }
+            pieces[#pieces + 1] = last
+        end
+        last.n = last.n + aligned(param.flat.n)
+        table.insert(last.params, param)
+    end
+    return pieces
+end
+
 -- Divides the trained part of the flat space into buckets of at most `limit` elements: neighbouring runs, or whole
--- layers of a region that is larger, from the last layer down, as the backward pass completes them. A parameter or a
+-- layers of a region that is larger, from the last layer down, as the backward pass completes them. A bucket has
+-- parameters of one handler; where a layer has several, each layer has a bucket for each of them. A parameter or a
 -- layer that is larger alone has a bucket of its own, and so has all that a cycle collects. With limit 0 each layer of
 -- a region is a bucket.
 --   12 layers, 5 to a bucket   ->   layers 7 to 11, 2 to 6, 0 to 1
 local function buckets(g, config, items, limit)
     g.buckets = {}
     local last
-    local function add(bucket) g.buckets[#g.buckets + 1] = bucket end
+    local function add(bucket)
+        bucket.handler = bucket.params[1].handler
+        g.buckets[#g.buckets + 1] = bucket
+    end
     for _, item in ipairs(items) do
         local n = item.size * item.count
-        if n > limit and item.count > 1 then
+        local pieces = item.count > 1 and pieces_of(item) or {}
+        if #pieces > 1 then
+            for _, piece in ipairs(pieces) do
+                piece.first_bucket, piece.bucket_layers, last = #g.buckets + 1, 1, nil
+                for l = item.count - 1, 0, -1 do
+                    add { offset = piece.offset + l * item.size, n = piece.n, params = piece.params, of = piece }
+                end
+            end
+        elseif n > limit and item.count > 1 then
             local layers, behind = math.max(1, limit // item.size), item.count
             item.first_bucket, item.bucket_layers, last = #g.buckets + 1, layers, nil
             while behind > 0 do
@@ -419,7 +450,17 @@ local function windowed(g, config)
     end
 end
 
+-- Notes the handler of each trained parameter where handlers reduce over groups.
+local function set_handlers(g, config)
+    g.handlers = config.handled and config.handlers or nil
+    for _, param in ipairs(g.handlers and g.params or {}) do
+        local entry = param.used and handlers.of(config, param)
+        param.handler = entry and entry.number
+    end
+end
+
 function layout.run(g, config)
+    set_handlers(g, config)
     local items = items_of(g, "used")
     g.trained_elements = place_parameters(items, 0)
     g.summed_elements = place_parameters(items_of(g, "collected"), g.trained_elements)

@@ -113,16 +113,28 @@ end
 -- What the spec does to the mean gradient before it is measured: nothing, or it is written back.
 local function rewrites(config) return (config.clip and config.clip.value or config.gradient) ~= nil end
 
+-- Whether the weights of the cycle are summed up before the gradient is measured: it is changed, or parameters have
+-- means over several groups of ranks.
+local function weights_first(g, config) return rewrites(config) or g.handlers ~= nil end
+
+-- The index of the handler of a run, which decides the share of its gradient; nil: there are none.
+local function handler_of(s) return s.covers[1].handler and s.covers[1].handler - 1 end
+
 -- The runs that are measured together, { group, ... }: all, or those of each parameter group.
 local function measured(g, config)
-    if not (config.clip and config.clip.per_group) then
+    local per_group = config.clip and config.clip.per_group
+    if not per_group and g.handlers then
+        return { ordered.collect(g.segments, function(s)
+            return ordered.copy(s, { group = g.groups:get(s.group), numbers = { handler = handler_of(s) } })
+        end) }
+    elseif not per_group then
         return { { { offset = 0, n = g.trained_elements, count = 1, stride = 0, numbers = {} } } }
     end
     local list = {}
     for position = 0, g.norm_groups - 1 do
         list[position + 1] = ordered.collect(g.segments, function(s)
             return g.groups:get(s.group).position == position
-                and ordered.copy(s, { group = g.groups:get(s.group), numbers = {} }) or nil
+                and ordered.copy(s, { group = g.groups:get(s.group), numbers = { handler = handler_of(s) } }) or nil
         end)
     end
     return list
@@ -135,7 +147,8 @@ local function measure_run(g, config, s, step, part)
     if part then tiles = tiles + (update.parts(g, s, part) + s.count - 1) // s.count end
     local gradient, out = elements(g, context, s, "g"), doubles(g, context, 2 * tiles)
     local ins, outs = { { "g", gradient } }, { { "partials", out } }
-    if rewrites(config) then ins[2], outs[2] = { "step", step }, { "g", gradient } end
+    if weights_first(g, config) then ins[2] = { "step", step } end
+    if rewrites(config) then outs[2] = { "g", gradient } end
     if config.gradient and update_rule.uses({}, { config.gradient.e }).w then
         ins[3] = { "w", elements(g, context, s, "w") }
     end
@@ -172,12 +185,12 @@ local function decide(g, config, step)
     end
     if config.mode.ranks then add(context, "buckets_finish", {}, {}, nil, true) end
     add(context, "handler", {}, {}, nil, true)
-    if rewrites(config) then
+    if weights_first(g, config) then
         if config.mode.ranks then fenced "small_sum" end
         fenced "sum_up"
     end
     local partials = measure(g, config, step)
-    if config.mode.ranks then fenced(rewrites(config) and "norm_sum" or "small_sum", partials) end
+    if config.mode.ranks then fenced(weights_first(g, config) and "norm_sum" or "small_sum", partials) end
     fenced("decide", not config.mode.ranks and partials or nil)
 end
 
@@ -206,7 +219,7 @@ end
 
 -- Numbers of a range that kernels read, beside the places of its arrays.
 local function numbers_of(s)
-    local numbers = { layer = s.layer }
+    local numbers = { layer = s.layer, handler = handler_of(s) }
     if s.group.rule.scope == "matrix" then
         numbers.adjust = s.group.rule.adjust(s.group.fields, matrices.whole(s.param.shape))
     end

@@ -7,6 +7,7 @@ local data = require "spec.data"
 local diag = require "base.diag"
 local expr = require "base.expr"
 local groups = require "spec.groups"
+local handlers = require "spec.handlers"
 local metrics = require "spec.metrics"
 local ordered = require "base.ordered"
 local scaler = require "spec.scaler"
@@ -446,6 +447,7 @@ function config.read(path, events, catalog, default_name, choice)
     c.schedule = schedule_of(given, path, catalog, events)
     c.clip = given:has("clip") and clip_of(given, path) or nil
     c.gradient = gradient_of(given, catalog, events)
+    handlers.read(c, parallel, c.parallel_at, events)
     local bytes = c.precision == "f64" and 8 or 4
     c.bucket_elements = parallel.bucket == BUCKET and (25 << 20) // bytes
         or parallel.bucket.elements or parallel.bucket.bytes // bytes

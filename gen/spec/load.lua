@@ -8,6 +8,7 @@ local diag = require "base.diag"
 local glob = require "base.glob"
 local graph = require "graph.graph"
 local groups = require "spec.groups"
+local handlers = require "spec.handlers"
 local losses = require "spec.losses"
 local metrics = require "spec.metrics"
 local model = require "spec.model"
@@ -80,6 +81,7 @@ local function check_patterns(g, c)
         end
     end
     groups.check_used(c, g.params)
+    handlers.check(c, g.params)
 end
 
 -- Elements at most: kernels index a value with an int, and the flat space of parameters with 64 bits.

@@ -3,10 +3,10 @@
 
 -- The event that ends a function which is no part of the model.
 local LAST = { loss_begin = "loss_end", metric_begin = "metric_end", schedule_begin = "schedule_end",
-    gradient_begin = "gradient_end" }
+    gradient_begin = "gradient_end", handler_begin = "handler_end" }
 
 --- { model, loss, metrics }: the events of each, in order. measured: the set of the metrics that are wanted. Those of
---- the functions of schedule and gradient are in none (spec/traced.lua).
+--- the functions of schedule, gradient and handlers are in none (spec/traced.lua).
 return function(events, measured)
     local parts = { model = {}, loss = {}, metrics = {} }
     local list, last = parts.model, nil

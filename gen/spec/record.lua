@@ -17,6 +17,7 @@
 --   metric_begin    name, line, out      metric_end     result    (before its word eval)
 --   schedule_begin  line, t, base, args  schedule_end   result
 --   gradient_begin  line, g, w, args     gradient_end   result
+--   handler_begin   line, g, w           handler_end    result    (before its word parallel)
 -- Values in args and result: numbers, strings, booleans, tables, { layer = id }, { tensor = id }.
 
 local math, ipairs, next, type, select, setmetatable = math, ipairs, next, type, select, setmetatable
@@ -25,7 +26,7 @@ local format, sort, unpack = string.format, table.sort, table.unpack
 local MATH = { "abs", "acos", "asin", "atan", "ceil", "cos", "exp", "floor", "log", "max", "min",
                "sin", "sqrt", "tan" }
 local RESULT = { model = "a tensor or a table of named tensors", loss = "a tensor", metric = "a tensor",
-                 schedule = "a number or an expression", gradient = "an expression" }
+                 schedule = "a number or an expression", gradient = "an expression", handler = "an expression" }
 
 -- The single argument of a word.
 local function one(what, nodes, line, ...)
@@ -141,8 +142,8 @@ end
 
 -- === config words ================================================================================
 
--- Runs the function of a model, loss, metric, schedule or gradient between its begin and end events; begin: further
--- fields of the first.
+-- Runs the function of a model, loss, metric, schedule, gradient or handler between its begin and end events; begin:
+-- further fields of the first.
 local function trace(box, nodes, name, line, body, begin)
     local result = nodes.inside(name, line, function()
         local value
@@ -203,12 +204,29 @@ local function trace_metrics(box, nodes, metrics, line)
     return plain
 end
 
--- The value of the word eval with its metrics traced.
-local function measured(box, nodes, value, line)
-    if type(value.metrics) ~= "table" then return value end
+-- parallel.handlers with the functions traced, in the order of the list.
+local function trace_handlers(box, nodes, list, line)
     local plain = {}
-    for key, field in next, value do plain[key] = field end
-    plain.metrics = trace_metrics(box, nodes, value.metrics, line)
+    for key, entry in next, list do plain[key] = entry end
+    for i, entry in ipairs(list) do
+        if type(entry) == "function" then
+            trace(box, nodes, "handler", line, entry, {})
+            plain[i] = { expression = true }
+        end
+    end
+    return plain
+end
+
+-- Words with functions in the list of a field, and how these are traced.
+local LISTS = { eval = { "metrics", trace_metrics }, parallel = { "handlers", trace_handlers } }
+
+-- The value of one of these words with its functions traced.
+local function without_functions(box, nodes, name, value, line)
+    local field, trace_list = LISTS[name][1], LISTS[name][2]
+    if type(value[field]) ~= "table" then return value end
+    local plain = {}
+    for key, given in next, value do plain[key] = given end
+    plain[field] = trace_list(box, nodes, value[field], line)
     return plain
 end
 
@@ -222,7 +240,7 @@ local function config_word(box, nodes, name, line)
         if value == nil then nodes.fail(line, name .. ": expected a value or a table of fields") end
         if nodes.scope then nodes.fail(line, name .. ": stands outside of functions") end
         if type(value) ~= "table" then value = { value } end
-        if name == "eval" then value = measured(box, nodes, value, line) end
+        if LISTS[name] then value = without_functions(box, nodes, name, value, line) end
         local body = RESULT[name] and type(value[1]) == "function" and value[1]
         local args = box.copy(value, name, line, body and true or false)
         if body then

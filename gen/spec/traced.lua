@@ -11,13 +11,13 @@ local function operand(value, values)
 end
 
 --- The function of the word `word`, whose events begin at number `first`, as an expression of the variables `names`
---- (fields of the begin event).
-return function(word, names, events, first, catalog, at)
+--- (fields of the begin event). kind: of the events, if not the word.
+return function(word, names, events, first, catalog, at, kind)
     local values = {}
     for _, name in ipairs(names) do values[events[first][name]] = expr.var(name) end
     for i = first + 1, #events do
         local event = events[i]
-        if event.event == word .. "_end" then return operand(event.result, values) end
+        if event.event == (kind or word) .. "_end" then return operand(event.result, values) end
         local rule = event.event == "op" and catalog.pointwise:get(event.op)
         if not rule or not rule.value then
             diag.fail(at, ("%s: the function takes arithmetic and pointwise functions of %s"):format(word,

@@ -216,6 +216,13 @@ words.list = {
             doc = "the model's output is f32 even if precision is bf16 or f16" }),
         field("sync_batchnorm", "bool", { default = false, doc = "batchnorm normalises over the rows that all "
             .. "processes have in a micro-step, as torch's SyncBatchNorm: two exchanges in it for each layer" }),
+        field("groups", "table", { doc = "{ NAME = { { 0, 1 }, { 2, 3 } } }: groups of ranks, each rank at most once "
+            .. "in a name; each list exchanges for itself" }),
+        field("handlers", "list", { doc = "how gradients are reduced, the first entry that fits a parameter; "
+            .. "{ \"data_parallel\" }, for zero1 to zero3 { \"zero\" }: the mean over all processes, the default; with "
+            .. "ddp also { \"sequence_parallel\" | \"moe\" | \"pipeline_shared\", params = glob, group = NAME }: the "
+            .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, op = \"mean\" | "
+            .. "\"sum\" }; function(g, w): the new value of each element of the mean gradient, behind all others" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

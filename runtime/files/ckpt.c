@@ -51,11 +51,16 @@ typedef struct {
     ga_err *e;
 } save;
 
-static void gradient_notes(const double sums[GA_SAVED_SUMS], ga_note notes[GA_SAVED_SUMS]) {
+/* The notes of a file: of a gradient, with its sums; of a list of ranks. Returns their number. */
+static int notes_of(const ga_ckpt_config *c, const ga_ckpt_file *f, const double *sums, ga_note notes[GA_SAVED_SUMS]) {
+    const ga_ckpt_list list = ga_ckpt_list_of(c->comm, f->name);
+    notes[0] = list.note;
+    if (!sums) return list.group > 0;
     for (int i = 0; i < GA_SAVED_SUMS; i++) {
         notes[i].key = ga_saved_sum_names[i];
         snprintf(notes[i].value, sizeof notes[i].value, "%.17g", sums[i]);
     }
+    return GA_SAVED_SUMS;
 }
 
 /* Returns the largest number of blocks in one file; *total becomes the bytes of one checkpoint. */
@@ -250,24 +255,39 @@ static int create_file(save *v, const char *name) {
     return fd < 0 ? fail_at(v, name, "cannot be created") : fd;
 }
 
+static bool is_divided(const ga_ckpt_file *f) {
+    return ga_array_divided(f->arrays, f->count);
+}
+
+/* Whether rank 0 does not have all of its values. */
+static bool is_shared(const ga_ckpt_file *f) {
+    return ga_ckpt_list_named(f->name) || is_divided(f);
+}
+
+static ga_ckpt_file gradient_file(const ga_ckpt_config *c, const char *name) {
+    return (ga_ckpt_file){.name = name, .arrays = c->gradient, .count = c->gradient_count};
+}
+
 /* Creates a file and writes what this rank holds: whole arrays, or the header and its part of divided ones. */
-static int write_file(save *v, const char *name, const ga_array *arrays, int count, bool gradient) {
+static int write_file(save *v, const ga_ckpt_file *file, bool gradient) {
+    const char *name = file->name;
+    const ga_array *arrays = file->arrays;
+    const int count = file->count;
     char path[SCRATCH + NAME];
     ga_note notes[GA_SAVED_SUMS];
     ga_written written = {.checksums = v->c->checksums, .blocks = v->c->blocks};
     const int fd = create_file(v, name);
     GA_TRY(fd);
-    gradient_notes(v->s->sums, notes);
+    const int note_count = notes_of(&v->c->c, file, gradient ? v->s->sums : NULL, notes);
     path_of(v, name, path);
     const bool finite_only = !gradient || !v->c->c.overflows, divided = ga_array_divided(arrays, count);
-    const int note_count = gradient ? GA_SAVED_SUMS : 0;
     int64_t data = 0;
     int code = divided ? ga_safetensors_begin(fd, path, arrays, count, notes, note_count, &data, v->e)
                        : ga_safetensors_write(fd, path, arrays, count, notes, note_count, finite_only, &written, v->e);
     if (code == GA_OK && divided)
         code = ga_safetensors_put((ga_values_file){fd, path, finite_only, data}, arrays, count, v->e);
     code = finish_file(v, fd, name, code);
-    if (code == GA_OK && !gradient && !divided) list_file(v, name, written.bytes);
+    if (code == GA_OK && !gradient && !is_shared(file)) list_file(v, name, written.bytes);
     return code;
 }
 
@@ -281,9 +301,10 @@ static int write_part(save *v, const ga_ckpt_file *f) {
     return finish_file(v, fd, f->name, ga_safetensors_put(file, f->arrays, f->count, v->e));
 }
 
-/* Rank 0 writes the parts of all ranks to a file; or, of a gradient, what rank `of` holds. Collective. */
-static int gather_file(save *v, const char *name, const ga_array *arrays, int count, int of) {
-    const bool first = ga_comm_rank(v->c->c.comm) == 0, gradient = of != GA_ALL_RANKS;
+/* Rank 0 writes the parts of all ranks to a file, or what rank `of` holds. Collective. */
+static int gather_file(save *v, const ga_ckpt_file *file, int of, bool gradient) {
+    const bool first = ga_comm_rank(v->c->c.comm) == 0;
+    const char *name = file->name;
     char path[SCRATCH + NAME];
     ga_note notes[GA_SAVED_SUMS];
     double sums[GA_SAVED_SUMS];
@@ -291,13 +312,13 @@ static int gather_file(save *v, const char *name, const ga_array *arrays, int co
     int code = GA_OK;
     memcpy(sums, v->s->sums, sizeof sums);
     if (gradient) GA_TRY(ga_comm_broadcast(v->c->c.comm, sums, sizeof sums, of, v->e));
-    gradient_notes(sums, notes);
+    const int note_count = notes_of(&v->c->c, file, gradient ? sums : NULL, notes);
     path_of(v, name, path);
     if (first) code = f.fd = create_file(v, name);
     if (f.fd >= 0)
-        code = ga_safetensors_begin(f.fd, path, arrays, count, notes, gradient ? GA_SAVED_SUMS : 0, &f.at, v->e);
+        code = ga_safetensors_begin(f.fd, path, file->arrays, file->count, notes, note_count, &f.at, v->e);
     code = ga_comm_agree(v->c->c.comm, code, v->e);
-    if (code == GA_OK) code = ga_shard_put(v->c->c.comm, f, arrays, count, of, v->e);
+    if (code == GA_OK) code = ga_shard_put(v->c->c.comm, f, file->arrays, file->count, of, v->e);
     if (f.fd >= 0) code = finish_file(v, f.fd, name, code);
     return ga_comm_agree(v->c->c.comm, code, v->e);
 }
@@ -331,10 +352,6 @@ static int open_temporary(save *v) {
     return v->fd < 0 ? fail_at(v, "", "cannot be opened") : GA_OK;
 }
 
-static bool is_divided(const ga_ckpt_file *f) {
-    return ga_array_divided(f->arrays, f->count);
-}
-
 /* Rank 0 makes the folder, and in it the files that the others write to. Its own part goes first: hosts that share a
  * folder may write back whole pages, and so the old bytes beside their own. */
 static int begin(save *v) {
@@ -344,19 +361,22 @@ static int begin(save *v) {
     v->manifest = (ga_text){.base = v->c->manifest, .size = v->c->manifest_bytes};
     ga_manifest_begin(&v->manifest, v->s, c->program, v->c->run, v->c->model, ga_comm_size(c->comm));
     for (int i = 0; i < c->file_count && v->c->shared; i++)
-        if (is_divided(&c->files[i]))
-            GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
+        if (is_divided(&c->files[i])) GA_TRY(write_file(v, &c->files[i], false));
     return GA_OK;
 }
 
-/* Writes this rank's gradient, and its part of each file that rank 0 has begun. */
+/* Writes this rank's gradient, the file of a list that it is the first of, and its part of each file that rank 0 has
+ * begun. */
 static int write_own(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     const int rank = ga_comm_rank(c->comm);
     char name[NAME];
     if (v->fd < 0) GA_TRY(open_temporary(v));
-    ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name);
-    if (v->s->r > 0) GA_TRY(write_file(v, name, c->gradient, c->gradient_count, true));
+    const ga_ckpt_file gradient = gradient_file(c, ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name));
+    if (v->s->r > 0) GA_TRY(write_file(v, &gradient, true));
+    for (int i = 0; i < c->file_count; i++)
+        if (ga_ckpt_list_named(c->files[i].name) && ga_ckpt_list_of(c->comm, c->files[i].name).writer == rank)
+            GA_TRY(write_file(v, &c->files[i], false));
     for (int i = 0; i < c->file_count && rank > 0; i++)
         if (is_divided(&c->files[i])) GA_TRY(write_part(v, &c->files[i]));
     return GA_OK;
@@ -367,11 +387,15 @@ static int gather_all(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     const int world = ga_comm_size(c->comm);
     char name[NAME];
-    for (int of = 0; of < world && v->s->r > 0; of++)
-        GA_TRY(gather_file(v, ga_ckpt_gradient_name(of, world, name), c->gradient, c->gradient_count, of));
-    for (int i = 0; i < c->file_count; i++)
-        if (is_divided(&c->files[i]))
-            GA_TRY(gather_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, GA_ALL_RANKS));
+    for (int of = 0; of < world && v->s->r > 0; of++) {
+        const ga_ckpt_file gradient = gradient_file(c, ga_ckpt_gradient_name(of, world, name));
+        GA_TRY(gather_file(v, &gradient, of, true));
+    }
+    for (int i = 0; i < c->file_count; i++) {
+        const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
+        if (is_shared(&c->files[i]))
+            GA_TRY(gather_file(v, &c->files[i], list.group > 0 ? list.writer : GA_ALL_RANKS, false));
+    }
     return GA_OK;
 }
 
@@ -381,8 +405,7 @@ static int write_files(save *v) {
         return ga_fail(v->e, GA_BUG, "checkpoint inside a cycle without a gradient");
     GA_TRY(v->c->shared ? write_own(v) : gather_all(v));
     for (int i = 0; i < c->file_count && ga_comm_rank(c->comm) == 0; i++)
-        if (!is_divided(&c->files[i]))
-            GA_TRY(write_file(v, c->files[i].name, c->files[i].arrays, c->files[i].count, false));
+        if (!is_shared(&c->files[i])) GA_TRY(write_file(v, &c->files[i], false));
     return GA_OK;
 }
 
@@ -419,7 +442,7 @@ static int publish(save *v) {
     const ga_ckpt_config *c = &v->c->c;
     char name[NAME];
     for (int i = 0; i < c->file_count; i++)
-        if (is_divided(&c->files[i])) GA_TRY(list_written(v, c->files[i].name));
+        if (is_shared(&c->files[i])) GA_TRY(list_written(v, c->files[i].name));
     for (int rank = 0; v->s->r > 0 && rank < ga_comm_size(c->comm); rank++)
         GA_TRY(list_written(v, ga_ckpt_gradient_name(rank, ga_comm_size(c->comm), name)));
     GA_TRY(write_manifest(v));

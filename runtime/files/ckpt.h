@@ -9,7 +9,7 @@
 #include "loop/epochs.h"
 #include "files/safetensors.h"
 
-enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64, GA_CKPT_FILES = 8, GA_CKPT_NAME = 64, GA_CKPT_NUMBERS = 64 };
+enum { GA_PATH_MAX = 1024, GA_DATA_FILES = 64, GA_CKPT_FILES = 56, GA_CKPT_NAME = 64, GA_CKPT_NUMBERS = 64 };
 
 typedef struct ga_data_file {
     char path[256]; /* as in the spec */
@@ -61,7 +61,8 @@ typedef struct ga_ckpt_state {
 
 /* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. Rank 0 writes whole arrays; of arrays that are
  * divided over the ranks, on all ranks or on none, each rank writes its part, or rank 0 those of all. The bytes are the
- * same. */
+ * same. The file group-NAME-I.safetensors has whole arrays that list I of the group NAME has for itself (ckpt_manifest.h):
+ * its first rank writes it, its ranks read it. */
 typedef struct ga_ckpt_file {
     const char *name;
     const ga_array *arrays;

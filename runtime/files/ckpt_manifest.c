@@ -1,6 +1,8 @@
 /* ckpt_manifest.c: see ckpt_manifest.h. */
 #include "files/ckpt_manifest.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <zlib.h>
 
 static void add_int(ga_text *t, const char *name, int64_t value) {
@@ -87,4 +89,41 @@ void ga_manifest_end(ga_text *t) {
     ga_text_add(t, "],\n");
     const unsigned crc = (unsigned)crc32(crc32(0, NULL, 0), (const unsigned char *)t->base, (unsigned)t->used);
     ga_text_add(t, "\"checksum\":\"%08x\"}\n", crc);
+}
+
+/* === files of lists of ranks ============================================================================ */
+
+bool ga_ckpt_list_named(const char *file) {
+    return strncmp(file, "group-", 6) == 0;
+}
+
+/* "0 1 5", or of many ranks their number and a hash. */
+static void note_ranks(const ga_comm *c, const int *lists, int list, ga_note *note) {
+    char text[8 * 256] = "";
+    size_t used = 0;
+    int count = 0;
+    for (int rank = 0; rank < ga_comm_size(c) && used + 8 < sizeof text; rank++)
+        if (lists[rank] == list)
+            used += (size_t)snprintf(text + used, sizeof text - used, count++ ? " %d" : "%d", rank);
+    note->key = "ranks";
+    if (used < sizeof note->value) memcpy(note->value, text, used + 1);
+    else snprintf(note->value, sizeof note->value, "%d ranks, crc32 %08lx", count,
+                  crc32(0, (const unsigned char *)text, (unsigned)used));
+}
+
+ga_ckpt_list ga_ckpt_list_of(const ga_comm *c, const char *file) {
+    char name[64];
+    ga_ckpt_list found = {0};
+    const ga_group *g;
+    for (int k = 1; (g = ga_comm_group(c, k)); k++)
+        for (int writer = ga_comm_size(c) - 1; writer >= 0; writer--) { /* the first rank of the list comes last */
+            const int list = g->lists[writer];
+            snprintf(name, sizeof name, "group-%s-%d.safetensors", g->name, list);
+            if (strcmp(name, file) != 0) continue;
+            found.group = k;
+            found.writer = writer;
+            found.held = g->lists[ga_comm_rank(c)] == list;
+            note_ranks(c, g->lists, list, &found.note);
+        }
+    return found;
 }

@@ -1,6 +1,7 @@
 /* ckpt_resume.c: loads a checkpoint into a run that may have other ranks, batches or cycles. */
 #include "files/ckpt.h"
 
+#include "files/ckpt_manifest.h"
 #include "files/shared.h"
 
 #include <stdio.h>
@@ -182,6 +183,10 @@ static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckp
     for (int i = 0; i < s->file_count; i++) {
         int k = 0;
         while (k < c->file_count && strcmp(c->files[k].name, s->files[i]) != 0) k++;
+        if (k == c->file_count && ga_ckpt_list_named(s->files[i]))
+            return ga_fail(e, GA_INPUT,
+                           "%s: has %s, which this program has no use for: written with other groups of ranks or other "
+                           "gradient handlers (parallel in the spec)", path, s->files[i]);
         if (k == c->file_count)
             return ga_fail(e, GA_INPUT,
                            "%s: has %s, which this program has no use for: written with another "
@@ -191,6 +196,10 @@ static int compare_files(const char *path, const ga_ckpt_config *c, const ga_ckp
     for (int k = 0; k < c->file_count; k++) {
         int i = 0;
         while (i < s->file_count && strcmp(c->files[k].name, s->files[i]) != 0) i++;
+        if (i == s->file_count && ga_ckpt_list_named(c->files[k].name))
+            return ga_fail(e, GA_INPUT,
+                           "%s: has no %s, which this program needs: written with other groups of ranks or other "
+                           "gradient handlers (parallel in the spec)", path, c->files[k].name);
         if (i == s->file_count)
             return ga_fail(e, GA_INPUT,
                            "%s: has no %s, which this program needs: written with another optimizer; "
@@ -213,6 +222,26 @@ static int compare_numbers(const char *path, const ga_ckpt_state *now, const ga_
     return GA_OK;
 }
 
+/* Loads a file; of a list of ranks the values go to these alone, and the list must be that of the file. */
+static int load_file(const source *from, const ga_ckpt_file *f, ga_err *e) {
+    static const ga_shard NOTHING = {0};
+    char path[GA_PATH_MAX];
+    ga_array arrays[GA_CKPT_FILES];
+    const ga_ckpt_list list = ga_ckpt_list_of(from->config->comm, f->name);
+    const bool other = list.group > 0 && !list.held;
+    ga_note note = list.note;
+    if (other && !from->reads) return GA_OK;
+    for (int i = 0; i < f->count; i++) {
+        arrays[i] = f->arrays[i];
+        if (other) arrays[i].shard = &NOTHING;
+    }
+    GA_TRY(join(path, from->path, f->name, e));
+    GA_TRY(ga_safetensors_load(path, from->reads, arrays, f->count, &note, list.group > 0, e));
+    if (strcmp(note.value, list.note.value) == 0) return GA_OK;
+    return ga_fail(e, GA_INPUT, "%s: is of the ranks %s, and here of %s: written with other groups of ranks", path,
+                   note.value, list.note.value);
+}
+
 static int load_files(const source *from, ga_err *e) {
     const ga_ckpt_config *c = from->config;
     char file[GA_PATH_MAX];
@@ -221,10 +250,7 @@ static int load_files(const source *from, ga_err *e) {
         GA_TRY(ga_safetensors_check(file, from->reads, c->files[i].arrays, c->files[i].count,
                                     ga_comm_rank(c->comm) == 0, e));
     }
-    for (int i = 0; i < c->file_count; i++) {
-        GA_TRY(join(file, from->path, c->files[i].name, e));
-        GA_TRY(ga_safetensors_load(file, from->reads, c->files[i].arrays, c->files[i].count, NULL, 0, e));
-    }
+    for (int i = 0; i < c->file_count; i++) GA_TRY(load_file(from, &c->files[i], e));
     return GA_OK;
 }
 

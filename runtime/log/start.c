@@ -1,6 +1,8 @@
 /* start.c: see start.h. */
 #include "log/start.h"
 
+#include "files/ckpt_manifest.h"
+
 #include <stdio.h>
 #include <zlib.h>
 
@@ -61,35 +63,61 @@ int ga_start_same_inputs(const ga_options *o, const ga_ckpt_state *now, ga_comm 
     return ga_comm_same_facts(comm, t.facts, t.count, e);
 }
 
-/* Bytes of an array from its base to the end of its last parameter. */
-static size_t bytes_of(const ga_array *a) {
-    int64_t end = 0;
-    for (int i = 0; i < a->count; i++) {
-        const ga_param *p = &a->params[i];
-        const int64_t own = p->offset + (p->count - 1) * p->stride + p->n;
-        if (own > end) end = own;
-    }
-    return (size_t)end * ga_dtype_bytes(a->dtype);
+/* Calls fn for each tensor of a whole array. */
+static int each_tensor(const ga_array *a, int (*fn)(void *arg, void *values, size_t bytes), void *arg) {
+    const size_t size = ga_dtype_bytes(a->dtype);
+    for (int k = 0; k < a->count && !a->shard; k++)
+        for (int l = 0; l < a->params[k].count; l++) {
+            char *values = (char *)a->base + (size_t)ga_layout_index(&a->params[k], l, 0) * size;
+            GA_TRY(fn(arg, values, (size_t)a->params[k].n * size));
+        }
+    return GA_OK;
+}
+
+static int add_sum(void *arg, void *values, size_t bytes) {
+    uint64_t *sums = arg;
+    *sums = *sums * 0x100000001b3u + crc32_z(0, values, bytes);
+    return GA_OK;
+}
+
+typedef struct {
+    ga_comm *comm;
+    int group;
+    ga_err *e;
+} taking;
+
+static int take_first(void *arg, void *values, size_t bytes) {
+    const taking *t = arg;
+    return ga_comm_broadcast_in(t->comm, t->group, values, bytes, 0, t->e);
+}
+
+/* Whether this rank has the values of the first rank of its list of the file's group. */
+static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, int group, bool *same, ga_err *e) {
+    uint64_t sums = 0, first;
+    for (int k = 0; k < f->count; k++) each_tensor(&f->arrays[k], add_sum, &sums);
+    first = sums;
+    GA_TRY(ga_comm_broadcast_in(c->comm, group, &first, sizeof first, 0, e));
+    *same = *same && first == sums;
+    return GA_OK;
 }
 
 int ga_start_same_values(const ga_ckpt_config *c, ga_err *e) {
-    uint64_t sums = 0;
-    int rank;
+    int low, rank;
+    bool same = true;
     if (ga_comm_size(c->comm) == 1) return GA_OK;
-    for (int i = 0; i < c->file_count; i++)
-        for (int k = 0; k < c->files[i].count; k++) {
-            const ga_array *a = &c->files[i].arrays[k];
-            if (!a->shard) sums = sums * 0x100000001b3u + crc32_z(0, a->base, bytes_of(a));
-        }
-    GA_TRY(ga_comm_compare(c->comm, sums, &rank, e));
-    if (rank < 0) return GA_OK;
+    for (int i = 0; i < c->file_count; i++) {
+        const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
+        if (list.group == 0 || list.held) GA_TRY(compare_file(c, &c->files[i], list.group, &same, e));
+    }
+    GA_TRY(ga_comm_lowest(c->comm, same ? 0 : -1, &low, &rank, e));
+    if (low == 0) return GA_OK;
     if (ga_comm_rank(c->comm) == 0)
         ga_say("%s: rank %d has other parameters or state than rank 0, although all inputs agree: all ranks take those "
                "of rank 0", c->program, rank);
-    for (int i = 0; i < c->file_count; i++)
-        for (int k = 0; k < c->files[i].count; k++) {
-            const ga_array *a = &c->files[i].arrays[k];
-            if (!a->shard) GA_TRY(ga_comm_broadcast(c->comm, a->base, bytes_of(a), 0, e));
-        }
+    for (int i = 0; i < c->file_count; i++) {
+        const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
+        for (int k = 0; k < c->files[i].count && (list.group == 0 || list.held); k++)
+            GA_TRY(each_tensor(&c->files[i].arrays[k], take_first, &(taking){c->comm, list.group, e}));
+    }
     return GA_OK;
 }

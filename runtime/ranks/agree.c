@@ -6,6 +6,18 @@
 
 enum { SHOWN = 160 }; /* bytes of a text in a message */
 
+int ga_comm_list(const ga_comm *c, int group) {
+    const ga_group *g = ga_comm_group(c, group);
+    return g->first + g->lists[ga_comm_rank(c)];
+}
+
+int ga_comm_group_named(const ga_comm *c, const char *name) {
+    const ga_group *g;
+    for (int k = 1; (g = ga_comm_group(c, k)); k++)
+        if (strcmp(g->name, name) == 0) return k;
+    return -1;
+}
+
 int ga_comm_agree(ga_comm *c, int code, ga_err *e) {
     int low, rank;
     if (code > 0) code = 0;

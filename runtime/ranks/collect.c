@@ -3,22 +3,22 @@
 
 #include <string.h>
 
-int ga_collect_gather(ga_comm *c, const void *in, void *out, size_t bytes, ga_err *e) {
-    memmove((char *)out + (size_t)ga_comm_rank(c) * bytes, in, bytes);
-    for (int rank = 0; rank < ga_comm_size(c); rank++)
-        GA_TRY(ga_comm_broadcast(c, (char *)out + (size_t)rank * bytes, bytes, rank, e));
+int ga_collect_gather_in(ga_comm *c, int group, const void *in, void *out, size_t bytes, ga_err *e) {
+    memmove((char *)out + (size_t)ga_comm_group_rank(c, group) * bytes, in, bytes);
+    for (int rank = 0; rank < ga_comm_group_size(c, group); rank++)
+        GA_TRY(ga_comm_broadcast_in(c, group, (char *)out + (size_t)rank * bytes, bytes, rank, e));
     return 0;
 }
 
 /* Maximum or minimum over the ranks, gathered in pieces. */
-static int extreme(ga_comm *c, void *buf, size_t n, ga_dtype t, bool greatest, ga_err *e) {
+static int extreme(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, bool greatest, ga_err *e) {
     enum { PIECE = 512 };
     double best[PIECE], other[PIECE];
     for (size_t from = 0; from < n; from += PIECE) {
         const size_t count = n - from < PIECE ? n - from : PIECE;
-        for (int rank = 0; rank < ga_comm_size(c); rank++) {
+        for (int rank = 0; rank < ga_comm_group_size(c, group); rank++) {
             for (size_t i = 0; i < count; i++) other[i] = ga_get(buf, t, (int64_t)(from + i));
-            GA_TRY(ga_comm_broadcast(c, other, count * sizeof *other, rank, e));
+            GA_TRY(ga_comm_broadcast_in(c, group, other, count * sizeof *other, rank, e));
             for (size_t i = 0; i < count; i++)
                 if (rank == 0 || (greatest ? other[i] > best[i] : other[i] < best[i]) || other[i] != other[i])
                     best[i] = other[i];
@@ -28,23 +28,35 @@ static int extreme(ga_comm *c, void *buf, size_t n, ga_dtype t, bool greatest, g
     return 0;
 }
 
-int ga_collect_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
-    const int world = ga_comm_size(c);
+int ga_collect_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
+    const int world = ga_comm_group_size(c, group);
     if (to < -1 || to >= world)
         return ga_fail(e, GA_INPUT, "reduce: rank %d, expected -1 to %d", to, world - 1);
     if (t != GA_F32 && t != GA_F64 && !(op == GA_SUM && (t == GA_I32 || t == GA_I64)))
         return ga_fail(e, GA_INPUT, "reduce: %s, expected F32 or F64, for sums also I32 or I64",
                        ga_dtype_name(t));
-    if (op == GA_MAX || op == GA_MIN) return extreme(c, buf, n, t, op == GA_MAX, e);
-    GA_TRY(ga_comm_all_reduce(c, buf, n, t, e));
+    if (op == GA_MAX || op == GA_MIN) return extreme(c, group, buf, n, t, op == GA_MAX, e);
+    GA_TRY(ga_comm_all_reduce_in(c, group, buf, n, t, e));
     for (size_t i = 0; op == GA_MEAN && i < n; i++)
         ga_set(buf, t, (int64_t)i, ga_get(buf, t, (int64_t)i) / world);
     return 0;
 }
 
-int ga_collect_broadcast(ga_comm *c, void *buf, size_t bytes, int from, ga_err *e) {
-    const int world = ga_comm_size(c);
+int ga_collect_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int from, ga_err *e) {
+    const int world = ga_comm_group_size(c, group);
     if (from < 0 || from >= world)
         return ga_fail(e, GA_INPUT, "broadcast: rank %d, expected 0 to %d", from, world - 1);
-    return ga_comm_broadcast(c, buf, bytes, from, e);
+    return ga_comm_broadcast_in(c, group, buf, bytes, from, e);
+}
+
+int ga_collect_gather(ga_comm *c, const void *in, void *out, size_t bytes, ga_err *e) {
+    return ga_collect_gather_in(c, 0, in, out, bytes, e);
+}
+
+int ga_collect_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
+    return ga_collect_reduce_in(c, 0, buf, n, t, op, to, e);
+}
+
+int ga_collect_broadcast(ga_comm *c, void *buf, size_t bytes, int from, ga_err *e) {
+    return ga_collect_broadcast_in(c, 0, buf, bytes, from, e);
 }

@@ -15,4 +15,9 @@ int ga_collect_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_op op, int
 /* Copies `bytes` bytes of rank `from` to all ranks. GA_INPUT: no such rank. */
 int ga_collect_broadcast(ga_comm *c, void *buf, size_t bytes, int from, ga_err *e);
 
+/* The same over the ranks of the own list of a group of comm.h; ranks are places in the list. */
+int ga_collect_gather_in(ga_comm *c, int group, const void *in, void *out, size_t bytes, ga_err *e);
+int ga_collect_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e);
+int ga_collect_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int from, ga_err *e);
+
 #endif

@@ -13,12 +13,13 @@ typedef struct ga_pulse ga_pulse;
 
 enum {
     GA_WIRES = 4,      /* exchanges under way at once */
-    GA_COMM_SMALL = 256 /* most numbers of a small sum */
+    GA_COMM_SMALL = 256, /* most numbers of a small sum */
+    GA_GROUPS = 8        /* most groups beside that of all ranks */
 };
 
 /* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
- * ga_comm_all_reduce, ga_comm_gather and ga_comm_start; small counts ga_comm_small. Broadcast, barrier, agree and
- * handshake are not counted. */
+ * ga_comm_all_reduce, ga_comm_gather and ga_comm_start, but not where a list has one rank alone; small counts
+ * ga_comm_small. Broadcast, barrier, agree and handshake are not counted. */
 typedef struct ga_comm_counts {
     int64_t collectives, bytes, small;
 } ga_comm_counts;
@@ -45,6 +46,23 @@ int ga_comm_gather(ga_comm *c, double *all, size_t n, ga_err *e);
  * wait. */
 int ga_comm_start(ga_comm *c, int request, const ga_exchange *x, ga_err *e);
 int ga_comm_wait(ga_comm *c, int request, ga_err *e); /* returns 0 at once if the request is not in flight */
+
+/* A group divides the ranks into lists, each of which exchanges for itself. Group 0 is all ranks in one list. */
+typedef struct ga_group {
+    const char *name;
+    int first;        /* how many lists the groups before it have together */
+    const int *lists; /* of each rank the number of its list, from 0 */
+} ga_group;
+
+/* Adds groups 1 to count, which stay the caller's. Collective, once, behind ga_comm_open. */
+int ga_comm_divide(ga_comm *c, const ga_group *groups, int count, ga_err *e);
+const ga_group *ga_comm_group(const ga_comm *c, int group); /* from 1; NULL: there are fewer */
+int ga_comm_group_rank(const ga_comm *c, int group); /* the place of this rank in its list, from 0 */
+int ga_comm_group_size(const ga_comm *c, int group); /* ranks of its list */
+
+/* As ga_comm_all_reduce and ga_comm_broadcast, over the ranks of the own list; root: a place in it. */
+int ga_comm_all_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_err *e);
+int ga_comm_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int root, ga_err *e);
 
 /* Sums n doubles, at most GA_COMM_SMALL, over the ranks in their order: the small sum of a boundary (norm, finite flag,
  * weight, loss, ...). Of the last `largest` of them each becomes the largest of the ranks. */
@@ -75,6 +93,12 @@ void ga_comm_saved(ga_comm *c, const char *checkpoint);
 ga_pulse *ga_comm_pulse(ga_comm *c);
 
 /* === made of the above, in agree.c ====================================================================== */
+
+/* The number of this rank's list among those of all groups. */
+int ga_comm_list(const ga_comm *c, int group);
+
+/* The group of this name; -1: there is none. */
+int ga_comm_group_named(const ga_comm *c, const char *name);
 
 /* Agrees on success: each rank passes its code, 0 or a negative ga_status with e filled in. Returns 0
  * if all codes are 0; else this rank's code if it is negative; else the lowest code of all ranks, and e

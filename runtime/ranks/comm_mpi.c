@@ -37,8 +37,10 @@ typedef struct request {
 } request;
 
 struct ga_comm {
-    MPI_Comm group;
-    ga_mpi_ranks ranks;
+    ga_mpi_ranks groups[GA_GROUPS + 1]; /* 0: all ranks */
+    MPI_Comm of_wires[GA_GROUPS + 1][GA_WIRES];
+    int group_count;
+    const ga_group *named; /* those from 1 on */
     int local_size;
     bool own_mpi, threaded;
     ga_comm_counts counts;
@@ -70,7 +72,7 @@ static void wake(_Atomic uint32_t *word) {
 }
 
 static int check(const ga_comm *c, int rc, const char *operation, ga_err *e) {
-    return ga_mpi_check(c->ranks.rank, rc, operation, e);
+    return ga_mpi_check(c->groups[0].rank, rc, operation, e);
 }
 
 /* Notes the result of ga_mpi_begin or ga_mpi_advance for wire i; true unless nothing is new. */
@@ -90,13 +92,13 @@ static bool advance(ga_comm *c) {
         const int i = (int)(c->begun % GA_WIRES), number = c->queue[c->begun % GA_COMM_REQUESTS];
         request *r = &c->requests[number];
         c->on_wire[i] = number;
-        take(c, i, ga_mpi_begin(&c->wires[i], &c->ranks, &r->x, &r->error));
+        take(c, i, ga_mpi_begin(&c->wires[i], &c->groups[r->x.group], &r->x, &r->error));
         moved = true;
     }
     for (int i = 0; i < GA_WIRES; i++)
         if (c->wires[i].x) {
             ga_err *e = &c->requests[c->on_wire[i]].error;
-            moved = take(c, i, ga_mpi_advance(&c->wires[i], &c->ranks, e)) || moved;
+            moved = take(c, i, ga_mpi_advance(&c->wires[i], e)) || moved;
         }
     return moved;
 }
@@ -109,7 +111,7 @@ static int count_local(ga_comm *c, ga_err *e) {
     MPI_Comm local;
     cpu_set_t own;
     int ranks;
-    GA_TRY(check(c, MPI_Comm_split_type(c->group, MPI_COMM_TYPE_SHARED, c->ranks.rank, MPI_INFO_NULL, &local),
+    GA_TRY(check(c, MPI_Comm_split_type(c->groups[0].all, MPI_COMM_TYPE_SHARED, c->groups[0].rank, MPI_INFO_NULL, &local),
                  "MPI_Comm_split_type", e));
     MPI_Comm_size(local, &ranks);
     if (sched_getaffinity(0, sizeof own, &own) != 0) memset(&own, 0xff, sizeof own); /* more cores than it holds */
@@ -121,6 +123,23 @@ static int count_local(ga_comm *c, ga_err *e) {
         c->local_size += CPU_COUNT(&other) > 0;
     }
     MPI_Comm_free(&local);
+    return GA_OK;
+}
+
+/* The ranks of a group, whose communicator is there. */
+static int open_ranks(ga_comm *c, int group, ga_err *e) {
+    ga_mpi_ranks *g = &c->groups[group];
+    g->wires = c->of_wires[group];
+    g->wire_bytes = c->groups[0].wire_bytes;
+    g->parts = c->groups[0].parts;
+    c->group_count++;
+    MPI_Comm_set_errhandler(g->all, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(g->all, &g->rank);
+    MPI_Comm_size(g->all, &g->size);
+    for (int i = 0; i < GA_WIRES; i++) {
+        g->wires[i] = MPI_COMM_NULL;
+        if (g->wire_bytes > 0) GA_TRY(check(c, MPI_Comm_dup(g->all, &g->wires[i]), "MPI_Comm_dup", e));
+    }
     return GA_OK;
 }
 
@@ -137,25 +156,21 @@ static int open_mpi(ga_comm *c, ga_err *e) {
         return ga_fail(e, GA_ENVIRONMENT, "MPI: thread level %d found, MPI_THREAD_FUNNELED (%d) expected: use an MPI "
                        "with thread support", level, MPI_THREAD_FUNNELED);
     c->threaded = level >= (ready ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED);
-    GA_TRY(check(c, MPI_Comm_dup(MPI_COMM_WORLD, &c->group), "MPI_Comm_dup", e));
-    MPI_Comm_set_errhandler(c->group, MPI_ERRORS_RETURN);
-    for (int i = 0; i < GA_WIRES && c->ranks.wire_bytes > 0; i++)
-        GA_TRY(check(c, MPI_Comm_dup(c->group, &c->wires[i].group), "MPI_Comm_dup", e));
-    MPI_Comm_rank(c->group, &c->ranks.rank);
-    MPI_Comm_size(c->group, &c->ranks.size);
+    GA_TRY(check(c, MPI_Comm_dup(MPI_COMM_WORLD, &c->groups[0].all), "MPI_Comm_dup", e));
+    GA_TRY(open_ranks(c, 0, e));
     GA_TRY(count_local(c, e));
-    return ga_launcher_check(c->ranks.size, "MPI knows of fewer: start it with the mpirun of the MPI that it was "
+    return ga_launcher_check(c->groups[0].size, "MPI knows of fewer: start it with the mpirun of the MPI that it was "
                              "built with", e);
 }
 
 /* Tables of as many entries as there are ranks. */
 static int open_tables(ga_comm *c, ga_err *e) {
-    const size_t size = (size_t)c->ranks.size;
+    const size_t size = (size_t)c->groups[0].size;
     c->small = malloc(sizeof(double) * GA_COMM_SMALL * size);
-    c->ranks.parts = malloc(sizeof(void *) * size);
+    c->groups[0].parts = malloc(sizeof(void *) * size);
     int *table = malloc(sizeof(int) * 4 * GA_WIRES * size);
-    if (!c->small || !c->ranks.parts || !table)
-        return ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d ranks", c->ranks.size);
+    if (!c->small || !c->groups[0].parts || !table)
+        return ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d ranks", c->groups[0].size);
     for (int i = 0; i < GA_WIRES; i++) {
         c->wires[i].send = table + 4 * size * (size_t)i;
         c->wires[i].send_at = c->wires[i].send + size;
@@ -211,7 +226,7 @@ static int finish(ga_comm *c, int rc, MPI_Request *call, const char *operation, 
 
 static int start_thread(ga_comm *c, ga_err *e) {
     sigset_t all, before;
-    c->threaded = c->threaded && c->ranks.size > 1 && c->ranks.wire_bytes > 0;
+    c->threaded = c->threaded && c->groups[0].size > 1 && c->groups[0].wire_bytes > 0;
     if (!c->threaded) return GA_OK;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -234,9 +249,8 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     ga_comm *c = ga_take(a, sizeof *c, 64, e);
     if (!c) return GA_BUG;
     memset(c, 0, sizeof *c);
-    c->group = MPI_COMM_NULL;
-    c->ranks.wire_bytes = wires ? wires->bytes / GA_WIRES / 64 * 64 : 0;
-    for (int i = 0; i < GA_WIRES && wires; i++) c->wires[i].base = wires->base + (size_t)i * c->ranks.wire_bytes;
+    c->groups[0].wire_bytes = wires ? wires->bytes / GA_WIRES / 64 * 64 : 0;
+    for (int i = 0; i < GA_WIRES && wires; i++) c->wires[i].number = i, c->wires[i].base = wires->base + (size_t)i * c->groups[0].wire_bytes;
     pthread_mutex_init(&c->lock, NULL);
     ga_launcher_follow();
     int ready = 0;
@@ -261,30 +275,63 @@ void ga_comm_close(ga_comm *c) {
     }
     ga_comm_barrier(c, NULL);
     ga_pulse_enter(&c->pulse, "MPI end");
-    for (int i = 0; i < GA_WIRES && c->ranks.wire_bytes > 0; i++) MPI_Comm_free(&c->wires[i].group);
-    MPI_Comm_free(&c->group);
+    for (int k = 0; k < c->group_count; k++) {
+        for (int i = 0; i < GA_WIRES && c->groups[k].wire_bytes > 0; i++) MPI_Comm_free(&c->of_wires[k][i]);
+        MPI_Comm_free(&c->groups[k].all);
+    }
     if (c->own_mpi) MPI_Finalize();
     ga_pulse_leave(&c->pulse);
     ga_pulse_close(&c->pulse);
     pthread_mutex_destroy(&c->lock);
     free(c->small);
-    free(c->ranks.parts);
+    free(c->groups[0].parts);
     free(c->wires[0].send);
 }
 
 int ga_comm_rank(const ga_comm *c) {
-    return c->ranks.rank;
+    return c->groups[0].rank;
 }
 
 int ga_comm_size(const ga_comm *c) {
-    return c->ranks.size;
+    return c->groups[0].size;
 }
 
 int ga_comm_local_size(const ga_comm *c) {
     return c->local_size;
 }
 
+int ga_comm_divide(ga_comm *c, const ga_group *groups, int count, ga_err *e) {
+    const ga_mpi_ranks *all = &c->groups[0];
+    if (count > GA_GROUPS) return ga_fail(e, GA_BUG, "%d groups of ranks: at most %d expected", count, GA_GROUPS);
+    c->named = groups;
+    pthread_mutex_lock(&c->lock);
+    int code = GA_OK;
+    for (int k = 1; k <= count && code == GA_OK; k++) {
+        const int list = groups[k - 1].lists[all->rank];
+        code = check(c, MPI_Comm_split(all->all, list, all->rank, &c->groups[k].all), "MPI_Comm_split", e);
+        if (code == GA_OK) code = open_ranks(c, k, e);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return code;
+}
+
+const ga_group *ga_comm_group(const ga_comm *c, int group) {
+    return group >= 1 && group < c->group_count ? &c->named[group - 1] : NULL;
+}
+
+int ga_comm_group_rank(const ga_comm *c, int group) {
+    return c->groups[group].rank;
+}
+
+int ga_comm_group_size(const ga_comm *c, int group) {
+    return c->groups[group].size;
+}
+
 int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    return ga_comm_all_reduce_in(c, 0, buf, n, t, e);
+}
+
+int ga_comm_all_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_err *e) {
     MPI_Request call;
     if (n > INT_MAX || t == GA_BF16 || t == GA_F16 || t == GA_U8)
         return ga_fail(e, GA_BUG, "sum over ranks of %zu %s: at most %d F32, F64, I32 or I64 expected", n,
@@ -292,7 +339,7 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
     c->counts.collectives++;
     c->counts.bytes += (int64_t)(n * ga_dtype_bytes(t));
     begin_wait(c, "all-reduce");
-    const int rc = MPI_Iallreduce(MPI_IN_PLACE, buf, (int)n, ga_mpi_type(t), MPI_SUM, c->group, &call);
+    const int rc = MPI_Iallreduce(MPI_IN_PLACE, buf, (int)n, ga_mpi_type(t), MPI_SUM, c->groups[group].all, &call);
     const int code = finish(c, rc, &call, "all-reduce", e);
     end_wait(c);
     return code;
@@ -302,7 +349,7 @@ int ga_comm_all_reduce(ga_comm *c, void *buf, size_t n, ga_dtype t, ga_err *e) {
 static int gather(ga_comm *c, double *all, size_t n, const char *operation, ga_err *e) {
     MPI_Request call;
     begin_wait(c, operation);
-    const int rc = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)n, MPI_DOUBLE, c->group, &call);
+    const int rc = MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, (int)n, MPI_DOUBLE, c->groups[0].all, &call);
     const int code = finish(c, rc, &call, operation, e);
     end_wait(c);
     return code;
@@ -320,8 +367,10 @@ int ga_comm_start(ga_comm *c, int number, const ga_exchange *x, ga_err *e) {
     GA_TRY(ga_exchange_check(x, number, e));
     request *r = &c->requests[number];
     if (r->started) return ga_fail(e, GA_BUG, "request %d: started again before its wait", number);
-    c->counts.collectives++;
-    c->counts.bytes += ga_exchange_bytes(x);
+    if (x->group == 0 || c->groups[x->group].size > 1) {
+        c->counts.collectives++;
+        c->counts.bytes += ga_exchange_bytes(x);
+    }
     pthread_mutex_lock(&c->lock);
     *r = (request){.x = *x, .started = true};
     c->queue[c->queued++ % GA_COMM_REQUESTS] = number;
@@ -347,11 +396,11 @@ int ga_comm_wait(ga_comm *c, int number, ga_err *e) {
 }
 
 int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *e) {
-    const size_t size = (size_t)c->ranks.size;
+    const size_t size = (size_t)c->groups[0].size;
     if (n > GA_COMM_SMALL)
         return ga_fail(e, GA_BUG, "small sum of %zu numbers: at most %d expected", n, GA_COMM_SMALL);
     c->counts.small++;
-    memcpy(c->small + (size_t)c->ranks.rank * n, values, sizeof(double) * n);
+    memcpy(c->small + (size_t)c->groups[0].rank * n, values, sizeof(double) * n);
     const int code = gather(c, c->small, n, "small sum", e);
     for (size_t i = 0; i < n && code == GA_OK; i++) {
         values[i] = c->small[i];
@@ -364,12 +413,16 @@ int ga_comm_small(ga_comm *c, double *values, size_t n, size_t largest, ga_err *
 }
 
 int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) {
+    return ga_comm_broadcast_in(c, 0, buf, bytes, root, e);
+}
+
+int ga_comm_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int root, ga_err *e) {
     int code = GA_OK;
     for (char *at = buf; code == GA_OK && bytes > 0;) {
         const int part = bytes < INT_MAX ? (int)bytes : INT_MAX;
         MPI_Request call;
         begin_wait(c, "broadcast");
-        code = finish(c, MPI_Ibcast(at, part, MPI_BYTE, root, c->group, &call), &call, "broadcast", e);
+        code = finish(c, MPI_Ibcast(at, part, MPI_BYTE, root, c->groups[group].all, &call), &call, "broadcast", e);
         end_wait(c);
         at += part;
         bytes -= (size_t)part;
@@ -380,7 +433,7 @@ int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) 
 int ga_comm_barrier(ga_comm *c, ga_err *e) {
     MPI_Request call;
     begin_wait(c, "barrier");
-    const int code = finish(c, MPI_Ibarrier(c->group, &call), &call, "barrier", e);
+    const int code = finish(c, MPI_Ibarrier(c->groups[0].all, &call), &call, "barrier", e);
     end_wait(c);
     return code;
 }
@@ -388,10 +441,10 @@ int ga_comm_barrier(ga_comm *c, ga_err *e) {
 int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
     struct {
         int value, rank;
-    } pair = {value, c->ranks.rank};
+    } pair = {value, c->groups[0].rank};
     MPI_Request call;
     begin_wait(c, "agreement");
-    const int rc = MPI_Iallreduce(MPI_IN_PLACE, &pair, 1, MPI_2INT, MPI_MINLOC, c->group, &call);
+    const int rc = MPI_Iallreduce(MPI_IN_PLACE, &pair, 1, MPI_2INT, MPI_MINLOC, c->groups[0].all, &call);
     const int code = finish(c, rc, &call, "agreement", e);
     end_wait(c);
     *low = pair.value;
@@ -400,10 +453,10 @@ int ga_comm_lowest(ga_comm *c, int value, int *low, int *rank, ga_err *e) {
 }
 
 void ga_comm_abort(ga_comm *c, int exit_code) {
-    if (c->ranks.size == 1) return;
+    if (c->groups[0].size == 1) return;
     ga_pulse_fail(&c->pulse, exit_code);
     begin_wait(c, "MPI abort");
-    MPI_Abort(c->group, exit_code);
+    MPI_Abort(c->groups[0].all, exit_code);
     _exit(exit_code);
 }
 
@@ -420,5 +473,5 @@ void ga_comm_saved(ga_comm *c, const char *checkpoint) {
 }
 
 ga_pulse *ga_comm_pulse(ga_comm *c) {
-    return c->ranks.size > 1 ? &c->pulse : NULL;
+    return c->groups[0].size > 1 ? &c->pulse : NULL;
 }

@@ -234,6 +234,33 @@ int ga_comm_broadcast(ga_comm *c, void *buf, size_t bytes, int root, ga_err *e) 
     return code;
 }
 
+/* Programs for devices have no groups beside that of all ranks. */
+int ga_comm_divide(ga_comm *c, const ga_group *groups, int count, ga_err *e) {
+    (void)c, (void)groups;
+    return count == 0 ? GA_OK : ga_fail(e, GA_BUG, "%d groups of ranks: this engine has none", count);
+}
+
+int ga_comm_group_rank(const ga_comm *c, int group) {
+    return group == 0 ? c->rank : 0;
+}
+
+int ga_comm_group_size(const ga_comm *c, int group) {
+    return group == 0 ? c->size : 1;
+}
+
+const ga_group *ga_comm_group(const ga_comm *c, int group) {
+    (void)c, (void)group;
+    return NULL;
+}
+
+int ga_comm_all_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    return group == 0 ? ga_comm_all_reduce(c, buf, n, t, e) : GA_OK;
+}
+
+int ga_comm_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int root, ga_err *e) {
+    return group == 0 ? ga_comm_broadcast(c, buf, bytes, root, e) : GA_OK;
+}
+
 int ga_comm_barrier(ga_comm *c, ga_err *e) {
     int32_t nothing = 0;
     return sum(c, &nothing, 1, GA_I32, "barrier", e);

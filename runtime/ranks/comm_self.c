@@ -6,6 +6,8 @@
 
 struct ga_comm {
     ga_comm_counts counts;
+    const ga_group *groups;
+    int group_count;
 };
 
 size_t ga_comm_bytes(void) {
@@ -52,6 +54,37 @@ int ga_comm_gather(ga_comm *c, double *all, size_t n, ga_err *e) {
     c->counts.collectives++;
     c->counts.bytes += (int64_t)(n * sizeof(double));
     return GA_OK;
+}
+
+int ga_comm_divide(ga_comm *c, const ga_group *groups, int count, ga_err *e) {
+    (void)e;
+    c->groups = groups;
+    c->group_count = count;
+    return GA_OK;
+}
+
+const ga_group *ga_comm_group(const ga_comm *c, int group) {
+    return group >= 1 && group <= c->group_count ? &c->groups[group - 1] : NULL;
+}
+
+int ga_comm_group_rank(const ga_comm *c, int group) {
+    (void)c, (void)group;
+    return 0;
+}
+
+int ga_comm_group_size(const ga_comm *c, int group) {
+    (void)c, (void)group;
+    return 1;
+}
+
+int ga_comm_all_reduce_in(ga_comm *c, int group, void *buf, size_t n, ga_dtype t, ga_err *e) {
+    (void)group;
+    return ga_comm_all_reduce(c, buf, n, t, e);
+}
+
+int ga_comm_broadcast_in(ga_comm *c, int group, void *buf, size_t bytes, int root, ga_err *e) {
+    (void)group;
+    return ga_comm_broadcast(c, buf, bytes, root, e);
 }
 
 ga_comm_counts *ga_self_counts(ga_comm *c) {

@@ -24,6 +24,7 @@ typedef struct ga_exchange {
     void *shard;         /* GA_REDUCE_SCATTER: gets the sums of the own cut; NULL: they stay in values.
                             GA_ALL_GATHER: has the own cut; NULL: it is in values */
     bool add;            /* the sums are added to what the shard has */
+    int group;           /* of comm.h, whose ranks the cuts are for; 0: all ranks */
 } ga_exchange;
 
 /* Cuts without a table are equal multiples of so many elements; the last rank has the rest too. */

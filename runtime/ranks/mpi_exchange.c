@@ -59,7 +59,7 @@ static int scatter(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
     w->gathers = false;
     return ga_mpi_check(g->rank, MPI_Ialltoallv(narrow ? (const void *)rounded : x->values, w->send, w->send_at,
                                                 ga_mpi_type(x->wire), w->base, w->receive, w->receive_at,
-                                                ga_mpi_type(x->wire), w->group, &w->request), "all-to-all", e);
+                                                ga_mpi_type(x->wire), g->wires[w->number], &w->request), "all-to-all", e);
 }
 
 /* Sums the parts of the own cut in the order of the ranks. */
@@ -88,7 +88,7 @@ static int gather(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
     const MPI_Datatype type = ga_mpi_type(x->type);
     return ga_mpi_check(g->rank, MPI_Iallgatherv(apart ? x->shard : MPI_IN_PLACE, apart ? w->receive[g->rank] : 0,
                                                  apart ? type : MPI_DATATYPE_NULL, x->values, w->receive,
-                                                 w->receive_at, type, w->group, &w->request),
+                                                 w->receive_at, type, g->wires[w->number], &w->request),
                         "all-gather", e);
 }
 
@@ -104,17 +104,20 @@ static int next_piece(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
 }
 
 int ga_mpi_begin(ga_mpi_wire *w, const ga_mpi_ranks *g, const ga_exchange *x, ga_err *e) {
+    if (x->group > 0 && g->size == 1) return ENDED; /* alone in its list; others of the group use the wire */
     const size_t room = x->wire == x->type ? g->wire_bytes : g->wire_bytes / 2;
     const int64_t most = (int64_t)(room / ga_dtype_bytes(x->wire)) / g->size / GA_CUT * GA_CUT;
     if (most == 0 && x->kind != GA_ALL_GATHER)
         return ga_fail(e, GA_BUG, "exchange over %d ranks: wires of %zu bytes are too small", g->size, g->wire_bytes);
     w->x = x;
+    w->ranks = g;
     w->done = 0;
     w->piece = x->kind == GA_ALL_GATHER ? longest_cut(x, g->size) : most;
     return next_piece(w, g, e);
 }
 
-int ga_mpi_advance(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
+int ga_mpi_advance(ga_mpi_wire *w, ga_err *e) {
+    const ga_mpi_ranks *g = w->ranks;
     int done = 0, code = ga_mpi_check(g->rank, MPI_Test(&w->request, &done, MPI_STATUS_IGNORE), "an exchange", e);
     if (code == GA_OK && !done) return 0;
     if (code == GA_OK && !w->gathers) {

@@ -6,16 +6,20 @@
 
 #include <mpi.h>
 
+/* The ranks of an exchange: all, or those of one list of a group. */
 typedef struct ga_mpi_ranks {
     int rank, size;
+    MPI_Comm all;       /* for calls that wait at once */
+    MPI_Comm *wires;    /* for exchanges, one for each wire: those of one wire follow each other in the same order on
+                           all ranks */
     size_t wire_bytes;  /* of each wire's memory */
     const void **parts; /* room for `size` */
 } ga_mpi_ranks;
 
-/* One exchange under way. Those of one wire follow each other in the same order on all ranks, so each wire has a group
- * of its own. */
+/* One exchange under way. */
 typedef struct ga_mpi_wire {
-    MPI_Comm group;
+    int number;
+    const ga_mpi_ranks *ranks; /* of the exchange */
     MPI_Request request;
     const ga_exchange *x; /* NULL: free */
     bool gathers;         /* the second half of an all-reduce, or an all-gather */
@@ -32,6 +36,6 @@ MPI_Datatype ga_mpi_type(ga_dtype t);
 /* Begins an exchange on a free wire, and moves it along. 1: it has ended, and the wire is free; 2: it has moved; 0:
  * nothing new; negative: a failure, and the wire is free. */
 int ga_mpi_begin(ga_mpi_wire *w, const ga_mpi_ranks *g, const ga_exchange *x, ga_err *e);
-int ga_mpi_advance(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e);
+int ga_mpi_advance(ga_mpi_wire *w, ga_err *e);
 
 #endif

@@ -77,6 +77,15 @@ static void cut_whole(const ga_bucket *b, const tensors *t, int64_t *load, int s
     for (int rank = 0; rank < size; rank++) load[rank] += cuts[rank + 1] - cuts[rank];
 }
 
+/* This rank's place among those that divide a bucket, and how many these are. */
+static int rank_in(const ga_division *d, int i) {
+    return d->comm ? ga_comm_group_rank(d->comm, d->groups[i]) : d->rank;
+}
+
+static int size_in(const ga_division *d, int i) {
+    return d->comm ? ga_comm_group_size(d->comm, d->groups[i]) : d->size;
+}
+
 static void cut_equal(const ga_bucket *b, int size, int64_t *cuts) {
     const ga_exchange x = {.n = b->n};
     for (int rank = 0; rank <= size; rank++) cuts[rank] = ga_cut(&x, rank, size);
@@ -99,8 +108,8 @@ const int64_t *ga_division_cuts(const ga_division *d, int i) {
 }
 
 int64_t ga_division_place(const ga_division *d, int i) {
-    const int64_t *cuts = cuts_of(d, i);
-    return cuts[d->rank] < cuts[d->rank + 1] ? ga_shard_place(&d->own, d->buckets[i].offset + cuts[d->rank]) : 0;
+    const int64_t *cuts = cuts_of(d, i) + rank_in(d, i);
+    return cuts[0] < cuts[1] ? ga_shard_place(&d->own, d->buckets[i].offset + cuts[0]) : 0;
 }
 
 /* === the division ======================================================================================= */
@@ -124,8 +133,8 @@ static void add_in_place(ga_shard *s, int64_t from, int64_t end) {
 
 static void add_pieces(ga_division *d) {
     for (int i = next_bucket(d, -1); i >= 0; i = next_bucket(d, d->buckets[i].offset)) {
-        const int64_t first = d->buckets[i].offset, *cuts = cuts_of(d, i);
-        const int64_t from = first + cuts[d->rank], end = first + cuts[d->rank + 1];
+        const int64_t first = d->buckets[i].offset, *cuts = cuts_of(d, i) + rank_in(d, i);
+        const int64_t from = first + cuts[0], end = first + cuts[1];
         add_in_place(&d->others, first, from);
         add_in_place(&d->in_place, from, end);
         add_in_place(&d->others, end, first + d->buckets[i].n);
@@ -133,9 +142,10 @@ static void add_pieces(ga_division *d) {
     }
 }
 
-int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const int64_t *starts, int start_count,
-                     int rank, int size, ga_err *e) {
-    *d = (ga_division){.buckets = buckets, .count = count, .rank = rank, .size = size};
+/* Divides the buckets of d, whose ranks are set. */
+static int divide(ga_division *d, const int64_t *starts, int start_count, ga_err *e) {
+    const ga_bucket *buckets = d->buckets;
+    const int count = d->count, size = d->size;
     d->cuts = malloc(sizeof(int64_t) * (size_t)count * (size_t)(size + 1));
     int64_t *load = calloc((size_t)size, sizeof *load);
     bool *done = calloc((size_t)count, sizeof *done);
@@ -146,7 +156,7 @@ int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const 
         code = ga_fail(e, GA_ENVIRONMENT, "no memory for tables of %d buckets and %d ranks", count, size);
     if (code == GA_OK) {
         for (int i = 0; i < count; i++)
-            if (!buckets[i].whole) cut_equal(&buckets[i], size, cuts_of(d, i));
+            if (!buckets[i].whole) cut_equal(&buckets[i], size_in(d, i), cuts_of(d, i));
         for (int i; (i = next_whole(d, done)) >= 0; done[i] = true) {
             const tensors t = tensors_of(&buckets[i], starts, start_count);
             cut_whole(&buckets[i], &t, load, size, cuts_of(d, i));
@@ -157,6 +167,19 @@ int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const 
     free(done);
     if (code < 0) ga_division_close(d);
     return code;
+}
+
+int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const int64_t *starts, int start_count,
+                     int rank, int size, ga_err *e) {
+    *d = (ga_division){.buckets = buckets, .count = count, .rank = rank, .size = size};
+    return divide(d, starts, start_count, e);
+}
+
+int ga_division_open_in(ga_division *d, const ga_bucket *buckets, int count, const int *groups, const ga_comm *c,
+                        ga_err *e) {
+    *d = (ga_division){.buckets = buckets, .count = count, .rank = ga_comm_rank(c), .size = ga_comm_size(c), .comm = c,
+                       .groups = groups};
+    return divide(d, NULL, 0, e);
 }
 
 void ga_division_close(ga_division *d) {

@@ -28,7 +28,9 @@ typedef struct ga_shard {
 typedef struct ga_division {
     const ga_bucket *buckets;
     int count, rank, size;
-    int64_t *cuts;     /* of each bucket size + 1, as in ga_exchange */
+    const ga_comm *comm; /* with groups; else NULL */
+    const int *groups;   /* of each bucket, whose lists divide it; else NULL: all ranks do */
+    int64_t *cuts;     /* of each bucket size + 1 or fewer, as in ga_exchange */
     ga_shard own;      /* the flat space of this rank, in an array that has nothing else */
     ga_shard in_place; /* the same, in an array over the whole flat space */
     ga_shard others;   /* of all other ranks, in such an array */
@@ -39,6 +41,11 @@ typedef struct ga_division {
  * the first elements of all tensors in such buckets, in rising order. The result does not depend on the rank. */
 int ga_division_open(ga_division *d, const ga_bucket *buckets, int count, const int64_t *starts, int start_count,
                      int rank, int size, ga_err *e);
+
+/* As ga_division_open at equal multiples, where bucket i is divided over the ranks of the own list of group groups[i],
+ * so that each list has a whole copy of it. */
+int ga_division_open_in(ga_division *d, const ga_bucket *buckets, int count, const int *groups, const ga_comm *c,
+                        ga_err *e);
 void ga_division_close(ga_division *d);
 
 /* The cuts of bucket i, for ga_exchange; where this rank's part of the bucket begins in an array that has nothing but

@@ -49,7 +49,7 @@ enum { FIELD_COUNT = sizeof FIELDS / sizeof *FIELDS };
 #include "library_measure.c" /* losses and outputs without training */
 #include "library_state.c"   /* parameters and checkpoints */
 
-//@ ranks(name, last_scale)
+//@ ranks(name, groups, last_scale)
 int $(name)_all_gather($name *p, const void *in, void *out, size_t n, ga_dtype t, ga_err *e) {
     return ga_collect_gather(p->m.comm, in, out, n * ga_dtype_bytes(t), e);
 }
@@ -62,6 +62,33 @@ int $(name)_broadcast($name *p, void *buf, size_t bytes, int from, ga_err *e) {
     return ga_collect_broadcast(p->m.comm, buf, bytes, from, e);
 }
 
+//% if groups then
+int $(name)_group(const $name *p, const char *name) {
+    const int group = name ? ga_comm_group_named(p->m.comm, name) : 0;
+    return group < 0 ? GA_INPUT : group;
+}
+
+static int check_group(const $name *p, int group, ga_err *e) {
+    if (group == 0 || ga_comm_group(p->m.comm, group)) return 0;
+    return ga_fail(e, GA_INPUT, "group %d: there is none, expected what $(name)_group gives", group);
+}
+
+int $(name)_all_gather_in($name *p, int group, const void *in, void *out, size_t n, ga_dtype t, ga_err *e) {
+    GA_TRY(check_group(p, group, e));
+    return ga_collect_gather_in(p->m.comm, group, in, out, n * ga_dtype_bytes(t), e);
+}
+
+int $(name)_reduce_in($name *p, int group, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e) {
+    GA_TRY(check_group(p, group, e));
+    return ga_collect_reduce_in(p->m.comm, group, buf, n, t, op, to, e);
+}
+
+int $(name)_broadcast_in($name *p, int group, void *buf, size_t bytes, int from, ga_err *e) {
+    GA_TRY(check_group(p, group, e));
+    return ga_collect_broadcast_in(p->m.comm, group, buf, bytes, from, e);
+}
+
+//% end
 int64_t $(name)_least($name *p, int64_t n, ga_err *e) {
     double least = (double)n;
     GA_TRY(ga_collect_reduce(p->m.comm, &least, 1, GA_F64, GA_MIN, -1, e));

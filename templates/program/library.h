@@ -52,7 +52,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
-//@ functions(name, half_sums, scattered, handles, gathers)
+//@ functions(name, half_sums, scattered, handles, grouped, gathers)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);
@@ -91,7 +91,10 @@ int $(name)_cycle($name *m, ga_err *e);
 double $(name)_lr(const $name *m, int group, int64_t update);
 int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules that watch a metric */
 
-//% if not handles then
+//% if grouped then
+/* Here there can be none, since groups of ranks have different gradients; the spec's handlers may have functions of g
+ * and w. GA_INPUT. */
+//% elseif not handles then
 /* Here there can be none, since no rank has whole gradients: GA_INPUT. */
 //% elseif half_sums then
 /* Called at boundaries only, by one thread: mean gradients as bf16, the upper 16 bits of an f32, before clipping, in
@@ -107,7 +110,7 @@ int $(name)_report($name *m, double metric, ga_err *e);       /* for schedules t
 typedef int $(name)_handler(void *context, ga_tensor *gradients, int n, ga_err *e);
 int $(name)_set_gradient_handler($name *m, $(name)_handler *f, void *context);
 
-//@ measures(name, divided)
+//@ measures(name, groups, divided)
 //% if divided then
 /* The parameters are divided over the ranks and gathered before they are used. So the micro-steps above and all that
  * follows up to load_state_dict are collective, with a batch of each rank, which may have 0 rows. */
@@ -140,6 +143,14 @@ int $(name)_load($name *m, const char *path, ga_err *e);   /* a partial cycle is
 int $(name)_all_gather($name *m, const void *in, void *out, size_t n, ga_dtype t, ga_err *e); /* by rank */
 int $(name)_reduce($name *m, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e); /* to -1: all */
 int $(name)_broadcast($name *m, void *buf, size_t bytes, int from, ga_err *e);
+//% if groups then
+/* The number of a group of parallel.groups, 0 for all ranks (name NULL), or GA_INPUT. The same over the ranks of the own
+ * list of a group; `to` and `from` are places in the list. */
+int $(name)_group(const $name *m, const char *name);
+int $(name)_all_gather_in($name *m, int group, const void *in, void *out, size_t n, ga_dtype t, ga_err *e);
+int $(name)_reduce_in($name *m, int group, void *buf, size_t n, ga_dtype t, ga_op op, int to, ga_err *e);
+int $(name)_broadcast_in($name *m, int group, void *buf, size_t bytes, int from, ga_err *e);
+//% end
 /* The least n over the ranks, 0 <= n < 2^53: how many micro-batches all of them have, in a loop over data of one's own.
  * Negative: a failure. */
 int64_t $(name)_least($name *m, int64_t n, ga_err *e);

@@ -168,10 +168,21 @@ static int open_shard(model *m, int device, int arena, const char *name, const g
     return ga_arena_open(&m->memory[arena], name, pages * PAGE, e);
 }
 
-//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, numbers)
+//@ groups(count, rows)
+/* Groups of ranks: how many lists the groups before it have, and the list of each rank. */
+static const ga_group GROUPS[] = {
+    $rows
+};
+
+static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GROUPS, $count, e); }
+
+//@ division(name, buckets, whole, starts, start_count, open_shard, shards, sharded, grouped, groups, numbers)
 //% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel, whether each of its tensors belongs to one rank. */
+//% elseif grouped then
+/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
+ * travel; any element may be the first one of a rank. */
 //% else
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel; any element may be the first one of a rank. */
@@ -185,6 +196,11 @@ static const ga_bucket BUCKETS[] = {
 $starts
 //% end
 
+//% if grouped then
+/* Whose lists of ranks exchange each bucket: a group from 1, 0: all ranks together. */
+$groups
+
+//% end
 //% if sharded then
 $open_shard
 
@@ -192,7 +208,9 @@ $open_shard
 /* Divides the flat space over the ranks. */
 static int open_division(model *m, ga_err *e) {
     enum { COUNT = sizeof BUCKETS / sizeof *BUCKETS };
-//% if whole then
+//% if grouped then
+    GA_TRY(ga_division_open_in(&m->division, BUCKETS, COUNT, BUCKET_GROUPS, m->comm, e));
+//% elseif whole then
     GA_TRY(ga_division_open(&m->division, BUCKETS, COUNT, STARTS, $start_count, ga_comm_rank(m->comm),
                             ga_comm_size(m->comm), e));
 //% else

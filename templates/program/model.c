@@ -185,7 +185,7 @@ static int open_run(model *m, const ga_options *o, char *resumed, ga_err *e) {
     return ga_ckpt_open(&m->checkpoint, &c, runtime, e);
 }
 
-//@ open_parts(name, device, first, matrix, parallel, length, schedule_lines, nominal, best, ranks, scale_started)
+//@ open_parts(name, device, first, matrix, parallel, length, schedule_lines, nominal, best, ranks, groups, scale_started)
 static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     ga_arena *runtime = &m->memory[ARENA_RUNTIME];
 //% if ranks and not device then
@@ -197,6 +197,9 @@ static int open_parts(model *m, const ga_options *o, char *resumed, ga_err *e) {
     if (RANKS && world != RANKS)
         return ga_fail(e, GA_INPUT, "started with %d ranks, the spec says %d", world, RANKS);
     GA_TRY(ga_comm_handshake(m->comm, SPEC_HASH, e));
+//% if groups then
+    GA_TRY(open_groups(m, e));
+//% end
 //% if ranks then
     GA_TRY(open_division(m, e));
 //% end

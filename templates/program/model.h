@@ -128,7 +128,7 @@ typedef struct transfer {
     double stop;             /* what this rank was asked for: ga_stop_requests */
 } transfer;
 
-//@ step(sum_names, small, times, grad_norm, rewrites, over, factor, groups)
+//@ step(sum_names, small, times, grad_norm, rewrites, weights_first, over, factor, groups)
 $sum_names
 $small
 
@@ -141,8 +141,10 @@ typedef struct step {
     double grad_norm;        /* $grad_norm */
     double lr;
     double nonfinite;        /* elements of the gradient that are not finite */
-//% if rewrites then
+//% if weights_first then
     real mean;               /* nominal / true weight$over */
+//% end
+//% if rewrites then
     real $factor; /* of clipping by the norm */
 //% else
     real $factor; /* nominal / true weight$over, times the clip factor */
@@ -150,12 +152,15 @@ typedef struct step {
     $groups
 } step;
 
-//@ saved(parameters, gradients)
+//@ saved(parameters, gradients, arrays, files)
 /* What a checkpoint holds: parameters and optimizer state; the gradient only inside a cycle. */
 typedef struct saved {
     ga_array $parameters, gradient[$gradients];
     ga_array state[STATES ? STATES : 1];
-    ga_ckpt_file files[2];
+//% if arrays > 0 then
+    ga_array in_files[$arrays]; /* the same by the ranks that have them in common */
+//% end
+    ga_ckpt_file files[$files];
 } saved;
 
 //@ model(device, flat_parameters, flat_gradients, residues, half_sums, views, by_epoch, best, shift, state_fields, divided, own)

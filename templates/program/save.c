@@ -1,7 +1,7 @@
 //@ head(header)
 $header
 
-//@ config(name, parameters, saved, gradient, residues, collected, gradients, states, overflows, keep_best)
+//@ config(name, parameters, saved, gradient, residues, collected, gradients, states, files, grouped, overflows, keep_best)
 static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     saved *a = &m->saved;
     $parameters
@@ -14,10 +14,16 @@ static ga_ckpt_config checkpoint_config(model *m, const char *folder) {
     a->gradient[$(gradients - 1)] = $collected;
 //% end
     $states
+//% if files > 0 then
+    $grouped
+    return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, $files, a->gradient, $gradients,
+                            m->comm, &m->epochs, $overflows, "$name", false};
+//% else
     a->files[0] = (ga_ckpt_file){"model.safetensors", $saved};
     a->files[1] = (ga_ckpt_file){"optimizer.safetensors", a->state, STATES};
     return (ga_ckpt_config){folder, KEEP, $keep_best, a->files, STATES ? 2 : 1, a->gradient, $gradients,
                             m->comm, &m->epochs, $overflows, "$name", false};
+//% end
 }
 
 //@ state(scale_saved, target, numbers_saved, best)
@@ -121,7 +127,7 @@ int $(name)_model_save_to(model *m, const char *folder, bool served, ga_err *e) 
 }
 #endif
 
-//@ dump(name, parameters, device, windows, ranks, in_place, elements, scaled, scale, last_scale)
+//@ dump(name, parameters, device, windows, ranks, grouped, in_place, elements, scaled, scale, last_scale)
 int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     char path[GA_PATH_MAX];
 //% if ranks then
@@ -145,6 +151,17 @@ int $(name)_model_dump(model *m, const char *folder, ga_err *e) {
     GA_TRY(ga_shard_save(m->comm, path, &gradient, 1, e));
 //% else
     GA_TRY(ga_shard_save(m->comm, path, m->saved.gradient, 1, e));
+//% end
+//% if grouped then
+    /* groups of ranks may have values of their own: each rank also writes all of its own */
+    const int rank = ga_comm_rank(m->comm), world = ga_comm_size(m->comm);
+    snprintf(path, sizeof path, "%s/parameters-%dof%d.safetensors", folder, rank + 1, world);
+    int code = ga_safetensors_save(path, $parameters, e);
+    snprintf(path, sizeof path, "%s/gradients-%dof%d.safetensors", folder, rank + 1, world);
+    if (code == GA_OK) code = ga_safetensors_save(path, m->saved.gradient, 1, e);
+    snprintf(path, sizeof path, "%s/state-%dof%d.safetensors", folder, rank + 1, world);
+    if (code == GA_OK && STATES > 0) code = ga_safetensors_save(path, m->saved.state, STATES, e);
+    GA_TRY(ga_comm_agree(m->comm, code, e));
 //% end
     if (STATES == 0) return 0;
     snprintf(path, sizeof path, "%s/state.safetensors", folder);

@@ -1,7 +1,11 @@
 // step: step.c, where the program calls kernels on a team of workers.
 
-//@ head(header, sample, statistics)
+//@ head(header, sample, statistics, handlers)
 $header
+//% if handlers.text ~= "" then
+$handlers
+
+//% end
 #include "model.h"
 
 #include <math.h>

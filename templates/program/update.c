@@ -67,7 +67,7 @@ void $(name)_model_cut(model *m) {
     $tiles
 }
 
-//@ buckets(overlap, parameters, windows, gaps, waits, collected)
+//@ buckets(overlap, parameters, windows, gaps, waits, collected, grouped)
 //% if windows.text ~= "" then
 $windows
 
@@ -108,8 +108,14 @@ static void bucket_start(ga_worker *w, model *m, int i) {
     ga_barrier(w);
     if (w->index != 0) return;
     const ga_bucket *b = &m->division.buckets[i];
+//% if grouped then
+    const ga_exchange sum = {.kind = b->kind, .values = m->flat_g + b->offset, .n = b->n,
+                             .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire,
+                             .group = m->division.groups[i]};
+//% else
     const ga_exchange sum = {.kind = b->kind, .values = m->flat_g + b->offset, .n = b->n,
                              .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = b->wire};
+//% end
 //% end
 //% if overlap then
     const int code = ga_comm_start(m->comm, i, &sum, &m->error);
@@ -186,7 +192,7 @@ static void pack_views(ga_worker *w, model *m) {
     ga_barrier(w);
 }
 
-//@ small_sum(split, largest)
+//@ small_sum(split, largest, lists)
 /* This rank's part of the norm, group by group, and the count of elements of its gradient that are not finite. */
 static void own_norms(model *m) {
     double *small = m->step.small;
@@ -220,6 +226,10 @@ static void small_sum(ga_worker *w, model *m) {
     small[SMALL_WEIGHT] = m->sums[SUM_WEIGHT];
     small[SMALL_ROWS] = m->sums[SUM_ROWS];
     small[SMALL_STOP] = ga_stop_requests();
+//% if lists > 0 then
+    for (int i = SMALL_LISTS; i < SMALL_NONFINITE; i++) small[i] = 0;
+    for (int k = 1; k <= $lists; k++) small[SMALL_LISTS + ga_comm_list(m->comm, k)] = m->sums[SUM_WEIGHT];
+//% end
 //% if split then
     sum_small(w, m, 0, SMALL_NONFINITE, 0);
 }
@@ -256,13 +266,32 @@ s->loss = losses / s->weight;
 const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exactly $full for full cycles */
 //% end
 
-//@ sum_up(totals)
+//@ shares(by_sum, lines)
+/* What makes the mean over this rank's list of a group, of a sum over it times the mean's factor over all ranks. */
+static double share_of(const model *m, int group) {
+//% if by_sum then
+    return (double)ga_comm_size(m->comm) / ga_comm_group_size(m->comm, group);
+//% else
+    const double weight = m->step.small[SMALL_LISTS + ga_comm_list(m->comm, group)];
+    return weight > 0 ? m->step.weight / weight : 0;
+//% end
+}
+
+static void set_shares(model *m) {
+    real *share = m->step.share;
+    $lines
+}
+
+//@ sum_up(totals, shares)
 /* The sums of the cycle, by which the gradient is divided before it is changed. */
 static void sum_up(ga_worker *w, model *m) {
     if (w->index != 0) return;
     step *s = &m->step;
     $totals
     s->mean = (real)mean;
+//% if shares then
+    set_shares(m);
+//% end
 }
 
 //@ norm(ranks, sum, largest, groups, group_tiles)

@@ -6,5 +6,7 @@ mode "ddp" {
     ranks = true,
     engines = { "mpi", "nccl" },
     sharded = {},
+    handler = "data_parallel",
+    grouped = true,
     reduces = { collective = "all_reduce", of = "gradient", role = "last" },
 }

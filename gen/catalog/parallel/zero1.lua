@@ -6,5 +6,6 @@ mode "zero1" {
     ranks = true,
     engines = { "mpi", "nccl" },
     sharded = { state = true },
+    handler = "zero",
     reduces = { collective = "reduce_scatter", of = "gradient", role = "last" },
 }

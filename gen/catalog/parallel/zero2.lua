@@ -6,5 +6,6 @@ mode "zero2" {
     ranks = true,
     engines = { "mpi", "nccl" },
     sharded = { state = true, gradients = true },
+    handler = "zero",
     reduces = { collective = "reduce_scatter", of = "gradient", role = "every" },
 }

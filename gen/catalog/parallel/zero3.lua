@@ -7,5 +7,6 @@ mode "zero3" {
     engines = { "mpi" },
     sharded = { state = true, gradients = true, parameters = true },
     undivided = "ddp",
+    handler = "zero",
     reduces = { collective = "reduce_scatter", of = "gradient", role = "every" },
 }

@@ -57,7 +57,7 @@ local function measure_kernel(g, config, context)
     end)
     local flops, bytes = clip.work(g, config, elements // calls)
     return make(g, config, context, { name = "gradient_partials", flops = flops, bytes = bytes,
-        operands = clip.operands(config), reads_step = clip.writes(config) }, "tiles",
+        operands = clip.operands(g, config), reads_step = clip.weights_first(g, config) }, "tiles",
         clip.measure(g, config, context.target))
 end
 

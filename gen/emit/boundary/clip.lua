@@ -51,14 +51,28 @@ function clip.norm_text(config)
         limit_of(config) and "clipped by value" or config.gradient and "changed by the spec" or "before clipping")
 end
 
+--- Whether the weights of a cycle are summed up before its gradient is measured (passes/update.lua).
+function clip.weights_first(g, config) return clip.writes(config) or g.handlers ~= nil end
+
+-- The factor that handlers give an element of the gradient, as text behind another factor.
+local function share(g) return g.handlers and " * s->share[handler]" or "" end
+
+--- The same in an update, and the operand by which a kernel reads it; a gradient that was written back has had it.
+function clip.share(g, config)
+    if not g.handlers or clip.writes(config) then return "" end
+    return share(g), { "handler", "int handler" }
+end
+
 --- Whether the norm is the largest of something, not a sum.
 function clip.takes_largest(config) return norm_of(config).largest or false end
 
 --- The operands of gradient_partials, and its parameters for them.
-function clip.operands(config)
+function clip.operands(g, config)
     local element = config.accum == "bf16" and "const bf16" or clip.writes(config) and "real" or "const real"
-    return { { "partials", "double *partials" }, { "g", element .. " *run_g" },
+    local list = { { "partials", "double *partials" }, { "g", element .. " *run_g" },
         reads_w(config) and { "w", "const real *run_w" } or nil }
+    list[#list + 1] = g.handlers and { "handler", "int handler" } or nil
+    return list
 end
 
 -- The lines that read element `at` of the gradient as x, change it as the spec wants, count it if it is not finite,
@@ -67,7 +81,9 @@ local function read_lines(g, config, target, at)
     local element, limit = (g.half_sums and "bf16_widen(run_g[%s])" or "run_g[%s]"):format(at), limit_of(config)
     local lines, value, counted = {}, element, "x"
     if clip.writes(config) then
-        lines[1], value = ("const real mean = s->mean * %s;"):format(element), "mean"
+        lines[1], value = ("const real mean = s->mean%s * %s;"):format(share(g), element), "mean"
+    elseif g.handlers then
+        value = "s->share[handler] * " .. element
     end
     if config.gradient then
         value = expr.text(config.gradient.e, target.spelling(g.real, function(name)

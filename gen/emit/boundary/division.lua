@@ -19,22 +19,30 @@ local function norms(g) return #g.norm.ends end
 --- The names of the numbers of the small sum, in model.h and kernels.cu; nothing without ranks.
 function division.small(g, config)
     if not g.ranks then return NOTHING end
+    local nonfinite = "SMALL_NONFINITE"
+    if g.handlers then nonfinite = ("SMALL_LISTS, SMALL_NONFINITE = SMALL_LISTS + %d"):format(config.rank_lists) end
     return text.block(c_text.wrap("", "enum { ", { "SMALL_LOSS", "SMALL_WEIGHT", "SMALL_ROWS", "SMALL_STOP",
-        "SMALL_NONFINITE", "SMALL_NORM", ("NORMS = %d"):format(norms(g)),
+        nonfinite, "SMALL_NORM", ("NORMS = %d"):format(norms(g)),
         ("LARGEST = %d"):format(clip.takes_largest(config) and norms(g) or 0), "SMALL = SMALL_NORM + NORMS" }, " };"))
 end
 
---- The numbers of each small sum of a boundary: of a changed gradient the weights come first, the norm later.
+-- The numbers of the small sum before the norm: losses, weights, rows, requests, and the weights of lists of ranks.
+local function before_norm(g, config) return 4 + (g.handlers and config.rank_lists or 0) end
+
+--- The numbers of each small sum of a boundary: where the weights are needed first, the norm comes later.
 function division.small_sums(g, config)
-    if clip.writes(config) then return { 4, 1 + norms(g) } end
+    if clip.weights_first(g, config) then return { before_norm(g, config), 1 + norms(g) } end
     return { 5 + norms(g) }
 end
 
 --- Fields of the struct step: { type, name, comment, count }.
-function division.step_rows(g)
+function division.step_rows(g, config)
     if not g.ranks then return {} end
-    return { { "double", "small[SMALL]", "sums over the ranks", 5 + norms(g) },
+    local rows = { { "double", "small[SMALL]", "sums over the ranks", before_norm(g, config) + 1 + norms(g) },
         { "integer", "norm_ends[NORMS]", "behind the tiles of this rank's gradient, of each group", norms(g) } }
+    local count = g.handlers and #g.handlers
+    rows[3] = g.handlers and { "real", ("share[%d]"):format(count), "of the gradient, by handler (set_shares)", count }
+    return rows
 end
 
 -- States of which a rank has only a part and that have an array of their own.
@@ -158,7 +166,9 @@ function division.tables(g, config, target, open_shard)
     return { name = text.ident(config.name), whole = #starts > 0, buckets = sections.lines(bucket_rows(g)),
         starts = text.block(c_text.wrap("", "static const int64_t STARTS[] = {",
             ordered.collect(starts, tostring), "};")), start_count = #starts,
-        shards = sections.lines(shards), sharded = #shards > 0,
+        shards = sections.lines(shards), sharded = #shards > 0, grouped = g.handlers ~= nil,
+        groups = text.block(c_text.wrap("", "static const int BUCKET_GROUPS[] = {", ordered.collect(g.collectives,
+            function(x) return tostring(x.group and x.group.number or 0) end), "};")),
         open_shard = open_shard, numbers = statistics.most(g, config.ops) }
 end
 

@@ -24,6 +24,7 @@ local ranges = {}
 -- The numbers of a row: { name, type, comment }; those that no kernel reads are left out.
 local NUMBERS = {
     { "layer", "int", "depth of the first layer" },
+    { "handler", "int", "whose share the gradient has" },
     { "adjust", "real", "factor of the rate, by the shape of the matrix" },
     { "rows", "int", "of a matrix" }, { "columns", "int", "of a matrix" }, { "matrices", "int", "of a layer" },
     { "tall", "int", "rows of a tile" }, { "tiles", "int64_t", "of a layer, each with its own sums" },

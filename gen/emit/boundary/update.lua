@@ -32,7 +32,8 @@ update.TILE = update_pass.TILE
 -- Names of kernels' own variables: a state of that name is called otherwise in C.
 local OWN = {}
 for name in ([[s t i r c l first end from to n count rows columns tall tiles layer worker sums scales row column all
-    direction adjust x w g size mean sum at few wide behind chunks matrices real double int if for do while return const
+    direction adjust handler x w g
+    size mean sum at few wide behind chunks matrices real double int if for do while return const
     static enum struct]]):gmatch "%S+" do
     OWN[name] = true
 end
@@ -161,7 +162,7 @@ local function element_access(g, config, kernel, writes, lines, few)
     local body = table.concat(lines, "\n")
     local loads, given = {}, {}
     local function named(name) return body:find("%f[%w_]" .. name .. "%f[^%w_]") ~= nil end
-    local half = g.half_sums
+    local half, share, by_handler = g.half_sums, clip.share(g, config)
     if writes.w or named "w" then
         add_operand(kernel, "w", pointer(writes.w) .. "run_w")
         given[#given + 1] = "w = " .. element_of("w", few)
@@ -169,7 +170,7 @@ local function element_access(g, config, kernel, writes, lines, few)
     if named "g" then
         add_operand(kernel, "g", (half and "const bf16 *" or "const real *") .. "run_g")
         given[#given + 1] = (half and "g = %s * bf16_widen(%s)" or "g = %s * %s"):format(
-            clip.factor(config, kernel.group), element_of("g", few))
+            clip.factor(config, kernel.group) .. share, element_of("g", few))
     end
     for _, state in ipairs(g.state_names) do
         local name = local_name(g, state)
@@ -180,6 +181,7 @@ local function element_access(g, config, kernel, writes, lines, few)
         end
     end
     kernel.traffic = #kernel.operands + #ordered.keys(writes) - (half and named "g" and 0.5 or 0)
+    if named "g" and by_handler then add_operand(kernel, table.unpack(by_handler)) end
     if kernel.group.rule.scope == "matrix" and (writes.x or named "x") then
         add_operand(kernel, writes.x and "started" or "x", pointer(writes.x) .. "direction")
         if not writes.x then given[#given + 1] = "x = direction[i]" end

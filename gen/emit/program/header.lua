@@ -6,6 +6,7 @@ local clip = require "emit.boundary.clip"
 local data = require "emit.program.data"
 local division = require "emit.boundary.division"
 local gradients = require "emit.program.gradients"
+local grouped_files = require "emit.boundary.grouped_files"
 local graph = require "graph.graph"
 local memory = require "emit.program.memory"
 local names = require "emit.program.names"
@@ -80,7 +81,7 @@ end
 
 -- Fields of the struct step of the C target that depend on the optimizer and the schedule.
 local function step_fields(g, config, updates)
-    local list = ordered.collect(division.step_rows(g), function(row)
+    local list = ordered.collect(division.step_rows(g, config), function(row)
         return ("%s %s; /* %s */"):format(row[1] == "integer" and "int64_t" or row[1], row[2], row[3])
     end)
     for _, fields in ipairs { rate.fields(config), outliers.fields(config) } do
@@ -101,6 +102,7 @@ local function step_section(g, config, updates, own)
     end
     return { "step", { sum_names = names, small = small, times = text.comment(scaler.times(config)),
         grad_norm = text.comment(clip.norm_text(config)), rewrites = clip.writes(config),
+        weights_first = clip.weights_first(g, config),
         over = text.comment(scaler.over(config)), factor = text.block((clip.factor_field(g, config))),
         groups = lines(step_fields(g, config, updates)) } }
 end
@@ -143,7 +145,8 @@ function model_header.render(g, config, facts, context, updates, header)
     local params, target, views = memory.with_joints(g, memory.params(g)), context.target, memory.placed(g, "views")
     local own, sums = context.target.header(g, config, facts, updates), gradients.header(g, context.target, params)
     local values = ordered.collect(params, function(p) return p.value end)
-    local f64 = g.real == "f64"
+    local f64, arrays, files = g.real == "f64", 0, 2
+    if g.handlers then arrays, files = grouped_files.counts(g, memory.params(g)) end
     return sections.render(context.template("program/model.h"), {
         { "head", { header = text.block(header("model.h", "sizes, memory and functions of the program")),
             guard = text.ident(config.name:upper() .. "_MODEL_H"), half = sums.half, device = own.device,
@@ -162,7 +165,8 @@ function model_header.render(g, config, facts, context, updates, header)
             batch = lines(batch.fields(g, target)) } },
         step_section(g, config, updates, own),
         { "saved", { parameters = text.block(chunks.arrays(g) > 1 and ("parameters[%d]"):format(chunks.arrays(g))
-            or "parameters"), gradients = save.gradient_arrays(g) } },
+            or "parameters"), gradients = save.gradient_arrays(g),
+            arrays = arrays, files = files } },
         model_section(g, config, own, #views > 0, context.ranges),
         function_section(g, config, own, g.one_row),
     })

@@ -84,7 +84,7 @@ local function tensor_count(g)
 end
 
 -- Whether a handler can see gradients: a rank has the whole of each, or gathers it.
-local function handles(g) return not g.sharded.gradients end
+local function handles(g) return not g.sharded.gradients and not g.handlers end
 
 -- How flush starts the buckets that only the last micro-step of a full cycle starts.
 local function late_starts(g)
@@ -118,7 +118,8 @@ local function library_text(g, config, context, header)
         { "head", { header = text.block(header("library.c", config.name .. ".h: the program for a loop of your own")),
             name = name, sizes = text.block(sizes_text(g)), fields = block_of(field_rows(g, config)),
             handles = handles(g), divided = g.sharded.parameters } },
-        { "ranks", { name = name, last_scale = text.block(scaler.last(config, "s->")) } },
+        { "ranks", { name = name, groups = #config.rank_groups > 0,
+            last_scale = text.block(scaler.last(config, "s->")) } },
         { "open", { name = name, handles = handles(g), divided = g.sharded.parameters } },
     })
 end
@@ -258,8 +259,8 @@ function library.render(g, config, context, header, files)
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
-            handles = handles(g), gathers = config.sync_batchnorm } },
-        { "measures", { name = name, divided = g.sharded.parameters } },
+            handles = handles(g), grouped = g.handlers ~= nil, gathers = config.sync_batchnorm } },
+        { "measures", { name = name, groups = #config.rank_groups > 0, divided = g.sharded.parameters } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))

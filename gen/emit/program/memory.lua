@@ -4,6 +4,8 @@ local chunks = require "emit.boundary.chunks"
 local expr = require "base.expr"
 local glob = require "base.glob"
 local gradients = require "emit.program.gradients"
+local grouped_files = require "emit.boundary.grouped_files"
+local handlers = require "emit.boundary.handlers"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
 local division = require "emit.boundary.division"
@@ -156,6 +158,13 @@ local function arena_rows(facts, device)
     end))
 end
 
+-- The tables of what lies elsewhere than the flat space, and of the files that groups of ranks have.
+local function table_lines(g, params)
+    local list = states.tables(g, params)
+    for _, line in ipairs(g.handlers and grouped_files.tables(g, params) or {}) do list[#list + 1] = line end
+    return list
+end
+
 --- memory.c.
 function memory.render(g, config, facts, context, header)
     local params, target = memory.params(g), context.target
@@ -169,7 +178,7 @@ function memory.render(g, config, facts, context, header)
         { "head", { header = text.block(header("memory.c",
             "where everything lies, and how parameters start; part of model.c")) } },
         { "tables", { params = lines(param_rows(params)), init = lines(init_rows(params, config, g.real)),
-            states = lines(states.tables(g, params)) } },
+            states = lines(table_lines(g, params)) } },
         g.sharded.parameters and { "chunked", chunks.places(g, target, fields) }
             or { "spaces", { form = text.ident("parameters"), places = lines(parameter_places),
                 address = text.block(device and "ga_address " or "real *") } },
@@ -180,6 +189,7 @@ function memory.render(g, config, facts, context, header)
         { device and "place_device" or "place", places(g, target, sums.gradient_form.text, device) },
         device and { "open_device", { device_arenas = own.device_arenas, arenas = arena_rows(facts, true),
             parallel = own.parallel, left = windows.events(g) } } or { "open", { arenas = arena_rows(facts, false) } },
+        #config.rank_groups > 0 and { "groups", handlers.groups(config) },
         g.ranks and { "division", division.tables(g, config, target, sections.block(
             context.template("program/memory.c"), device and "open_device_shard" or "open_shard", {})) },
         initial_values(g, params),

@@ -122,7 +122,7 @@ local function parts(g, config, own, updates)
     return { name = text.ident(config.name), device = own.device, first = first, parallel = own.parallel,
         length = length_of(config), schedule_lines = schedule_lines(config),
         nominal = nominal_of(config), best = config.best ~= nil, ranks = config.mode.ranks or false,
-        scale_started = scaler.lines(config).scale_started,
+        groups = #config.rank_groups > 0, scale_started = scaler.lines(config).scale_started,
         matrix = not own.device and profile.matrix(config) or false }
 end
 

@@ -126,7 +126,9 @@ local function collectives_of(g, config, size)
     end
     for _, x in ipairs(statistics.list(g, config.ops)) do add("statistics", "every", "f64", x.bytes, x.calls) end
     for _, x in ipairs(g.collectives) do
-        add(x.kind, g.accumulate == 1 and "only" or x.role, x.wire, x.n * (x.wire == g.real and size or 2))
+        if not (x.group and x.group.alone) then         -- where each rank is alone, nothing is reduced
+            add(x.kind, g.accumulate == 1 and "only" or x.role, x.wire, x.n * (x.wire == g.real and size or 2))
+        end
     end
     for _, n in ipairs(g.ranks and division.small_sums(g, config) or {}) do add("small", "boundary", "f64", 8 * n) end
     local gathers = g.chunks and gathers_of(g)

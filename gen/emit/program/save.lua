@@ -2,6 +2,8 @@
 local chunks = require "emit.boundary.chunks"
 local expr = require "base.expr"
 local gradients = require "emit.program.gradients"
+local grouped_files = require "emit.boundary.grouped_files"
+local memory = require "emit.program.memory"
 local ordered = require "base.ordered"
 local outliers = require "emit.boundary.outliers"
 local rate = require "emit.boundary.rate"
@@ -74,7 +76,10 @@ function save.render(g, config, facts, context, updates, header)
             "checkpoints, and the dump of everything; part of model.c")) } },
         { "config", { name = name, parameters = chunks.saved_lines(g), saved = chunks.saved(g, "a->"),
             gradient = gradient_of(g), residues = g.residues, collected = collected_array(g),
-            gradients = save.gradient_arrays(g), states = lines(states.saved(g)), overflows = scale.overflows,
+            gradients = save.gradient_arrays(g), states = lines(states.saved(g)),
+            files = g.handlers and select(2, grouped_files.counts(g, memory.params(g))) or 0,
+            grouped = g.handlers and grouped_files.saved(g, memory.params(g)) or text.block(""),
+            overflows = scale.overflows,
             keep_best = text.ident(tostring(config.best ~= nil and config.best.kept)) } },
         { "state", { scale_saved = scale.scale_saved, target = text.ident(context.target.name),
             numbers_saved = saved, best = config.best ~= nil } },
@@ -84,7 +89,7 @@ function save.render(g, config, facts, context, updates, header)
         { "save", { name = name, device = own.device, windows = windows } },
         not own.device and { "save_to", { name = name, windows = windows } },
         { "dump", { name = name, parameters = chunks.saved(g, "m->saved."), device = own.device,
-            windows = windows, ranks = g.ranks,
+            windows = windows, ranks = g.ranks, grouped = #config.rank_groups > 0,
             in_place = g.sharded.state and not g.sharded.gradients, elements = text.block(g.sharded.gradients
                 and "m->division.own.elements" or "SUMMED"), scaled = scale.scaled,
             scale = scale.scale, last_scale = scale.last_scale } },

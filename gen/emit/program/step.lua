@@ -258,7 +258,7 @@ function step.boundary(g, config, context)
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
-            collected = g.summed_elements > g.trained_elements } or nil,
+            collected = g.summed_elements > g.trained_elements, grouped = g.handlers ~= nil } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }
@@ -287,7 +287,8 @@ function step.decision(g, config, updates, context, template, threads)
         norm = sections.block(template, "norm", { ranks = g.ranks, threads = threads, sum = own.sum,
             largest = own.largest,
             groups = own.groups, group_tiles = own.group_tiles }),
-        totals = own.rewrites and text.block("") or step.totals(config, template), grad_norm = own.grad_norm,
+        totals = own.rewrites and text.block("") or g.handlers and text.block("const double mean = s->mean;")
+            or step.totals(config, template), grad_norm = own.grad_norm,
         skip = text.block(SKIP[config.scaler and "skip" or config.train.on_nonfinite]),
         outliers = outliers.lines(config),
         factor = sections.block(context.template("program/update.c"), "factor", { groups = own.groups,

@@ -3,6 +3,7 @@ local batchnorm = require "emit.kernels.batchnorm"
 local boundary = require "emit.boundary.boundary"
 local chunks = require "emit.boundary.chunks"
 local clip = require "emit.boundary.clip"
+local handlers = require "emit.boundary.handlers"
 local math_file = require "emit.targets.c.math"
 local ordered = require "base.ordered"
 local rate = require "emit.boundary.rate"
@@ -64,8 +65,11 @@ local function update_text(g, config, context, found, header)
         b.ranges, b.cut, g.ranks and { "buckets", b.buckets },
         g.sharded.parameters and { "chunks", chunks.tables(g) } or g.sharded.state and { "gather", {} },
         { "views", { view_calls = b.view_calls } }, rate.functions(config, context.target),
-        g.ranks and { "small_sum", { split = clip.writes(config), largest = clip.takes_largest(config) } },
-        clip.writes(config) and { "sum_up", { totals = step.totals(config, template) } },
+        g.ranks and { "small_sum", { split = clip.weights_first(g, config), largest = clip.takes_largest(config),
+            lists = g.handlers and #config.rank_groups or 0 } },
+        g.handlers and { "shares", handlers.shares(g, config) } or false,
+        clip.weights_first(g, config) and { "sum_up", { totals = step.totals(config, template),
+            shares = g.handlers ~= nil } },
         scaler.definition(config), step.decision(g, config, found.updates, context, template), { "handlers", {} },
         b.iterations, { "boundary", { boundary_calls = b.boundary_calls } },
     })
@@ -76,7 +80,7 @@ local function step_text(g, config, context, bodies, header)
     return sections.render(context.template("program/step.c"), {
         { "head", { header = text.block(header("step.c",
             ("forward, backward and the cycles of \"%s\""):format(config.name))), sample = bodies ~= nil,
-            statistics = config.sync_batchnorm } },
+            statistics = config.sync_batchnorm, handlers = handlers.listed(g, config) } },
         { "passes", { forward = p.forward, evaluation = p.evaluation, backward = p.backward, chunked = chunked,
             buckets = #g.collectives } },
         { "micro", { batch = p.batch } }, { "cycles", { functions = p.cycles } }, { "bodies", {} },

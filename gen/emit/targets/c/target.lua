@@ -10,7 +10,8 @@ local ordered = require "base.ordered"
 
 return ordered.copy(ordered.copy(c, c_files), {
     doc = "C for the CPU",
-    runs = true, device = false, threads = true, library = true, narrow_wire = true, gathers = true,
+    runs = true, device = false, threads = true, library = true, narrow_wire = true, rank_groups = true,
+    gathers = true,
     ops = c_ops, load = c_text.load, store = c_text.store,
     behind = { linear = true, linear_dx = true, linear_in_out = true, linear_in_out_dx = true },
     turns = matmul.turns, panels = matrix.panels,

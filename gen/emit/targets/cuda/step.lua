@@ -27,7 +27,7 @@ local THREADS = 256
 -- Rows { type, text, comment, count }; a row without comment is a whole declaration. Doubles come first.
 local function step_rows(g, config, scalars)
     local rows = { { "double", "sums[SUMS]", "of the present cycle, or of an evaluation", #config.sums } }
-    for _, row in ipairs(division.step_rows(g)) do
+    for _, row in ipairs(division.step_rows(g, config)) do
         rows[#rows + 1] = { row[1] == "integer" and "long long" or row[1], row[2], row[3], row[4] }
     end
     local rest = {
