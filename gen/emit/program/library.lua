@@ -248,7 +248,7 @@ function library.render(g, config, context, header, files)
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
-            handles = handles(g), gathers = config.sync_batchnorm } },
+            handles = handles(g), collective = text.block(config.sync_batchnorm and " Collective." or "") } },
     }))
     files:set("library.c", library_text(g, config, context, header))
     files:set("library_steps.c", steps_text(g, config, context, header))
