@@ -52,7 +52,7 @@ typedef struct $(name)_counters {
 
 enum { $(upper)_ACCUMULATE = $accumulate, $(upper)_HANDLES_GRADIENT_ACCUMULATION = 1 };
 
-//@ functions(name, half_sums, scattered, handles, grouped, gathers)
+//@ functions(name, half_sums, scattered, handles, grouped, collective)
 /* o may be NULL. On failure *m is NULL. Collective, as close is, which takes NULL. */
 int $(name)_open($name **m, const $(name)_options *o, ga_err *e);
 void $(name)_close($name *m);
@@ -61,12 +61,7 @@ void $(name)_close($name *m);
  * tail that is dropped is not served; with "flush" the caller then calls flush. */
 int $(name)_next($name *m, $(name)_batch *b, ga_err *e);
 
-//% if gathers then
-/* Forward and backward of one micro-step. One more than the cycle has is an error: call step. Collective, since
- * batchnorm has the rows of all ranks. */
-//% else
-/* Forward and backward of one micro-step. One more than the cycle has is an error: call step. */
-//% end
+/* Forward and backward of one micro-step. One more than the cycle has is an error: call step.$collective */
 int $(name)_backward($name *m, const $(name)_batch *b, ga_err *e);
 /* The same from the gradient of the model's output, as laid out there: divided by no weight, multiplied by the
  * scale of the loss where there is one. Targets may be NULL. A cycle has micro-steps of one of the two kinds. */

@@ -96,7 +96,7 @@ return {
         "i < m->division.count && w->index == 0", "i < m->division.count - 1 && w->index == 0",
         "test_peers: ddp: sums beside the backward pass give the norms and bits of sums behind it" },
     { "averages of ranks are merged as if all had as many values", "runtime/ranks/moments.c",
-        "const double share = its[0] / n;", "const double share = 1.0 / (rank + 1);", "ranks: moments" },
+        "const double share = its[0] / n;", "const double share = 1.0 / (rank + 1);", "moments_of_ranks" },
     { "merged variances leave out what lies between the averages", "runtime/ranks/moments.c",
         "variance[c] += apart * apart * (before / n) * share;", "",
         "test_sync_batchnorm: 2 ranks are one rank with all rows: ddp, A = 1" },

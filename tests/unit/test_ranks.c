@@ -179,7 +179,7 @@ static void assert_moments(const double *found, int ranks) {
 }
 
 /* Ranks have different counts, some none. */
-static void moments(void **state) {
+static void moments_of_ranks(void **state) {
     group *g = *state;
     enum { NUMBERS = 1 + 2 * CHANNELS, RANKS = 11, MOST = 64 };
     static double all[NUMBERS * MOST];
@@ -274,7 +274,7 @@ static void checkpoint(void **state) {
 
 int test_ranks(void);
 int test_ranks(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(exchanges), cmocka_unit_test(moments),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(exchanges), cmocka_unit_test(moments_of_ranks),
                                        cmocka_unit_test(agreement), cmocka_unit_test(checkpoint)};
     return cmocka_run_group_tests_name("ranks", tests, open_group, close_group);
 }

@@ -259,7 +259,8 @@ function library.render(g, config, context, header, files)
             accumulate = g.accumulate, fields = block_of(header_fields(g)), full_batches = #batchnorm.nodes(g) > 0,
             measured = measured.fields(config), formulas = measured.formulas(config) } },
         { "functions", { name = name, half_sums = g.half_sums, scattered = g.sharded.state,
-            handles = handles(g), grouped = g.handlers ~= nil, gathers = config.sync_batchnorm } },
+            handles = handles(g), grouped = g.handlers ~= nil,
+            collective = text.block(config.sync_batchnorm and " Collective." or "") } },
         { "measures", { name = name, groups = #config.rank_groups > 0, divided = g.sharded.parameters } },
     }))
     files:set("library.c", library_text(g, config, context, header))
