@@ -48,9 +48,9 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled, "
-        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a cycle "
-        .. "collects; region: of its first parameters; filled: elements of its tensors; handler: that of its parameters "
-        .. "(layout)",
+        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a "
+        .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
+        .. "parameters (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "

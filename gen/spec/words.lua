@@ -221,8 +221,9 @@ words.list = {
         field("handlers", "list", { doc = "how gradients are reduced, the first entry that fits a parameter; "
             .. "{ \"data_parallel\" }, for zero1 to zero3 { \"zero\" }: the mean over all processes, the default; with "
             .. "ddp also { \"sequence_parallel\" | \"moe\" | \"pipeline_shared\", params = glob, group = NAME }: the "
-            .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, op = \"mean\" | "
-            .. "\"sum\" }; function(g, w): the new value of each element of the mean gradient, behind all others" }),
+            .. "mean, for pipeline_shared the sum, over a list of a group; { params = glob, group = NAME, "
+            .. "op = \"mean\" | \"sum\" }; function(g, w): the new value of each element of the mean gradient, behind "
+            .. "all others" }),
       },
     },
     { name = "memory", example = 'memory { budget = "2GiB", recompute = "auto" }',

@@ -1,5 +1,5 @@
-/* ckpt_manifest.h: the text of a manifest, written from its beginning to its end (ckpt_load.c reads it), and whose a file
- * of it is. */
+/* ckpt_manifest.h: the text of a manifest, written from its beginning to its end (ckpt_load.c reads it), and whose a
+ * file of it is. */
 #ifndef GA_CKPT_MANIFEST_H
 #define GA_CKPT_MANIFEST_H
 

@@ -111,7 +111,8 @@ static int count_local(ga_comm *c, ga_err *e) {
     MPI_Comm local;
     cpu_set_t own;
     int ranks;
-    GA_TRY(check(c, MPI_Comm_split_type(c->groups[0].all, MPI_COMM_TYPE_SHARED, c->groups[0].rank, MPI_INFO_NULL, &local),
+    const ga_mpi_ranks *all = &c->groups[0];
+    GA_TRY(check(c, MPI_Comm_split_type(all->all, MPI_COMM_TYPE_SHARED, all->rank, MPI_INFO_NULL, &local),
                  "MPI_Comm_split_type", e));
     MPI_Comm_size(local, &ranks);
     if (sched_getaffinity(0, sizeof own, &own) != 0) memset(&own, 0xff, sizeof own); /* more cores than it holds */
@@ -250,7 +251,10 @@ int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     if (!c) return GA_BUG;
     memset(c, 0, sizeof *c);
     c->groups[0].wire_bytes = wires ? wires->bytes / GA_WIRES / 64 * 64 : 0;
-    for (int i = 0; i < GA_WIRES && wires; i++) c->wires[i].number = i, c->wires[i].base = wires->base + (size_t)i * c->groups[0].wire_bytes;
+    for (int i = 0; i < GA_WIRES && wires; i++) {
+        c->wires[i].number = i;
+        c->wires[i].base = wires->base + (size_t)i * c->groups[0].wire_bytes;
+    }
     pthread_mutex_init(&c->lock, NULL);
     ga_launcher_follow();
     int ready = 0;

@@ -57,9 +57,10 @@ static int scatter(ga_mpi_wire *w, const ga_mpi_ranks *g, ga_err *e) {
         received += w->receive[i];
     }
     w->gathers = false;
-    return ga_mpi_check(g->rank, MPI_Ialltoallv(narrow ? (const void *)rounded : x->values, w->send, w->send_at,
-                                                ga_mpi_type(x->wire), w->base, w->receive, w->receive_at,
-                                                ga_mpi_type(x->wire), g->wires[w->number], &w->request), "all-to-all", e);
+    const MPI_Datatype type = ga_mpi_type(x->wire);
+    return ga_mpi_check(g->rank, MPI_Ialltoallv(narrow ? (const void *)rounded : x->values, w->send, w->send_at, type,
+                                                w->base, w->receive, w->receive_at, type, g->wires[w->number],
+                                                &w->request), "all-to-all", e);
 }
 
 /* Sums the parts of the own cut in the order of the ranks. */
