@@ -62,8 +62,7 @@ typedef struct ga_ckpt_state {
 /* One file of a checkpoint, e.g. { "model.safetensors", arrays, 1 }. Rank 0 writes whole arrays; of arrays that are
  * divided over the ranks, on all ranks or on none, each rank writes its part, or rank 0 those of all. The bytes are the
  * same. The file group-NAME-I.safetensors has whole arrays that list I of the group NAME has for itself
- * (ckpt_manifest.h):
- * its first rank writes it, its ranks read it. */
+ * (ckpt_manifest.h): its first rank writes it, its ranks read it. */
 typedef struct ga_ckpt_file {
     const char *name;
     const ga_array *arrays;

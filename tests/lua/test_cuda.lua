@@ -136,7 +136,7 @@ add("one graph launch per cycle; the plan's bytes are allocated", function(t)
     t.equal(use.pinned_bytes, planned.pinned)
     t.equal(plan.totals.bytes, planned.host + planned.pinned + planned.device)
     local text = programs.gagen { "plan", p.spec }.out
-    t.match(text, "device_activations%s+[%d,]+%s+device: training")
+    t.match(text, "device_activations%s+[%d,]+%s+device: values of a micro%-step")
     -- without graphs: the same kernels one by one, the same bits
     local a = programs.dump(p, { "--cycles", CYCLES, env = environment() })
     local b = programs.dump(p, { "--cycles", CYCLES, "--no-graph", env = environment(checked(4)) })

@@ -344,7 +344,7 @@ add("other numbers of ranks, other modes and a missing mpirun are refused", func
     local ranks, place = SPEC:gsub('"ddp"', '{ "ddp", ranks = 2 }'), path .. ":9: parallel: "
     refused(ranks, 1, place .. "ranks is 2, but -n says 4\n", { "-n", "4" })
     refused(ranks, 1, place .. "ranks is 2, but -n says 1\n", { "--ranks", "1" })
-    local needs = 'gagen: --ranks: the spec has no parallel "ddp" or "zero1" or "zero2"\nparallel "ddp" or '
+    local needs = 'gagen: --ranks: the spec has no parallel "ddp" or "zero1" or "zero2" or "zero3"\n'
     refused(alone, 1, needs, { "-n", "4" })
     refused(alone .. 'parallel "none"\n', 1, needs, { "-n", "4" })
     refused(alone, 1, "gagen: --restart: the spec is for one process, expected the word parallel\n",

@@ -112,9 +112,9 @@ return {
         "test_sync_batchnorm: 2 ranks are one rank with all rows: ddp, A = 1" },
     { "statistics over the ranks are computed again", "gen/catalog/ops/batchnorm.lua",
         'outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)", "count full (1)" },\n'
-        .. '    internal = true, lower = "batchnorm", computed_once = true,',
+        .. '    internal = true, needs = "gathers", lower = "batchnorm", computed_once = true,',
         'outs = { "mean full (G, C)", "var full (G, C)", "rstd full (G, C)", "count full (1)" },\n'
-        .. '    internal = true, lower = "batchnorm",',
+        .. '    internal = true, needs = "gathers", lower = "batchnorm",',
         "test_sync_batchnorm: values computed again gather nothing" },
     { "a layer is read from the window of the layer before", "gen/emit/boundary/chunks.lua",
         '("    return l %% %d * (int64_t)%s;")', '("    return (l + 1) %% %d * (int64_t)%s;")',
