@@ -17,9 +17,9 @@ enum {
     GA_GROUPS = 8        /* most groups beside that of all ranks */
 };
 
-/* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count
- * ga_comm_all_reduce, ga_comm_gather and ga_comm_start, but not where a list has one rank alone; small counts
- * ga_comm_small. Broadcast, barrier, agree and handshake are not counted. */
+/* Counters, kept with one rank too. collectives and bytes (of the values of one rank) count ga_comm_all_reduce,
+ * ga_comm_gather and ga_comm_start, but not where a list of a group has one rank alone; small counts ga_comm_small.
+ * Broadcast, barrier, agree and handshake are not counted. */
 typedef struct ga_comm_counts {
     int64_t collectives, bytes, small;
 } ga_comm_counts;

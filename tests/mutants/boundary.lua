@@ -157,7 +157,7 @@ return {
     { "an expert is reduced over all ranks", "templates/program/update.c", ".group = m->division.groups[i]}", ".group = 0}",
         "test_handlers: moe: two groups of two are equal inside and differ between, 3 micro-steps" },
     { "a bucket has parameters of two handlers", "gen/passes/layout.lua",
-        "if bucket.handler ~= item.params[1].handler then return false end", "",
+        "if bucket and bucket.handler ~= item.params[1].handler then return false end", "",
         "test_handlers: pipeline_shared: tied copies are summed, others have their own" },
     { "the ranks of a list measure the same part of their copy", "runtime/ranks/shard.c",
         "return d->comm ? ga_comm_group_rank(d->comm, d->groups[i]) : d->rank;", "return d->comm ? 0 * i : d->rank;",

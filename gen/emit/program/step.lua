@@ -258,7 +258,7 @@ function step.boundary(g, config, context)
         buckets = #g.collectives > 0 and { overlap = config.overlap,
             parameters = chunks.first_saved(g, "m->saved."), windows = windows.table(g),
             gaps = windows.has_gaps(g), waits = g.windows ~= nil and g.windows.waits,
-            collected = g.summed_elements > g.trained_elements, grouped = g.handlers ~= nil } or nil,
+            collected = g.summed_elements > g.trained_elements } or nil,
         boundary_calls = block_of(lines(g.boundary, "")), iterations = orthogonal.functions(g, target, lines),
         view_calls = block_of(#g.views > 0 and lines(g.views, "") or { target.no_views }),
     }

@@ -260,7 +260,7 @@ local function bucket_section(g, arguments)
     if not g.sharded.gradients then return { "buckets", { overlap = arguments.overlap } } end
     local _, first = windows.gap_tables(g)
     local own = ordered.copy(arguments, { gap_rows = first })
-    own.parameters, own.grouped = nil, nil      -- the host clears no gaps; exchanges are of all ranks
+    own.parameters = nil            -- the host clears no gaps
     return { "windows", own }
 end
 
