@@ -30,7 +30,7 @@ local function read_template(name)
 end
 
 -- A node for c_text.store: its result has 32 bits.
-local NODE = { outs = { y = { tensor = { dtype = "real" } } }, signature = { outs = { "y" } } }
+local NODE = { op = "linear", outs = { y = { tensor = { dtype = "real" } } }, signature = { outs = { "y" } } }
 
 -- All have the same parameters, so that they fit in one table.
 local function parameters(has_bias, can_add)
