@@ -47,7 +47,7 @@ end
 
 local curves_svg = template.embedded "templates/report/curves.svg"
 
--- What pictures show once and refer to: `list` has each text with its id.
+-- Marks that several pictures refer to: `list` has each text with its id.
 local function new_shared(prefix) return { prefix = prefix, list = {}, by_text = {} } end
 
 -- The id of a text in `shared`; `entry`, with its id, is added to the list where the text is new.

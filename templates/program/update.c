@@ -267,7 +267,8 @@ const double mean = s->weight > 0 ? m->nominal / s->weight$divisor : 0; /* exact
 //% end
 
 //@ shares(by_sum, lines)
-/* What makes the mean over this rank's list of a group, of a sum over it times the mean's factor over all ranks. */
+/* The factor that turns a sum over this rank's list of a group, times the mean's factor over all ranks, into the mean
+ * over the list. */
 static double share_of(const model *m, int group) {
 //% if by_sum then
     return (double)ga_comm_size(m->comm) / ga_comm_group_size(m->comm, group);

@@ -288,7 +288,7 @@ static int run_graph(model *m, int what, ga_err *e) {
 //@ transfers(parallel)
 /* -- between host and device ------------------------------------------------------------------- */
 
-/* What the device has decided and summed comes back behind all that was sent so far. */
+/* Fetches the decisions and sums of the device, behind all that was sent so far. */
 static int read_back(model *m, int slot, ga_err *e) {
     GA_TRY(ga_device_fetch(m->device, m->stream, &m->transfer->step[slot], m->block, sizeof(step), e));
     return ga_device_record(m->device, m->decided[slot], m->stream, e);

@@ -50,7 +50,7 @@ end
 
 -- === the CUDA target =============================================================================
 
--- What stands behind products reads a table by the place of a row, one element for each row, and columns as rows.
+-- Nodes behind products read a table by the place of a row, one element for each row, and columns as rows.
 local VIEWS = [[
 data       { "csv", train = "behind.csv", target = "last", shuffle = false }
 batch      (37)

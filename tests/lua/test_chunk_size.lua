@@ -69,7 +69,7 @@ add("search: all tensors together are below the least size", function(t)
     t.equal(chunk_size.search({ 11181642 }, 1 << 26, 4096, 1 << 25, 1), nil)
 end)
 
--- What `gagen check` says of a model of layers beside each other, or in a loop.
+-- The answers of `gagen check` for a model of layers beside each other, or in a loop.
 add("check names the size, or why it cannot be", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     programs.folder()

@@ -73,7 +73,7 @@ local function mean_over(truth, name, ranks, a)
     return sum
 end
 
--- What rank `rank` must have after an update. reduction(name): { lists, op }; lists that do not name a rank leave it
+-- The result that rank `rank` must have after an update. reduction(name): { lists, op }; lists that do not name a rank leave it
 -- alone.
 local function list_of(lists, rank)
     for _, list in ipairs(lists) do

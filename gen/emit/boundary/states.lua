@@ -54,7 +54,7 @@ end
 -- The lines of a table of the parameters that are not trained, if they have an array of their own.
 local function untrained_table(g, params, list)
     if not g.sharded.parameters or g.flat_elements == g.trained_elements then return list end
-    list[#list + 1] = "\n/* Those that are not trained: an array of their own. */"
+    list[#list + 1] = "\n/* Parameters that are not trained have an array of their own. */"
     list[#list + 1] = "static const ga_param UNTRAINED_PARAMS[] = {"
     for _, p in ipairs(params) do
         local at = not p.used and ordered.copy(p.flat, { offset = p.flat.offset - g.trained_elements })
