@@ -73,8 +73,8 @@ local function mean_over(truth, name, ranks, a)
     return sum
 end
 
--- The result that rank `rank` must have after an update. reduction(name): { lists, op }; lists that do not name a rank leave it
--- alone.
+-- The result that rank `rank` must have after an update. reduction(name): { lists, op }; lists that do not name a rank
+-- leave it alone.
 local function list_of(lists, rank)
     for _, list in ipairs(lists) do
         for _, other in ipairs(list) do
