@@ -17,7 +17,7 @@ end
 
 add("registers, shared memory and spills are those of ptxas", function(t)
     local nothing = t.temp()
-    local out = compiled(t, { "PATH=" .. nothing, "CUDA_HOME=" .. nothing })
+    local out = compiled(t, { "PATH=" .. nothing, "CUDA_HOME=" .. nothing }, "--without", "fusion")
     t.contains(out, "kernels for sm_80, NVRTC ")
     t.contains(out, "no cuobjdump and no nvdisasm in PATH")
     local text = host.read(t.root .. "/templates/cuda/matmul.cu")
@@ -63,13 +63,13 @@ END
 ]])
     t.shell(("chmod +x %s/cuobjdump"):format(folder))
     local env = { "PATH=" .. folder .. ":" .. t.environment "PATH" }
-    local found = host.parse_json(compiled(t, env, "--json"))
+    local found = host.parse_json(compiled(t, env, "--without", "fusion", "--json"))
     local mixes = {}
     for _, k in ipairs(found.kernels) do mixes[k.fn] = k.instructions end
     local expected = { total = 8, tensor = 1, multiply_add = 1, global = 3, global_16_bytes = 2, shared = 1 }
     for kind, n in next, expected do t.equal(mixes.relu_16x64[kind], n, kind) end
     t.equal(mixes.decide.total, 1)
-    t.match(compiled(t, env), "\nrelu_16x64 [^\n]+ 8 +1 +2/3\n")
+    t.match(compiled(t, env, "--without", "fusion"), "\nrelu_16x64 [^\n]+ 8 +1 +2/3\n")
 end)
 
 add("without NVRTC, for another architecture or target the message says what to do", function(t)
