@@ -180,9 +180,6 @@ static int open_groups(model *m, ga_err *e) { return ga_comm_divide(m->comm, GRO
 //% if whole then
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel, whether each of its tensors belongs to one rank. */
-//% elseif grouped then
-/* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
- * travel; any element may be the first one of a rank. */
 //% else
 /* Buckets of the gradient, each exchanged by one call: first element, elements, how, the type of the parts that
  * travel; any element may be the first one of a rank. */
