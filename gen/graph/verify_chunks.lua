@@ -35,6 +35,7 @@ function Path:need(g, order, k, broken)
         self:start(g, order[i + 1], broken)
     end
     local chunk = order[k + 1]
+    self.seen(chunk)
     if not self.coming[chunk] then broken(("needs chunk %d, whose gather has not started"):format(chunk)) end
     self.coming[chunk], self.there[chunk] = nil, true
 end
@@ -70,15 +71,20 @@ function Path:check_reads(g, node, l, complain)
             if chunk and not self.there[chunk] then
                 complain(("reads %s of chunk %d, which is not there"):format(param.name, chunk))
             end
+            if chunk then self.seen(chunk, node, l) end
         end
     end
 end
 
---- Calls broken(node, message) where a path reads what is not there.
-return function(g, broken)
-    for _, last in ipairs { g.evaluation, g.backward } do
+local function ignore() end
+
+--- Calls broken(node, message) where a path reads what is not there. seen: nil, or called in the order of a path with
+--- the name of its second body, a chunk, and the node and iteration that read it; without these where it has arrived.
+return function(g, broken, seen)
+    for _, last in ipairs { "evaluation", "backward" } do
         local path = setmetatable({ there = {}, coming = {} }, Path)
+        path.seen = seen and function(...) seen(last, ...) end or ignore
         path:walk(g, g.forward, 0, broken)
-        path:walk(g, last, 0, broken)
+        path:walk(g, g[last], 0, broken)
     end
 end

@@ -208,7 +208,7 @@ return function(t)
     -- -B: with this PROGRAM, make does not know that `train` depends on the program's files.
     local function make_command(folder, how, headers)
         local make = { "make", "-s", "-B", "-C", folder, "LDFLAGS=" .. linker(t) .. (how.ldflags or ""),
-            ("CFLAGS=%s -Werror%s"):format(marches.level(how.level), headers), "train" }
+            ("CFLAGS=%s -Werror%s"):format(marches.level(how.level), headers), how.only or "train" }
         if how.lib then make[#make + 1] = "lib" end
         if how.probe then make[#make + 1] = "probe" end
         if how.watch then make[#make + 1] = "train-watch" end
@@ -252,8 +252,8 @@ return function(t)
     end
 
     --- A program of the spec `text`, built: { name, spec, folder, train, probe }. how: comm = "mpi", probe, watch, lib,
-    --- predict = true (train-probe, train-watch, its library, make predict too), sources = more C files, ldflags,
-    --- options = words for gagen, level = "-O3" (else t.quick: to compile takes longer than most programs run).
+    --- predict = true (what make builds too), only = a word of make in the place of train, sources = more C files,
+    --- ldflags, options = words for gagen, level = "-O3" (else t.quick: compiling takes longer than most runs).
     function programs.build(name, text, how)
         how = how or {}
         if how.comm == "mpi" and has_mpi(t) == "no" then

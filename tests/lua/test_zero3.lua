@@ -61,9 +61,6 @@ local function measured(log)
     return list
 end
 
--- Gathers of zero3 take their time, and what is not gathered is not a number.
-local LATE = "tests/e2e/late_gathers.c"
-
 local function complete(case)
     case.tail, case.weight, case.eval = "flush", "sample", "eval { every = 1, batches = 2 }"
     case.split = "split = { eval = 24 }"
@@ -73,13 +70,16 @@ end
 local function compare(t, case)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
+    local released = t.load("tests/lua/released.lua")(t, programs)
     local name = "zero3_" .. host.sha256(ranked.spec(case, 3, case.a, parallel("zero3", case))):sub(1, 12)
     local cycles = case.precision == "f64" and 3 or 1
     local function trained(mode, suffix)
         local text = ranked.spec(case, 3, case.a, parallel(mode, case))
-        local p = programs.build(name .. suffix, text, { comm = "mpi", sources = mode == "zero3" and { LATE } or nil })
+        local p = mode == "zero3" and released.build(name .. suffix, text)
+            or programs.build(name .. suffix, text, { comm = "mpi" })
         local log = t.temp() .. "/log"
-        local dump = programs.dump(p, { ranks = case.ranks, "--threads", 2, "--cycles", cycles, "--log", log })
+        local dump = programs.dump(p, { ranks = case.ranks, "--threads", 2, "--cycles", cycles, "--log", log,
+            env = p.env })
         return dump, measured(log)
     end
     local many, loss = trained("zero3", "")
@@ -118,21 +118,23 @@ eval       { every = 1 }
 parallel   "%s"
 ]]
 
--- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
--- message that ended it.
-local function losses(t, mode, file, from, to, model)
-    local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
+-- The program of a mode, with or without a change of a file. change: { pattern, text } of the spec, and
+-- what a mode adds to it. Returns the losses of its evaluations and updates, or the message that ended it.
+local function losses(t, mode, planted, change)
+    local programs, log, text = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log", PLANTED:format(mode)
+    local released = t.load("tests/lua/released.lua")(t, programs)
     ranked.write_tokens(t, programs)
-    local how = { comm = "mpi", sources = mode == "zero3" and { LATE } or nil }
-    local text = PLANTED:format(mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
-    local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
-    if file then
-        local text = host.read(p.folder .. "/" .. file)
-        local first, last = text:find(from, 1, true)
-        assert(first and not text:find(from, last + 1, true), file .. ": not once there: " .. from)
-        programs.edit(p, file, text:sub(1, first - 1) .. to .. text:sub(last + 1), how)
+    if change then text = text:gsub(change[1], (change[2]:gsub("%%", "%%%%"))) .. (change[mode] or "") end
+    local name = ("planted_%s_%s"):format(change and host.sha256(change[2]):sub(1, 8) or "losses", mode)
+    local p = mode == "zero3" and released.build(name, text) or programs.build(name, text, { comm = "mpi" })
+    if planted then
+        local file, from, to = table.unpack(planted, 2)
+        local before = host.read(p.folder .. "/" .. file)
+        local first, last = before:find(from, 1, true)
+        assert(first and not before:find(from, last + 1, true), file .. ": not once there: " .. from)
+        programs.edit(p, file, before:sub(1, first - 1) .. to .. before:sub(last + 1), released.how)
     end
-    local result = programs.train(p, { ranks = 2, "--threads", 2, "--log", log, status = false })
+    local result = programs.train(p, { ranks = 2, "--threads", 2, "--log", log, status = false, env = p.env })
     if result.status ~= 0 then return "ended with " .. result.status end
     local list = {}
     for _, event in ipairs(json.lines(host.read(log))) do
@@ -142,13 +144,49 @@ local function losses(t, mode, file, from, to, model)
 end
 
 local NEED = "    chunk_need(w, m, &%s_CHUNKS, %d);\n"
+local BACKWARD_NEED = "chunk_need(w, m, &BACKWARD_CHUNKS, 1 + H_LAYERS - 1 - l);"
 
--- { the error, the file, a text of it, another one }
+-- A window for each layer, and nothing behind the last one: windows still have the values of the forward pass when the
+-- backward pass comes, and nothing else gathers there.
+local MANY = { "^.*\nparallel .*", [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { eval = 300 } }
+batch      (8)
+accumulate (2)
+model      { linear "in" { 10 }, times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu {},
+             linear "proj" { 10 } } } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 3, seed = 7 }
+eval       { every = 1 }
+]], zero2 = 'parallel "zero2"', zero3 = 'parallel { "zero3", prefetch = 4 }' }
+local MANY_NEED = "chunk_need(w, m, &BACKWARD_CHUNKS, H_LAYERS - 1 - 1 - l);"
+
+-- A convolution whose backward pass reads its weight in another order.
+local CONVOLUTIONS = { "^.*\nparallel", [[
+data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { eval = 300 } }
+batch      (8)
+model      { reshape { 1, 8, 8 }, conv2d "conv1" { 5, 3, padding = 1 }, relu {}, conv2d "conv2" { 7, 3, stride = 2 },
+             relu {}, flatten {}, linear "fc1" { 10 } }
+loss       "cross_entropy"
+optimizer  { "sgd", lr = 0.1 }
+train      { updates = 3, seed = 7 }
+eval       { every = 1 }
+target     { "c", march = "generic" }
+parallel]] }
+
+local TURNED = "conv2d_turned_315(w, m->a.conv2_conv2d_turned_out, m->w.conv2_weight);"
+
+-- { the error, the file, a text of it, another one, the change of the spec }
 local ERRORS = {
     { "a late need", "step.c", NEED:format("FORWARD", 0), "" },
     { "a layer is not needed", "step.c", "chunk_need(w, m, &FORWARD_CHUNKS, 1 + l);", "if (l > 0) chunk_need(w, m, "
         .. "&FORWARD_CHUNKS, 1 + l);" },
-    { "a missing gather in the backward pass", "step.c", "chunk_need(w, m, &BACKWARD_CHUNKS, 1 + H_LAYERS - 1 - l);", ";" },
+    { "a missing gather in the backward pass", "step.c", BACKWARD_NEED, ";" },
+    { "a missing gather in the backward pass, where windows still have the values", "step.c", MANY_NEED,
+        "ga_barrier(w);", MANY },
+    { "a missing view", "step.c", TURNED, "if (m->count.micro < 0) { " .. TURNED .. " }", CONVOLUTIONS },
+    { "a view of the gather before", "step.c", TURNED, "if (m->count.micro == 0) { " .. TURNED .. " }",
+        CONVOLUTIONS },
     { "a missing gather in an evaluation", "step.c", NEED:format("EVALUATION", 0), "" },
     { "an early release: gathers run further ahead than there are windows", "update.c", "PREFETCH = 1", "PREFETCH = 2" },
     { "kernels that do not wait for the gather", "update.c", "order->chunks[k], &m->error);", "order->chunks[k] + 100, "
@@ -160,31 +198,35 @@ local ERRORS = {
     { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
 }
 
-add("no error is planted: the losses of zero2", function(t)
-    t.equal(losses(t, "zero3"), losses(t, "zero2"))
-end)
+for _, way in ipairs { { "the losses of zero2" }, { "a window for each layer", MANY }, { "convolutions", CONVOLUTIONS } } do
+    add("no error is planted: " .. way[1], function(t)
+        t.equal(losses(t, "zero3", nil, way[2]), losses(t, "zero2", nil, way[2]))
+    end)
+end
 
 -- The layer "a" is there from its first use to its second one, while others share memory.
 add("a layer that is applied twice: the losses of zero2", function(t)
-    local model = [[(function(batch)
+    local change = { "model .-\nloss", [[model(function(batch)
         local a = linear "a" { 12 }
         local x = tanh {} (a (embedding "wte" { 11, 12 } (batch.input)))
         for i = 1, 4 do x = tanh {} (linear("b" .. i) { 12 } (x)) end
         return linear "head" { 11 } (tanh {} (linear "c" { 12 } (tanh {} (a (x)))))
-    end)]]
-    t.equal(losses(t, "zero3", nil, nil, nil, model), losses(t, "zero2", nil, nil, nil, model))
+    end)
+loss]] }
+    t.equal(losses(t, "zero3", nil, change), losses(t, "zero2", nil, change))
 end)
 
 for _, planted in ipairs(ERRORS) do
-    local name, file, from, to = table.unpack(planted)
+    local name, change = planted[1], planted[5]
     add("planted: " .. name .. ": found", function(t)
-        local expected, found = losses(t, "zero2"), losses(t, "zero3", file, from, to)
+        local expected, found = losses(t, "zero2", nil, change), losses(t, "zero3", planted, change)
         if type(found) == "string" then return end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end
         assert(not same, "nobody noticed it")
     end)
 end
+
 
 -- === the check of the graph ======================================================================
 
