@@ -17,6 +17,7 @@ static struct {
     size_t mapped;
     int maps, calls; /* before ready: mappings, and calls of the allocators of the C library */
     int late;        /* after ready: both */
+    long files;      /* at ready: KiB of pages of files, those of the program and its libraries */
 } counted;
 
 void *__real_malloc(size_t bytes);
@@ -55,10 +56,24 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off
     return __real_mmap(at, bytes, protection, flags, fd, offset);
 }
 
+/* A line of proc(5)'s status in KiB, without an allocator; 0: not found. */
+static long resident(const char *name) {
+    char text[4096] = "";
+    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    text[n < 0 ? 0 : n] = 0;
+    const char *found = strstr(text, name);
+    return found ? strtol(found + strlen(name), NULL, 10) : 0;
+}
+
 void __wrap_ga_say(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    if (strcmp(fmt, "ready") == 0) counted.ready = true;
+    if (strcmp(fmt, "ready") == 0) {
+        counted.ready = true;
+        counted.files = resident("RssFile:");
+    }
     vdprintf(STDERR_FILENO, fmt, args);
     dprintf(STDERR_FILENO, "\n");
     va_end(args);
@@ -76,20 +91,9 @@ void __wrap_ga_init_normal(void *data, ga_dtype t, int64_t count, uint64_t seed,
     __real_ga_init_normal(data, t, count < 4096 ? count : 4096, seed, name, deviation);
 }
 
-/* VmHWM of proc(5), in KiB, without an allocator; 0: not found. */
-static long resident(void) {
-    char text[4096] = "";
-    const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    text[n < 0 ? 0 : n] = 0;
-    const char *found = strstr(text, "VmHWM:");
-    return found ? strtol(found + 6, NULL, 10) : 0;
-}
-
 __attribute__((destructor)) static void say_counts(void) {
     const int late = counted.late;
-    dprintf(STDERR_FILENO, "resident: %ld KiB at most\n", resident());
+    dprintf(STDERR_FILENO, "resident: %ld KiB at most, %ld KiB of files\n", resident("VmHWM:"), counted.files);
     dprintf(STDERR_FILENO, "counted: %zu bytes in %d mappings, %d calls, %d after ready\n", counted.mapped,
             counted.maps, counted.calls, late);
 }
