@@ -115,11 +115,12 @@ local function counted(t, err, ranks)
     return list[1]
 end
 
--- A program over the network, and its plan.
-local function networked(t, mode, count, bucket, ranks)
+-- A program over the network, and its plan. words: nil, or what its spec has in the place of mode and bucket.
+local function networked(t, mode, count, bucket, ranks, words)
     local programs = t.load("tests/lua/programs.lua")(t)
-    local text = spec(count, parallel(mode, bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
-    local p = programs.build(("network_%s_a%d_%s"):format(mode, count, (bucket or "chunks"):lower()), text, MPI)
+    local text = spec(count, words or parallel(mode, bucket)):gsub("\neval[^\n]*", ""):gsub("\ncheckpoint[^\n]*", "")
+    local p = programs.build(("network_%s_a%d_%s"):format(mode, count, words and host.sha256(words):sub(1, 8)
+        or (bucket or "chunks"):lower()), text, MPI)
     local plan = programs.plan(p, "--ranks", tostring(ranks))
     local _, bytes = planned(plan)
     t.equal(bytes, plan.totals.comm_bytes_per_cycle)
@@ -134,8 +135,8 @@ local function expected(plan, updates)
         updates * gathered, updates * calls.small }
 end
 
-local function collectives_case(t, mode, count, bucket, ranks)
-    local programs, p, plan = networked(t, mode, count, bucket, ranks)
+local function collectives_case(t, mode, count, bucket, ranks, words)
+    local programs, p, plan = networked(t, mode, count, bucket, ranks, words)
     local log = t.temp() .. "/log"
     local result = programs.train(p, { ranks = ranks, "--threads", 1, "--cycles", 3, "--log", log })
     local events, updates, all = t.load("tests/lua/json.lua").lines(host.read(log)), 0, 0
@@ -175,6 +176,37 @@ add("collectives of every cycle are those of the plan", function(t)
         local one = collectives_case(t, "zero3", count, nil, 2)
         local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
         assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+    end
+end)
+
+-- The cover of modes and rules, each with and without values that are computed again, that the test above leaves out.
+local RECOMPUTED = '\nmemory { recompute = { "*" } }\n'
+local SEARCHED = 'parallel { "zero3", chunks = %q, min_chunk_size = 1600, chunk_search_range = 1024, '
+    .. "chunk_search_n_grids = 16 }\n"
+local WAYS = {
+    { "ddp", 3, 'parallel { "ddp", bucket = "2KiB" }' .. RECOMPUTED },
+    { "zero1", 3, 'parallel { "zero1", bucket = "2KiB" }' .. RECOMPUTED },
+    { "zero1", 16, 'parallel "zero1"\n' },
+    { "zero2", 3, 'parallel "zero2"\n' },
+    { "zero2", 16, 'parallel { "zero2", bucket = "2KiB" }' .. RECOMPUTED },
+    { "zero3", 1, 'parallel { "zero3", chunk_size = 2000 }\n' },
+    { "zero3", 3, 'parallel { "zero3", prefetch = 0 }' .. RECOMPUTED },
+    { "zero3", 3, SEARCHED:format "search" .. RECOMPUTED },
+    { "zero3", 16, SEARCHED:format "utilization" .. RECOMPUTED },
+}
+
+add("collectives of modes, rules of chunks, and recomputation are those of the plan", function(t)
+    for _, way in ipairs(WAYS) do
+        local mode, count, words = table.unpack(way)
+        local plan, gathers, scatters = collectives_case(t, mode, count, nil, 2, words), 0, 0
+        for _, c in ipairs(plan.collectives) do
+            if c.kind == "all_gather" then gathers = gathers + c.calls end
+            if c.kind == "reduce_scatter" then scatters = scatters + c.calls end
+        end
+        if mode == "zero3" then
+            t.equal(scatters % count, 0)
+            assert(gathers <= 2 * scatters, words .. ": a chunk is gathered more than twice in a micro-step")
+        end
     end
 end)
 
