@@ -91,29 +91,28 @@ static int take_first(void *arg, void *values, size_t bytes) {
     return ga_comm_broadcast_in(t->comm, t->group, values, bytes, 0, t->e);
 }
 
-/* Whether this rank has the values of the first rank of its list of the file's group. */
-static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, int group, bool *same, ga_err *e) {
+/* Sets *other to the first rank of this rank's list of the file's group, if that one has other values. */
+static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, const ga_ckpt_list *list, int *other, ga_err *e) {
     uint64_t sums = 0, first;
     for (int k = 0; k < f->count; k++) each_tensor(&f->arrays[k], add_sum, &sums);
     first = sums;
-    GA_TRY(ga_comm_broadcast_in(c->comm, group, &first, sizeof first, 0, e));
-    *same = *same && first == sums;
+    GA_TRY(ga_comm_broadcast_in(c->comm, list->group, &first, sizeof first, 0, e));
+    if (first != sums) *other = list->writer;
     return GA_OK;
 }
 
 int ga_start_same_values(const ga_ckpt_config *c, ga_err *e) {
-    int low, rank;
-    bool same = true;
+    int low, rank, other = -1;
     if (ga_comm_size(c->comm) == 1) return GA_OK;
     for (int i = 0; i < c->file_count; i++) {
         const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
-        if (list.group == 0 || list.held) GA_TRY(compare_file(c, &c->files[i], list.group, &same, e));
+        if (list.group == 0 || list.held) GA_TRY(compare_file(c, &c->files[i], &list, &other, e));
     }
-    GA_TRY(ga_comm_lowest(c->comm, same ? 0 : -1, &low, &rank, e));
+    GA_TRY(ga_comm_lowest(c->comm, -1 - other, &low, &rank, e));
     if (low == 0) return GA_OK;
     if (ga_comm_rank(c->comm) == 0)
-        ga_say("%s: rank %d has other parameters or state than rank 0, although all inputs agree: all ranks take those "
-               "of rank 0", c->program, rank);
+        ga_say("%s: rank %d has other parameters or state than rank %d, although all inputs agree: it takes those of "
+               "rank %d", c->program, rank, -1 - low, -1 - low);
     for (int i = 0; i < c->file_count; i++) {
         const ga_ckpt_list list = ga_ckpt_list_of(c->comm, c->files[i].name);
         for (int k = 0; k < c->files[i].count && (list.group == 0 || list.held); k++)

@@ -10,7 +10,7 @@
 int ga_start_same_inputs(const ga_options *o, const ga_ckpt_state *now, ga_comm *comm, ga_err *e);
 
 /* Compares the whole arrays of c->files, parameters and state, over the ranks. Where they differ all ranks get those of
- * rank 0, and rank 0 says so. Collective. */
+ * rank 0, those of a list of ranks the values of its first one, and rank 0 says so. Collective. */
 int ga_start_same_values(const ga_ckpt_config *c, ga_err *e);
 
 #endif

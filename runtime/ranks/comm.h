@@ -24,8 +24,6 @@ typedef struct ga_comm_counts {
     int64_t collectives, bytes, small;
 } ga_comm_counts;
 
-size_t ga_comm_bytes(void); /* taken from the arena: at most 8192 */
-
 /* wires: an arena for the parts of exchanges under way, of which each has one part in GA_WIRES; larger ones travel in
  * pieces. NULL: this program starts no exchange. */
 int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e);

@@ -57,10 +57,6 @@ struct ga_comm {
     _Atomic bool waiting, closing;   /* a wait moves exchanges along */
 };
 
-size_t ga_comm_bytes(void) {
-    return ga_padded(sizeof(ga_comm));
-}
-
 /* Sleeps while *word has this value, but no longer than that; 0: as long as it takes. */
 static void sleep_on(_Atomic uint32_t *word, uint32_t value, long microseconds) {
     const struct timespec nap = {microseconds / 1000000, microseconds % 1000000 * 1000};

@@ -33,10 +33,6 @@ typedef struct lowest_value {
     int32_t value, rank;
 } lowest_value;
 
-size_t ga_comm_bytes(void) {
-    return ga_padded(sizeof(ga_comm));
-}
-
 int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     (void)wires;
     ga_rendezvous r;

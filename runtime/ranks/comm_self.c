@@ -10,10 +10,6 @@ struct ga_comm {
     int group_count;
 };
 
-size_t ga_comm_bytes(void) {
-    return 64;
-}
-
 int ga_comm_open(ga_comm **out, ga_arena *a, const ga_arena *wires, ga_err *e) {
     (void)wires;
     *out = NULL;

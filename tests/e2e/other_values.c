@@ -1,4 +1,4 @@
-/* other_values.c: linked with --wrap=ga_init_uniform: with OTHER_VALUES set a rank other than 0 begins with another
+/* other_values.c: linked with --wrap=ga_init_uniform: with OTHER_VALUES=N rank N and those behind it begin with another
  * first value of each parameter. */
 #include "base/rng.h"
 
@@ -11,7 +11,7 @@ void __wrap_ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed
 
 void __wrap_ga_init_uniform(void *data, ga_dtype t, int64_t count, uint64_t seed, const char *name, double low,
                             double high) {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *first = getenv("OTHER_VALUES");
     __real_ga_init_uniform(data, t, count, seed, name, low, high);
-    if (getenv("OTHER_VALUES") && rank && atoi(rank) > 0) ga_set(data, t, 0, ga_get(data, t, 0) + 1);
+    if (first && rank && atoi(rank) >= atoi(first)) ga_set(data, t, 0, ga_get(data, t, 0) + 1);
 }

@@ -253,6 +253,64 @@ add("a clip by the norm takes that of the distinct copies", function(t)
     end
 end)
 
+-- === rules, precisions and batchnorm in lists =====================================================
+
+-- { the name, words of the spec, a layer of its model }
+local RULES = {
+    { "lamb, bf16", 'optimizer { "lamb", lr = 1e-2 }\nprecision "bf16"' },
+    { "adafactor, f16", 'optimizer { "adafactor", lr = 1e-2 }\nprecision "f16"\nscaler { static = 16384 }' },
+    { "muon, f32", 'optimizer { "muon", lr = 1e-2, rest = { "adamw", lr = 1e-3 } }' },
+    { "batchnorm, averages, f64", 'optimizer { "adamw", lr = 1e-2, ema = 0.9 }\nprecision "f64"',
+        'batchnorm "bn" { running = "cycle" }, ' },
+}
+
+-- Rows of two cycles of two micro-steps of all ranks; ranks: those whose micro-batches come first, nil: in their order.
+local function write_list(t, path, ranks)
+    local lines, others = {}, {}
+    for i = 0, 2 * 2 * RANKS * ROWS - 1 do
+        local rank = i // ROWS % RANKS
+        local list = ranks and rank ~= ranks[1] and rank ~= ranks[2] and others or lines
+        list[#list + 1] = ("%d,%d,%d,%d,%d\n"):format(i * 7 % 10, i * i % 9, i % 8, i * 3 % 7, i % 3)
+    end
+    t.write(path .. "/handlers_list.csv", table.concat(lines) .. table.concat(others))
+end
+
+-- The dump of two cycles; the rows lie in `folder`.
+local function trained_list(t, rule, ranks, folder, parallel)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    write_list(t, programs.folder() .. "/data")
+    local text = table.concat({
+        'data { "csv", train = "handlers_list.csv", target = "last", scale = 1/10, shuffle = false }',
+        ("batch (%d)\naccumulate (2)"):format(ROWS), ('model { linear "in" { 6, bias = false }, %stanh {}, times(3) "h" '
+        .. '{ residual { linear "up" { 6 }, tanh {}, linear "mix" { 6 } } }, linear "head" { 3 } }'):format(rule[3] or ""),
+        'loss "cross_entropy"', rule[2], "train { updates = 50, seed = 7 }", parallel }, "\n")
+    local p = programs.build("handlers_list_" .. host.sha256(text):sub(1, 8), text, { comm = "mpi" })
+    return programs.dump(p, { ranks = ranks, "--threads", 1, "--cycles", 2, "--data", folder }), programs
+end
+
+-- Where all parameters belong to the lists of a group, the ranks of a list train as if they were all. The scale of f16 is
+-- such that no gradient comes near its smallest numbers, as the mean over the list comes in the update alone. Running
+-- statistics are collected from all ranks.
+for _, rule in ipairs(RULES) do
+    add("the ranks of a list train as if they were all: " .. rule[1], function(t)
+        local all = t.temp()
+        write_list(t, all)
+        local many, programs = trained_list(t, rule, RANKS, all, parallel("ep = " .. EP, '{ "moe", group = "ep" }'))
+        local first = programs.tensors(many .. "/parameters-1of4.safetensors")
+        for i, ranks in ipairs(PAIRS) do
+            local alone = t.temp()
+            write_list(t, alone, ranks)
+            local one = trained_list(t, rule, 2, alone, 'parallel "ddp"')
+            for _, rank in ipairs(ranks) do
+                local found = programs.tensors(("%s/parameters-%dof4.safetensors"):format(many, rank + 1))
+                for name, tensor in next, programs.tensors(one .. "/parameters.safetensors") do
+                    local same = found[name].bytes == (name:find "running" and first[name] or tensor).bytes
+                    t.equal(same, true, ("%s of rank %d, list %d"):format(name, rank, i))
+                end
+            end
+        end
+    end)
+end
 
 -- === files =======================================================================================
 
@@ -336,6 +394,25 @@ add("nothing is exchanged off the boundary", function(t)
     t.match(text, "/%* moe: the mean over ep { 0 1 } { 2 3 }: h%.%*%.experts%.up%.weight, h%.%*%.experts%.up%.bias %*/")
 end)
 
+add("the header of step.c says what the mode does where the spec has no list", function(t)
+    local programs = t.load("tests/lua/programs.lua")(t)
+    local path = programs.folder() .. "/handlers_default.lua"
+    local file = write_rows(t, programs, 1)
+    local LINES = {
+        ddp = { "the last", "data_parallel: the mean over all ranks, the default of ddp: all trained parameters" },
+        zero2 = { "each", "zero: the mean over all ranks, divided as the mode says, the default of zero2: all trained "
+            .. "parameters" },
+    }
+    for mode, lines in next, LINES do
+        t.write(path, spec { file = file, a = 1, parallel = ("parallel %q"):format(mode) })
+        local shown = programs.gagen { "show", path, "step.c" }
+        t.equal(shown.status, 0, shown.err)
+        t.contains(shown.out, ("in %s micro-step of a cycle: */\n/* %s */\n"):format(lines[1], lines[2]))
+    end
+    t.write(path, spec { file = file, a = 1 })
+    assert(not programs.gagen({ "show", path, "step.c" }).out:find("over the ranks", 1, true))
+end)
+
 -- === NAME.h ======================================================================================
 
 local DRIVER = [[
@@ -343,6 +420,10 @@ local DRIVER = [[
 #include <stdio.h>
 #include <stdlib.h>
 #define CHECK(x) do { if (!(x)) { fprintf(stderr, "not so: %s: %s\n", #x, e.msg); exit(1); } } while (0)
+static int ignores(void *context, ga_tensor *gradients, int n, ga_err *e) {
+    (void)context, (void)gradients, (void)n, (void)e;
+    return 0;
+}
 int main(void) {
     handlers_library *m;
     ga_err e = {0};
@@ -361,6 +442,8 @@ int main(void) {
     CHECK(x == rank - place + 1);
     CHECK(handlers_library_broadcast_in(m, ep, &x, sizeof x, 2, &e) == GA_INPUT);
     CHECK(handlers_library_reduce_in(m, 7, &x, 1, GA_F64, GA_SUM, -1, &e) == GA_INPUT);
+    CHECK(handlers_library_set_gradient_handler(m, ignores, NULL) == GA_INPUT); /* it would need whole gradients */
+    CHECK(handlers_library_set_gradient_handler(m, NULL, NULL) == 0);
     CHECK(handlers_library_cycle(m, &e) == 1);
     CHECK(handlers_library_all_gather_in(m, 0, &x, all, 1, GA_F64, &e) == 0 && all[3] == 3);
     handlers_library_close(m);

@@ -13,9 +13,12 @@ train      { updates = 100, seed = 3 }
 parallel   "ddp"
 ]]
 
-local function open(t)
+-- parallel: nil, or another mode of a program of another name.
+local function open(t, parallel)
     local programs = t.load("tests/lua/programs.lua")(t)
-    return programs, programs.build("start", SPEC, { comm = "mpi",
+    local name, text = "start", 'name "start"\n' .. SPEC
+    if parallel then name, text = "start_lists", text:gsub("parallel [^\n]*", parallel) end
+    return programs, programs.build(name, text, { comm = "mpi",
         sources = { "tests/e2e/other_values.c" }, ldflags = "-Wl,--wrap=ga_init_uniform" })
 end
 
@@ -84,10 +87,23 @@ add("other values of one rank are replaced by those of rank 0", function(t)
     local result = programs.train(p, { ranks = 2, "--threads", 1, "--cycles", 3, "--dump", folder,
         env = { "OTHER_VALUES=1" } })
     programs.identical(folder, straight)
-    local line = "start: rank 1 has other parameters or state than rank 0, although all inputs agree: all ranks take "
-        .. "those of rank 0\n"
+    local line = "start: rank 1 has other parameters or state than rank 0, although all inputs agree: it takes those of "
+        .. "rank 0\n"
     t.contains(result.err, line)
     t.equal(select(2, result.err:gsub("although", "")), 1)
+end)
+
+-- Rank 3 shares its parameters with rank 2 alone.
+add("other values of one rank are replaced by those of the first one of its list", function(t)
+    local programs, p = open(t, 'parallel { "ddp", ranks = 4, groups = { ep = { { 0, 1 }, { 2, 3 } } }, handlers = { '
+        .. '{ "moe", group = "ep" } } }')
+    local straight, folder, files = programs.dump(p, { ranks = 4, "--threads", 1, "--cycles", 2 }), t.temp(), {}
+    local result = programs.train(p, { ranks = 4, "--threads", 1, "--cycles", 2, "--dump", folder,
+        env = { "OTHER_VALUES=3" } })
+    for rank = 1, 4 do files[rank] = ("parameters-%dof4"):format(rank) end
+    programs.identical(folder, straight, files)
+    t.contains(result.err, "start: rank 3 has other parameters or state than rank 2, although all inputs agree: it takes "
+        .. "those of rank 2\n")
 end)
 
 return tests

@@ -47,12 +47,19 @@ local function reason(entry)
     return spec_handlers.PRESETS[entry.name].doc
 end
 
---- The lines of step.c that list what reduces the gradients, why, and of which parameters; nothing if the spec has no
---- list.
+local WHEN = { last = "the last", every = "each" }
+
+--- The lines of step.c that list what reduces the gradients, why, and of which parameters; nothing with one process.
 function handlers.listed(g, config)
-    if not config.handlers then return text.block("") end
-    local list = { "/* How gradients are reduced over the ranks, in the last micro-step of a cycle: */" }
-    for _, entry in ipairs(config.handlers) do
+    local mode = config.mode
+    if not mode.ranks then return text.block("") end
+    local list = { ("/* How gradients are reduced over the ranks, in %s micro-step of a cycle: */"):format(
+        WHEN[mode.reduces.role]) }
+    if not config.handlers then
+        list[2] = ("/* %s: %s, the default of %s: all trained parameters */"):format(mode.handler,
+            spec_handlers.PRESETS[mode.handler].doc, mode.name)
+    end
+    for _, entry in ipairs(config.handlers or {}) do
         local names = ordered.collect(g.params, function(param)
             return param.used and spec_handlers.of(config, param) == entry and (param.name:gsub("%%d", "*")) or nil
         end)
