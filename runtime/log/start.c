@@ -92,7 +92,8 @@ static int take_first(void *arg, void *values, size_t bytes) {
 }
 
 /* Sets *other to the first rank of this rank's list of the file's group, if that one has other values. */
-static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, const ga_ckpt_list *list, int *other, ga_err *e) {
+static int compare_file(const ga_ckpt_config *c, const ga_ckpt_file *f, const ga_ckpt_list *list, int *other,
+                        ga_err *e) {
     uint64_t sums = 0, first;
     for (int k = 0; k < f->count; k++) each_tensor(&f->arrays[k], add_sum, &sums);
     first = sums;
