@@ -52,7 +52,7 @@ fields.graph = {
         .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
         .. "parameters (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
-        .. "travel, whole = whether a tensor belongs to one rank, window = its place among the windows, or beside = "
+        .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
         .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "

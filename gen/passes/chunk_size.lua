@@ -83,10 +83,11 @@ end
 
 -- Parameters of so few elements stay whole in each process, and their gradient is summed at once.
 local function undivided(g, config, elements)
-    config.mode = config.catalog.modes:get(config.mode.undivided)
-    g.sharded, config.bucket_elements = config.mode.sharded, elements
+    config.mode = config.catalog.modes:get(config.mode.undivided or config.mode.name)
+    g.sharded = config.mode.sharded
     graph.decide(g, "chunks", "one that is not divided", ("%s elements are fewer than min_chunk_size: each process has "
         .. "all of them, as with %q"):format(text.commas(elements), config.mode.name))
+    return elements
 end
 
 local function chosen(g, chunk, why)

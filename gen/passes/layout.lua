@@ -190,10 +190,10 @@ local function fills(config, bucket, item)
     return false
 end
 
--- Whether an item goes to the bucket before it. A chunk, which is gathered too, is a layer, or has a size of its own.
-local function joins(g, config, bucket, item)
+-- Whether an item goes to the bucket before it. A chunk is a layer, or has a size of its own.
+local function joins(config, bucket, item)
     if bucket and bucket.handler ~= item.params[1].handler then return false end
-    if not g.sharded.parameters then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
+    if not config.chunks then return bucket and bucket.n + item.size * item.count <= config.bucket_elements end
     if config.chunk_elements then return fills(config, bucket, item) end
     return bucket and not item.region and not bucket.region and layer_of(bucket) == layer_of(item)
 end
@@ -245,7 +245,7 @@ local function buckets(g, config, items, limit)
                     of = item }
                 behind = from
             end
-        elseif joins(g, config, last, item) then
+        elseif joins(config, last, item) then
             last.n, last.filled = last.n + n, last.filled + filled_by(item)
             table.move(item.params, 1, #item.params, #last.params + 1, last.params)
         else
@@ -469,8 +469,8 @@ function layout.run(g, config)
     place_joints(g)
     place_states(g, items)
     segments(g, items)
-    config.chunk_elements = g.sharded.parameters and chunk_size.choose(g, config) or nil
-    local layers = g.sharded.parameters and 0 or config.bucket_elements
+    config.chunk_elements = config.chunks and chunk_size.choose(g, config) or nil
+    local layers = config.chunks and 0 or config.bucket_elements
     buckets(g, config, items, config.chunk_elements and math.huge or layers)
     if g.sharded.parameters then
         windowed(g, config)

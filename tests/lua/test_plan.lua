@@ -96,9 +96,13 @@ local function planned(plan)
     return calls, bytes, gathered
 end
 
--- bucket: nil for a mode whose collectives move chunks.
+-- Modes whose collectives move chunks, by where these lie.
+local STORED = { zero3 = "true", zero3_owner = '"owner"', zero3_false = "false" }
+
+-- bucket: nil for a mode of STORED.
 local function parallel(mode, bucket)
-    return bucket and ('parallel { %q, bucket = %q }\n'):format(mode, bucket) or ('parallel %q\n'):format(mode)
+    return bucket and ('parallel { %q, bucket = %q }\n'):format(mode, bucket)
+        or ('parallel { "zero3", enable_distributed_storage = %s }\n'):format(STORED[mode])
 end
 
 local MPI = { comm = "mpi", sources = { "tests/e2e/count_mpi.c" } }
@@ -172,9 +176,13 @@ add("collectives of every cycle are those of the plan", function(t)
     collectives_case(t, "zero1", 4, "2KiB", 2)
     collectives_case(t, "zero2", 4, "2KiB", 2)
     for _, count in ipairs { 1, 3, 16 } do
-        local one = collectives_case(t, "zero3", count, nil, 2)
-        local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
-        assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+        for _, mode in ipairs { "zero3", "zero3_owner" } do
+            local one = collectives_case(t, mode, count, nil, 2)
+            local gathered = (one.totals.comm_bytes_per_cycle - count * bytes) / (count * bytes)
+            assert(gathered > 1 and gathered < 2, "each chunk is gathered once or twice in a micro-step")
+        end
+        local whole = collectives_case(t, "zero3_false", count, nil, 2)
+        t.equal({ whole.totals.comm_bytes_per_cycle, #whole.collectives }, { bytes, 5 })       -- of 4 chunks, and the small one
     end
 end)
 

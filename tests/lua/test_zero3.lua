@@ -26,6 +26,7 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16", "f16" },
     { "optimizer", "adamw", "ema", "sgd", "lamb", "muon", "adafactor", "frozen" },
     { "comm", "f32", "bf16" },
+    { "storage", "", "owner", "false" },
     { "chunks", "", "chunk_size = 100000", "chunk_size = 300", SEARCH:format("search", 1000),
         SEARCH:format("utilization", 1400) },
 }
@@ -37,6 +38,7 @@ local function fits(case)
     local tokens = ranked.MODELS[case.model].rows == "tokens"
     if case.memory:find "logits" and not tokens then return false end
     if case.comm ~= "f32" and case.precision == "f64" then return false end
+    if case.storage == "false" and case.prefetch ~= 1 then return false end
     if case.chunks ~= "" and case.chunks ~= "chunk_size = 100000" and not UNROLLED[case.model] then return false end
     return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
 end
@@ -45,9 +47,13 @@ end
 local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
 local ELEMENTS = { adamw = true, ema = true, sgd = true, frozen = true }
 
+-- Where a chunk belongs to one rank, or is whole in each; nothing is gathered there.
+local STORAGE = { [""] = "", owner = ', enable_distributed_storage = "owner"',
+    ["false"] = ", enable_distributed_storage = false" }
+
 local function parallel(mode, case)
-    local own = mode == "zero3" and (", prefetch = %d%s"):format(case.prefetch, case.chunks ~= "" and ", " .. case.chunks
-        or "") or ""
+    local own = mode == "zero3" and (case.chunks ~= "" and ", " .. case.chunks or "") .. STORAGE[case.storage]
+        .. (case.storage ~= "false" and (", prefetch = %d"):format(case.prefetch) or "") or ""
     return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, own)
 end
 
@@ -83,7 +89,7 @@ local function compare(t, case)
         return dump, measured(log)
     end
     local many, loss = trained("zero3", "")
-    local like, like_loss = trained("zero2", "_2")
+    local like, like_loss = trained(case.storage == "false" and "ddp" or "zero2", "_2")
     if ELEMENTS[case.optimizer] and case.clip ~= "clip (0.1)" then
         programs.identical(many, like, { "parameters", "gradients", "state" })
         t.equal(loss, like_loss)
@@ -115,16 +121,19 @@ optimizer  { "sgd", lr = 0.1 }
 memory     { logits = "chunked", logits_rows = 8 }
 train      { updates = 3, seed = 7 }
 eval       { every = 1 }
-parallel   "%s"
+parallel   { "%s" }
 ]]
+
+-- Modes of programs with planted errors: in "owner" chunks belong to one rank each.
+local MODES = { owner = 'zero3", enable_distributed_storage = "owner' }
 
 -- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
 -- message that ended it.
 local function losses(t, mode, file, from, to, model)
     local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
     ranked.write_tokens(t, programs)
-    local how = { comm = "mpi", sources = mode == "zero3" and { LATE } or nil }
-    local text = PLANTED:format(mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
+    local how = { comm = "mpi", sources = mode ~= "zero2" and { LATE } or nil }
+    local text = PLANTED:format(MODES[mode] or mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
     local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
     if file then
         local text = host.read(p.folder .. "/" .. file)
@@ -157,11 +166,14 @@ local ERRORS = {
         .. "(int64_t)H_PARAMS;" },
     { "another rank's part", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n    const int code",
         ".shard = m->flat_w};\n    const int code" },
+    { "an owner gives the values of another chunk", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n"
+        .. "    const int code", ".shard = m->flat_w + ga_division_place(&m->division, i - i % 2)};\n    const int code",
+        "owner" },
     { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
 }
 
 add("no error is planted: the losses of zero2", function(t)
-    t.equal(losses(t, "zero3"), losses(t, "zero2"))
+    for _, mode in ipairs { "zero3", "owner" } do t.equal(losses(t, mode), losses(t, "zero2")) end
 end)
 
 -- The layer "a" is there from its first use to its second one, while others share memory.
@@ -176,9 +188,9 @@ add("a layer that is applied twice: the losses of zero2", function(t)
 end)
 
 for _, planted in ipairs(ERRORS) do
-    local name, file, from, to = table.unpack(planted)
+    local name, file, from, to, mode = table.unpack(planted)
     add("planted: " .. name .. ": found", function(t)
-        local expected, found = losses(t, "zero2"), losses(t, "zero3", file, from, to)
+        local expected, found = losses(t, "zero2"), losses(t, mode or "zero3", file, from, to)
         if type(found) == "string" then return end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end
@@ -324,6 +336,12 @@ add("refused: words and options that zero3 does not have", function(t)
     end
     refused('{ "zero3", bucket = "1MiB" }', 'refused.lua:%d+: parallel: bucket is given, and with "zero3" a chunk')
     refused('{ "zero2", prefetch = 2 }', 'refused.lua:%d+: parallel: prefetch is given, and with "zero2" each process')
+    refused('{ "zero2", enable_distributed_storage = "owner" }', 'refused.lua:%d+: parallel: enable_distributed_storage is '
+        .. 'given, and with "zero2" each process')
+    refused('{ "zero3", enable_distributed_storage = false, prefetch = 1 }', 'refused.lua:%d+: parallel: prefetch is given, '
+        .. 'and with enable_distributed_storage = false nothing is gathered')
+    refused('{ "zero3", enable_distributed_storage = "owners" }', 'enable_distributed_storage is \'owners\', expected true '
+        .. 'or false or "owner"')
     refused('"zero3"', 'refused.lua:%d+: parallel: with "zero3" parameters are divided over the processes, and the '
         .. 'target "cuda" needs all', 'target "cuda"\n')
     t.write(path, (PLANTED:format "zero3":gsub("times%(5%)", "times(126)")))

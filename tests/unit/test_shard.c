@@ -5,9 +5,9 @@
 
 /* Three buckets in the order in which they complete: the last is the first of the flat space. */
 static const ga_bucket BUCKETS[] = {
-    {352, 100, GA_REDUCE_SCATTER, GA_F32, false},
-    {192, 160, GA_REDUCE_SCATTER, GA_F32, true},
-    {0, 192, GA_REDUCE_SCATTER, GA_F32, true},
+    {352, 100, GA_REDUCE_SCATTER, GA_F32, GA_BY_ELEMENT},
+    {192, 160, GA_REDUCE_SCATTER, GA_F32, GA_BY_TENSOR},
+    {0, 192, GA_REDUCE_SCATTER, GA_F32, GA_BY_TENSOR},
 };
 enum { COUNT = 3, END = 452 };
 
@@ -64,6 +64,30 @@ static void cuts(void **state) {
     ga_division_close(&d);
 }
 
+/* Of four buckets in rising order the ranks get 0: 100 | 1: 60 | 1: 40 more | 0, the lower of equal ones. */
+static void owners_of_buckets(void **state) {
+    (void)state;
+    static const ga_bucket owned[] = {
+        {200, 30, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {160, 40, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {0, 100, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+        {100, 60, GA_REDUCE_SCATTER, GA_F32, GA_BY_BUCKET},
+    };
+    static const int expected[] = {0, 1, 0, 1};
+    for (int rank = 0; rank < 2; rank++) {
+        ga_division d;
+        assert_int_equal(ga_division_open(&d, owned, 4, NULL, 0, rank, 2, NULL), 0);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(ga_division_cuts(&d, i)[1], expected[i] == 0 ? owned[i].n : 0);
+            assert_int_equal(ga_division_cuts(&d, i)[2], owned[i].n);
+        }
+        assert_int_equal(d.own.count, 2);
+        assert_int_equal(d.own.pieces[0].n + d.own.pieces[1].n, rank == 0 ? 130 : 100);
+        assert_int_equal(d.others.count, 2);
+        ga_division_close(&d);
+    }
+}
+
 /* Parameters a, b.0 and b.1; an array of the second, and one with two numbers for each. */
 static const ga_param PARAMS[] = {
     {"a", 0, 1, 1, {90}, 0, 0, 90},
@@ -95,6 +119,7 @@ int test_shard(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(covers),
         cmocka_unit_test(cuts),
+        cmocka_unit_test(owners_of_buckets),
         cmocka_unit_test(shards_of_arrays),
     };
     return cmocka_run_group_tests_name("shard", tests, NULL, NULL);

@@ -65,11 +65,11 @@ function division.fields(g, rows)
     return sections.lines(list)
 end
 
--- The first elements of tensors in buckets of whole tensors.
+-- The first elements of tensors that belong to one rank each.
 local function starts_of(g)
     local list = {}
     for _, collective in ipairs(g.collectives) do
-        if collective.whole then
+        if collective.sharing == "tensor" then
             for _, param in ipairs(g.params) do
                 for l = 0, param.used and param.count - 1 or -1 do
                     local at = param.flat.offset + l * param.flat.stride
@@ -84,14 +84,15 @@ end
 
 local function bucket_rows(g)
     return ordered.collect(g.collectives, function(x)
-        return ("{%d, %d, GA_%s, GA_%s, %s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(), x.whole or false)
+        return ("{%d, %d, GA_%s, GA_%s, GA_BY_%s},"):format(x.offset, x.n, x.kind:upper(), x.wire:upper(),
+            x.sharing:upper())
     end)
 end
 
 -- The elements of each rank in this division, as { from, behind } for each bucket.
 local function pieces_of(g, ranks)
     local pieces = {}
-    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.whole } end),
+    local cuts = host.division(ordered.collect(g.collectives, function(x) return { x.offset, x.n, x.sharing } end),
         starts_of(g), ranks)
     for rank = 1, ranks do
         pieces[rank] = ordered.collect(g.collectives, function(x)
