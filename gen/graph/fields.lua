@@ -48,18 +48,19 @@ fields.graph = {
     segments = "runs of the flat space with one update rule (layout)",
     handlers = "the entries of parallel.handlers where some reduce over groups of ranks (layout)",
     buckets = "runs of the flat space that one collective sums: { offset, n, params, of, collected, region, filled, "
-        .. "handler }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a "
+        .. "handler, half, gathered }; of = { first_bucket, bucket_layers }: it has layers of a region; collected: it has what a "
         .. "cycle collects; region: of its first parameters; filled: elements of its tensors; handler: that of its "
-        .. "parameters (layout)",
+        .. "parameters; half, gathered: where parameters are divided, whether kernels read some of them in 16 bits, and "
+        .. "the elements of `real` that its window takes (layout)",
     collectives = "{ kind, role = the micro-steps that have it, bucket, n, offset, wire = the type of the parts that "
         .. "travel, sharing = how it is divided over the ranks, window = its place among the windows, or beside = "
         .. "true for what a cycle collects beside them (windows), "
         .. "group = whose lists exchange it, nil: all ranks }, in the order of the buckets (collectives)",
     windows = "{ elements, waits }: memory for the gradients of a micro-step where a rank keeps only the sums of its "
         .. "own cuts; whether buckets wait for memory (windows)",
-    chunks = "{ elements, prefetch, orders, places }: memory for parameters that are gathered before use; how many "
+    chunks = "{ elements, prefetch, orders, places, sent }: memory for parameters that are gathered before use; how many "
         .. "gathers run ahead; numbers of buckets in the order in which each pass needs them; where the window of each "
-        .. "bucket begins (chunks)",
+        .. "bucket begins; sent: whether some of them travel in 16 bits (chunks)",
     roles = "the variants of the backward pass that cycles need (roles)",
     accumulate = "micro-steps of the first cycle (roles)",
     sizes = "all numbers of micro-steps that full cycles have (roles)",
@@ -170,7 +171,7 @@ fields.param = {
     handler = "where handlers reduce over groups: the number of its own, from 1 (layout)",
     window = "{ offset, ring = { layers, stride, region } }: where its gradients lie among the windows; ring: layers "
         .. "of a bucket that take turns in two windows (windows)",
-    chunk = "{ offset, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "
+    chunk = "{ offset, stride, ring = { slots, stride, region } }: where its values lie in the memory of chunks; ring: "
         .. "layers that take turns in `slots` windows (chunks)",
     residue = "tensor: what its sums round off (accumulate)",
     groups = "runs of its layers with one group: { index of the group, from, count } (optimize)",

@@ -19,7 +19,7 @@ function Path:start(g, i, broken)
     local places, from = g.chunks.places, g.chunks.places[i]
     for other, bucket in ipairs(g.buckets) do
         local at = places[other]
-        if at and at < from + g.buckets[i].n and from < at + bucket.n then
+        if at and at < from + g.buckets[i].gathered and from < at + bucket.gathered then
             if self.coming[other] and other ~= i then
                 broken(("the gather of chunk %d takes the memory of chunk %d, which is under way"):format(i, other))
             end

@@ -10,6 +10,7 @@
 -- takes the window of the layer that has just been left. Any other chunk has a window from the start of its gather to
 -- its last use in each pass; chunks that are never there together share memory. An evaluation needs no chunk twice, so
 -- those that both of its passes use stay from one to the other.
+local gathered = require "passes.gathered"
 local graph = require "graph.graph"
 local pack = require "passes.pack"
 
@@ -141,12 +142,12 @@ local function blocks_of(g, spans, stays, slots)
         local item = bucket.of
         if spans[i] then
             local block = { bucket = i, params = bucket.params, base = item and item.offset or bucket.offset,
-                size = bucket.n, times = times_of(spans[i], stays[i]), count = item and item.count or 1 }
+                size = bucket.gathered, times = times_of(spans[i], stays[i]), count = item and item.count or 1 }
             if item then
-                block.slots, block.stride = math.min(slots, item.count), item.size
-                block.size = block.slots * item.size
+                block.slots, block.stride = math.min(slots, item.count), bucket.gathered
+                block.size = block.slots * bucket.gathered
                 if block.slots < item.count then
-                    block.ring = { slots = block.slots, region = item.params[1].region, stride = item.size }
+                    block.ring = { slots = block.slots, region = item.params[1].region, stride = bucket.gathered }
                 end
             end
             list[#list + 1] = block
@@ -157,7 +158,10 @@ end
 
 local function place(g, block)
     for _, param in ipairs(block.params) do
-        param.chunk = { offset = block.offset + param.flat.offset - block.base, ring = block.ring }
+        local bucket = g.buckets[block.bucket + block.count - 1]        -- of layer 0
+        local at = gathered.place(bucket, param.flat.offset)
+        param.chunk = { offset = block.offset + at, ring = block.ring,
+            stride = block.stride or gathered.place(bucket, param.flat.offset + param.flat.stride) - at }
     end
     for i = 0, block.count - 1 do
         local l = block.count - 1 - i
@@ -176,7 +180,8 @@ function chunks.run(g, config)
     local stays = staying(uses.forward, uses.evaluation)
     leave_out(uses.evaluation, stays)
     leave_out(uses.backward, stays)
-    g.chunks = { prefetch = config.prefetch, orders = {}, places = {} }
+    g.chunks = { prefetch = config.prefetch, orders = {}, places = {}, sent = false }
+    for _, bucket in ipairs(g.buckets) do g.chunks.sent = g.chunks.sent or bucket.half or false end
     for _, name in ipairs(PASSES) do g.chunks.orders[name] = order_of(g, name, uses[name]) end
     local blocks = blocks_of(g, spans_of(g, uses, config.prefetch), stays, config.prefetch + 1)
     g.chunks.elements = pack(blocks)

@@ -124,17 +124,19 @@ eval       { every = 1 }
 parallel   { "%s" }
 ]]
 
--- Modes of programs with planted errors: in "owner" chunks belong to one rank each.
-local MODES = { owner = 'zero3", enable_distributed_storage = "owner' }
+-- Modes of programs with planted errors, as the rest of the spec: in "owner" chunks belong to one rank each; in "half"
+-- they are gathered in 16 bits, with "half2" to compare.
+local MODES = { owner = 'zero3", enable_distributed_storage = "owner', half = 'zero3" }\nprecision { "bf16',
+    half2 = 'zero2" }\nprecision { "bf16' }
 
 -- The program of a mode, with or without a change of a file. Returns the losses of its evaluations and updates, or the
 -- message that ended it.
 local function losses(t, mode, file, from, to, model)
     local programs, log = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log"
     ranked.write_tokens(t, programs)
-    local how = { comm = "mpi", sources = mode ~= "zero2" and { LATE } or nil }
+    local how = { comm = "mpi", sources = mode:find "2" and {} or { LATE } }
     local text = PLANTED:format(MODES[mode] or mode):gsub("model .-\nloss", model and "model " .. model .. "\nloss" or "%0")
-    local p = programs.build((model and "planted_other_" or "planted_") .. mode, text, how)
+    local p = programs.build(("planted_%s%s"):format(model and host.sha256(model):sub(1, 6) .. "_" or "", mode), text, how)
     if file then
         local text = host.read(p.folder .. "/" .. file)
         local first, last = text:find(from, 1, true)
@@ -152,7 +154,14 @@ end
 
 local NEED = "    chunk_need(w, m, &%s_CHUNKS, %d);\n"
 
--- { the error, the file, a text of it, another one }
+-- The head reads 16 bits; the embedding reads the table as it is, and where both are one it is gathered so.
+local TIED = '{ embedding "wte" { 11, 12 }, times(5) "h" { residual { layernorm "ln" {}, linear "fc" { 20 }, gelu {}, '
+    .. 'linear "proj" { 12 } } }, layernorm "ln_f" {}, unembed { "wte" } }'
+
+-- A copy of a table that an embedding reads too, rounded behind its gather.
+local COPY = "    bf16_11x12(w, m->a.wte_weight_bf16, m->w.wte_weight);"
+
+-- { the error, the file, a text of it, another one, mode, model }
 local ERRORS = {
     { "a late need", "step.c", NEED:format("FORWARD", 0), "" },
     { "a layer is not needed", "step.c", "chunk_need(w, m, &FORWARD_CHUNKS, 1 + l);", "if (l > 0) chunk_need(w, m, "
@@ -169,11 +178,21 @@ local ERRORS = {
     { "an owner gives the values of another chunk", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n"
         .. "    const int code", ".shard = m->flat_w + ga_division_place(&m->division, i - i % 2)};\n    const int code",
         "owner" },
+    { "what is sent in 16 bits is of the update before", "update.c", "    sent_pack(w, m);", "    if (m->count.cycle == 0) "
+        .. "sent_pack(w, m);", "half" },
+    { "a rank sends the words of another chunk", "update.c", "m->words + m->sent.places[i]", "m->words", "half" },
+    { "a copy in 16 bits of the update before", "step.c", COPY, "    if (m->count.cycle == 0)\n    " .. COPY, "half", TIED },
     { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
 }
 
 add("no error is planted: the losses of zero2", function(t)
     for _, mode in ipairs { "zero3", "owner" } do t.equal(losses(t, mode), losses(t, "zero2")) end
+end)
+
+add("chunks are gathered in 16 bits: the losses of zero2", function(t)
+    for _, model in ipairs { false, TIED } do
+        t.equal(losses(t, "half", nil, nil, nil, model), losses(t, "half2", nil, nil, nil, model))
+    end
 end)
 
 -- The layer "a" is there from its first use to its second one, while others share memory.
@@ -188,9 +207,10 @@ add("a layer that is applied twice: the losses of zero2", function(t)
 end)
 
 for _, planted in ipairs(ERRORS) do
-    local name, file, from, to, mode = table.unpack(planted)
+    local name, file, from, to, mode, model = table.unpack(planted)
     add("planted: " .. name .. ": found", function(t)
-        local expected, found = losses(t, "zero2"), losses(t, mode or "zero3", file, from, to)
+        local expected = losses(t, mode == "half" and "half2" or "zero2", nil, nil, nil, model)
+        local found = losses(t, mode or "zero3", file, from, to, model)
         if type(found) == "string" then return end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end

@@ -2,6 +2,7 @@
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local text = require "base.text"
 
 local chunks = {}
@@ -12,8 +13,7 @@ local function finder(param)
     return { ("/* Parameters of layer l of %s, from the beginning of the windows that its layers take turns in. */")
         :format(ring.region.name),
         ("static inline int64_t %s(int l) {"):format(ring.name),
-        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots,
-            (param.joint or param).value.place.distance) or "    (void)l;\n    return 0;", "}" }
+        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots, ring.stride) or "    (void)l;\n    return 0;", "}" }
 end
 
 --- The functions that find the layers of each ring, for model.h.
@@ -107,7 +107,7 @@ function chunks.tables(g)
     for i, collective in ipairs(g.collectives) do
         places[i] = collective.beside and "0" or tostring(g.chunks.places[i] or 0)
     end
-    return { prefetch = g.chunks.prefetch,
+    return { prefetch = g.chunks.prefetch, half = sent.is_used(g) and text.ident(g.half:upper()),
         places = text.block(c_text.wrap("", "static const int64_t CHUNKS[] = {", places, "};")),
         orders = sections.lines(ordered.collect({ "forward", "evaluation", "backward" }, function(name)
             return order_text(g, name)

@@ -6,6 +6,7 @@ local layout = require "passes.layout"
 local ordered = require "base.ordered"
 local ranges = require "emit.boundary.ranges"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local states = require "emit.boundary.states"
 local statistics = require "emit.program.statistics"
 local text = require "base.text"
@@ -59,6 +60,7 @@ function division.fields(g, rows)
         "part_lists own;          /* parts of the ranges: of this rank */",
         ("range parts[%d];"):format(ranges.part_count(g, rows)) }
     if g.norm.others then table.insert(list, 3, "part_lists others;       /* of all others */") end
+    for _, line in ipairs(sent.fields(g)) do list[#list + 1] = line end
     for _, name in ipairs(own_arrays(g)) do
         list[#list + 1] = ("ga_shard shard_state_%s; /* this rank's elements of state_%s */"):format(name, name)
     end
@@ -123,10 +125,12 @@ local function elements_of(g, name, pieces)
     return sum
 end
 
---- The elements of a state, or of "gradients" or "parameters", that the rank has which has most of it.
+--- The elements of a state, or of "gradients", "parameters" or "sent", that the rank has which has most of it.
 function division.most_elements(g, name, ranks)
     local most = 0
-    for _, pieces in ipairs(pieces_of(g, ranks)) do most = math.max(most, elements_of(g, name, pieces)) end
+    for _, pieces in ipairs(pieces_of(g, ranks)) do
+        most = math.max(most, name == "sent" and sent.elements(g, pieces) or elements_of(g, name, pieces))
+    end
     return most
 end
 
@@ -149,6 +153,7 @@ local function shard_lines(g, target)
             list[#list + 1] = line
         end
     end
+    for _, line in ipairs(sent.opening(g)) do list[#list + 1] = line end
     for _, name in ipairs(g.sharded.state and g.state_names or {}) do
         local shard = "division.own"
         if not g.states:get(name).dense then
@@ -190,7 +195,7 @@ end
 --- Lines that release what the division takes.
 function division.closing(g)
     if not g.ranks then return NOTHING end
-    local list = { "ga_division_close(&m->division);" }
+    local list = { "ga_division_close(&m->division);", table.unpack(sent.closing(g)) }
     for _, name in ipairs(own_arrays(g)) do list[#list + 1] = ("ga_shard_close(&m->shard_state_%s);"):format(name) end
     return sections.lines(list)
 end
