@@ -9,6 +9,7 @@
 --
 -- Any other parameter is gathered as it is; products read a copy that is rounded behind the gather, as of a table that
 -- an embedding reads too.
+local bucket_spans = require "graph.bucket_spans"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
 
@@ -80,32 +81,11 @@ local function round_weights(g, config, body, reader, made)
     end
 end
 
--- Elements of the flat space that a tensor takes: cuts are multiples of so many.
-local ALIGN = 16
-
-local function aligned(n) return (n + ALIGN - 1) // ALIGN * ALIGN end
-
---- The memory that the tensors of a bucket below element `behind` of the flat space take in its window, in elements of
---- the program's type.
-function gathered.place(bucket, behind)
-    if not bucket.half then return behind - bucket.offset end
-    local sum = 0
-    for _, param in ipairs(bucket.params) do
-        for l = 0, param.count - 1 do
-            local at = param.flat.offset + l * param.flat.stride
-            if at >= bucket.offset and at < behind then
-                sum = sum + aligned(param.flat.n) // (graph.is_half(param.value) and 2 or 1)
-            end
-        end
-    end
-    return sum
-end
-
 -- Sets what the windows of buckets take: their sizes, and whether they have parameters of 16 bits.
 local function set_windows(g, config)
     for _, bucket in ipairs(g.buckets) do
         for _, param in ipairs(bucket.params) do bucket.half = bucket.half or graph.is_half(param.value) end
-        bucket.gathered = gathered.place(bucket, bucket.offset + bucket.n)
+        bucket.gathered = bucket_spans.place(bucket, bucket.offset + bucket.n)
         config.sends_half = config.sends_half or bucket.half or false
     end
 end

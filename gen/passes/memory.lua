@@ -152,7 +152,7 @@ local function place_flat(g)
         at(param.value, "parameters")
         local chunk = param.chunk
         if chunk then
-            param.value.place = { arena = "parameters", offset = chunk.offset, stride = chunk.stride, slots = param.count }
+            param.value.place.offset, param.value.place.stride = chunk.offset, param.flat.stride
         end
         if param.gradient then at(param.gradient, "gradients") end
         if param.residue then at(param.residue, "residues") end
