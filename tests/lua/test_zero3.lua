@@ -289,6 +289,17 @@ local BROKEN = {
         local offsets = first(loop.body, gathers).ins.weight.param.chunk.run.offsets
         offsets[2] = offsets[2] - 16
     end, "reads layer 2 of h.%%d.fc.weight at element %-?%d+ of chunk %d, and it lies at %d+", SIZED },
+    { "a bucket that starts a layer early", function(g)
+        local at = first(g.backward, function(node) return node.completes_at end).completes_at[1].at
+        at[3], at[2] = at[2], nil
+    end, "writes the gradient of h.%%d.%S+ behind the start of bucket %d", SIZED },
+    { "a window that is written too early", function(g)
+        first(g.backward, function(node) return node.needs_at end).needs_at = nil
+    end, "writes the window of bucket %d while bucket %d is on its way from there", SIZED },
+    { "an entry of the table of gradients", function(g)
+        local param = g.buckets[2].params[1]
+        param.window.run.offsets[2] = param.window.run.offsets[2] + 16
+    end, "writes the gradient of layer 2 of h.%%d.%S+ at element %d+ of bucket %d, expected %d+", SIZED },
     { "a release one layer early", function(g) g.chunks.prefetch = 2 end,
         "takes the memory of chunk %d, which is under way", SIZED },
 }

@@ -85,7 +85,7 @@ local function start_of_layers(exchange, layered, target)
         ("((%s - l) %% %d == 0 || l == 0)"):format(count, layers), target)
 end
 
--- Appends the lines of what happens in some iterations: entries { loop, at } of a node, at[l] - first = the number in C.
+-- Appends the lines of what happens in some iterations: entries { loop, at } of a node; in C a number is at[l] - first.
 -- what: of the names of tables; line(number, when, entry): the line with a number, as text; when: the condition, or
 -- false. names: { [what] = how many tables the body has }.
 local function add_by_layer(list, entries, first, what, names, line)
@@ -127,7 +127,8 @@ end
 -- The lines before a node: the chunks of parameters that it reads must be there.
 local function gathers_of(node, names, target)
     return add_by_layer({}, node.gathers, 0, "NEEDS", names, function(place, when, entry)
-        return conditional(when, ("chunk_need(%s, m, &%s_CHUNKS, %s);"):format(target.worker, entry.pass:upper(), place))
+        return conditional(when, ("chunk_need(%s, m, &%s_CHUNKS, %s);"):format(target.worker, entry.pass:upper(),
+            place))
     end)
 end
 

@@ -77,10 +77,10 @@ function c_text.slot(t)
     return p.carry.kept and k or ("(%s & 1)"):format(k), p.distance
 end
 
--- " + h_window(l)": the offset of layer l in windows, in elements, where layers do not lie as in the flat space; nil where
--- they do. windows: { ring, run } of the pass windows, { run } of the pass chunks.
-local function turn(windows)
-    local turns = windows and (windows.ring or windows.run)
+-- " + h_window(l)": the offset of layer l in windows, in elements; nil where layers lie as in the flat space. place: of
+-- a parameter, by the pass windows or chunks.
+local function turn(place)
+    local turns = place and (place.ring or place.run)
     return turns and (" + %s(l)"):format(turns.name) or nil
 end
 
