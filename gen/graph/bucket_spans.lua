@@ -19,17 +19,18 @@ function bucket_spans.bucket_of(g, param, l)
     end
 end
 
--- Elements of the flat space that a tensor of n takes: it ends where cuts may be.
-local function taken(n) return (n + 15) // 16 * 16 end
+--- Elements of the flat space that a tensor of n takes: it ends where cuts may be.
+function bucket_spans.taken(n) return (n + 15) // 16 * 16 end
 
---- Where the tensor at element `at` of the flat space lies in the window that its bucket is gathered into, in elements of
---- the program's type. Of such windows a parameter that kernels read in 16 bits takes half as much as in the flat space.
+--- Where the tensor at element `at` of the flat space lies in the window that its bucket is gathered into, in elements
+--- of the program's type. A parameter that kernels read in 16 bits takes half as much there as in the flat space.
 function bucket_spans.place(bucket, at)
     local place = at - bucket.offset
     for _, param in ipairs(bucket.half and bucket.params or {}) do
         for l = 0, graph.is_half(param.value) and param.count - 1 or -1 do
             local first = param.flat.offset + l * param.flat.stride
-            if first >= bucket.offset and first < at then place = place - taken(param.flat.n) // 2 end
+            local before = first >= bucket.offset and first < at
+            place = place - (before and bucket_spans.taken(param.flat.n) // 2 or 0)
         end
     end
     return place

@@ -108,8 +108,8 @@ local function blocks_of(g, times, stays, slots)
             block.size = block.slots * block.stride
             list[#list + 1] = block
         elseif not item and times[i] then
-            list[#list + 1] = { members = { i }, times = joined(times, { i }, stays), size = bucket.gathered, stride = 0,
-                slots = 1 }
+            list[#list + 1] = { members = { i }, times = joined(times, { i }, stays), size = bucket.gathered,
+                stride = 0, slots = 1 }
         end
     end
     return list

@@ -1,9 +1,9 @@
 -- gathered: how kernels read parameters that are divided over the ranks. Nothing is packed once per update: a weight
 -- is gathered for each pass, and a copy would be made as often.
 --
--- Where products read 16 bits, and the target can (config.narrow_wire), a parameter that products alone read is gathered
--- in 16 bits: its value has that type, while what its rank keeps stays f32. In the window of a bucket with such
--- parameters elements of these take half the memory of the others, in the order of the flat space:
+-- Where products read 16 bits, and the target can (config.narrow_wire), a parameter that products alone read is
+-- gathered in 16 bits: its value has that type, while what its rank keeps stays f32. In the window of a bucket with
+-- such parameters elements of these take half the memory of the others, in the order of the flat space:
 --
 --   ln.weight f32 (16)   c_attn.weight bf16 (48, 16)   c_attn.bias f32 (48)   ...
 --
@@ -29,7 +29,9 @@ local function readers_of(g, config)
     for _, name in ipairs(BODIES) do
         graph.walk(g[name], function(node)
             local halves = {}
-            for key, t in ordered.each(node.ins or {}) do halves[t] = halves[t] ~= false and reads_half(config, node, key) end
+            for key, t in ordered.each(node.ins or {}) do
+                halves[t] = halves[t] ~= false and reads_half(config, node, key)
+            end
             for _, t in ipairs(graph.reads(node)) do
                 if t.kind == "param" and t.param.used then
                     narrow[t.param] = narrow[t.param] ~= false and (halves[t] or false)

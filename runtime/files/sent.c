@@ -45,7 +45,8 @@ static bool kind_of(const kinds *k, int64_t x, int64_t *end) {
     return half;
 }
 
-/* Appends the runs of elements from .. end - 1, which are at element `at` of this rank's memory; to: NULL for counting. */
+/* Appends the runs of elements from .. end - 1, which are at element `at` of this rank's memory, or counts them where
+ * `to` is NULL. */
 static void add_runs(ga_sent *s, const kinds *k, int64_t from, int64_t end, int64_t at, ga_sent_run *to) {
     for (int64_t x = from, next; x < end; at += next - x, x = next) {
         next = end;

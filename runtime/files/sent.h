@@ -1,5 +1,6 @@
-/* sent.h: what a rank sends of its parameters where kernels read some of them in 16 bits: these rounded once per update,
- * a word of 16 bits each; all others as they are, in two words. A bucket without the first is sent as it is. */
+/* sent.h: what a rank sends of its parameters where kernels read some of them in 16 bits. An element of these is one
+ * word of 16 bits, rounded once per update, any other is two words as it is. A bucket without any of these is sent as
+ * its rank has it. */
 #ifndef GA_SENT_H
 #define GA_SENT_H
 

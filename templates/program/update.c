@@ -161,8 +161,8 @@ static void chunk_start(ga_worker *w, model *m, int i) {
     ga_exchange all = {.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = b->n,
                        .cuts = ga_division_cuts(&m->division, i), .type = REAL, .wire = REAL,
                        .shard = m->flat_w + ga_division_place(&m->division, i)};
-    const int64_t *words = ga_sent_cuts(&m->sent, i); /* NULL: kernels read all of it as it is */
-    if (words)
+    const int64_t *words = ga_sent_cuts(&m->sent, i);
+    if (words) /* kernels read some of it in 16 bits */
         all = (ga_exchange){.kind = GA_ALL_GATHER, .values = m->chunks + CHUNKS[i], .n = words[m->sent.size],
                             .cuts = words, .type = GA_$half, .wire = GA_$half,
                             .shard = m->words + m->sent.places[i]};

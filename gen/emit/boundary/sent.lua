@@ -1,5 +1,6 @@
 -- sent: what a program says of parameters that travel in 16 bits to where they are gathered (passes/gathered.lua,
 -- runtime/files/sent.h).
+local bucket_spans = require "graph.bucket_spans"
 local c_text = require "emit.targets.c_text"
 local graph = require "graph.graph"
 local ordered = require "base.ordered"
@@ -19,7 +20,7 @@ function sent.elements(g, pieces)
         local from, behind = pieces[i][1], pieces[i][2]
         local n = behind - from
         for _, param in ipairs(bucket.half and bucket.params or {}) do
-            local taken = (param.flat.n + 15) // 16 * 16
+            local taken = bucket_spans.taken(param.flat.n)
             for l = 0, graph.is_half(param.value) and param.count - 1 or -1 do
                 local at = param.flat.offset + l * param.flat.stride
                 n = n - math.max(0, math.min(behind, at + taken) - math.max(from, at)) // 2
