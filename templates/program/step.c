@@ -149,7 +149,7 @@ static void exchange_step(ga_worker *w, void *arg) {
     model *m = arg;
 //% if filed then
     for (const range *r = m->swept.all.first; r < m->swept.all.end; r++) {
-        state_need(w, m, r);
+        if (!state_need(w, m, r)) return;
         exchange(w, r, 0, m->flat_w, m->state_ema);
     }
     state_finish(w, m);

@@ -96,16 +96,17 @@ void $(name)_model_cut_state(model *m) {
 //% end
 }
 
-/* Behind this, the states of a part are in memory. Those of the segment before are written, those of the next are read,
- * while the part is updated. */
-static void state_need(ga_worker *w, model *m, const range *r) {
-    if (r->segment < 0) return;
+/* Behind this, the states of a part are in memory; false: reading or writing failed. Those of the segment before are
+ * written, those of the next are read, while the part is updated. */
+static bool state_need(ga_worker *w, model *m, const range *r) {
+    if (r->segment < 0) return true;
     ga_barrier(w);
     if (w->index == 0) {
         const int code = ga_state_file_need(m->state_file, r->segment, &m->error);
         if (code < 0) ga_team_fail(w, code);
     }
     ga_barrier(w);
+    return ga_team_status(w) == 0;
 }
 
 /* The end of a sweep: behind this, all states are where they belong. */

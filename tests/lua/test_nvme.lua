@@ -271,13 +271,13 @@ end)
 
 -- === what is refused ==============================================================================
 
-local function refused(t, text, pattern, options)
+local function refused(t, text, pattern)
     local programs = t.load("tests/lua/programs.lua")(t)
     programs.folder()
     local path = t.temp() .. "/refused.lua"
     assert(host.link(("%s/%s/data"):format(t.root, programs.folder()), path:match "^(.*)/" .. "/data"))
     t.write(path, text)
-    local result = programs.gagen { "check", path, table.unpack(options or {}) }
+    local result = programs.gagen { "check", path }
     t.equal(result.status, 1, result.err)
     t.match(result.err, pattern)
 end
@@ -307,6 +307,7 @@ add("wrong words and optimizers are refused with the reason", function(t)
         { '{ "adamw", lr = 1e-3 }', '{ "/tmp", part = 0.5 }', "nvme has the key 'part'" },
         { '{ "adamw", lr = 1e-3 }', '""', "nvme has no folder" },
     } do refused(t, tiny(case[1], case[2]), case[3]) end
+    refused(t, tiny('{ "adamw", lr = 1e-3 }', '"/tmp"') .. 'target "cuda"\n', "the state lies in the memory of a device")
 end)
 
 add("a folder that is not there: exit 1 with its path", function(t)

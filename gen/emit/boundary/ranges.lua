@@ -295,7 +295,7 @@ function ranges.loop(region)
     end
     local list = ("m->%s.%s"):format(region.part, range.row.name)
     local head = ("for (const range *r = %s.first; r < %s.end; r++) {"):format(list, list)
-    if region.part == "swept" then head = head .. "\n    state_need(w, m, r);" end
+    if region.part == "swept" then head = head .. "\n    if (!state_need(w, m, r)) return;" end
     return { head, "    const int l = r->l;" }
 end
 
