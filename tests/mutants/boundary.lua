@@ -196,7 +196,7 @@ return {
         "for (int64_t n, from = p->from > first ? p->from : first; from < end; from += n) {",
         "for (int64_t n, from = p->from > first ? p->from : first; from < end - GA_CUT; from += n) {",
         "test_nvme: none, 3 micro-steps, 1 of the state: the bits and bytes are those without a file" },
-    { "a checkpoint takes the state that lies in the file from memory", "runtime/files/layout.c",
-        "return !a->rest || h->at < a->rest->from;", "return a->base != NULL;",
+    { "a checkpoint takes the first elements that lie in the file from memory", "runtime/files/layout.c",
+        "return !a->rest || h->at < a->rest->from;", "return !a->rest || h->at <= a->rest->from;",
         "test_nvme: a checkpoint goes on without a file, and one without in a file: the same bits" },
 }
