@@ -78,7 +78,7 @@ return {
         "ga_rng_at(key, (uint64_t)i) >> 48", "ga_rng_at(key, 0) >> 48",
         "test_sums: stochastic rounding keeps contributions too small for bf16" },
     { "the residue of sums is lost in a checkpoint", "templates/program/save.c",
-        'm->flat_residue, NULL};', "m->flat_g, NULL};", "test_sums: resumed inside a cycle: the same bits" },
+        'm->flat_residue, NULL, NULL};', "m->flat_g, NULL, NULL};", "test_sums: resumed inside a cycle: the same bits" },
     { "nothing is updated after the last micro-step", "templates/program/update.c",
         "    $boundary_calls", "    if (m->count.cycle > 0) return;\n    $boundary_calls", "test_train: parameters change at the boundary only" },
     { "an overflow is skipped by one rank alone", "templates/program/update.c",
