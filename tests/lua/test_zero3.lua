@@ -26,28 +26,30 @@ local DIMENSIONS = {
     { "precision", "f64", "f32", "bf16", "f16" },
     { "optimizer", "adamw", "ema", "sgd", "lamb", "muon", "adafactor", "frozen" },
     { "comm", "f32", "bf16" },
-    { "chunks", "", "chunk_size = 100000", "chunk_size = 300", SEARCH:format("search", 1000),
-        SEARCH:format("utilization", 1400) },
+    { "storage", "", "owner", "false" },
+    { "chunks", "", "chunk_size = 100000", "chunk_size = 150", "chunk_size = 800", SEARCH:format("search", 500),
+        SEARCH:format("utilization", 2400) },
 }
-
--- Models whose layers are in no loop, so that a chunk of any size has whole tensors.
-local UNROLLED = { mlp = true, resnet = true }
 
 local function fits(case)
     local tokens = ranked.MODELS[case.model].rows == "tokens"
     if case.memory:find "logits" and not tokens then return false end
     if case.comm ~= "f32" and case.precision == "f64" then return false end
-    if case.chunks ~= "" and case.chunks ~= "chunk_size = 100000" and not UNROLLED[case.model] then return false end
+    if case.storage == "false" and case.prefetch ~= 1 then return false end
     return not (case.optimizer == "muon" and case.precision ~= "f64" and case.precision ~= "f32")
 end
 
 -- As test_parallel has them.
-local BOUNDS, HALF = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
+local BOUNDS, NARROW_BOUND = { f64 = 1e-12, f32 = 1e-5 }, 4e-3
 local ELEMENTS = { adamw = true, ema = true, sgd = true, frozen = true }
 
+-- Where a chunk belongs to one rank, or is whole in each; nothing is gathered there.
+local STORAGE = { [""] = "", owner = ', enable_distributed_storage = "owner"',
+    ["false"] = ", enable_distributed_storage = false" }
+
 local function parallel(mode, case)
-    local own = mode == "zero3" and (", prefetch = %d%s"):format(case.prefetch, case.chunks ~= "" and ", " .. case.chunks
-        or "") or ""
+    local own = mode == "zero3" and (case.chunks ~= "" and ", " .. case.chunks or "") .. STORAGE[case.storage]
+        .. (case.storage ~= "false" and (", prefetch = %d"):format(case.prefetch) or "") or ""
     return ("parallel { %q, comm = %q%s }"):format(mode, case.comm, own)
 end
 
@@ -75,7 +77,7 @@ local function compare(t, case)
     local cycles = case.precision == "f64" and 3 or 1
     local function trained(mode, suffix)
         local text = ranked.spec(case, 3, case.a, parallel(mode, case))
-        local p = mode == "zero3" and released.build(name .. suffix, text)
+        local p = mode == "zero3" and case.storage ~= "false" and released.build(name .. suffix, text)
             or programs.build(name .. suffix, text, { comm = "mpi" })
         local log = t.temp() .. "/log"
         local dump = programs.dump(p, { ranks = case.ranks, "--threads", 2, "--cycles", cycles, "--log", log,
@@ -83,7 +85,7 @@ local function compare(t, case)
         return dump, measured(log)
     end
     local many, loss = trained("zero3", "")
-    local like, like_loss = trained("zero2", "_2")
+    local like, like_loss = trained(case.storage == "false" and "ddp" or "zero2", "_2")
     if ELEMENTS[case.optimizer] and case.clip ~= "clip (0.1)" then
         programs.identical(many, like, { "parameters", "gradients", "state" })
         t.equal(loss, like_loss)
@@ -92,7 +94,7 @@ local function compare(t, case)
     local one = programs.dump(programs.build(name .. "_1", ranked.spec(case, 3, case.a * case.ranks, "")),
         { "--cycles", cycles })
     local bound = BOUNDS[case.precision]
-    programs.close(many, one, bound or HALF, { "parameters" }, bound and programs.difference or programs.distance)
+    programs.close(many, one, bound or NARROW_BOUND, { "parameters" }, bound and programs.difference or programs.distance)
 end
 
 -- The cover of the triples with make test-all.
@@ -115,18 +117,24 @@ optimizer  { "sgd", lr = 0.1 }
 memory     { logits = "chunked", logits_rows = 8 }
 train      { updates = 3, seed = 7 }
 eval       { every = 1 }
-parallel   "%s"
+parallel   { %s }
 ]]
 
--- The program of a mode, with or without a change of a file. change: { pattern, text } of the spec, and
--- what a mode adds to it. Returns the losses of its evaluations and updates, or the message that ended it.
+-- Modes; the chunks of SIZED begin and end inside of layers, those of OWNER belong to one rank each, those of HALF are
+-- gathered in 16 bits, with HALF2 to compare.
+local ZERO2, ZERO3, SIZED = '"zero2"', '"zero3"', '"zero3", chunk_size = 900'
+local OWNER, NARROW = '"zero3", enable_distributed_storage = "owner"', ' }\nprecision { "bf16"'
+local HALF, HALF_SIZED, HALF2 = ZERO3 .. NARROW, SIZED .. NARROW, ZERO2 .. NARROW
+
+-- The program of a mode, with or without a change of a file. change: { pattern, text } of the
+-- spec. Returns the losses of its evaluations and updates, or the message that ended it.
 local function losses(t, mode, planted, change)
     local programs, log, text = t.load("tests/lua/programs.lua")(t), t.temp() .. "/log", PLANTED:format(mode)
     local released = t.load("tests/lua/released.lua")(t, programs)
     ranked.write_tokens(t, programs)
-    if change then text = text:gsub(change[1], (change[2]:gsub("%%", "%%%%"))) .. (change[mode] or "") end
-    local name = ("planted_%s_%s"):format(change and host.sha256(change[2]):sub(1, 8) or "losses", mode)
-    local p = mode == "zero3" and released.build(name, text) or programs.build(name, text, { comm = "mpi" })
+    if change then text = text:gsub(change[1], (change[2]:gsub("%%", "%%%%"))) end
+    local name, zero2 = "planted_" .. host.sha256(text):sub(1, 8), mode:find(ZERO2, 1, true)
+    local p = zero2 and programs.build(name, text, { comm = "mpi" }) or released.build(name, text)
     if planted then
         local file, from, to = table.unpack(planted, 2)
         local before = host.read(p.folder .. "/" .. file)
@@ -148,7 +156,8 @@ local BACKWARD_NEED = "chunk_need(w, m, &BACKWARD_CHUNKS, 1 + H_LAYERS - 1 - l);
 
 -- A window for each layer, and nothing behind the last one: windows still have the values of the forward pass when the
 -- backward pass comes, and nothing else gathers there.
-local MANY = { "^.*\nparallel .*", [[
+local MANY_WINDOWS = '"zero3", prefetch = 4'
+local MANY = { "^.*\nparallel", [[
 data       { "csv", train = "digits/digits.csv.gz", target = "last", scale = 1/16, split = { eval = 300 } }
 batch      (8)
 accumulate (2)
@@ -158,8 +167,8 @@ loss       "cross_entropy"
 optimizer  { "sgd", lr = 0.1 }
 train      { updates = 3, seed = 7 }
 eval       { every = 1 }
-]], zero2 = 'parallel "zero2"', zero3 = 'parallel { "zero3", prefetch = 4 }' }
-local MANY_NEED = "chunk_need(w, m, &BACKWARD_CHUNKS, H_LAYERS - 1 - 1 - l);"
+parallel]] }
+local MANY_NEED = "chunk_need(w, m, &BACKWARD_CHUNKS, H_LAYERS - 2 - l);"
 
 -- A convolution whose backward pass reads its weight in another order.
 local CONVOLUTIONS = { "^.*\nparallel", [[
@@ -176,33 +185,62 @@ parallel]] }
 
 local TURNED = "conv2d_turned_315(w, m->a.conv2_conv2d_turned_out, m->w.conv2_weight);"
 
--- { the error, the file, a text of it, another one, the change of the spec }
+
+-- The head reads 16 bits; the embedding reads the table as it is, and where both are one it is gathered so.
+local TIED = { "model .-\nloss", 'model { embedding "wte" { 11, 12 }, times(5) "h" { residual { layernorm "ln" {}, '
+    .. 'linear "fc" { 20 }, gelu {}, linear "proj" { 12 } } }, layernorm "ln_f" {}, unembed { "wte" } }\nloss' }
+
+-- A copy of a table that an embedding reads too, rounded behind its gather.
+local COPY = "    bf16_11x12(w, m->a.wte_weight_bf16, m->w.wte_weight);"
+
+-- { the error, the file, a text of it, another one, mode, the change of the spec }
 local ERRORS = {
     { "a late need", "step.c", NEED:format("FORWARD", 0), "" },
     { "a layer is not needed", "step.c", "chunk_need(w, m, &FORWARD_CHUNKS, 1 + l);", "if (l > 0) chunk_need(w, m, "
         .. "&FORWARD_CHUNKS, 1 + l);" },
     { "a missing gather in the backward pass", "step.c", BACKWARD_NEED, ";" },
     { "a missing gather in the backward pass, where windows still have the values", "step.c", MANY_NEED,
-        "ga_barrier(w);", MANY },
-    { "a missing view", "step.c", TURNED, "if (m->count.micro < 0) { " .. TURNED .. " }", CONVOLUTIONS },
+        "ga_barrier(w);", MANY_WINDOWS, MANY },
+    { "a missing view", "step.c", TURNED, "if (m->count.micro < 0) { " .. TURNED .. " }", ZERO3, CONVOLUTIONS },
     { "a view of the gather before", "step.c", TURNED, "if (m->count.micro == 0) { " .. TURNED .. " }",
-        CONVOLUTIONS },
+        ZERO3, CONVOLUTIONS },
     { "a missing gather in an evaluation", "step.c", NEED:format("EVALUATION", 0), "" },
     { "an early release: gathers run further ahead than there are windows", "update.c", "PREFETCH = 1", "PREFETCH = 2" },
     { "kernels that do not wait for the gather", "update.c", "order->chunks[k], &m->error);", "order->chunks[k] + 100, "
         .. "&m->error);" },
     { "the window of another layer", "model.h", "return l % 2 * (int64_t)H_PARAMS;", "return (l + 1) % 2 * "
         .. "(int64_t)H_PARAMS;" },
+    { "the table of needs is a layer late", "step.c", "NEEDS_1[] = {-1, 1, -1, -1, 3}", "NEEDS_1[] = {-1, -1, 1, -1, 3}",
+        SIZED },
+    { "a layer lies elsewhere in its chunk", "model.h", "h_chunk_2(int l) {\n    static const int64_t at[] = {0, 672, 1232",
+        "h_chunk_2(int l) {\n    static const int64_t at[] = {0, 672, 1216", SIZED },
+    { "a release one layer early", "update.c", "PREFETCH = 1", "PREFETCH = 2", SIZED },
+    { "a bucket that starts a layer early", "step.c", "STARTS_1[] = {-1, 1, -1, -1, 3}", "STARTS_1[] = {-1, -1, 1, -1, 3}",
+        SIZED },
     { "another rank's part", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n    const int code",
         ".shard = m->flat_w};\n    const int code" },
+    { "an owner gives the values of another chunk", "update.c", ".shard = m->flat_w + ga_division_place(&m->division, i)};\n"
+        .. "    const int code", ".shard = m->flat_w + ga_division_place(&m->division, i - i % 2)};\n    const int code",
+        OWNER },
+    { "what is sent in 16 bits is of the update before", "update.c", "    sent_pack(w, m);", "    if (m->count.cycle == 0) "
+        .. "sent_pack(w, m);", HALF },
+    { "a rank sends the words of another chunk", "update.c", "m->words + m->sent.places[i]", "m->words", HALF },
+    { "a copy in 16 bits of the update before", "step.c", COPY, "    if (m->count.cycle == 0)\n    " .. COPY, HALF, TIED },
     { "gradients of one micro-step alone", "update.c", ".add = adds", ".add = adds && false" },
 }
 
-for _, way in ipairs { { "the losses of zero2" }, { "a window for each layer", MANY }, { "convolutions", CONVOLUTIONS } } do
-    add("no error is planted: " .. way[1], function(t)
-        t.equal(losses(t, "zero3", nil, way[2]), losses(t, "zero2", nil, way[2]))
-    end)
-end
+add("no error is planted: the losses of zero2", function(t)
+    for _, mode in ipairs { ZERO3, SIZED, OWNER } do t.equal(losses(t, mode), losses(t, ZERO2)) end
+    t.equal(losses(t, MANY_WINDOWS, nil, MANY), losses(t, ZERO2, nil, MANY))
+    t.equal(losses(t, ZERO3, nil, CONVOLUTIONS), losses(t, ZERO2, nil, CONVOLUTIONS))
+end)
+
+add("chunks are gathered in 16 bits: the losses of zero2", function(t)
+    for _, change in ipairs { false, TIED } do
+        local like = losses(t, HALF2, nil, change)
+        for _, mode in ipairs { HALF, HALF_SIZED } do t.equal(losses(t, mode, nil, change), like) end
+    end
+end)
 
 -- The layer "a" is there from its first use to its second one, while others share memory.
 add("a layer that is applied twice: the losses of zero2", function(t)
@@ -213,13 +251,14 @@ add("a layer that is applied twice: the losses of zero2", function(t)
         return linear "head" { 11 } (tanh {} (linear "c" { 12 } (tanh {} (a (x)))))
     end)
 loss]] }
-    t.equal(losses(t, "zero3", nil, change), losses(t, "zero2", nil, change))
+    t.equal(losses(t, ZERO3, nil, change), losses(t, ZERO2, nil, change))
 end)
 
 for _, planted in ipairs(ERRORS) do
-    local name, change = planted[1], planted[5]
+    local name, mode, change = planted[1], planted[5], planted[6]
     add("planted: " .. name .. ": found", function(t)
-        local expected, found = losses(t, "zero2", nil, change), losses(t, "zero3", planted, change)
+        local expected = losses(t, mode == HALF and HALF2 or ZERO2, nil, change)
+        local found = losses(t, mode or ZERO3, planted, change)
         if type(found) == "string" then return end
         local same = #found == #expected
         for i, loss in ipairs(expected) do same = same and loss == found[i] end
@@ -231,11 +270,11 @@ end
 -- === the check of the graph ======================================================================
 
 -- The lowered graph of the planted spec.
-local function lowered(t)
+local function lowered(t, mode)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
     local path = programs.folder() .. "/zero3_verify.lua"
-    t.write(path, PLANTED:format "zero3")
+    t.write(path, PLANTED:format(mode))
     return (compile(path, {}))
 end
 
@@ -248,7 +287,15 @@ end
 
 local function gathers(node) return node.gathers end
 
--- { the error, the change of the graph, the message }
+-- Moves the window of a chunk outside of loops, with its parameters.
+local function move_window(g, i, place)
+    for _, param in ipairs(g.buckets[i].params) do
+        param.chunk = { offset = param.chunk.offset + place - g.chunks.places[i] }
+    end
+    g.chunks.places[i] = place
+end
+
+-- { the error, the change of the graph, the message, words of the mode }
 local BROKEN = {
     { "a late need", function(g)
         local node = first(g.forward, gathers)
@@ -260,8 +307,8 @@ local BROKEN = {
         loop.body[#loop.body].gathers, node.gathers = node.gathers, nil
     end, "reads h.%%d.ln.weight of chunk 6, which is not there" },
     { "an early release: a window that another chunk takes", function(g)
-        g.chunks.places[1] = g.chunks.places[7]     -- the embedding and the norm behind the layers
-        g.chunks.places[8] = g.chunks.places[7]     -- the norm and the head
+        move_window(g, 1, g.chunks.places[7])       -- the embedding and the norm behind the layers
+        move_window(g, 8, g.chunks.places[7])       -- the norm and the head
     end, "reads ln_f.weight of chunk 7, which is not there" },
     { "the window of another layer", function(g)
         g.chunks.places[3] = g.chunks.places[2]
@@ -276,11 +323,34 @@ local BROKEN = {
         local order = g.chunks.orders.backward
         order[2], order[3] = order[3], order[2]
     end, "which is not there" },
+    { "an entry of the table of needs", function(g)
+        local loop = first(g.forward, function(node) return node.op == "times" end)
+        local at = first(loop.body, gathers).gathers[1].at
+        at[1], at[2] = nil, at[1]
+    end, "reads h.%%d.fc.weight of chunk 2, which is not there", SIZED },
+    { "an entry of the table of places", function(g)
+        local loop = first(g.forward, function(node) return node.op == "times" end)
+        local offsets = first(loop.body, gathers).ins.weight.param.chunk.run.offsets
+        offsets[2] = offsets[2] - 16
+    end, "reads layer 2 of h.%%d.fc.weight at element %-?%d+ of chunk %d, and it lies at %d+", SIZED },
+    { "a bucket that starts a layer early", function(g)
+        local at = first(g.backward, function(node) return node.completes_at end).completes_at[1].at
+        at[3], at[2] = at[2], nil
+    end, "writes the gradient of h.%%d.%S+ behind the start of bucket %d", SIZED },
+    { "a window that is written too early", function(g)
+        first(g.backward, function(node) return node.needs_at end).needs_at = nil
+    end, "writes the window of bucket %d while bucket %d is on its way from there", SIZED },
+    { "an entry of the table of gradients", function(g)
+        local param = g.buckets[2].params[1]
+        param.window.run.offsets[2] = param.window.run.offsets[2] + 16
+    end, "writes the gradient of layer 2 of h.%%d.%S+ at element %d+ of bucket %d, expected %d+", SIZED },
+    { "a release one layer early", function(g) g.chunks.prefetch = 2 end,
+        "takes the memory of chunk %d, which is under way", SIZED },
 }
 
 for _, broken in ipairs(BROKEN) do
     add("verify: " .. broken[1], function(t)
-        local g = lowered(t)
+        local g = lowered(t, broken[4] or ZERO3)
         verify(g, "mine")
         broken[2](g)
         t.fails(function() verify(g, "mine") end, "after pass mine: .*" .. broken[3])
@@ -294,7 +364,7 @@ add("an evaluation gathers each chunk once", function(t)
     local programs = t.load("tests/lua/programs.lua")(t)
     ranked.write_tokens(t, programs)
     for chunks, head in next, { [8] = 'linear "head" { 11 }', [7] = 'unembed { "wte" }' } do
-        local text, log = PLANTED:format("zero3"):gsub('linear "head" { 11 }', head), t.temp() .. "/log"
+        local text, log = PLANTED:format(ZERO3):gsub('linear "head" { 11 }', head), t.temp() .. "/log"
         local p = programs.build("zero3_counted_" .. chunks, text, { comm = "mpi",
             sources = { "tests/e2e/count_mpi.c" } })
         local err = programs.train(p, { ranks = 2, "--threads", 1, "--eval", "--log", log }).err
@@ -312,12 +382,27 @@ add("an evaluation before training has the loss of one process", function(t)
     local programs, loss = t.load("tests/lua/programs.lua")(t), {}
     ranked.write_tokens(t, programs)
     for mode, ranks in next, { none = 1, zero3 = 2 } do
-        local p = programs.build("zero3_before_" .. mode, PLANTED:format(mode), { comm = ranks > 1 and "mpi" or nil })
+        local p = programs.build("zero3_before_" .. mode, PLANTED:format('"' .. mode .. '"'), { comm = ranks > 1 and "mpi" or nil })
         local log = t.temp() .. "/log"
         programs.train(p, { ranks = ranks > 1 and ranks or nil, "--threads", 1, "--eval", "--log", log })
         for _, event in ipairs(json.lines(host.read(log))) do loss[mode] = loss[mode] or event.loss end
     end
     t.near(loss.zero3, loss.none, 1e-6)
+end)
+
+-- === too few elements to divide ===================================================================
+
+add("a search below min_chunk_size: the program of ddp", function(t)
+    local programs, dumps = t.load("tests/lua/programs.lua")(t), {}
+    ranked.write_tokens(t, programs)
+    for i, mode in ipairs { '"ddp"', '"zero3", chunks = "search"' } do
+        local p = programs.build("zero3_small_" .. i, PLANTED:format(mode), { comm = "mpi" })
+        dumps[i] = programs.dump(p, { ranks = 2, "--threads", 1 })
+        local plan = programs.plan(p, "--ranks", "2")
+        t.equal(plan.collectives[1].kind, "all_reduce")
+        t.equal(plan.collectives[2].kind, "small", "one chunk")
+    end
+    programs.identical(dumps[2], dumps[1], { "parameters", "gradients", "state" })
 end)
 
 -- === files =======================================================================================
@@ -366,13 +451,19 @@ add("refused: words and options that zero3 does not have", function(t)
     end
     refused('{ "zero3", bucket = "1MiB" }', 'refused.lua:%d+: parallel: bucket is given, and with "zero3" a chunk')
     refused('{ "zero2", prefetch = 2 }', 'refused.lua:%d+: parallel: prefetch is given, and with "zero2" each process')
+    refused('{ "zero2", enable_distributed_storage = "owner" }', 'refused.lua:%d+: parallel: enable_distributed_storage is '
+        .. 'given, and with "zero2" each process')
+    refused('{ "zero3", enable_distributed_storage = false, prefetch = 1 }', 'refused.lua:%d+: parallel: prefetch is given, '
+        .. 'and with enable_distributed_storage = false nothing is gathered')
+    refused('{ "zero3", enable_distributed_storage = "owners" }', 'enable_distributed_storage is \'owners\', expected true '
+        .. 'or false or "owner"')
     refused('"zero3"', 'refused.lua:%d+: parallel: with "zero3" parameters are divided over the processes, and the '
         .. 'target "cuda" needs all', 'target "cuda"\n')
-    t.write(path, (PLANTED:format "zero3":gsub("times%(5%)", "times(126)")))
+    t.write(path, (PLANTED:format(ZERO3):gsub("times%(5%)", "times(126)")))
     local result = programs.gagen { "check", path }
     t.equal(result.status, 1)
     t.match(result.err, 'parallel: 129 chunks, expected at most 128')
-    local p = programs.build("zero3_refused", PLANTED:format "zero3", { comm = "mpi" })
+    local p = programs.build("zero3_refused", PLANTED:format(ZERO3), { comm = "mpi" })
     for option, message in next, { ["--predict"] = "predict: the parameters are divided", ["--watch"] = "watch: the "
         .. "parameters are divided", ["--save-weights"] = "save.weights: the parameters are divided" } do
         local value = option == "--watch" and "head.weight" or p.folder .. "/weights"

@@ -1,33 +1,18 @@
 -- chunks: what a program says of the memory that parameters are gathered into before use (passes/chunks.lua).
+local by_layer = require "emit.boundary.by_layer"
 local c_text = require "emit.targets.c_text"
 local ordered = require "base.ordered"
 local sections = require "emit.program.sections"
+local sent = require "emit.boundary.sent"
 local text = require "base.text"
 
 local chunks = {}
 
--- The function that finds the layers of a ring, in elements from its first window.
-local function finder(param)
-    local ring = param.chunk.ring
-    return { ("/* Parameters of layer l of %s, from the beginning of the windows that its layers take turns in. */")
-        :format(ring.region.name),
-        ("static inline int64_t %s(int l) {"):format(ring.name),
-        ring.slots > 1 and ("    return l %% %d * (int64_t)%s;"):format(ring.slots,
-            (param.joint or param).value.place.distance) or "    (void)l;\n    return 0;", "}" }
-end
-
---- The functions that find the layers of each ring, for model.h.
+--- The functions that find the layers of parameters in the memory of chunks, for model.h.
 function chunks.finders(g)
-    local list, seen = {}, {}
-    for _, param in ipairs(g.params) do
-        local ring = param.chunk and param.chunk.ring
-        if ring and not seen[ring] then
-            seen[ring] = true
-            if #list > 0 then list[#list + 1] = "" end
-            table.move(finder(param), 1, 4, #list + 1, list)
-        end
-    end
-    return sections.lines(list)
+    return sections.lines(by_layer.finders(g, function(param) return param.chunk and param.chunk.run end, function(run)
+        return ("Where %s of layer l is gathered, in elements from that of layer 0."):format(by_layer.covered(run))
+    end, function(param) return param.value end))
 end
 
 --- Whether parameters lie beside the flat space of the trained ones: frozen ones, running statistics.
@@ -85,12 +70,12 @@ end
 --- How they are set, in the function that describes a checkpoint.
 function chunks.saved_lines(g)
     if not g.sharded.parameters then
-        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL};' }
+        return sections.lines { 'a->parameters = (ga_array){PARAMS, PARAM_COUNT, "", REAL, m->flat_w, NULL, NULL};' }
     end
-    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own};'
+    local divided = '(ga_array){PARAMS, TRAINED_PARAMS, "", REAL, m->flat_w, &m->division.own, NULL};'
     if not chunks.has_untrained(g) then return sections.lines { "a->parameters = " .. divided } end
     return sections.lines { "a->parameters[0] = " .. divided, "a->parameters[1] = (ga_array){UNTRAINED_PARAMS, "
-        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL};' }
+        .. 'PARAM_COUNT - TRAINED_PARAMS, "", REAL, m->untrained, NULL, NULL};' }
 end
 
 -- The order in which a pass needs chunks, as a constant.
@@ -107,7 +92,7 @@ function chunks.tables(g)
     for i, collective in ipairs(g.collectives) do
         places[i] = collective.beside and "0" or tostring(g.chunks.places[i] or 0)
     end
-    return { prefetch = g.chunks.prefetch,
+    return { prefetch = g.chunks.prefetch, half = sent.is_used(g) and text.ident(g.half:upper()),
         places = text.block(c_text.wrap("", "static const int64_t CHUNKS[] = {", places, "};")),
         orders = sections.lines(ordered.collect({ "forward", "evaluation", "backward" }, function(name)
             return order_text(g, name)
