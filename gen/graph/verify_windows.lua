@@ -1,5 +1,5 @@
--- verify_windows: on the way of a backward pass, gradients are written into the window of their bucket before its exchange
--- starts, and never where the exchange of another bucket may still read. Each bucket starts once. The pass is walked as
+-- verify_windows: in a backward pass, gradients are written into the window of their bucket before its exchange starts,
+-- and never where the exchange of another bucket may still read. Each bucket starts once. The pass is walked as
 -- the program runs it, iteration by iteration.
 local bucket_spans = require "graph.bucket_spans"
 
