@@ -6,7 +6,8 @@
 --               need fc1 ; ...
 --
 -- A pass needs chunks in an order that is known here (g.chunks.orders). At the need of one the gather of that
--- `prefetch` places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of a layer.
+-- `prefetch` places behind it starts. A chunk is a layer, or has a size of its own: then it may begin and end inside of
+-- a layer.
 -- For any reader of the graph, on any target:
 --
 --   chunks.needed(entry, l)         the place of the order that a node needs in layer l of its loop; entry: of the list
