@@ -89,6 +89,15 @@ function bucket_spans.note(place, field, number, key)
     return entry
 end
 
+--- The number that an entry has in iteration l of the node's loop; outside of loops l does not matter. nil: none.
+function bucket_spans.number(entry, l) return entry.at[entry.loop and l or 0] end
+
+--- Where layer l of a parameter lies, in elements; place: its place in the memory of chunks or of windows, as
+--- param.chunk or param.window without a ring (passes/layer_runs.lua).
+function bucket_spans.place(place, param, l)
+    return place.offset + (place.run and place.run.offsets[l] or l * param.flat.stride)
+end
+
 --- Calls f(param) for each trained parameter whose values a node reads.
 function bucket_spans.each_read(node, f)
     for _, t in ipairs(graph.reads(node)) do
