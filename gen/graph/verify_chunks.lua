@@ -49,7 +49,9 @@ function Path:walk(g, body, l, broken)
                 self:walk(g, node.body, node.step > 0 and i or node.count - 1 - i, broken)
             end
         else
-            bucket_spans.each_read(node, function(param) self:check_read(g, param, param.region and l or 0, complain) end)
+            bucket_spans.each_read(node, function(param)
+                self:check_read(g, param, param.region and l or 0, complain)
+            end)
         end
     end
 end
