@@ -127,7 +127,7 @@ fields.node = {
     needs_layers = "as completes_layers: the bucket before the last must have ended before it (windows)",
     needs_at = "{ loop, at }: the exchange of bucket at[l] must have ended before it in iteration l (windows)",
     gathers = "{ pass, loop, at, key }: place at[l] in the order of chunks must be there before it in iteration l, "
-        .. "at[0] outside of loops; key: the parameter (chunks.needed, chunks)",
+        .. "at[0] outside of loops; key: the parameter (chunks)",
     steps = "of a node for one position: tensor -> elements from one position to the next (emit/program/one_row.lua)",
     starts = "of a node for one position: name of an input -> its first element in the tensor (the same)",
     barrier = "whether all workers wait before it (sync)", kernel = "its kernel's record (emission)",
